@@ -1,0 +1,35 @@
+//! The pure core of iogate: everything that *decides*, and nothing that acts.
+//!
+//! A [`Gate`] receives [`Request`]s and says, when asked, what to carry out next. It has no clock, thread,
+//! socket, file or source of randomness of its own: time is an argument, and the same calls give the same
+//! answers, bit for bit. The crate is built for a bare target in CI, so the compiler keeps it that way.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`time`] | points and spans of time, in nanoseconds |
+//! | [`request`] | what arrives at a gate, and the identifiers in it |
+//! | [`layout`] | which target of a striped store holds a byte |
+//! | [`gate`] | the scheduling point: ordering, one scheduler, statistics |
+//! | [`sched`] | the algorithms, a file each |
+//! | [`stats`] | what a gate counts, in bounded memory |
+//! | [`device`] | models of disks and flash |
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod device;
+pub mod gate;
+pub mod layout;
+pub mod request;
+pub mod sched;
+pub mod stats;
+pub mod time;
+
+pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};
+pub use layout::Layout;
+pub use request::{AppId, ClientId, FileId, Op, Request, RequestId, TargetId};
+pub use sched::{SchedulerConfig, SchedulerKind};
+pub use time::{Span, Time};

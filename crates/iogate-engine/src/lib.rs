@@ -1,0 +1,10 @@
+//! Drives a [`iogate_core::Gate`] in real time, from many threads, against a [`Store`].
+//!
+//! The engine decides nothing: it tells the gate the time, carries out what the gate says, and hands each
+//! request its result.
+
+mod engine;
+pub mod store;
+
+pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
+pub use store::{FileHandle, Store};

@@ -1,0 +1,74 @@
+//! What executes a dispatch.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::{FileId, Op, TargetId};
+
+/// An open file of a store. Cheap to clone; closed when the last clone goes.
+pub type FileHandle = Arc<dyn StoreFile>;
+
+/// An open file, as its store sees it.
+pub trait StoreFile: Send + Sync + fmt::Debug + std::any::Any {
+    /// The same for every handle on the same file, so that requests through different handles are ordered and
+    /// aggregated together.
+    fn id(&self) -> FileId;
+}
+
+/// A piece of memory of one request.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// First byte.
+    pub memory: *mut u8,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+// SAFETY: the memory belongs to whoever submitted the request, who promised not to touch it until its completion.
+unsafe impl Send for Segment {}
+
+/// One dispatch: a contiguous range of one file, in the memory of one or more requests.
+#[derive(Debug)]
+pub struct Io {
+    /// The file (of the dispatch's first request).
+    pub file: FileHandle,
+    /// Read or write.
+    pub op: Op,
+    /// First byte in the file.
+    pub offset: u64,
+    /// The target of the first byte.
+    pub target: TargetId,
+    /// The memory, in offset order.
+    pub segments: Vec<Segment>,
+}
+
+/// Called once when a dispatch has been carried out: bytes transferred from its start, or the error if none were;
+/// and the dispatch, so that its memory can be used again.
+pub type IoDone = Box<dyn FnOnce(Io, io::Result<u64>) + Send>;
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenMode {
+    /// For writing too.
+    pub write: bool,
+    /// Create it if it is not there.
+    pub create: bool,
+}
+
+/// Executes dispatches.
+pub trait Store: Send + Sync + 'static {
+    /// Opens a file by its path below the store's root.
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle>;
+
+    /// Takes over a file that a front end opened itself below the store's root (a directory's, a modelled one's).
+    fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle>;
+
+    /// Carries out a dispatch and calls `done`, before it returns or later in another thread.
+    fn start(&self, io: Io, done: IoDone);
+
+    /// Makes what was written to a file durable.
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()>;
+}
