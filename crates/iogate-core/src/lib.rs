@@ -23,6 +23,7 @@ extern crate std;
 pub mod device;
 pub mod gate;
 pub mod layout;
+mod nearest;
 pub mod request;
 pub mod sched;
 pub mod stats;

@@ -2,4 +2,6 @@
 
 mod config;
 
+pub(crate) use config::{TIME_UNITS, parse_scaled};
+
 pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
