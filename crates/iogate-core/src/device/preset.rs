@@ -183,7 +183,7 @@ const REVODRIVE_X2_QUARTER: FlashConfig = FlashConfig {
     page_program: Span::from_micros(330),
     channel_bytes_per_s: 166 * MB,
     interface_bytes_per_s: 185 * MB,
-    command_overhead: Span::from_micros(25),
+    command_overhead: Span::from_micros(5),
     write_buffer_bytes: MIB,
     read_ahead_bytes: 128 * KIB,
     map_unit_bytes: 4 * KIB,
