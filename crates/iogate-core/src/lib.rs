@@ -22,6 +22,7 @@ extern crate std;
 
 pub mod device;
 pub mod gate;
+mod hash;
 pub mod layout;
 mod nearest;
 pub mod request;

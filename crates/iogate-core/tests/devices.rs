@@ -29,7 +29,7 @@ fn random(op: Op, capacity: u64, bytes: u64, requests: u64) -> impl Iterator<Ite
     let mut state = 7u64;
     (0..requests).map(move |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let address = (u128::from(state) * u128::from(capacity / 512) >> 64) as u64 * 512;
+        let address = ((u128::from(state) * u128::from(capacity / 512)) >> 64) as u64 * 512;
         Transfer { op, address, bytes }
     })
 }
