@@ -297,8 +297,8 @@ impl Preset {
     }
 }
 
-/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit of its own
-/// (`unit:100`, `unit:50us`, `unit:1.5ms`).
+/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
+/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     if let Some(time) = spec.strip_prefix("unit:") {
         return match parse_scaled(time, TIME_UNITS, Some(US)) {
