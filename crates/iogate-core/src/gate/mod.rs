@@ -103,7 +103,9 @@ pub enum Rejected {
         max: u32,
     },
     /// The request has no bytes, or its range does not fit 64 bits.
-    #[error("malformed request: {bytes} bytes at offset {offset}; expected at least one byte, ending below 2^64")]
+    #[error(
+        "malformed request: {bytes} bytes at offset {offset}; expected at least one byte, ending below 2^64"
+    )]
     Malformed {
         /// Its offset.
         offset: u64,
@@ -173,9 +175,11 @@ impl Gate {
     }
     /// The parts of a dispatch in service, in offset order.
     pub fn parts(&self, id: DispatchId) -> impl Iterator<Item = Part> + '_ {
-        self.flying[id.0 as usize]
-            .iter()
-            .map(|request| Part { request: request.id, offset: request.offset, bytes: request.bytes })
+        self.flying[id.0 as usize].iter().map(|request| Part {
+            request: request.id,
+            offset: request.offset,
+            bytes: request.bytes,
+        })
     }
     /// Reports that a dispatch has been carried out.
     pub fn complete(&mut self, _now: Time, id: DispatchId, _outcome: Outcome) {

@@ -493,7 +493,13 @@ mod tests {
         for kind in SchedulerKind::ALL {
             for param in kind.params() {
                 for value in [param.min, param.default, param.max] {
-                    assert_eq!(param.parse(&param.format(value)), Ok(value), "{} of {}", param.name, kind.name());
+                    assert_eq!(
+                        param.parse(&param.format(value)),
+                        Ok(value),
+                        "{} of {}",
+                        param.name,
+                        kind.name()
+                    );
                 }
             }
         }
