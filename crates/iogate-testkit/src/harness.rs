@@ -55,7 +55,7 @@ impl Subject for Gate {
         Gate::drain(self, now);
     }
     fn set_layout(&mut self, file: FileId, layout: Layout) {
-        Gate::set_layout(self, file, layout);
+        Gate::set_layout(self, file, Some(layout)).expect("scripts have valid layouts");
     }
     fn count(&self) -> usize {
         self.len()
