@@ -62,8 +62,8 @@ pub(super) struct Quantum<D> {
     growing: IndexedHeap<u64>,
     /// Queues whose first run is ready, by rank.
     ready: IndexedHeap<u64>,
-    /// Queues whose first run waits deliberately, by deadline.
-    waiting: IndexedHeap<Time>,
+    /// Queues whose first run waits deliberately, by deadline and reason.
+    waiting: IndexedHeap<(Time, WaitReason)>,
     /// All queues that have something, by their oldest request.
     by_age: IndexedHeap<u64>,
     /// Open turns by deadline; `Time::MAX` while in service.
@@ -261,7 +261,7 @@ impl<D: Discipline> Quantum<D> {
     /// The next queue by the rules, its run ready and not waiting; or until when all of them wait.
     fn select(&mut self, now: Time, patience: bool, pending: &mut Pending) -> Result<QueueId, Pick> {
         self.step += 1;
-        while let Some((deadline, queue)) = self.waiting.peek()
+        while let Some(((deadline, _), queue)) = self.waiting.peek()
             && (deadline <= now || !patience)
         {
             self.rank(QueueId(queue), pending);
@@ -280,11 +280,10 @@ impl<D: Discipline> Quantum<D> {
                     pending.slot_mut(formed.run.first).flags |= flag;
                 }
                 self.ready.remove(queue.0);
-                self.waiting.set(queue.0, now + self.wait_max);
+                self.waiting.set(queue.0, (now + self.wait_max, reason));
             } else if let Some((step, _)) = self.growing.peek() {
                 self.step = step;
-            } else if let Some((deadline, queue)) = self.waiting.peek() {
-                let reason = self.queues[queue as usize].wait.unwrap_or(WaitReason::BetterRun);
+            } else if let Some(((deadline, reason), _)) = self.waiting.peek() {
                 return Err(Pick::WaitUntil(deadline, reason));
             } else {
                 return Err(Pick::Idle);
