@@ -25,6 +25,8 @@ pub struct ReferenceGate {
     config: GateConfig,
     model: Box<dyn Model>,
     layouts: BTreeMap<FileId, Layout>,
+    /// The most targets that a layout has had.
+    targets: u32,
     /// Everything submitted and not completed, in sequence order.
     entries: Vec<Entry>,
     /// Sequence numbers of those that wait for a conflicting one.
@@ -42,8 +44,9 @@ impl ReferenceGate {
     pub fn new(config: &GateConfig) -> ReferenceGate {
         ReferenceGate {
             config: config.clone(),
-            model: model(&config.scheduler, config.layout.targets),
+            model: model(&config.scheduler),
             layouts: BTreeMap::new(),
+            targets: config.layout.targets,
             entries: Vec::new(),
             held: Vec::new(),
             in_service: Vec::new(),
@@ -85,7 +88,7 @@ impl ReferenceGate {
             if self.blocked(&entry) {
                 self.held.push(entry.seq);
             } else {
-                self.model.insert(now, entry);
+                self.hand_over(now, entry);
             }
         }
         Ok(())
@@ -110,6 +113,11 @@ impl ReferenceGate {
             offset = end;
         }
         pieces
+    }
+
+    fn hand_over(&mut self, now: Time, entry: Entry) {
+        self.model.know_targets(self.targets);
+        self.model.insert(now, entry);
     }
 
     /// Whether an earlier, conflicting request has not completed.
@@ -153,11 +161,11 @@ impl ReferenceGate {
         let place = self.in_service.iter().position(|(in_service, _)| *in_service == id);
         let (_, run) = self.in_service.remove(place.expect("the dispatch is in service"));
         super::remove(&mut self.entries, &run);
-        self.model.completed(now, run[0].seq);
+        self.model.completed(now);
         for entry in self.entries.clone() {
             if self.held.contains(&entry.seq) && !self.blocked(&entry) {
                 self.held.retain(|&seq| seq != entry.seq);
-                self.model.insert(now, entry);
+                self.hand_over(now, entry);
             }
         }
     }
@@ -169,9 +177,9 @@ impl ReferenceGate {
         let mut eligible = self.model.take();
         eligible.sort_by_key(|entry| entry.seq);
         self.config.scheduler = scheduler.clone();
-        self.model = model(scheduler, self.config.layout.targets);
+        self.model = model(scheduler);
         for entry in eligible {
-            self.model.insert(now, entry);
+            self.hand_over(now, entry);
         }
     }
 
@@ -182,6 +190,7 @@ impl ReferenceGate {
 
     /// Sets a file's own layout.
     pub fn set_layout(&mut self, file: FileId, layout: Layout) {
+        self.targets = self.targets.max(layout.targets);
         self.layouts.insert(file, layout);
     }
 

@@ -16,21 +16,23 @@
 //! | outcome | how a dispatch ended changes statistics only, never a decision |
 //! | queue | eligible requests of a (file, operation), by (offset, sequence) |
 //! | run | a walk from a first request: the next in the queue joins if it begins at the end and the caps allow; the first that does not ends it |
-//! | to-agg | an inserted request looks at its direct neighbours in the queue only; a neighbour counts if it is the last (first) of its run; with both, the bridge is made if the caps allow the total, else the predecessor's run is joined |
+//! | to-agg | the next dispatch is the run around the oldest request: the walk goes back from it while the request before it in the queue ends where it begins and the caps allow, then forward from there |
 //! | hbrr, end of a turn | decided after each dispatch: an emptied file leaves the ring at once, and comes back at its end with a whole quantum |
 //! | app-window, skew | judged against the arrival; counted when a request is handed to the scheduler |
-//! | twins, highest target | of the requests handed to this scheduler instance |
+//! | twins, targets | the most of all layouts that the gate has had, or one more than the highest target of the requests handed to this scheduler instance; noticed when it is handed one |
 //! | twins, start | the time at which this scheduler instance is handed its first request |
+//! | twins, aged | the oldest request of all goes out of turn once it has waited `age_max` |
 //! | quanta, formed run | walked anew at each insertion and dispatch in its queue. The same requests: unchanged. Longer at its end: those that joined bring their own quanta. Anything else (other first request, shorter, another order): the sum of the own quanta |
-//! | quanta, deliberate wait ends | at its deadline, when the formed run changes in any way, when the queue is aged, or when the gate drains |
-//! | quanta, step | made by a pick that has a queue to choose from; a pick that finds every queue waiting makes none |
-//! | quanta, aged | the queue's oldest request has waited `age_max`: ready, and not held up by a shift or better-run wait. Its dispatch is granted the own quanta of its requests, even where it is the first run |
-//! | quanta, history | every dispatch counts, continuations included |
-//! | quanta, continuation | the request with the smallest sequence number that begins at the end of what was served, if it became eligible no later than the deadline. The deadline is the completion (mlf: the dispatch), plus `contiguous_wait` if the dispatch began where the queue's last one ended |
-//! | quanta, end of a turn | found by `next`: nothing left, a continuation that does not fit, or none and the deadline reached or the gate draining |
-//! | aioli, turn open, nothing eligible | `Idle`: nobody is kept waiting |
-//! | mlf, turn open | its queue is not picked and counts as waiting, with the reason `Contiguous`; several open turns are continued in the order in which they began |
-//! | quanta, several deadlines | the earliest; of equal ones the first reason in the order of [`WaitReason`] |
+//! | quanta, step | each pick that is not a continuation or aged makes one, and more while no queue is ready; queues that wait step too |
+//! | quanta, deliberate wait ends | at its deadline, when the formed run changes in any way, when the queue is served, or when the gate drains; `WaitUntil` has the earliest deadline, of equal ones with the first reason in the order of [`WaitReason`] |
+//! | quanta, aged | the oldest request of all has waited `age_max`: once open turns have gone on, the run that begins at it is served. It is granted nothing: no turn, no change of the factor |
+//! | quanta, history | every dispatch counts, continuations and aged ones included |
+//! | quanta, turn | begins with a dispatch that leaves some of its quantum. Its deadline is the dispatch plus `contiguous_wait` (aioli: from completion on, the completion plus `contiguous_wait`), anew with each continuation |
+//! | quanta, continuation | what begins at the end of what was served, if any such request became eligible no later than the deadline; of several the smallest sequence number. It keeps the caps of a run, and is cut to what is left |
+//! | quanta, end of a turn | nothing left; a continuation that does not fit; a pick that finds none, unless the last dispatch began where the queue's dispatch before it ended, the deadline is still to come and the gate is not draining; another dispatch of its queue |
+//! | aioli, open turn | nothing else is picked; `Idle` where nothing is eligible: nobody is kept waiting |
+//! | mlf, open turn | holds up nobody, not even its own queue. Open turns go on before a pick: first that of the last dispatch, then in the order in which the continuations became eligible |
+//! | mlf, ticket | a new one with each dispatch that is not a continuation |
 //! | quanta, history of idle queues | never forgotten here: scripts use few files |
 
 mod fifo;
@@ -103,8 +105,10 @@ pub trait Model {
     fn insert(&mut self, now: Time, entry: Entry);
     /// What to serve now. `draining`: no deliberate waits.
     fn choose(&mut self, now: Time, draining: bool) -> Choice;
-    /// A dispatch of this scheduler has been carried out; `first` is the sequence number of its first request.
-    fn completed(&mut self, _now: Time, _first: u64) {}
+    /// A dispatch has been carried out.
+    fn completed(&mut self, _now: Time) {}
+    /// The most targets that a layout has had; told before each `insert`.
+    fn know_targets(&mut self, _targets: u32) {}
     /// Gives up what has not been served, for the next scheduler.
     fn take(&mut self) -> Vec<Entry>;
     /// Most dispatches in service, if it wants fewer than the gate.
@@ -117,8 +121,8 @@ pub trait Model {
     }
 }
 
-/// A fresh model of a scheduler. `layout_targets`: how many targets the gate's own layout has.
-pub fn model(config: &SchedulerConfig, layout_targets: u32) -> Box<dyn Model> {
+/// A fresh model of a scheduler.
+pub fn model(config: &SchedulerConfig) -> Box<dyn Model> {
     match config.kind() {
         SchedulerKind::Fifo => Box::new(fifo::Fifo::default()),
         SchedulerKind::ToAgg => Box::new(to_agg::ToAgg::new(config)),
@@ -127,7 +131,7 @@ pub fn model(config: &SchedulerConfig, layout_targets: u32) -> Box<dyn Model> {
         SchedulerKind::Hbrr => Box::new(hbrr::Hbrr::new(config)),
         SchedulerKind::AppWindow => Box::new(windows::AppWindow::new(config)),
         SchedulerKind::ServerWindow => Box::new(windows::ServerWindow::new(config)),
-        SchedulerKind::Twins => Box::new(twins::Twins::new(config, layout_targets)),
+        SchedulerKind::Twins => Box::new(twins::Twins::new(config)),
     }
 }
 

@@ -16,9 +16,12 @@ pub(super) struct Quantum {
     wait_max: Span,
     age_max_ns: u64,
     queues: Vec<Queue>,
-    /// In the order in which they began; aioli has at most one.
+    /// Open turns; aioli has at most one.
     turns: Vec<Turn>,
+    /// The queue of the last dispatch, until a pick has found nothing that continues it.
+    current: Option<usize>,
     next_ticket: u64,
+    next_order: u64,
 }
 
 /// An eligible request.
@@ -26,6 +29,8 @@ struct Waiting {
     entry: Entry,
     quantum: u64,
     eligible: Time,
+    /// Its place in the order in which requests became eligible.
+    order: u64,
     waited_shift: bool,
     waited_better: bool,
 }
@@ -61,17 +66,8 @@ struct Turn {
     end: u64,
     /// Whether the last dispatch began where the queue's dispatch before it ended.
     sequence: bool,
-    /// First request of the dispatch that has to complete before the turn goes on (aioli).
-    in_service: Option<u64>,
     /// A continuation must be eligible by then.
     deadline: Time,
-}
-
-/// What an open turn does next.
-enum Continuation {
-    Serve(Vec<Entry>),
-    Open,
-    Over,
 }
 
 impl Queue {
@@ -168,7 +164,9 @@ impl Quantum {
             age_max_ns: config.value("age_max"),
             queues: Vec::new(),
             turns: Vec::new(),
+            current: None,
             next_ticket: 0,
+            next_order: 0,
         }
     }
 
@@ -179,11 +177,10 @@ impl Quantum {
 
     /// Takes a run out of a queue and notes it in its history; returns whether it began where the last ended.
     fn serve(&mut self, queue: usize, run: &[Entry]) -> bool {
-        let ticket = self.ticket();
         let queue = &mut self.queues[queue];
         queue.waiting.retain(|waiting| run.iter().all(|taken| taken.seq != waiting.entry.seq));
         queue.form(self.caps);
-        queue.ticket = ticket;
+        queue.pause = None;
         let (start, end) = (run[0].offset, run[run.len() - 1].end());
         let sequence = queue.last.is_some_and(|last| last.end == start);
         queue.before_last = queue.last;
@@ -191,13 +188,14 @@ impl Quantum {
         sequence
     }
 
-    fn deadline(&self, now: Time, sequence: bool) -> Time {
-        if sequence { now + self.contiguous_wait } else { now }
-    }
-
     fn begin_turn(&mut self, now: Time, queue: usize, run: &[Entry], granted: u64) {
+        if let Some(open) = self.turns.iter().position(|turn| turn.queue == queue) {
+            self.end_turn(open);
+        }
+        self.queues[queue].ticket = self.ticket();
         let sequence = self.serve(queue, run);
         let served = bytes_of(run);
+        self.current = Some(queue);
         self.turns.push(Turn {
             queue,
             granted,
@@ -205,38 +203,84 @@ impl Quantum {
             left: granted.saturating_sub(served),
             end: run[run.len() - 1].end(),
             sequence,
-            in_service: Some(run[0].seq),
-            deadline: self.deadline(now, sequence),
+            deadline: now + self.contiguous_wait,
         });
+        if granted <= served {
+            self.end_turn(self.turns.len() - 1);
+        }
     }
 
-    fn continuation(&self, now: Time, draining: bool, turn: &Turn) -> Continuation {
-        if turn.left == 0 {
-            return Continuation::Over;
+    /// Serves what continues a turn, if something does and fits; ends the turn if it does not fit.
+    fn continue_turn(&mut self, now: Time, turn: usize) -> Option<Choice> {
+        let Turn { queue, left, .. } = self.turns[turn];
+        let follows = self.follows(&self.turns[turn])?;
+        let mut run = self.queues[queue].walk_from(follows, self.caps);
+        while bytes_of(&run) > left {
+            run.pop();
         }
-        let queue = &self.queues[turn.queue];
-        let follows = queue.waiting.iter().find(|waiting| waiting.entry.offset == turn.end);
-        if let Some(first) = follows.filter(|first| first.eligible <= turn.deadline) {
-            let mut run = queue.walk_from(first.entry.seq, self.caps);
-            while bytes_of(&run) > turn.left {
-                run.pop();
+        if run.is_empty() {
+            self.end_turn(turn);
+            return None;
+        }
+        let sequence = self.serve(queue, &run);
+        self.current = Some(queue);
+        let deadline = now + self.contiguous_wait;
+        let turn_now = &mut self.turns[turn];
+        turn_now.served += bytes_of(&run);
+        turn_now.left -= bytes_of(&run);
+        turn_now.end = run[run.len() - 1].end();
+        turn_now.sequence = sequence;
+        turn_now.deadline = deadline;
+        if turn_now.left == 0 {
+            self.end_turn(turn);
+        }
+        Some(Choice::Serve(run))
+    }
+
+    /// Requests at the end of a turn.
+    fn at_end<'a>(&'a self, turn: &'a Turn) -> impl Iterator<Item = &'a Waiting> {
+        self.queues[turn.queue].waiting.iter().filter(|waiting| waiting.entry.offset == turn.end)
+    }
+
+    /// The sequence number of the request that continues a turn, if one was there in time.
+    fn follows(&self, turn: &Turn) -> Option<u64> {
+        let in_time = self.at_end(turn).any(|waiting| waiting.eligible <= turn.deadline);
+        self.at_end(turn).next().filter(|_| in_time).map(|first| first.entry.seq)
+    }
+
+    /// Goes on with open turns. `Some` if that decides what to do.
+    fn go_on(&mut self, now: Time, draining: bool) -> Option<Choice> {
+        let current = self.current;
+        let place = |turns: &[Turn]| turns.iter().position(|turn| Some(turn.queue) == current);
+        if let Some(turn) = place(&self.turns) {
+            if let Some(choice) = self.continue_turn(now, turn) {
+                return Some(choice);
             }
-            return if run.is_empty() { Continuation::Over } else { Continuation::Serve(run) };
         }
-        let open = turn.sequence && !draining && now < turn.deadline;
-        if open { Continuation::Open } else { Continuation::Over }
-    }
-
-    fn continue_turn(&mut self, now: Time, turn: usize, run: &[Entry]) {
-        let sequence = self.serve(self.turns[turn].queue, run);
-        let deadline = self.deadline(now, sequence);
-        let turn = &mut self.turns[turn];
-        turn.served += bytes_of(run);
-        turn.left -= bytes_of(run);
-        turn.end = run[run.len() - 1].end();
-        turn.sequence = sequence;
-        turn.in_service = Some(run[0].seq);
-        turn.deadline = deadline;
+        if let Some(turn) = place(&self.turns) {
+            let Turn { sequence, deadline, .. } = self.turns[turn];
+            if !sequence || draining || deadline <= now {
+                self.end_turn(turn);
+            } else if self.one_at_a_time {
+                return Some(Choice::Wait(deadline, WaitReason::Contiguous));
+            }
+        }
+        self.current = None;
+        let continued = |this: &Quantum| {
+            let noted = |turn: &Turn| this.at_end(turn).map(|waiting| waiting.order).min();
+            (0..this.turns.len())
+                .filter(|&turn| this.follows(&this.turns[turn]).is_some())
+                .min_by_key(|&turn| noted(&this.turns[turn]))
+        };
+        while let Some(turn) = continued(self) {
+            if let Some(choice) = self.continue_turn(now, turn) {
+                return Some(choice);
+            }
+        }
+        while let Some(over) = self.turns.iter().position(|turn| draining || turn.deadline <= now) {
+            self.end_turn(over);
+        }
+        None
     }
 
     fn end_turn(&mut self, turn: usize) {
@@ -257,69 +301,62 @@ impl Quantum {
         }
     }
 
-    fn is_aged(&self, queue: usize, now: Time) -> bool {
-        aged(&self.queues[queue].oldest(), now, self.age_max_ns)
+    /// The queue whose oldest request is the oldest of all, if that has waited too long.
+    fn aged_queue(&self, now: Time) -> Option<usize> {
+        let busy = (0..self.queues.len()).filter(|&queue| !self.queues[queue].waiting.is_empty());
+        let eldest = busy.min_by_key(|&queue| self.queues[queue].oldest().seq)?;
+        aged(&self.queues[eldest].oldest(), now, self.age_max_ns).then_some(eldest)
     }
 
-    /// Until when a queue is not to be picked, and why.
-    fn blocked(&self, queue: usize, now: Time) -> Option<(Time, WaitReason)> {
-        if let Some(turn) = self.turns.iter().find(|turn| turn.queue == queue) {
-            return Some((turn.deadline, WaitReason::Contiguous));
+    fn step(&mut self) {
+        for queue in self.queues.iter_mut().filter(|queue| !queue.waiting.is_empty()) {
+            queue.step(self.quantum_base);
         }
-        self.queues[queue].pause.filter(|_| !self.is_aged(queue, now))
     }
 
     fn pick(&mut self, now: Time, draining: bool) -> Choice {
-        let busy: Vec<usize> =
-            (0..self.queues.len()).filter(|&queue| !self.queues[queue].waiting.is_empty()).collect();
-        if busy.is_empty() {
-            return Choice::Idle;
+        if let Some(queue) = self.aged_queue(now) {
+            let run = self.queues[queue].walk_from(self.queues[queue].oldest().seq, self.caps);
+            self.begin_turn(now, queue, &run, 0);
+            return Choice::Serve(run);
         }
-        for &queue in &busy {
-            let queue = &mut self.queues[queue];
+        for queue in &mut self.queues {
             queue.pause = queue.pause.filter(|&(until, _)| now < until && !draining);
         }
-        let mut stepped = false;
+        self.step();
         loop {
-            let free: Vec<usize> =
-                busy.iter().copied().filter(|&queue| self.blocked(queue, now).is_none()).collect();
-            if free.is_empty() {
-                let earliest = busy.iter().filter_map(|&queue| self.blocked(queue, now)).min();
-                let (until, reason) = earliest.expect("each of them is blocked");
+            let busy = |queue: &usize| !self.queues[*queue].waiting.is_empty();
+            let free = |queue: &usize| self.queues[*queue].pause.is_none();
+            let ready = |queue: &usize| {
+                self.queues[*queue].run_quantum >= self.queues[*queue].run_bytes(self.caps)
+            };
+            let all = 0..self.queues.len();
+            if !all.clone().any(|queue| busy(&queue)) {
+                return Choice::Idle;
+            }
+            if !all.clone().filter(busy).any(|queue| free(&queue)) {
+                let earliest = all.filter(busy).filter_map(|queue| self.queues[queue].pause).min();
+                let (until, reason) = earliest.expect("each of them waits");
                 return Choice::Wait(until, reason);
             }
-            let ready = free.into_iter().filter(|&queue| {
-                let first = &self.queues[queue];
-                first.run_quantum >= first.run_bytes(self.caps) || self.is_aged(queue, now)
-            });
+            let candidates = all.filter(busy).filter(free).filter(ready);
             let chosen = match self.one_at_a_time {
-                true => ready.min_by_key(|&queue| self.queues[queue].oldest().seq),
-                false => ready.min_by_key(|&queue| self.queues[queue].ticket),
+                true => candidates.min_by_key(|&queue| self.queues[queue].oldest().seq),
+                false => candidates.min_by_key(|&queue| self.queues[queue].ticket),
             };
-            let Some(chosen) = chosen.filter(|_| stepped) else {
-                for &queue in &busy {
-                    self.queues[queue].step(self.quantum_base);
-                }
-                stepped = true;
+            let Some(chosen) = chosen else {
+                self.step();
                 continue;
             };
-            if self.is_aged(chosen, now) {
-                let queue = &self.queues[chosen];
-                let run = queue.walk_from(queue.oldest().seq, self.caps);
-                let granted = queue.own_quanta(&run.iter().map(|entry| entry.seq).collect::<Vec<_>>());
-                self.begin_turn(now, chosen, &run, granted);
-                return Choice::Serve(run);
-            }
+            let queue = &mut self.queues[chosen];
             if self.wait_max > Span::ZERO && !draining {
-                let until = now + self.wait_max;
-                let queue = &mut self.queues[chosen];
                 if let Some(reason) = queue.wait_reason(self.caps) {
-                    queue.pause = Some((until, reason));
+                    queue.pause = Some((now + self.wait_max, reason));
                     continue;
                 }
             }
-            let run = self.queues[chosen].walk_from(self.queues[chosen].run[0], self.caps);
-            let granted = self.queues[chosen].run_quantum;
+            let run = queue.walk_from(queue.run[0], self.caps);
+            let granted = queue.run_quantum;
             self.begin_turn(now, chosen, &run, granted);
             return Choice::Serve(run);
         }
@@ -347,11 +384,13 @@ impl Model for Quantum {
         if self.queues[place].waiting.is_empty() {
             self.queues[place].ticket = self.ticket();
         }
+        self.next_order += 1;
         let queue = &mut self.queues[place];
         queue.waiting.push(Waiting {
             entry,
             quantum: 0,
             eligible: now,
+            order: self.next_order,
             waited_shift: false,
             waited_better: false,
         });
@@ -360,32 +399,17 @@ impl Model for Quantum {
     }
 
     fn choose(&mut self, now: Time, draining: bool) -> Choice {
-        let mut turn = 0;
-        while turn < self.turns.len() {
-            match self.continuation(now, draining, &self.turns[turn]) {
-                Continuation::Serve(run) => {
-                    self.continue_turn(now, turn, &run);
-                    return Choice::Serve(run);
-                }
-                Continuation::Over => self.end_turn(turn),
-                Continuation::Open => turn += 1,
-            }
+        if self.queues.iter().all(|queue| queue.waiting.is_empty()) {
+            return Choice::Idle;
         }
-        match self.turns.first().filter(|_| self.one_at_a_time) {
-            Some(_) if self.queues.iter().all(|queue| queue.waiting.is_empty()) => Choice::Idle,
-            Some(held) => Choice::Wait(held.deadline, WaitReason::Contiguous),
-            None => self.pick(now, draining),
-        }
+        self.go_on(now, draining).unwrap_or_else(|| self.pick(now, draining))
     }
 
-    fn completed(&mut self, now: Time, first: u64) {
-        if !self.one_at_a_time {
-            return;
-        }
-        let contiguous_wait = self.contiguous_wait;
-        for turn in self.turns.iter_mut().filter(|turn| turn.in_service == Some(first)) {
-            turn.in_service = None;
-            turn.deadline = if turn.sequence { now + contiguous_wait } else { now };
+    fn completed(&mut self, now: Time) {
+        if self.one_at_a_time {
+            for turn in &mut self.turns {
+                turn.deadline = now + self.contiguous_wait;
+            }
         }
     }
 
@@ -393,6 +417,7 @@ impl Model for Quantum {
         let taken = self.queues.iter().flat_map(Queue::entries).collect();
         self.queues.clear();
         self.turns.clear();
+        self.current = None;
         taken
     }
 

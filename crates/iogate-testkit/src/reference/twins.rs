@@ -2,7 +2,7 @@
 
 use iogate_core::{SchedulerConfig, Time, WaitReason};
 
-use super::{Choice, Entry, Model, oldest, remove};
+use super::{Choice, Entry, Model, aged, oldest, remove};
 
 pub(super) struct Twins {
     window_ns: u64,
@@ -10,18 +10,20 @@ pub(super) struct Twins {
     skip: bool,
     node: u64,
     targets: u64,
+    age_max_ns: u64,
     start: Option<Time>,
     entries: Vec<Entry>,
 }
 
 impl Twins {
-    pub(super) fn new(config: &SchedulerConfig, layout_targets: u32) -> Twins {
+    pub(super) fn new(config: &SchedulerConfig) -> Twins {
         Twins {
             window_ns: config.value("window"),
             from_start: config.value("align") == 1,
             skip: config.value("idle") == 1,
             node: config.value("node"),
-            targets: u64::from(layout_targets),
+            targets: 1,
+            age_max_ns: config.value("age_max"),
             start: None,
             entries: Vec::new(),
         }
@@ -41,8 +43,17 @@ impl Model for Twins {
         self.entries.push(entry);
     }
 
+    fn know_targets(&mut self, targets: u32) {
+        self.targets = self.targets.max(u64::from(targets));
+    }
+
     fn choose(&mut self, now: Time, draining: bool) -> Choice {
         let (Some(start), false) = (self.start, self.entries.is_empty()) else { return Choice::Idle };
+        if let Some(eldest) = oldest(&self.entries).filter(|eldest| aged(eldest, now, self.age_max_ns)) {
+            let run = vec![eldest.clone()];
+            remove(&mut self.entries, &run);
+            return Choice::Serve(run);
+        }
         let origin = if self.from_start { start } else { Time::ZERO };
         let index = now.since(origin).as_nanos() / self.window_ns;
         let current = (index + self.node) % self.targets;
