@@ -316,12 +316,17 @@ impl<D: Discipline> Quantum<D> {
 
     /// Takes the run walked last out of its queue.
     fn serve(&mut self, queue: QueueId, run: Run, pending: &mut Pending) {
+        self.continued.retain(|other| *other != queue.0);
         let this = &mut self.queues[queue.index()];
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
         if let Some(last) = this.last {
             this.before_last = Some(last.offset);
         }
         this.last = Some(Served { offset: run.offset, end: run.end(), bytes: run.bytes });
+        let open = this.turn.is_some_and(|turn| turn.served < turn.granted);
+        if !D::SYNCHRONOUS && open && pending.starting_at(queue, run.end()).is_some() {
+            self.continued.push(queue.0);
+        }
         self.form(queue, pending);
     }
 
@@ -386,7 +391,9 @@ impl<D: Discipline> Quantum<D> {
         if let Some(queue) = self.current
             && let Some(turn) = self.queues[queue as usize].turn
         {
-            if turn.deadline >= now && self.continue_turn(now, QueueId(queue), pending) {
+            // What came in time goes on, even if the gate was busy until after the deadline.
+            let in_time = turn.deadline >= now || self.continued.contains(&queue);
+            if in_time && self.continue_turn(now, QueueId(queue), pending) {
                 return Some(Pick::Dispatch);
             }
             // Whoever is not worth waiting for has had its turn.
