@@ -365,7 +365,9 @@ impl<D: Discipline> Quantum<D> {
             self.current = None;
         }
         self.adapt(queue, turn.served, turn.granted, pending);
-        self.rank(queue, pending);
+        if self.queues[queue.index()].wait.is_none() {
+            self.rank(queue, pending);
+        }
     }
 
     fn adapt(&mut self, queue: QueueId, served: u64, granted: u64, pending: &mut Pending) {
