@@ -163,13 +163,21 @@ impl<D: Discipline> Quantum<D> {
 
     // ---- runs --------------------------------------------------------------------------------------------
 
-    /// Forms the first run anew from its requests' own quanta, and ranks the queue.
+    /// Forms the first run anew from its requests' own quanta, and ranks the queue. A run that is as it was, or has
+    /// only got longer (what came between has left), keeps its quantum.
     fn form(&mut self, queue: QueueId, pending: &mut Pending) {
         let this = &mut self.queues[queue.index()];
         this.advance(self.step, self.base);
+        let before = this.run;
         this.run = pending.first(queue).map(|first| {
             let run = pending.walk(first, self.cap);
-            let quantum = own_quanta(pending, &pending.run, this.clock);
+            let kept = before.filter(|before| {
+                before.run.first == first
+                    && pending.run.get(before.run.requests as usize - 1) == Some(&before.run.last)
+            });
+            let (quantum, joined) =
+                kept.map_or((0, 0), |before| (before.quantum_at(this.clock), before.run.requests as usize));
+            let quantum = quantum.saturating_add(own_quanta(pending, &pending.run[joined..], this.clock));
             Formed { run, quantum, clock: this.clock }
         });
         self.rank(queue, pending);
