@@ -121,13 +121,8 @@ mod starvation {
 
     /// How long the victim waits for its dispatch, if it gets one at all.
     fn victim_waits(scheduler: &SchedulerConfig) -> Option<Span> {
-        let victim = Arrival {
-            offset: 1 << 40,
-            bytes: 1 << 20,
-            app: AppId(9),
-            target: Some(TargetId(3)),
-            ..rival(0)
-        };
+        let victim =
+            Arrival { offset: 1 << 40, bytes: 1 << 20, app: AppId(9), target: Some(TargetId(3)), ..rival(0) };
         let mut actions: Vec<(Span, Action)> =
             (0..VICTIM as u64).map(|round| (Span::ZERO, Action::Submit(rival(round)))).collect();
         actions.push((Span::ZERO, Action::Submit(victim)));
@@ -191,7 +186,11 @@ mod starvation {
     fn without_ageing_it_starves() {
         for kind in [SchedulerKind::Sjf, SchedulerKind::Hbrr] {
             let scheduler = config(kind, &[("age_max", "0ms")]);
-            assert_eq!(victim_waits(&scheduler), None, "{scheduler}: the load is not hard enough to test ageing");
+            assert_eq!(
+                victim_waits(&scheduler),
+                None,
+                "{scheduler}: the load is not hard enough to test ageing"
+            );
         }
     }
 }

@@ -327,9 +327,8 @@ impl Quantum {
         loop {
             let busy = |queue: &usize| !self.queues[*queue].waiting.is_empty();
             let free = |queue: &usize| self.queues[*queue].pause.is_none();
-            let ready = |queue: &usize| {
-                self.queues[*queue].run_quantum >= self.queues[*queue].run_bytes(self.caps)
-            };
+            let ready =
+                |queue: &usize| self.queues[*queue].run_quantum >= self.queues[*queue].run_bytes(self.caps);
             let all = 0..self.queues.len();
             if !all.clone().any(|queue| busy(&queue)) {
                 return Choice::Idle;
