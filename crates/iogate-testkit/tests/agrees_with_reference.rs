@@ -4,10 +4,11 @@ use iogate_core::{Gate, SchedulerKind};
 use iogate_testkit::generate::{any_scheduler, cases, scheduler, script};
 use iogate_testkit::harness::compare;
 use iogate_testkit::reference::ReferenceGate;
+use iogate_testkit::script::Action;
 use proptest::prelude::*;
 
 fn agrees(kind: SchedulerKind) {
-    proptest!(cases(400), |(script in script(scheduler(kind), false, 100))| {
+    proptest!(cases(2000), |(script in script(scheduler(kind), false, 100))| {
         let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
         let counts = reference.counts();
         prop_assert_eq!(gate.stats().skewed, counts.skewed);
@@ -62,8 +63,18 @@ fn twins() {
 
 #[test]
 fn any_scheduler_and_switches() {
-    proptest!(cases(600), |(script in script(any_scheduler(), true, 100))| {
+    proptest!(cases(3000), |(script in script(any_scheduler(), true, 100))| {
         let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
         prop_assert_eq!(gate.stats().switches, reference.counts().switches);
+    });
+}
+
+/// Hundreds of requests pile up, mostly reads that nothing holds back.
+#[test]
+fn long_queues() {
+    proptest!(cases(60), |(script in script(any_scheduler(), false, 700))| {
+        let mut script = script;
+        script.actions.retain(|(_, action)| !matches!(action, Action::Complete(..) | Action::Drain));
+        compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
     });
 }

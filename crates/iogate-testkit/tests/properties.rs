@@ -34,7 +34,7 @@ fn holds(script: &Script) -> Result<Gate, TestCaseError> {
 #[test]
 fn nothing_is_lost_doubled_or_reordered() {
     for kind in SchedulerKind::ALL {
-        proptest!(cases(60), |(script in script(scheduler(kind), false, 150))| {
+        proptest!(cases(200), |(script in script(scheduler(kind), false, 150))| {
             holds(&script)?;
         });
     }
@@ -42,7 +42,7 @@ fn nothing_is_lost_doubled_or_reordered() {
 
 #[test]
 fn switches_under_load_lose_nothing() {
-    proptest!(cases(400), |(script in script(any_scheduler(), true, 200))| {
+    proptest!(cases(2000), |(script in script(any_scheduler(), true, 200))| {
         let gate = holds(&script)?;
         let switches = script.actions.iter().filter(|(_, action)| matches!(action, Action::Switch(_))).count();
         prop_assert_eq!(gate.stats().switches, switches as u64);
@@ -54,7 +54,7 @@ fn a_switch_between_any_two_schedulers_loses_nothing() {
     for from in SchedulerKind::ALL {
         for to in SchedulerKind::ALL {
             let at_halftime = (script(scheduler(from), false, 80), scheduler(to));
-            proptest!(cases(6), |((script, to) in at_halftime)| {
+            proptest!(cases(15), |((script, to) in at_halftime)| {
                 let mut script = script;
                 let half = script.actions.len() / 2;
                 script.actions.insert(half, (Span::ZERO, Action::Switch(to)));
@@ -67,7 +67,7 @@ fn a_switch_between_any_two_schedulers_loses_nothing() {
 /// Hundreds of requests pile up before the first completes.
 #[test]
 fn long_queues() {
-    proptest!(cases(30), |(script in script(any_scheduler(), false, 1200))| {
+    proptest!(cases(100), |(script in script(any_scheduler(), false, 1200))| {
         let mut script = script;
         script.actions.retain(|(_, action)| !matches!(action, Action::Complete(..)));
         holds(&script)?;
@@ -76,7 +76,7 @@ fn long_queues() {
 
 #[test]
 fn a_drained_gate_empties_without_a_wait() {
-    proptest!(cases(300), |(script in script(any_scheduler(), false, 100))| {
+    proptest!(cases(1000), |(script in script(any_scheduler(), false, 100))| {
         let mut script = script;
         script.actions.push((Span::ZERO, Action::Drain));
         let (_, log) = play::<Gate>(&script);
@@ -90,7 +90,7 @@ fn a_drained_gate_empties_without_a_wait() {
 
 #[test]
 fn the_same_calls_give_the_same_answers() {
-    proptest!(cases(300), |(script in script(any_scheduler(), true, 120))| {
+    proptest!(cases(1000), |(script in script(any_scheduler(), true, 120))| {
         compare::<Gate, Gate>(&script).map_err(TestCaseError::fail)?;
     });
 }
