@@ -13,6 +13,7 @@ fn agrees(kind: SchedulerKind) {
         let counts = reference.counts();
         prop_assert_eq!(gate.stats().skewed, counts.skewed);
         prop_assert_eq!(gate.stats().rejected_full, counts.rejected_full);
+        prop_assert_eq!(gate.stats().held_ns.iter().map(|held| held.count()).sum::<u64>(), counts.held);
     });
 }
 

@@ -1,11 +1,18 @@
 //! What must hold for every scheduler, whatever it decides.
 
-use iogate_core::{Gate, SchedulerConfig, SchedulerKind, Span, Time};
+use std::hash::Hash;
+
+use iogate_core::stats::Tracked;
+use iogate_core::{AppId, FileId, Gate, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span, Time};
 use iogate_testkit::audit::{Totals, check};
 use iogate_testkit::generate::{any_scheduler, cases, scheduler, script};
 use iogate_testkit::harness::{Event, Record, compare, play};
-use iogate_testkit::script::{Action, Script};
+use iogate_testkit::script::{Action, Arrival, Ending, Script};
 use proptest::prelude::*;
+
+fn tracked<K: Copy + Eq + Hash>(sums: &Tracked<K>) -> u64 {
+    sums.iter().map(|(_, sums)| sums.bytes).sum::<u64>() + sums.other().bytes
+}
 
 /// Requests leave and complete once, in order where they conflict, in whole; the gate ends empty; it counts right.
 fn holds(script: &Script) -> Result<Gate, TestCaseError> {
@@ -25,9 +32,9 @@ fn holds(script: &Script) -> Result<Gate, TestCaseError> {
         prop_assert_eq!(op.service_ns.count(), op.dispatch_bytes.count());
     }
     let bytes: u64 = totals.bytes.iter().sum();
-    prop_assert_eq!(stats.files.iter().map(|(_, sums)| sums.bytes).sum::<u64>(), bytes);
-    prop_assert_eq!(stats.apps.iter().map(|(_, sums)| sums.bytes).sum::<u64>(), bytes);
-    prop_assert_eq!(stats.targets.iter().map(|(_, sums)| sums.bytes).sum::<u64>(), bytes);
+    prop_assert_eq!(tracked(&stats.files), bytes);
+    prop_assert_eq!(tracked(&stats.apps), bytes);
+    prop_assert_eq!(tracked(&stats.targets), bytes);
     Ok(gate)
 }
 
@@ -74,6 +81,28 @@ fn long_queues() {
     });
 }
 
+/// More files than a gate remembers while they are idle, and some of them come back.
+#[test]
+fn many_files() {
+    for kind in SchedulerKind::ALL {
+        let mut actions = Vec::new();
+        for round in 0..9_000u64 {
+            let file = if round % 7 == 0 { round / 500 } else { round };
+            let (offset, bytes) = (round % 7 * 4096, 4096);
+            let op = if round % 11 == 0 { Op::Write } else { Op::Read };
+            let (app, target, issued_ns) = (AppId(round as u32 % 5), None, None);
+            let arrival = Arrival { file: FileId(file), op, offset, bytes, app, target, issued_ns };
+            actions.push((Span::from_micros(20), Action::Submit(arrival)));
+            if round > 20 {
+                actions.push((Span::from_micros(20), Action::Complete(0, Ending::Whole)));
+            }
+        }
+        let (scheduler, layout) = (SchedulerConfig::new(kind), Layout::SINGLE);
+        let config = GateConfig { scheduler, queue_max: 100_000, depth: 2, layout };
+        holds(&Script { config, start: Time::ZERO, actions }).unwrap();
+    }
+}
+
 #[test]
 fn a_drained_gate_empties_without_a_wait() {
     proptest!(cases(1000), |(script in script(any_scheduler(), false, 100))| {
@@ -99,15 +128,14 @@ fn the_same_calls_give_the_same_answers() {
 /// or of an application with a smaller number, and never fewer than seven of them are in the gate.
 mod starvation {
     use super::*;
-    use iogate_core::{AppId, FileId, GateConfig, Layout, Op, TargetId};
-    use iogate_testkit::script::{Arrival, Ending};
+    use iogate_core::TargetId;
 
     const SERVICE: Span = Span::from_micros(100);
     const ROUNDS: u64 = 4_000;
     const VICTIM: usize = 8;
 
     fn rival(round: u64) -> Arrival {
-        let same_file = round % 2 == 0;
+        let same_file = round.is_multiple_of(2);
         Arrival {
             file: FileId(if same_file { 0 } else { 1 + round % 3 }),
             op: Op::Read,

@@ -16,6 +16,8 @@ pub struct Counts {
     pub skewed: u64,
     /// Submissions refused because the gate was full.
     pub rejected_full: u64,
+    /// Requests and parts that have waited for a conflicting one.
+    pub held: u64,
     /// Live changes of algorithm.
     pub switches: u64,
 }
@@ -165,6 +167,7 @@ impl ReferenceGate {
         for entry in self.entries.clone() {
             if self.held.contains(&entry.seq) && !self.blocked(&entry) {
                 self.held.retain(|&seq| seq != entry.seq);
+                self.counts.held += 1;
                 self.hand_over(now, entry);
             }
         }

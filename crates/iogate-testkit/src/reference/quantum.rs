@@ -252,10 +252,8 @@ impl Quantum {
     fn go_on(&mut self, now: Time, draining: bool) -> Option<Choice> {
         let current = self.current;
         let place = |turns: &[Turn]| turns.iter().position(|turn| Some(turn.queue) == current);
-        if let Some(turn) = place(&self.turns) {
-            if let Some(choice) = self.continue_turn(now, turn) {
-                return Some(choice);
-            }
+        if let Some(choice) = place(&self.turns).and_then(|turn| self.continue_turn(now, turn)) {
+            return Some(choice);
         }
         if let Some(turn) = place(&self.turns) {
             let Turn { sequence, deadline, .. } = self.turns[turn];
@@ -348,11 +346,12 @@ impl Quantum {
                 continue;
             };
             let queue = &mut self.queues[chosen];
-            if self.wait_max > Span::ZERO && !draining {
-                if let Some(reason) = queue.wait_reason(self.caps) {
-                    queue.pause = Some((now + self.wait_max, reason));
-                    continue;
-                }
+            if self.wait_max > Span::ZERO
+                && !draining
+                && let Some(reason) = queue.wait_reason(self.caps)
+            {
+                queue.pause = Some((now + self.wait_max, reason));
+                continue;
             }
             let run = queue.walk_from(queue.run[0], self.caps);
             let granted = queue.run_quantum;
