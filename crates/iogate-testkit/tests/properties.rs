@@ -81,6 +81,24 @@ fn long_queues() {
     });
 }
 
+/// At the end of the largest file, in requests of up to 4 GiB, at the end of time.
+#[test]
+fn extremes() {
+    proptest!(cases(1000), |(script in script(any_scheduler(), true, 100), late in any::<bool>())| {
+        let mut script = script;
+        if late {
+            script.start = Time::from_nanos(u64::MAX - 60_000_000_000);
+        }
+        for (_, action) in &mut script.actions {
+            if let Action::Submit(arrival) = action {
+                arrival.offset = arrival.offset.saturating_add(u64::MAX - (1 << 34));
+                arrival.bytes = arrival.bytes.saturating_mul(100_000);
+            }
+        }
+        holds(&script)?;
+    });
+}
+
 /// More files than a gate remembers while they are idle, and some of them come back.
 #[test]
 fn many_files() {
