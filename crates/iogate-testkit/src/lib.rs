@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`reference`] | a naive gate and a naive model of each scheduler: lists and linear scans, nothing clever |
+//! | [`mod@reference`] | a naive gate and a naive model of each scheduler: lists and linear scans, nothing clever |
 //! | [`script`] | a gate's settings and a sequence of operations on it, printed a line each |
 //! | [`generate`] | random scripts |
 //! | [`harness`] | runs a script on a gate and the reference at once and compares every answer |

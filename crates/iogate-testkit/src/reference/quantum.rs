@@ -225,13 +225,13 @@ impl Quantum {
         let sequence = self.serve(queue, &run);
         self.current = Some(queue);
         let deadline = now + self.contiguous_wait;
-        let turn_now = &mut self.turns[turn];
-        turn_now.served += bytes_of(&run);
-        turn_now.left -= bytes_of(&run);
-        turn_now.end = run[run.len() - 1].end();
-        turn_now.sequence = sequence;
-        turn_now.deadline = deadline;
-        if turn_now.left == 0 {
+        let open = &mut self.turns[turn];
+        open.served += bytes_of(&run);
+        open.left -= bytes_of(&run);
+        open.end = run[run.len() - 1].end();
+        open.sequence = sequence;
+        open.deadline = deadline;
+        if open.left == 0 {
             self.end_turn(turn);
         }
         Some(Choice::Serve(run))
