@@ -1,5 +1,10 @@
 //! What executes a dispatch.
 
+mod directory;
+mod memory;
+mod null;
+mod vectored;
+
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,6 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::{FileId, Op, TargetId};
+
+pub use directory::DirectoryStore;
+pub use memory::MemoryStore;
+pub use null::NullStore;
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;
@@ -18,8 +27,9 @@ pub trait StoreFile: Send + Sync + fmt::Debug + std::any::Any {
     fn id(&self) -> FileId;
 }
 
-/// A piece of memory of one request.
+/// A piece of memory of one request. Laid out as the system's `iovec`, so that a list of them is one.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Segment {
     /// First byte.
     pub memory: *mut u8,
