@@ -9,7 +9,9 @@ use std::thread;
 use std::time::Instant;
 
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
-use iogate_engine::store::{DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment};
+use iogate_engine::store::{
+    Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment,
+};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
 
 const BYTES: usize = 4096;
@@ -17,6 +19,8 @@ const BYTES: usize = 4096;
 struct Case {
     name: String,
     threads: u64,
+    /// It gets one request where a case of cost 1 gets so many.
+    cost: u64,
     /// Runs so many requests, on so many threads together.
     run: Box<dyn Fn(u64)>,
     /// Nanoseconds a request, wall clock over all threads, a round each.
@@ -46,8 +50,12 @@ fn main() {
     for (name, store) in &stores {
         cases.extend(cases_of(name, store));
     }
+    // On a disk: the temporary directory may be in memory.
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+    cases.extend(backends(disk.path()));
     for _ in 0..rounds {
         for case in &mut cases {
+            let requests = requests / case.cost;
             let before = Instant::now();
             (case.run)(requests);
             case.rounds_ns.push(before.elapsed().as_nanos() as f64 / requests as f64);
@@ -63,8 +71,13 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     let engine = Engine::new(&EngineConfig { gate }, Arc::clone(store)).expect("an engine");
     engine.write_at(&file, Origin::default(), 0, &vec![7; 64 * BYTES]).expect("the file is filled");
 
-    let case =
-        |what: &str, threads, run| Case { name: format!("{name} {what}"), threads, run, rounds_ns: vec![] };
+    let case = |what: &str, threads, run| Case {
+        name: format!("{name} {what}"),
+        threads,
+        cost: 1,
+        run,
+        rounds_ns: vec![],
+    };
     let mut cases = Vec::new();
     let (direct_store, direct_file) = (Arc::clone(store), file.clone());
     cases.push(case(
@@ -82,7 +95,7 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             }
         }),
     ));
-    for threads in [1, 2, 4] {
+    for threads in [1, 2, 4, 8] {
         let (engine, file) = (Arc::clone(&engine), file.clone());
         cases.push(case(
             "read_at",
@@ -95,6 +108,35 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     cases
 }
 
+/// Direct reads from the disk and cached reads, as calls and through the ring, from one thread and from eight.
+fn backends(root: &std::path::Path) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, backend, direct) in [
+        ("cached, calls", Backend::Calls, false),
+        ("cached, ring", Backend::Ring, false),
+        ("cached, auto", Backend::Auto, false),
+        ("direct, calls", Backend::Calls, true),
+        ("direct, ring", Backend::Ring, true),
+    ] {
+        let options = DirectoryOptions { backend, direct };
+        let store: Arc<dyn Store> = match DirectoryStore::with(root, options) {
+            Ok(store) => Arc::new(store),
+            Err(error) => {
+                eprintln!("{name}: left out: {error}");
+                continue;
+            }
+        };
+        for mut case in cases_of(name, &store) {
+            // The ring's completions come from its own thread, where `submit` measures something else.
+            if case.name.ends_with("read_at") && matches!(case.threads, 1 | 8) {
+                case.cost = if direct { 200 } else { 10 };
+                cases.push(case);
+            }
+        }
+    }
+    cases
+}
+
 fn offset(index: u64) -> u64 {
     index % 64 * BYTES as u64
 }
@@ -103,9 +145,12 @@ fn read_at(engine: &Arc<Engine>, file: &FileHandle, requests: u64, threads: u64)
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
-                let mut memory = vec![0; BYTES];
+                // A page, so that direct I/O takes it as it is.
+                let mut memory = vec![0; 2 * BYTES];
+                let start = memory.as_ptr().align_offset(BYTES);
+                let page = &mut memory[start..start + BYTES];
                 for index in 0..requests / threads {
-                    let read = engine.read_at(file, Origin::default(), offset(index), &mut memory);
+                    let read = engine.read_at(file, Origin::default(), offset(index), page);
                     assert_eq!(read.expect("the store works"), BYTES);
                 }
             });

@@ -267,7 +267,7 @@ fn completions_may_submit_without_nesting() {
         let file = store.open("file".as_ref(), CREATE).unwrap();
         let engine = Engine::new(&fifo(queue_max, 1), store).unwrap();
         let (sender, receiver) = mpsc::channel();
-        fn link(engine: Arc<Engine>, file: FileHandle, left: usize, end: mpsc::Sender<()>) {
+        fn link(engine: &Arc<Engine>, file: FileHandle, left: usize, end: mpsc::Sender<()>) {
             let transfer = Transfer {
                 file: file.clone(),
                 op: Op::Read,
@@ -276,18 +276,18 @@ fn completions_may_submit_without_nesting() {
                 bytes: 1,
                 origin: Origin::default(),
             };
-            let next = Arc::clone(&engine);
+            let next = Arc::clone(engine);
             let done = Box::new(move |result: io::Result<usize>| {
                 assert_eq!(result.unwrap(), 1);
                 match left {
                     0 => end.send(()).unwrap(),
-                    left => link(next, file, left - 1, end),
+                    left => link(&next, file, left - 1, end),
                 }
             });
             // SAFETY: the null store does not touch the memory.
             unsafe { engine.submit(transfer, done) }.unwrap();
         }
-        link(Arc::clone(&engine), file, LINKS, sender);
+        link(&engine, file, LINKS, sender);
         receiver.recv_timeout(Duration::from_secs(30)).unwrap();
     }
 }
