@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
@@ -103,7 +104,12 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             Box::new(move |requests| read_at(&engine, &file, requests, threads)),
         ));
     }
-    let engine = Arc::clone(&engine);
+    let (deep_engine, deep_file) = (Arc::clone(&engine), file.clone());
+    cases.push(case(
+        "submit, 16 deep",
+        1,
+        Box::new(move |requests| deep(&deep_engine, &deep_file, requests)),
+    ));
     cases.push(case("submit", 1, Box::new(move |requests| submit(&engine, &file, requests))));
     cases
 }
@@ -128,7 +134,8 @@ fn backends(root: &std::path::Path) -> Vec<Case> {
         };
         for mut case in cases_of(name, &store) {
             // The ring's completions come from its own thread, where `submit` measures something else.
-            if case.name.ends_with("read_at") && matches!(case.threads, 1 | 8) {
+            let waits = case.name.ends_with("read_at") && matches!(case.threads, 1 | 8);
+            if waits || case.name.ends_with("deep") {
                 case.cost = if direct { 200 } else { 10 };
                 cases.push(case);
             }
@@ -179,6 +186,36 @@ fn submit(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
         unsafe { engine.submit(transfer, done) }.expect("the engine is open");
     }
     assert_eq!(completed.load(Ordering::Relaxed), requests);
+}
+
+/// One thread that keeps 16 requests in flight, as far as the store lets it.
+fn deep(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
+    let mut memory = vec![0; 17 * BYTES];
+    let start = memory.as_ptr().align_offset(BYTES);
+    let (free, pages) = mpsc::channel();
+    for page in memory[start..].chunks_exact_mut(BYTES).take(16) {
+        free.send(page.as_mut_ptr() as usize).expect("the receiver is here");
+    }
+    let mut submitted = 0;
+    while submitted < requests {
+        let page = pages.recv().expect("a sender is here");
+        let free = free.clone();
+        let done = Box::new(move |result: std::io::Result<usize>| {
+            assert_eq!(result.expect("the store works"), BYTES);
+            free.send(page).expect("the receiver waits for all pages");
+        });
+        let (op, offset, memory, bytes) = (Op::Read, offset(submitted), page as *mut u8, BYTES as u32);
+        let file = FileHandle::clone(file);
+        // SAFETY: a page is free when its last transfer has completed, and all are waited for below.
+        unsafe {
+            engine.submit(Transfer { file, op, offset, memory, bytes, origin: Origin::default() }, done)
+        }
+        .expect("the engine is open");
+        submitted += 1;
+    }
+    for _ in 0..16 {
+        pages.recv().expect("a sender is here");
+    }
 }
 
 fn report(cases: &mut [Case], json: bool) {
