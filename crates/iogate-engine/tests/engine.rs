@@ -405,7 +405,7 @@ fn many_threads_and_every_algorithm_keep_the_data_straight() {
 }
 
 #[test]
-fn a_wait_of_the_scheduler_ends_in_time_and_idling_takes_no_cpu() {
+fn a_wait_of_the_scheduler_ends_in_its_window() {
     // Everything is on target 1 of 2: with windows of 30 ms it is up to 30 ms away.
     let mut twins = SchedulerConfig::new(SchedulerKind::Twins);
     twins.set("window", "30ms").unwrap();
