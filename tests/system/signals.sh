@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# SIGTERM and SIGINT unmount: the process ends with status 0, and all that was written is in the source.
+# limit: 40
+# variants: fifo aioli aioli/page
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+for signal in TERM INT; do
+    mount_gate
+    head -c 3000000 /dev/urandom >"$SIDE/data"
+    cp "$SIDE/data" "$MNT/data-$signal"
+    kill -"$signal" "$GATE_PID"
+    eventually 5 is_unmounted || fail "still mounted after SIG$signal"
+    gate_ends
+    cmp "$SIDE/data" "$SRC/data-$signal" || fail "the source lacks what was written before SIG$signal"
+    [ -z "$(ls -A "$MNT")" ] || fail "the mount point is not empty"
+done
