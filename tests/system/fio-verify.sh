@@ -46,18 +46,12 @@ size=8m
 END
 
 mount_gate
-fio --output-format=terse --terse-version=3 "$SIDE/jobs.fio" >"$SIDE/fio.out" 2>&1 || {
-    cat "$SIDE/fio.out"
-    fail "fio found a difference, or an error"
-}
+fio --output="$SIDE/fio.out" "$SIDE/jobs.fio" || fail "fio found a difference, or an error"
 # One file for several writers of pieces of their own, and a reader of the whole.
 shared() {
     fio --name=shared --filename="$MNT/shared" --ioengine=psync --rw=randwrite --bs=16k --size=2m --numjobs=4 \
         --offset_increment=2m --verify=crc32c --verify_fatal=1 --verify_state_save=0 --group_reporting \
-        --output-format=terse "$@" >"$SIDE/fio.out" 2>&1 || {
-        cat "$SIDE/fio.out"
-        fail "fio found a difference in the shared file, or an error"
-    }
+        --output="$SIDE/fio.out" "$@" || fail "fio found a difference in the shared file, or an error"
 }
 shared
 shared --verify_only

@@ -83,6 +83,7 @@ refused() {
 clean_up() {
     local status=$? pid
     trap - EXIT
+    exec 2>/dev/null # the shell would report each process that is killed here
     for pid in $(jobs -p); do
         kill -KILL "$pid" 2>/dev/null || true
     done

@@ -8,7 +8,7 @@
 mount_gate
 fio --name=load --directory="$MNT" --ioengine=psync --rw=randrw --bsrange=4k-128k --size=16m --numjobs=4 \
     --verify=crc32c --verify_fatal=1 --verify_backlog=16 --verify_state_save=0 --time_based --runtime=12 \
-    --group_reporting --output-format=terse >"$SIDE/fio.out" 2>&1 &
+    --group_reporting --output="$SIDE/fio.out" &
 load=$!
 switches=0
 for from in $SCHEDULERS; do
@@ -21,10 +21,7 @@ for from in $SCHEDULERS; do
         switches=$((switches + 2))
     done
 done
-wait "$load" || {
-    cat "$SIDE/fio.out"
-    fail "fio found a difference, or an error"
-}
+wait "$load" || fail "fio found a difference, or an error"
 echo "$switches switches"
 [ "$switches" -ge 100 ] || fail "only $switches switches while fio ran"
 "$IOGATE" set "$MNT" scheduler=aioli

@@ -10,15 +10,15 @@ mkdir -p "$tree/deep/$(printf 'd%.0s' {1..200})/er" "$tree/many" "$tree/empty"
 for size in 0 1 511 512 513 4095 4096 4097 131072 131073 1048577 5000000; do
     head -c "$size" /dev/urandom >"$tree/size-$size"
 done
-for i in $(seq 1500); do echo "$i" >"$tree/many/file number $i"; done
+for i in $(seq 600); do echo "$i" >"$tree/many/file number $i"; done
 printf 'x' >"$tree/name with "$'\n'" newline, ünïcödé, and '*'"
 ln "$tree/size-4097" "$tree/deep/hard"
 ln "$tree/size-4097" "$tree/hard"
 ln -s size-513 "$tree/symlink"
 ln -s "$(printf 'gone%.0s' {1..200})" "$tree/symlink-broken"
 ln -s /etc "$tree/symlink-absolute"
-truncate --size=64M "$tree/sparse"
-printf 'island' | dd of="$tree/sparse" bs=1 seek=$((32 << 20)) conv=notrunc status=none
+truncate --size=32M "$tree/sparse"
+printf 'island' | dd of="$tree/sparse" bs=1 seek=$((16 << 20)) conv=notrunc status=none
 mkfifo "$tree/fifo"
 chmod 4711 "$tree/size-512" && chmod 0000 "$tree/size-511" && chmod 1777 "$tree/empty"
 [ "$(id -u)" -ne 0 ] || chown 12345:54321 "$tree/size-513"
