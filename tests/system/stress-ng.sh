@@ -21,10 +21,12 @@ while read -r -a group; do
     options=()
     for stressor in "${group[@]}"; do
         options+=("--$stressor" 1)
-        case $stressor in hdd | iomix | fallocate | copy-file | sync-file) options+=("--$stressor-bytes" 16m) ;; esac
-        [ "$stressor" != dirdeep ] || options+=(--dirdeep-bytes 1m)
+        case $stressor in
+        hdd | iomix | fallocate | sync-file | dirdeep) options+=("--$stressor-bytes" 16m) ;;
+        copy-file) options+=(--copy-file-bytes 128m) ;; # the least it takes
+        esac
     done
-    stress-ng "${options[@]}" --timeout 3 --verify --temp-path "$MNT" >"$SIDE/stress.out" 2>&1 || {
+    stress-ng "${options[@]}" --timeout 2 --verify --temp-path "$MNT" >"$SIDE/stress.out" 2>&1 || {
         cat "$SIDE/stress.out"
         fail "a stressor of ${group[*]} failed"
     }
