@@ -33,7 +33,10 @@ const PAGE: u32 = 4096;
 pub(crate) struct Session {
     pub(crate) fs: FileSystem,
     pub(crate) pool: Arc<Pool>,
+    /// For metadata operations that may take long.
     pub(crate) workers: Arc<Workers>,
+    /// For submissions that are carried out in the submitting thread and take long.
+    pub(crate) data_workers: Arc<Workers>,
     pub(crate) device_threads: DeviceThreads,
     pub(crate) threads_max: usize,
     device: OwnedFd,
@@ -188,6 +191,7 @@ pub fn mount(
         fs,
         pool: Arc::default(),
         workers: Workers::new(options.threads_max),
+        data_workers: Workers::new(options.threads_max),
         device_threads: DeviceThreads::default(),
         threads_max: options.threads_max,
         device,

@@ -21,7 +21,7 @@ use iogate_engine::{Engine, Store};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-pub(crate) use self::data::Unsynced;
+pub(crate) use self::data::{Data, Unsynced};
 use self::handle::{Handles, OpenDir, OpenFile};
 use self::inode::{Inode, InodeTable};
 use crate::abi::{InHeader, Input, op};
@@ -144,26 +144,9 @@ pub(crate) fn has_reply(opcode: u32) -> bool {
     !matches!(opcode, op::FORGET | op::BATCH_FORGET)
 }
 
-/// Whether an operation may take long enough that others should not wait behind it.
+/// Whether an operation usually takes so long that others should not wait behind it.
 pub(crate) fn may_be_slow(opcode: u32) -> bool {
-    matches!(
-        opcode,
-        op::FSYNC
-            | op::FSYNCDIR
-            | op::SYNCFS
-            | op::FALLOCATE
-            | op::COPY_FILE_RANGE
-            | op::FLUSH
-            | op::SETATTR
-            | op::UNLINK
-            | op::RENAME
-            | op::RENAME2
-            | op::SETXATTR
-            | op::GETXATTR
-            | op::READDIR
-            | op::READDIRPLUS
-            | op::DESTROY
-    )
+    matches!(opcode, op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY)
 }
 
 /// Most descriptors that this process may have.
