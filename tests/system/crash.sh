@@ -2,7 +2,7 @@
 # The mount's process is killed while programs write: what was acknowledged is in the source, and the dead mount can
 # be unmounted and mounted again.
 # limit: 60
-# variants: fifo aioli twins aioli/page
+# variants: fifo aioli twins aioli/page aioli/direct/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `git clone` onto the mount, a parallel compile there, a commit, and git's own verdict on the result.
 # limit: 90
-# variants: fifo aioli twins/page
+# variants: fifo aioli twins/page aioli/page/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

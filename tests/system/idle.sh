@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A mount that has nothing to do uses no CPU.
 # limit: 40
-# variants: fifo aioli twins
+# variants: fifo aioli twins fifo/direct/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # What the system tests share: a source, a mount point, mounting, and cleaning up. Sourced by each test.
 #
-# From the runner: WORK (the test's folder), IOGATE (the program), SCHEDULER and CACHE (of the mount).
+# From the runner: WORK (the test's folder), IOGATE (the program); SCHEDULER, CACHE and TRANSPORT (of the mount).
 set -euo pipefail
-: "${WORK:?run this through tests/system/run}" "${IOGATE:?}" "${SCHEDULER:?}" "${CACHE:?}"
+: "${WORK:?run this through tests/system/run}" "${IOGATE:?}" "${SCHEDULER:?}" "${CACHE:?}" "${TRANSPORT:?}"
 
 SRC=$WORK/source # what is mounted
 MNT=$WORK/mount  # where
@@ -40,10 +40,11 @@ is_mounted() { mountpoint --quiet "$MNT"; }
 is_unmounted() { ! findmnt --raw --noheadings --output TARGET | grep -qxF -- "$MNT"; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
-# Mounts SRC at MNT with the variant's scheduler and cache and the options given; GATE_PID is the mount's process.
+# Mounts SRC at MNT as the variant says, with the options given; GATE_PID is the mount's process.
 mount_gate() {
     [ -c /dev/fuse ] || skip "there is no /dev/fuse"
-    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" -f "$@" >>"$WORK/mount.log" 2>&1 &
+    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" --transport "$TRANSPORT" -f "$@" \
+        >>"$WORK/mount.log" 2>&1 &
     GATE_PID=$!
     mounted_or_gone() { is_mounted || is_gone "$GATE_PID"; }
     eventually 10 mounted_or_gone || true

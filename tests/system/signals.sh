@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SIGTERM and SIGINT unmount: the process ends with status 0, and all that was written is in the source.
 # limit: 40
-# variants: fifo aioli aioli/page
+# variants: fifo aioli aioli/page fifo/direct/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A tree with everything a tree can hold is copied onto the mount and back, and compared byte for byte.
 # limit: 60
-# variants: fifo aioli twins fifo/page
+# variants: fifo aioli twins fifo/page aioli/direct/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
