@@ -43,8 +43,8 @@ is_gone() { ! kill -0 "$1" 2>/dev/null; }
 # Mounts SRC at MNT as the variant says, with the options given; GATE_PID is the mount's process.
 mount_gate() {
     [ -c /dev/fuse ] || skip "there is no /dev/fuse"
-    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" --transport "$TRANSPORT" -f "$@" \
-        >>"$WORK/mount.log" 2>&1 &
+    [ "$TRANSPORT" = auto ] || set -- --no-uring "$@"
+    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" -f "$@" >>"$WORK/mount.log" 2>&1 &
     GATE_PID=$!
     mounted_or_gone() { is_mounted || is_gone "$GATE_PID"; }
     eventually 10 mounted_or_gone || true
