@@ -18,7 +18,7 @@ mount_refused 'not a (directory|folder)' "$SIDE/file" "$MNT"
 mount_refused 'no such file|does not exist' "$SIDE/nowhere" "$MNT"
 mount_refused 'not a (directory|folder)' "$SRC" "$SIDE/file"
 mount_refused 'no such file|does not exist' "$SRC" "$SIDE/nowhere"
-mount_refused 'not empty' "$SRC" "$SIDE/not-empty"
+mount_refused 'must be empty|not empty' "$SRC" "$SIDE/not-empty"
 mount_refused 'aioli' "$SRC" "$MNT" --scheduler ailoi
 mount_refused 'twins' "$SRC" "$MNT" --scheduler twin
 mount_refused 'quantum_base' "$SRC" "$MNT" --scheduler aioli --param quantum_bsae=32KiB
@@ -31,9 +31,12 @@ refused any 'mount' "$IOGATE" status "$SIDE/not-empty"
 refused any 'mount' "$IOGATE" set "$SIDE/not-empty" scheduler=sjf
 refused any 'no such file|does not exist' "$IOGATE" status "$SIDE/nowhere"
 
-if [ "$(id -u)" -eq 0 ]; then
-    mkdir "$SIDE/private" && chmod 0700 "$SIDE/private"
-fi
+# The same without -f: the process that was asked says why.
+refused any 'not a (directory|folder)' "$IOGATE" mount "$SIDE/file" "$MNT"
+refused any 'not empty|must be empty' "$IOGATE" mount "$SRC" "$SIDE/not-empty"
+is_unmounted || fail "something is mounted"
+mkdir "$SRC/below"
+mount_refused 'outside' "$SRC" "$SRC/below"
 
 mount_gate
 echo one >"$MNT/one"
