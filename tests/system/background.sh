@@ -6,7 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"
-servers() { grep -lzxF -- "$MNT" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
+echo "$MNT" >"$SIDE/argument" # in a file, so that grep does not find itself
+servers() { grep -lzxF -f "$SIDE/argument" /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3; }
 no_server() { [ -z "$(servers)" ]; }
 
 "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" || fail "the mount failed"

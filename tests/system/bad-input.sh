@@ -16,7 +16,7 @@ echo file >"$SIDE/file"
 mkdir "$SIDE/not-empty" && touch "$SIDE/not-empty/x"
 mount_refused 'not a (directory|folder)' "$SIDE/file" "$MNT"
 mount_refused 'no such file|does not exist' "$SIDE/nowhere" "$MNT"
-mount_refused 'not a (directory|folder)' "$SRC" "$SIDE/file"
+mount_refused 'must be a directory' "$SRC" "$SIDE/file"
 mount_refused 'no such file|does not exist' "$SRC" "$SIDE/nowhere"
 mount_refused 'must be empty|not empty' "$SRC" "$SIDE/not-empty"
 mount_refused 'aioli' "$SRC" "$MNT" --scheduler ailoi
