@@ -29,6 +29,11 @@ impl Layout {
     pub const fn stripe_end(&self, offset: u64) -> u64 {
         (offset - offset % self.stripe_bytes).saturating_add(self.stripe_bytes)
     }
+
+    /// How many stripes the `bytes` bytes (not zero) from `offset` touch.
+    pub const fn stripes(&self, offset: u64, bytes: u32) -> u64 {
+        (offset + bytes as u64 - 1) / self.stripe_bytes - offset / self.stripe_bytes + 1
+    }
 }
 
 impl Default for Layout {

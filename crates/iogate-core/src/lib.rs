@@ -22,6 +22,7 @@ extern crate std;
 
 pub mod device;
 pub mod gate;
+mod hash;
 pub mod layout;
 pub mod request;
 pub mod sched;

@@ -110,7 +110,7 @@ impl fmt::Display for Span {
         let ns = self.0;
         for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
             if ns >= unit_ns {
-                return if ns % unit_ns == 0 {
+                return if ns.is_multiple_of(unit_ns) {
                     write!(f, "{}{unit}", ns / unit_ns)
                 } else {
                     write!(f, "{:.3}{unit}", ns as f64 / unit_ns as f64)

@@ -74,17 +74,33 @@ impl Engine {
     /// # Safety
     /// `transfer.memory` must be valid for `transfer.bytes` bytes (reads, or reads and writes for `Op::Read`),
     /// and not touched by anybody else, until the completion has been called.
-    pub unsafe fn submit(self: &Arc<Self>, _transfer: Transfer, _done: Completion) -> Result<(), SubmitError> {
+    pub unsafe fn submit(
+        self: &Arc<Self>,
+        _transfer: Transfer,
+        _done: Completion,
+    ) -> Result<(), SubmitError> {
         todo!()
     }
 
     /// Reads in the calling thread's name and waits for it. Fewer bytes than asked for: end of file.
-    pub fn read_at(self: &Arc<Self>, _file: &FileHandle, _origin: Origin, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn read_at(
+        self: &Arc<Self>,
+        _file: &FileHandle,
+        _origin: Origin,
+        _offset: u64,
+        _buffer: &mut [u8],
+    ) -> io::Result<usize> {
         todo!()
     }
 
     /// Writes in the calling thread's name and waits for it.
-    pub fn write_at(self: &Arc<Self>, _file: &FileHandle, _origin: Origin, _offset: u64, _bytes: &[u8]) -> io::Result<usize> {
+    pub fn write_at(
+        self: &Arc<Self>,
+        _file: &FileHandle,
+        _origin: Origin,
+        _offset: u64,
+        _bytes: &[u8],
+    ) -> io::Result<usize> {
         todo!()
     }
 

@@ -1,10 +1,19 @@
 //! The scheduling point: ordering by byte range, one scheduler, statistics.
 
+pub(crate) mod pending;
+mod service;
+mod tree;
+
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use self::pending::{NONE, Pending, SlotId};
+use self::service::Service;
+use crate::hash::HashMap;
 use crate::layout::Layout;
 use crate::request::{AppId, FileId, Op, Request, RequestId, TargetId};
-use crate::sched::{ConfigError, SchedulerConfig};
+use crate::sched::{ConfigError, Pick, Scheduler, SchedulerConfig};
+use crate::stats::{Conflict, Stats};
 use crate::time::Time;
 
 /// Settings of a [`Gate`].
@@ -81,6 +90,22 @@ pub enum WaitReason {
     Window,
 }
 
+impl WaitReason {
+    /// All of them, in the order of [`Stats::waits`].
+    pub const ALL: [WaitReason; 4] =
+        [WaitReason::Contiguous, WaitReason::Shift, WaitReason::BetterRun, WaitReason::Window];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WaitReason::Contiguous => "contiguous",
+            WaitReason::Shift => "shift",
+            WaitReason::BetterRun => "better-run",
+            WaitReason::Window => "window",
+        }
+    }
+}
+
 /// How the store carried out a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -103,110 +128,348 @@ pub enum Rejected {
         max: u32,
     },
     /// The request has no bytes, or its range does not fit 64 bits.
-    #[error("malformed request: {bytes} bytes at offset {offset}; expected at least one byte, ending below 2^64")]
+    #[error(
+        "malformed request: {bytes} bytes at offset {offset}; expected at least one byte, ending below 2^64"
+    )]
     Malformed {
         /// Its offset.
         offset: u64,
         /// Its length.
         bytes: u32,
     },
+    /// The request names a target that no store of this size has.
+    #[error("malformed request: target {target}; expected one below {max}")]
+    Target {
+        /// The target.
+        target: u32,
+        /// One more than the highest possible target.
+        max: u32,
+    },
     /// The gate is draining and takes no more.
     #[error("the gate is closed")]
     Closed,
 }
 
-/// The scheduling point. (Placeholder: plain arrival order; the real one replaces it behind the same methods.)
+/// Targets are numbered from 0 to one below this.
+pub const TARGETS_MAX: u32 = 4096;
+
+/// The scheduling point: the same type on a client, a forwarder and a data server.
+///
+/// # Driving it
+/// There is one contract, and two drivers (the engine in real time, the simulator in virtual time):
+///
+/// 1. After any mutation ([`submit`](Gate::submit), [`complete`](Gate::complete), [`switch`](Gate::switch),
+///    [`drain`](Gate::drain)), call [`next`](Gate::next) until it is no longer [`Decision::Dispatch`].
+/// 2. Carry out each dispatch, in any order and at the same time if you like, then `complete` it, failed or not.
+/// 3. After [`Decision::WaitUntil`], call `next` again at that time at the latest; after [`Decision::Idle`], only after the next mutation.
+///
+/// `now` is the driver's clock. It should never decrease; where it does, the gate goes on with the latest it has seen.
+///
+/// # What it promises
+/// Every request that `submit` accepted is in exactly one dispatch (or, where requests are split, each byte of it is). Of
+/// two requests to one file that overlap and of which at least one is a write, the earlier completes before the later is
+/// dispatched. All else is the scheduler's choice. The same calls give the same decisions.
 pub struct Gate {
     config: GateConfig,
-    queue: alloc::collections::VecDeque<Request>,
-    flying: Vec<Option<Request>>,
-    in_flight: u32,
+    scheduler: Box<dyn Scheduler>,
+    pending: Pending,
+    service: Service,
+    layouts: HashMap<FileId, Layout>,
+    /// The latest time seen.
+    now: Time,
+    /// Arrival number of the next request.
+    seq: u64,
     closed: bool,
-    stats: crate::stats::Stats,
+    /// A deliberate wait that is going on.
+    wait: Option<(Time, WaitReason)>,
+    /// Requests that a completion may have unblocked.
+    released: Vec<SlotId>,
 }
 
 impl Gate {
     /// A gate with nothing in it.
+    ///
+    /// # Errors
+    /// If `depth`, `queue_max`, or the layout's stripe or number of targets is zero, or there are too many targets.
     pub fn new(config: &GateConfig) -> Result<Gate, ConfigError> {
+        let at_least_one = |name: &str, value: u64, max: u64| match value {
+            0 => Err(ConfigError::out_of_range(name, value, 1, max)),
+            _ if value > max => Err(ConfigError::out_of_range(name, value, 1, max)),
+            _ => Ok(()),
+        };
+        at_least_one("depth", config.depth.into(), u32::MAX.into())?;
+        at_least_one("queue_max", config.queue_max.into(), (u32::MAX - 1).into())?;
+        at_least_one("stripe_bytes", config.layout.stripe_bytes, u64::MAX)?;
+        at_least_one("targets", config.layout.targets.into(), TARGETS_MAX.into())?;
+        let mut pending = Pending::new();
+        pending.targets = config.layout.targets;
         Ok(Gate {
+            scheduler: config.scheduler.build(),
             config: config.clone(),
-            queue: Default::default(),
-            flying: Vec::new(),
-            in_flight: 0,
+            pending,
+            service: Service::default(),
+            layouts: HashMap::default(),
+            now: Time::ZERO,
+            seq: 0,
             closed: false,
-            stats: Default::default(),
+            wait: None,
+            released: Vec::new(),
         })
     }
-    /// Takes a request, or says why not. The id of a request in the gate must not be reused meanwhile.
-    pub fn submit(&mut self, _now: Time, request: &Request) -> Result<(), Rejected> {
+
+    /// Takes a request. Its id is handed back in [`Gate::parts`] and must not be reused before the request is done.
+    ///
+    /// # Errors
+    /// Says why not; the request is then the caller's again. A request that would be split is taken whole or not.
+    pub fn submit(&mut self, now: Time, request: &Request) -> Result<(), Rejected> {
+        let now = self.advance(now);
         if self.closed {
             return Err(Rejected::Closed);
         }
-        if self.len() >= self.config.queue_max as usize {
+        if request.bytes == 0 || request.offset.checked_add(u64::from(request.bytes)).is_none() {
+            return Err(Rejected::Malformed { offset: request.offset, bytes: request.bytes });
+        }
+        if let Some(TargetId(target)) = request.target
+            && target >= TARGETS_MAX
+        {
+            return Err(Rejected::Target { target, max: TARGETS_MAX });
+        }
+        let layout = self.layouts.get(&request.file).copied().unwrap_or(self.config.layout);
+        let split = request.target.is_none() && self.scheduler.splits();
+        let pieces = if split { layout.stripes(request.offset, request.bytes) } else { 1 };
+        if self.pending.len as u64 + pieces > u64::from(self.config.queue_max) {
+            self.pending.stats.rejected_full += 1;
             return Err(Rejected::Full { max: self.config.queue_max });
         }
-        self.queue.push_back(*request);
+        let file = self.pending.open(request.file);
+        let (mut offset, end) = (request.offset, request.end());
+        while offset < end {
+            let target = request.target.unwrap_or_else(|| layout.target_of(offset)).0;
+            let piece_end = if split { layout.stripe_end(offset).min(end) } else { end };
+            let piece = (offset, (piece_end - offset) as u32, target);
+            let slot = self.pending.add(now, request, file, self.seq, piece);
+            self.seq += 1;
+            self.admit(now, slot);
+            offset = piece_end;
+        }
+        if let Some(file) = self.pending.evict_idle() {
+            self.scheduler.forget(file);
+        }
+        self.pending.stats.ops[request.op as usize].request_bytes.record(u64::from(request.bytes));
         Ok(())
     }
-    /// What to do now. To be called after any mutation until it is not `Dispatch`.
-    pub fn next(&mut self, _now: Time) -> Decision {
-        if self.in_flight == self.config.depth {
+
+    /// What to do now.
+    pub fn next(&mut self, now: Time) -> Decision {
+        let now = self.advance(now);
+        let depth = self.config.depth.min(self.scheduler.depth_max());
+        if self.pending.queued == 0 || self.service.len() >= depth {
+            self.end_wait(now);
             return Decision::Idle;
         }
-        let Some(request) = self.queue.pop_front() else { return Decision::Idle };
-        let id = self.flying.iter().position(Option::is_none).unwrap_or_else(|| {
-            self.flying.push(None);
-            self.flying.len() - 1
-        });
-        self.flying[id] = Some(request);
-        self.in_flight += 1;
-        Decision::Dispatch(Dispatch {
-            id: DispatchId(id as u32),
-            file: request.file,
-            op: request.op,
-            offset: request.offset,
-            bytes: u64::from(request.bytes),
-            parts: 1,
-            target: self.config.layout.target_of(request.offset),
-            app: request.app,
+        self.pending.taken.clear();
+        match self.scheduler.pick(now, !self.closed, &mut self.pending) {
+            Pick::Dispatch => {
+                self.end_wait(now);
+                Decision::Dispatch(self.service.begin(now, &mut self.pending))
+            }
+            Pick::WaitUntil(until, reason) => {
+                if self.wait.is_none_or(|(_, ongoing)| ongoing != reason) {
+                    self.end_wait(now);
+                    self.wait = Some((now, reason));
+                }
+                Decision::WaitUntil(until, reason)
+            }
+            Pick::Idle => {
+                self.end_wait(now);
+                Decision::Idle
+            }
+        }
+    }
+
+    /// The parts of a dispatch in service, in offset order.
+    ///
+    /// # Panics
+    /// If the dispatch is not in service: a mistake of the driver.
+    pub fn parts(&self, id: DispatchId) -> impl Iterator<Item = Part> + '_ {
+        self.service.slots(id, &self.pending).map(|slot| {
+            let part = self.pending.slot(slot);
+            Part { request: part.id, offset: part.offset, bytes: part.bytes }
         })
     }
-    /// The parts of a dispatch in service, in offset order.
-    pub fn parts(&self, id: DispatchId) -> impl Iterator<Item = Part> + '_ {
-        self.flying[id.0 as usize]
-            .iter()
-            .map(|request| Part { request: request.id, offset: request.offset, bytes: request.bytes })
+
+    /// Reports that a dispatch has been carried out, and lets run what waited for it.
+    ///
+    /// # Panics
+    /// If the dispatch is not in service: a mistake of the driver.
+    pub fn complete(&mut self, now: Time, id: DispatchId, outcome: Outcome) {
+        let now = self.advance(now);
+        let mut released = core::mem::take(&mut self.released);
+        self.service.end(now, id, outcome, &mut self.pending, &mut released);
+        self.scheduler.completed(now);
+        released.sort_unstable_by_key(|&slot| self.pending.slot(slot).seq);
+        for slot in released.drain(..) {
+            match self.blocker(slot) {
+                Some(blocker) => self.wait_for(slot, blocker),
+                None => {
+                    self.pending.unhold(slot);
+                    let held = self.pending.slot(slot);
+                    let waited = now.since(held.arrival);
+                    self.pending.stats.held_ns[usize::from(held.conflict)].record(waited.as_nanos());
+                    self.enqueue(now, slot);
+                }
+            }
+        }
+        self.released = released;
     }
-    /// Reports that a dispatch has been carried out.
-    pub fn complete(&mut self, _now: Time, id: DispatchId, _outcome: Outcome) {
-        self.flying[id.0 as usize] = None;
-        self.in_flight -= 1;
-    }
-    /// Changes the algorithm, live: nothing is lost, nothing served twice.
-    pub fn switch(&mut self, _now: Time, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
+
+    /// Changes the algorithm or its parameters, live: nothing is lost, nothing served twice. What is in service stays
+    /// there; everything else goes to the new scheduler, in arrival order. O(n log n).
+    ///
+    /// # Errors
+    /// None today: settings are checked when they are made.
+    pub fn switch(&mut self, now: Time, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
+        let now = self.advance(now);
+        self.end_wait(now);
+        let queued = self.pending.queued_by_arrival();
+        self.pending.clear_queues();
+        self.scheduler = scheduler.build();
         self.config.scheduler = scheduler.clone();
+        for slot in queued {
+            self.enqueue(now, slot);
+        }
+        self.pending.stats.switches += 1;
         Ok(())
     }
+
     /// Closes the gate: no more submissions, and no deliberate waits for what is in it.
-    pub fn drain(&mut self, _now: Time) {
+    pub fn drain(&mut self, now: Time) {
+        self.advance(now);
         self.closed = true;
     }
-    /// Requests in the gate: queued, held back or in service.
+
+    /// Requests in the gate (pieces of split ones count): queued, held back or in service.
     pub fn len(&self) -> usize {
-        self.queue.len() + self.in_flight as usize
+        self.pending.len
     }
+
     /// Whether nothing is in the gate.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Requests that wait for the scheduler.
+    pub fn queued(&self) -> usize {
+        self.pending.queued
+    }
+
+    /// Dispatches in service.
+    pub fn in_service(&self) -> u32 {
+        self.service.len()
+    }
+
     /// The settings in force.
+    pub fn config(&self) -> &GateConfig {
+        &self.config
+    }
+
+    /// The algorithm in force.
     pub fn scheduler(&self) -> &SchedulerConfig {
         &self.config.scheduler
     }
-    /// Sets a file's own layout.
-    pub fn set_layout(&mut self, _file: FileId, _layout: Layout) {}
-    /// What it has counted so far.
-    pub fn stats(&self) -> &crate::stats::Stats {
-        &self.stats
+
+    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
+    ///
+    /// # Errors
+    /// If the stripe or the number of targets is zero, or there are too many targets.
+    pub fn set_layout(&mut self, file: FileId, layout: Option<Layout>) -> Result<(), ConfigError> {
+        match layout {
+            Some(layout) => {
+                if layout.stripe_bytes == 0 {
+                    return Err(ConfigError::out_of_range("stripe_bytes", 0, 1, u64::MAX));
+                }
+                if !(1..=TARGETS_MAX).contains(&layout.targets) {
+                    let (targets, max) = (layout.targets.into(), TARGETS_MAX.into());
+                    return Err(ConfigError::out_of_range("targets", targets, 1, max));
+                }
+                self.pending.targets = self.pending.targets.max(layout.targets);
+                self.layouts.insert(file, layout);
+            }
+            None => drop(self.layouts.remove(&file)),
+        }
+        Ok(())
     }
+
+    /// What it has counted so far.
+    pub fn stats(&self) -> &Stats {
+        &self.pending.stats
+    }
+
+    /// Bytes of memory in use for requests and their order; statistics and layouts come on top.
+    pub fn allocated_bytes(&self) -> usize {
+        self.pending.allocated_bytes() + self.service.allocated_bytes() + self.scheduler.allocated_bytes()
+    }
+
+    fn advance(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn end_wait(&mut self, now: Time) {
+        if let Some((since, reason)) = self.wait.take() {
+            let waits = &mut self.pending.stats.waits[reason as usize];
+            waits.count += 1;
+            waits.total += now.since(since);
+        }
+    }
+
+    /// Lets a new request run, or holds it back.
+    fn admit(&mut self, now: Time, slot: SlotId) {
+        match self.blocker(slot) {
+            None => self.enqueue(now, slot),
+            Some(blocker) => {
+                let (earlier, later) = (self.blocker_op(blocker), self.pending.slot(slot).op);
+                self.pending.slot_mut(slot).conflict = Conflict::of(earlier, later) as u8;
+                self.pending.hold(slot);
+                self.wait_for(slot, blocker);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, now: Time, slot: SlotId) {
+        let this = self.pending.slot_mut(slot);
+        (this.note, this.flags, this.prev, this.next) = (0, 0, NONE, NONE);
+        self.pending.enqueue(slot);
+        self.scheduler.insert(now, slot, &mut self.pending);
+    }
+
+    /// Something that must complete before this request may run. It waits for one at a time, and looks again when
+    /// that has completed; the ones that complete last are found first.
+    fn blocker(&self, slot: SlotId) -> Option<Blocker> {
+        let waiting = self.pending.blocker(slot).map(Blocker::Request);
+        waiting
+            .or_else(|| self.service.blocker(self.pending.slot(slot), &self.pending).map(Blocker::Dispatch))
+    }
+
+    fn blocker_op(&self, blocker: Blocker) -> Op {
+        match blocker {
+            Blocker::Request(slot) => self.pending.slot(slot).op,
+            Blocker::Dispatch(id) => self.service.op(id),
+        }
+    }
+
+    fn wait_for(&mut self, slot: SlotId, blocker: Blocker) {
+        let waiters = match blocker {
+            Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,
+            Blocker::Dispatch(id) => self.service.waiters(id),
+        };
+        let next = core::mem::replace(waiters, slot);
+        self.pending.slot_mut(slot).next = next;
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Blocker {
+    Request(SlotId),
+    Dispatch(DispatchId),
 }

@@ -227,6 +227,7 @@ impl SchedulerKind {
                     max: u32::MAX as u64,
                     help: "index of this node in its layer: node i begins at target i",
                 },
+                AGE_MAX,
             ],
         }
     }
@@ -290,6 +291,13 @@ pub enum ConfigError {
 
 fn did_you_mean(near: &Option<String>) -> String {
     near.as_ref().map(|near| alloc::format!("did you mean '{near}'? ")).unwrap_or_default()
+}
+
+impl ConfigError {
+    pub(crate) fn out_of_range(name: &str, value: u64, min: u64, max: u64) -> ConfigError {
+        let (value, min, max) = (value.to_string(), min.to_string(), max.to_string());
+        ConfigError::OutOfRange { name: name.into(), value, min, max }
+    }
 }
 
 impl SchedulerConfig {
@@ -456,7 +464,7 @@ fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<
 }
 
 fn format_scaled(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
-    match units.iter().find(|(_, factor)| value >= *factor && value % factor == 0 && *factor > 1) {
+    match units.iter().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor) && *factor > 1) {
         Some((name, factor)) => alloc::format!("{}{name}", value / factor),
         None => alloc::format!("{value}{smallest}"),
     }
@@ -493,7 +501,13 @@ mod tests {
         for kind in SchedulerKind::ALL {
             for param in kind.params() {
                 for value in [param.min, param.default, param.max] {
-                    assert_eq!(param.parse(&param.format(value)), Ok(value), "{} of {}", param.name, kind.name());
+                    assert_eq!(
+                        param.parse(&param.format(value)),
+                        Ok(value),
+                        "{} of {}",
+                        param.name,
+                        kind.name()
+                    );
                 }
             }
         }

@@ -107,10 +107,15 @@ mod tests {
 
     #[test]
     fn every_value_is_at_most_an_eighth_below_the_end_of_its_bucket() {
-        for value in (0..2_000).chain((0..64).flat_map(|s| [1 << s, (1u64 << s) + 1, (1u64 << s) - 1, u64::MAX >> s])) {
+        for value in
+            (0..2_000).chain((0..64).flat_map(|s| [1 << s, (1u64 << s) + 1, (1u64 << s) - 1, u64::MAX >> s]))
+        {
             let bound = upper_bound(bucket_of(value));
             assert!(bound >= value, "{value} is above its bucket, which ends at {bound}");
-            assert!((bound - value) as f64 <= value as f64 * Histogram::RELATIVE_ERROR, "{value} ends at {bound}");
+            assert!(
+                (bound - value) as f64 <= value as f64 * Histogram::RELATIVE_ERROR,
+                "{value} ends at {bound}"
+            );
         }
     }
 

@@ -1,19 +1,18 @@
 //! What a gate counts, in bounded memory.
 //!
-//! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each
-//! (those that come later are counted together, under `other`).
+//! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 
 mod histogram;
-
-use alloc::vec::Vec;
+mod tracked;
 
 pub use histogram::Histogram;
+pub use tracked::Tracked;
 
 use crate::gate::WaitReason;
-use crate::request::{AppId, FileId, TargetId};
+use crate::request::{AppId, FileId, Op, TargetId};
 use crate::time::{Span, Time};
 
-/// How many files, applications and targets are counted one by one.
+/// How many files, applications and targets are counted one by one; those that come later are counted together.
 pub const TRACKED_MAX: usize = 1024;
 
 /// Everything a gate counts.
@@ -21,12 +20,12 @@ pub const TRACKED_MAX: usize = 1024;
 pub struct Stats {
     /// Reads and writes, in this order.
     pub ops: [OpStats; 2],
-    /// Requests that had to wait for an earlier, conflicting one, and for how long (ns).
-    pub held_ns: Histogram,
-    /// Bytes served of each quantum granted, in percent (aioli, mlf).
+    /// Requests held back for an earlier, conflicting one, by [`Conflict`]: for how long, in ns.
+    pub held_ns: [Histogram; 3],
+    /// Bytes served of each quantum granted, in percent; above 100 is not possible (aioli, mlf).
     pub quantum_utilisation_percent: Histogram,
-    /// Deliberate waits, by reason.
-    pub waits: Vec<WaitStats>,
+    /// Deliberate waits, by [`WaitReason`].
+    pub waits: [WaitStats; WaitReason::ALL.len()],
     /// Requests whose issue time was implausible and that counted by their arrival (app-window).
     pub skewed: u64,
     /// Submissions refused because the gate was full.
@@ -34,11 +33,44 @@ pub struct Stats {
     /// Live changes of algorithm.
     pub switches: u64,
     /// Per file.
-    pub files: Vec<(FileId, Sums)>,
+    pub files: Tracked<FileId>,
     /// Per application.
-    pub apps: Vec<(AppId, Sums)>,
+    pub apps: Tracked<AppId>,
     /// Per target.
-    pub targets: Vec<(TargetId, Sums)>,
+    pub targets: Tracked<TargetId>,
+}
+
+impl Stats {
+    /// Counts of one operation.
+    pub fn op(&self, op: Op) -> &OpStats {
+        &self.ops[op as usize]
+    }
+}
+
+/// Why a request was held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
+pub enum Conflict {
+    /// A read of bytes that an earlier request writes.
+    ReadAfterWrite,
+    /// A write of bytes that an earlier request reads.
+    WriteAfterRead,
+    /// A write of bytes that an earlier request writes.
+    WriteAfterWrite,
+}
+
+impl Conflict {
+    /// All of them, in the order of [`Stats::held_ns`].
+    pub const ALL: [Conflict; 3] =
+        [Conflict::ReadAfterWrite, Conflict::WriteAfterRead, Conflict::WriteAfterWrite];
+
+    pub(crate) fn of(earlier: Op, later: Op) -> Conflict {
+        match (earlier, later) {
+            (_, Op::Read) => Conflict::ReadAfterWrite,
+            (Op::Read, Op::Write) => Conflict::WriteAfterRead,
+            (Op::Write, Op::Write) => Conflict::WriteAfterWrite,
+        }
+    }
 }
 
 /// Counts of one operation over all files.
@@ -48,45 +80,71 @@ pub struct OpStats {
     pub request_bytes: Histogram,
     /// Sizes of dispatches as they left (bytes).
     pub dispatch_bytes: Histogram,
-    /// Requests per dispatch.
+    /// Requests (or pieces of split ones) per dispatch.
     pub dispatch_requests: Histogram,
-    /// Distance between the end of a dispatch and the start of the next one to the same file (bytes): the
-    /// "offset distance" of the TWINS thesis, table 3.2.
+    /// Distance between the end of a dispatch and the start of the next one of this operation to the same file
+    /// (bytes): the offset distance of the TWINS thesis, table 3.2.
     pub offset_distance_bytes: Histogram,
-    /// From arrival to dispatch (ns).
+    /// From arrival to dispatch (ns), per request or piece.
     pub waiting_ns: Histogram,
     /// From dispatch to completion (ns), per dispatch.
     pub service_ns: Histogram,
-    /// Requests in dispatches that the store failed.
+    /// Dispatches that the store failed.
     pub failed: u64,
 }
 
 /// Deliberate waits of one kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WaitStats {
-    /// Why.
-    pub reason: WaitReason,
     /// How often.
     pub count: u64,
     /// For how long altogether.
     pub total: Span,
 }
 
-/// Sums over the requests of one file, application or target.
-#[derive(Clone, Copy, Debug, Default)]
+/// Sums over the completed requests of one file, application or target.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sums {
-    /// Requests completed.
+    /// Requests (or pieces of split ones).
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Dispatches that they left in.
+    /// Dispatches in which they left. One that several applications share counts for each.
     pub dispatches: u64,
     /// Sum of their waiting times.
     pub waiting: Span,
     /// The longest waiting time.
     pub waiting_max: Span,
-    /// Arrival of the first.
+    /// Arrival of the first; `Time::MAX` if there was none.
     pub first: Time,
     /// Completion of the last.
     pub last: Time,
+}
+
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums {
+            requests: 0,
+            bytes: 0,
+            dispatches: 0,
+            waiting: Span::ZERO,
+            waiting_max: Span::ZERO,
+            first: Time::MAX,
+            last: Time::ZERO,
+        }
+    }
+}
+
+impl Sums {
+    pub(crate) fn add(&mut self, other: &Sums) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.dispatches += other.dispatches;
+        self.waiting += other.waiting;
+        self.waiting_max = self.waiting_max.max(other.waiting_max);
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+    }
 }

@@ -1,0 +1,205 @@
+//! Dispatches in service.
+
+use alloc::vec::Vec;
+
+use super::pending::{NONE, Pending, Slot, SlotId};
+use super::{Dispatch, DispatchId, Outcome};
+use crate::request::{Op, TargetId};
+use crate::stats::Sums;
+use crate::time::Time;
+
+/// The dispatches that the driver is carrying out.
+#[derive(Default)]
+pub(super) struct Service {
+    records: Vec<Record>,
+    free: Vec<u32>,
+}
+
+struct Record {
+    file: u32,
+    op: Op,
+    offset: u64,
+    end: u64,
+    target: TargetId,
+    began: Time,
+    /// Of its parts; the completion is added at the end.
+    sums: Sums,
+    /// Its parts, through `Slot::next`; `NONE`: the record is free.
+    first: SlotId,
+    /// Held requests that overlap it.
+    waiters: SlotId,
+    /// The file's other dispatches in service.
+    prev: u32,
+    next: u32,
+}
+
+impl Service {
+    pub(super) fn len(&self) -> u32 {
+        (self.records.len() - self.free.len()) as u32
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.records.capacity() * size_of::<Record>() + self.free.capacity() * size_of::<u32>()
+    }
+
+    fn record(&self, id: DispatchId) -> &Record {
+        let record = self.records.get(id.0 as usize).filter(|record| record.first != NONE);
+        record.expect("a dispatch that is in service")
+    }
+
+    /// Puts what the scheduler has taken into service.
+    pub(super) fn begin(&mut self, now: Time, pending: &mut Pending) -> Dispatch {
+        let (first, parts) = (pending.taken[0], pending.taken.len() as u32);
+        let Slot { offset, file, app, op, target, .. } = *pending.slot(first);
+        let target = TargetId(target);
+        let mut sums = Sums { dispatches: 1, ..Sums::default() };
+        let mut next = NONE;
+        for index in (0..pending.taken.len()).rev() {
+            let this = pending.taken[index];
+            let slot = pending.slot_mut(this);
+            let waited = now.since(slot.arrival);
+            slot.next = core::mem::replace(&mut next, this);
+            sums.add(&Sums {
+                requests: 1,
+                bytes: u64::from(slot.bytes),
+                dispatches: 0,
+                waiting: waited,
+                waiting_max: waited,
+                first: slot.arrival,
+                last: Time::ZERO,
+            });
+            pending.stats.ops[op as usize].waiting_ns.record(waited.as_nanos());
+        }
+        let end = offset + sums.bytes;
+        let record = Record {
+            file,
+            op,
+            offset,
+            end,
+            target,
+            began: now,
+            sums,
+            first,
+            waiters: NONE,
+            prev: NONE,
+            next: pending.files[file as usize].in_service,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.records[id as usize] = record;
+                id
+            }
+            None => {
+                self.records.push(record);
+                self.free.reserve(self.records.len());
+                self.records.len() as u32 - 1
+            }
+        };
+        let file = &mut pending.files[file as usize];
+        if let Some(next) = self.records.get_mut(file.in_service as usize) {
+            next.prev = id;
+        }
+        file.in_service = id;
+        let last_end = file.last_end[op as usize].replace(end);
+
+        let stats = &mut pending.stats.ops[op as usize];
+        stats.dispatch_bytes.record(sums.bytes);
+        stats.dispatch_requests.record(sums.requests);
+        if let Some(last_end) = last_end {
+            stats.offset_distance_bytes.record(last_end.abs_diff(offset));
+        }
+        Dispatch { id: DispatchId(id), file: file.id, op, offset, bytes: sums.bytes, parts, target, app }
+    }
+
+    /// The slots of a dispatch, in offset order.
+    pub(super) fn slots(&self, id: DispatchId, pending: &Pending) -> impl Iterator<Item = SlotId> {
+        core::iter::successors(Some(self.record(id).first), |&slot| {
+            Some(pending.slot(slot).next).filter(|next| *next != NONE)
+        })
+    }
+
+    pub(super) fn op(&self, id: DispatchId) -> Op {
+        self.record(id).op
+    }
+
+    /// The head of the list of requests that wait for this dispatch.
+    pub(super) fn waiters(&mut self, id: DispatchId) -> &mut SlotId {
+        &mut self.records[id.0 as usize].waiters
+    }
+
+    /// A dispatch in service that overlaps this request and conflicts with it. O(dispatches of the file in service).
+    pub(super) fn blocker(&self, slot: &Slot, pending: &Pending) -> Option<DispatchId> {
+        let mut id = pending.files[slot.file as usize].in_service;
+        while let Some(record) = self.records.get(id as usize) {
+            if record.op.conflicts(slot.op) && record.offset < slot.end() && slot.offset < record.end {
+                return Some(DispatchId(id));
+            }
+            id = record.next;
+        }
+        None
+    }
+
+    /// Ends a dispatch: frees its slots, counts it, and collects the requests that waited for it.
+    pub(super) fn end(
+        &mut self,
+        now: Time,
+        id: DispatchId,
+        outcome: Outcome,
+        pending: &mut Pending,
+        released: &mut Vec<SlotId>,
+    ) {
+        let Record { file, op, target, began, mut sums, first, waiters, prev, next, .. } = *self.record(id);
+        collect(waiters, pending, released);
+        sums.last = now;
+        let (mut slot, mut app_sums, mut app) = (first, Sums::default(), pending.slot(first).app);
+        while slot != NONE {
+            let part = pending.slot(slot);
+            let (next, waiters, waited) = (part.next, part.waiters, began.since(part.arrival));
+            let of_part = Sums {
+                requests: 1,
+                bytes: u64::from(part.bytes),
+                dispatches: 0,
+                waiting: waited,
+                waiting_max: waited,
+                first: part.arrival,
+                last: now,
+            };
+            if part.app != app {
+                app_sums.dispatches = 1;
+                pending.stats.apps.sums(app).add(&app_sums);
+                (app, app_sums) = (pending.slot(slot).app, Sums::default());
+            }
+            app_sums.add(&of_part);
+            collect(waiters, pending, released);
+            pending.release(slot);
+            slot = next;
+        }
+        app_sums.dispatches = 1;
+
+        if let Some(next) = self.records.get_mut(next as usize) {
+            next.prev = prev;
+        }
+        match self.records.get_mut(prev as usize) {
+            Some(prev) => prev.next = next,
+            None => pending.files[file as usize].in_service = next,
+        }
+        self.records[id.0 as usize].first = NONE;
+        self.free.push(id.0);
+
+        let file = pending.files[file as usize].id;
+        let stats = &mut pending.stats;
+        stats.apps.sums(app).add(&app_sums);
+        stats.files.sums(file).add(&sums);
+        stats.targets.sums(target).add(&sums);
+        stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());
+        stats.ops[op as usize].failed += u64::from(outcome == Outcome::Failed);
+    }
+}
+
+/// Appends a list of waiting requests.
+fn collect(mut slot: SlotId, pending: &Pending, released: &mut Vec<SlotId>) {
+    while slot != NONE {
+        released.push(slot);
+        slot = pending.slot(slot).next;
+    }
+}

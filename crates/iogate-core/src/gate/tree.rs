@@ -1,0 +1,688 @@
+//! Byte ranges in offset order: a B+ tree per queue, all in one arena.
+//!
+//! Entries are ordered by (offset, arrival). Inner nodes know the largest end below each child, so that "which
+//! range overlaps this one?" takes O(log n), and a lower bound of the arrival numbers below it, so that "... and
+//! arrived before?" does not walk what came later. Nodes are recycled: a gate in steady state allocates nothing.
+
+use alloc::vec::Vec;
+
+const LEAF: usize = 32;
+const INNER: usize = 16;
+/// A node with fewer entries than this tries to merge with a neighbour.
+const LEAF_MIN: usize = LEAF / 4;
+const INNER_MIN: usize = INNER / 4;
+/// More levels than 2^32 entries can need.
+const HEIGHT_MAX: usize = 16;
+const NONE: u32 = u32::MAX;
+
+/// The key of an entry: first byte, then arrival number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) offset: u64,
+    pub(crate) seq: u64,
+}
+
+struct Leaf {
+    len: usize,
+    next: u32,
+    prev: u32,
+    offsets: [u64; LEAF],
+    bytes: [u32; LEAF],
+    slots: [u32; LEAF],
+}
+
+struct Inner {
+    len: usize,
+    /// A lower bound of the keys below each child; the first child's is not read.
+    keys: [Key; INNER],
+    /// The largest end below each child, exact.
+    ends: [u64; INNER],
+    /// A lower bound of the arrival numbers below each child.
+    seqs: [u64; INNER],
+    children: [u32; INNER],
+}
+
+/// One ordered set of byte ranges. Its nodes live in the arena.
+#[derive(Clone, Copy)]
+pub(crate) struct Tree {
+    root: u32,
+    /// Levels of inner nodes above the leaves.
+    height: u8,
+    len: u32,
+}
+
+/// The nodes of all trees of a gate.
+#[derive(Default)]
+pub(crate) struct Arena {
+    leaves: Vec<Leaf>,
+    inners: Vec<Inner>,
+    free_leaves: Vec<u32>,
+    free_inners: Vec<u32>,
+}
+
+/// A place in a tree; valid until the tree changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor {
+    leaf: u32,
+    index: usize,
+}
+
+/// The entries before and after a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbours {
+    pub(crate) before: Option<u32>,
+    pub(crate) after: Option<u32>,
+}
+
+/// The way from the root to a leaf: (inner node, child index) per level.
+struct Path {
+    steps: [(u32, usize); HEIGHT_MAX],
+    len: usize,
+}
+
+/// What a node tells its parent about itself.
+#[derive(Clone, Copy)]
+struct Bounds {
+    end: u64,
+    seq: u64,
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree { root: NONE, height: 0, len: 0 }
+    }
+}
+
+impl Tree {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Inserts into the first `len` elements of an array.
+fn insert_at<T: Copy>(array: &mut [T], len: usize, index: usize, value: T) {
+    array.copy_within(index..len, index + 1);
+    array[index] = value;
+}
+
+impl Leaf {
+    fn empty() -> Leaf {
+        Leaf { len: 0, next: NONE, prev: NONE, offsets: [0; LEAF], bytes: [0; LEAF], slots: [NONE; LEAF] }
+    }
+
+    fn insert(&mut self, index: usize, offset: u64, bytes: u32, slot: u32) {
+        insert_at(&mut self.offsets, self.len, index, offset);
+        insert_at(&mut self.bytes, self.len, index, bytes);
+        insert_at(&mut self.slots, self.len, index, slot);
+        self.len += 1;
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.offsets.copy_within(index + 1..self.len, index);
+        self.bytes.copy_within(index + 1..self.len, index);
+        self.slots.copy_within(index + 1..self.len, index);
+        self.len -= 1;
+    }
+
+    fn end(&self, index: usize) -> u64 {
+        self.offsets[index] + u64::from(self.bytes[index])
+    }
+
+    fn max_end(&self) -> u64 {
+        (0..self.len).map(|i| self.end(i)).max().unwrap_or(0)
+    }
+
+    /// Index of the first entry whose key is at least `key`.
+    fn lower_bound(&self, key: Key, seq_of: &impl Fn(u32) -> u64) -> usize {
+        let mut index = self.offsets[..self.len].partition_point(|&offset| offset < key.offset);
+        while index < self.len && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
+            index += 1;
+        }
+        index
+    }
+}
+
+impl Inner {
+    fn empty() -> Inner {
+        Inner {
+            len: 0,
+            keys: [Key { offset: 0, seq: 0 }; INNER],
+            ends: [0; INNER],
+            seqs: [0; INNER],
+            children: [NONE; INNER],
+        }
+    }
+
+    fn insert(&mut self, index: usize, key: Key, bounds: Bounds, child: u32) {
+        insert_at(&mut self.keys, self.len, index, key);
+        insert_at(&mut self.ends, self.len, index, bounds.end);
+        insert_at(&mut self.seqs, self.len, index, bounds.seq);
+        insert_at(&mut self.children, self.len, index, child);
+        self.len += 1;
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.keys.copy_within(index + 1..self.len, index);
+        self.ends.copy_within(index + 1..self.len, index);
+        self.seqs.copy_within(index + 1..self.len, index);
+        self.children.copy_within(index + 1..self.len, index);
+        self.len -= 1;
+    }
+
+    fn max_end(&self) -> u64 {
+        self.ends[..self.len].iter().copied().max().unwrap_or(0)
+    }
+
+    fn min_seq(&self) -> u64 {
+        self.seqs[..self.len].iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    /// The child in which `key` belongs.
+    fn child_of(&self, key: Key) -> usize {
+        // Few keys, all in one or two cache lines: counting beats a binary search's mispredictions.
+        self.keys[1..self.len].iter().filter(|separator| **separator <= key).count()
+    }
+}
+
+impl Arena {
+    /// Bytes of memory in use, for the bound on what a queued request costs.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.leaves.capacity() * size_of::<Leaf>()
+            + self.inners.capacity() * size_of::<Inner>()
+            + (self.free_leaves.capacity() + self.free_inners.capacity()) * size_of::<u32>()
+    }
+
+    fn new_leaf(&mut self) -> u32 {
+        match self.free_leaves.pop() {
+            Some(leaf) => {
+                self.leaves[leaf as usize] = Leaf::empty();
+                leaf
+            }
+            None => {
+                self.leaves.push(Leaf::empty());
+                // So that freeing never allocates.
+                self.free_leaves.reserve(self.leaves.len() - self.free_leaves.len());
+                (self.leaves.len() - 1) as u32
+            }
+        }
+    }
+
+    fn new_inner(&mut self) -> u32 {
+        match self.free_inners.pop() {
+            Some(inner) => {
+                self.inners[inner as usize] = Inner::empty();
+                inner
+            }
+            None => {
+                self.inners.push(Inner::empty());
+                self.free_inners.reserve(self.inners.len() - self.free_inners.len());
+                (self.inners.len() - 1) as u32
+            }
+        }
+    }
+
+    fn leaf(&self, leaf: u32) -> &Leaf {
+        &self.leaves[leaf as usize]
+    }
+
+    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
+        &mut self.leaves[leaf as usize]
+    }
+
+    fn inner(&self, inner: u32) -> &Inner {
+        &self.inners[inner as usize]
+    }
+
+    fn inner_mut(&mut self, inner: u32) -> &mut Inner {
+        &mut self.inners[inner as usize]
+    }
+
+    fn descend(&self, tree: &Tree, key: Key) -> (Path, u32) {
+        let mut path = Path { steps: [(NONE, 0); HEIGHT_MAX], len: 0 };
+        let mut node = tree.root;
+        for _ in 0..tree.height {
+            let inner = self.inner(node);
+            let index = inner.child_of(key);
+            path.steps[path.len] = (node, index);
+            path.len += 1;
+            node = inner.children[index];
+        }
+        (path, node)
+    }
+
+    /// Adds an entry; says between which others it stands.
+    pub(crate) fn insert(
+        &mut self,
+        tree: &mut Tree,
+        key: Key,
+        bytes: u32,
+        slot: u32,
+        seq_of: impl Fn(u32) -> u64,
+    ) -> Neighbours {
+        if tree.root == NONE {
+            tree.root = self.new_leaf();
+        }
+        tree.len += 1;
+        let (path, leaf) = self.descend(tree, key);
+        let bounds = Bounds { end: key.offset + u64::from(bytes), seq: key.seq };
+        for &(node, index) in &path.steps[..path.len] {
+            let inner = self.inner_mut(node);
+            inner.ends[index] = inner.ends[index].max(bounds.end);
+            inner.seqs[index] = inner.seqs[index].min(bounds.seq);
+        }
+        let index = self.leaf(leaf).lower_bound(key, &seq_of);
+        let neighbours = self.neighbours_of_gap(leaf, index);
+        if self.leaf(leaf).len < LEAF {
+            self.leaf_mut(leaf).insert(index, key.offset, bytes, slot);
+        } else {
+            self.insert_splitting(tree, &path, leaf, index, key, bytes, slot, &seq_of);
+        }
+        neighbours
+    }
+
+    fn neighbours_of_gap(&self, leaf: u32, index: usize) -> Neighbours {
+        let this = self.leaf(leaf);
+        let before = if index > 0 {
+            Some(this.slots[index - 1])
+        } else {
+            (this.prev != NONE).then(|| self.leaf(this.prev)).map(|prev| prev.slots[prev.len - 1])
+        };
+        let after = if index < this.len {
+            Some(this.slots[index])
+        } else {
+            (this.next != NONE).then(|| self.leaf(this.next).slots[0])
+        };
+        Neighbours { before, after }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one entry and where it goes")]
+    fn insert_splitting(
+        &mut self,
+        tree: &mut Tree,
+        path: &Path,
+        leaf: u32,
+        index: usize,
+        key: Key,
+        bytes: u32,
+        slot: u32,
+        seq_of: &impl Fn(u32) -> u64,
+    ) {
+        let right = self.new_leaf();
+        let next = self.leaf(leaf).next;
+        // Appending (sequential arrivals) leaves full nodes behind; elsewhere both halves get room.
+        let at = if index == LEAF && next == NONE { LEAF } else { LEAF / 2 };
+        let mut moved = Leaf { len: LEAF - at, next, prev: leaf, ..Leaf::empty() };
+        {
+            let left = self.leaf_mut(leaf);
+            moved.offsets[..LEAF - at].copy_from_slice(&left.offsets[at..]);
+            moved.bytes[..LEAF - at].copy_from_slice(&left.bytes[at..]);
+            moved.slots[..LEAF - at].copy_from_slice(&left.slots[at..]);
+            left.len = at;
+            left.next = right;
+        }
+        if next != NONE {
+            self.leaf_mut(next).prev = right;
+        }
+        if index < at {
+            self.leaf_mut(leaf).insert(index, key.offset, bytes, slot);
+        } else {
+            moved.insert(index - at, key.offset, bytes, slot);
+        }
+        *self.leaf_mut(right) = moved;
+
+        let first = self.leaf(right).slots[0];
+        let separator = Key {
+            offset: self.leaf(right).offsets[0],
+            seq: if first == slot { key.seq } else { seq_of(first) },
+        };
+        // Reading the arrival number of every entry would cost a cache miss each: what the parent knew of the whole
+        // stays a lower bound of both halves.
+        let whole = match path.steps[..path.len].last() {
+            Some(&(parent, index)) => self.inner(parent).seqs[index],
+            None => self.min_seq(leaf, slot, seq_of).min(self.min_seq(right, slot, seq_of)).min(key.seq),
+        };
+        let left_bounds = Bounds { end: self.leaf(leaf).max_end(), seq: whole };
+        let right_bounds =
+            Bounds { end: self.leaf(right).max_end(), seq: if at == LEAF { key.seq } else { whole } };
+        self.add_child(tree, path, (leaf, left_bounds), (separator, right, right_bounds));
+    }
+
+    /// The smallest arrival number in a leaf, but for the new entry of `slot`.
+    fn min_seq(&self, leaf: u32, slot: u32, seq_of: &impl Fn(u32) -> u64) -> u64 {
+        let leaf = self.leaf(leaf);
+        leaf.slots[..leaf.len].iter().filter(|s| **s != slot).map(|&s| seq_of(s)).min().unwrap_or(u64::MAX)
+    }
+
+    /// Puts a new right sibling beside the child at the end of `path`, splitting upwards as needed.
+    fn add_child(
+        &mut self,
+        tree: &mut Tree,
+        path: &Path,
+        mut left: (u32, Bounds),
+        mut right: (Key, u32, Bounds),
+    ) {
+        for &(node, index) in path.steps[..path.len].iter().rev() {
+            let inner = self.inner_mut(node);
+            inner.ends[index] = left.1.end;
+            inner.seqs[index] = left.1.seq;
+            let (key, child, bounds) = right;
+            if inner.len < INNER {
+                inner.insert(index + 1, key, bounds, child);
+                return;
+            }
+            let at = if index + 1 == INNER { INNER - 1 } else { INNER / 2 };
+            let sibling = self.new_inner();
+            let mut moved = Inner { len: INNER - at, ..Inner::empty() };
+            let inner = self.inner_mut(node);
+            moved.keys[..INNER - at].copy_from_slice(&inner.keys[at..]);
+            moved.ends[..INNER - at].copy_from_slice(&inner.ends[at..]);
+            moved.seqs[..INNER - at].copy_from_slice(&inner.seqs[at..]);
+            moved.children[..INNER - at].copy_from_slice(&inner.children[at..]);
+            inner.len = at;
+            if index < at {
+                inner.insert(index + 1, key, bounds, child);
+            } else {
+                moved.insert(index + 1 - at, key, bounds, child);
+            }
+            left = (node, Bounds { end: inner.max_end(), seq: inner.min_seq() });
+            right = (moved.keys[0], sibling, Bounds { end: moved.max_end(), seq: moved.min_seq() });
+            *self.inner_mut(sibling) = moved;
+        }
+        let root = self.new_inner();
+        let inner = self.inner_mut(root);
+        inner.insert(0, Key { offset: 0, seq: 0 }, left.1, left.0);
+        inner.insert(1, right.0, right.2, right.1);
+        tree.root = root;
+        tree.height += 1;
+    }
+
+    /// Removes the entry of `slot`, which is in the tree under `key`.
+    pub(crate) fn remove(&mut self, tree: &mut Tree, key: Key, slot: u32, seq_of: impl Fn(u32) -> u64) {
+        let (path, leaf) = self.descend(tree, key);
+        let index = self.leaf(leaf).lower_bound(key, &seq_of);
+        debug_assert_eq!(self.leaf(leaf).slots[index], slot, "the entry is where its key says");
+        let end = self.leaf(leaf).end(index);
+        self.leaf_mut(leaf).remove(index);
+        tree.len -= 1;
+        if tree.len == 0 {
+            self.free(tree.root, tree.height);
+            *tree = Tree::default();
+            return;
+        }
+        self.lower_ends(&path, end, self.leaf(leaf).max_end());
+        if self.leaf(leaf).len < LEAF_MIN {
+            self.shrink(tree, &path);
+        }
+    }
+
+    /// An entry that ended at `removed` is gone from the bottom of `path`, where the largest end is now `end`.
+    fn lower_ends(&mut self, path: &Path, removed: u64, mut end: u64) {
+        for &(node, index) in path.steps[..path.len].iter().rev() {
+            let inner = self.inner_mut(node);
+            if inner.ends[index] != removed {
+                return;
+            }
+            inner.ends[index] = end;
+            end = inner.max_end();
+        }
+    }
+
+    /// The node at the end of `path` is thin: merges it with a neighbour under the same parent where both fit in
+    /// three quarters of a node, and goes on upwards.
+    fn shrink(&mut self, tree: &mut Tree, path: &Path) {
+        for level in (0..path.len).rev() {
+            let (parent, index) = path.steps[level];
+            let children_are_leaves = level + 1 == path.len;
+            let children = self.inner(parent).len;
+            let left = if index + 1 < children { index } else { index.wrapping_sub(1) };
+            if left >= children {
+                break; // an only child has no neighbour
+            }
+            let (a, b) = (self.inner(parent).children[left], self.inner(parent).children[left + 1]);
+            let merged =
+                if children_are_leaves { self.merge_leaves(a, b) } else { self.merge_inners(parent, left) };
+            if !merged {
+                return;
+            }
+            let inner = self.inner_mut(parent);
+            inner.ends[left] = inner.ends[left].max(inner.ends[left + 1]);
+            inner.seqs[left] = inner.seqs[left].min(inner.seqs[left + 1]);
+            inner.remove(left + 1);
+            if inner.len >= INNER_MIN {
+                return;
+            }
+        }
+        while tree.height > 0 && self.inner(tree.root).len == 1 {
+            let child = self.inner(tree.root).children[0];
+            self.free_inners.push(tree.root);
+            tree.root = child;
+            tree.height -= 1;
+        }
+    }
+
+    fn merge_leaves(&mut self, a: u32, b: u32) -> bool {
+        let (n, m) = (self.leaf(a).len, self.leaf(b).len);
+        if n + m > LEAF * 3 / 4 {
+            return false;
+        }
+        let right = core::mem::replace(self.leaf_mut(b), Leaf::empty());
+        let left = self.leaf_mut(a);
+        left.offsets[n..n + m].copy_from_slice(&right.offsets[..m]);
+        left.bytes[n..n + m].copy_from_slice(&right.bytes[..m]);
+        left.slots[n..n + m].copy_from_slice(&right.slots[..m]);
+        left.len = n + m;
+        left.next = right.next;
+        if right.next != NONE {
+            self.leaf_mut(right.next).prev = a;
+        }
+        self.free_leaves.push(b);
+        true
+    }
+
+    fn merge_inners(&mut self, parent: u32, left: usize) -> bool {
+        let (a, b) = (self.inner(parent).children[left], self.inner(parent).children[left + 1]);
+        let separator = self.inner(parent).keys[left + 1];
+        let (n, m) = (self.inner(a).len, self.inner(b).len);
+        if n + m > INNER * 3 / 4 {
+            return false;
+        }
+        let mut right = core::mem::replace(self.inner_mut(b), Inner::empty());
+        right.keys[0] = separator;
+        let inner = self.inner_mut(a);
+        inner.keys[n..n + m].copy_from_slice(&right.keys[..m]);
+        inner.ends[n..n + m].copy_from_slice(&right.ends[..m]);
+        inner.seqs[n..n + m].copy_from_slice(&right.seqs[..m]);
+        inner.children[n..n + m].copy_from_slice(&right.children[..m]);
+        inner.len = n + m;
+        self.free_inners.push(b);
+        true
+    }
+
+    /// Forgets all entries of a tree.
+    pub(crate) fn clear(&mut self, tree: &mut Tree) {
+        if tree.root != NONE {
+            self.free(tree.root, tree.height);
+        }
+        *tree = Tree::default();
+    }
+
+    fn free(&mut self, node: u32, height: u8) {
+        if height == 0 {
+            self.free_leaves.push(node);
+            return;
+        }
+        for index in 0..self.inner(node).len {
+            self.free(self.inner(node).children[index], height - 1);
+        }
+        self.free_inners.push(node);
+    }
+
+    /// The first entry in order.
+    pub(crate) fn first(&self, tree: &Tree) -> Option<u32> {
+        let mut node = tree.root;
+        if node == NONE {
+            return None;
+        }
+        for _ in 0..tree.height {
+            node = self.inner(node).children[0];
+        }
+        Some(self.leaf(node).slots[0])
+    }
+
+    /// The place of the first entry whose key is at least `key`.
+    pub(crate) fn seek(&self, tree: &Tree, key: Key, seq_of: impl Fn(u32) -> u64) -> Cursor {
+        if tree.root == NONE {
+            return Cursor { leaf: NONE, index: 0 };
+        }
+        let (_, leaf) = self.descend(tree, key);
+        let index = self.leaf(leaf).lower_bound(key, &seq_of);
+        if index < self.leaf(leaf).len {
+            return Cursor { leaf, index };
+        }
+        Cursor { leaf: self.leaf(leaf).next, index: 0 }
+    }
+
+    /// The entry at a place: (offset, bytes, slot).
+    pub(crate) fn at(&self, cursor: Cursor) -> Option<(u64, u32, u32)> {
+        let leaf = self.leaves.get(cursor.leaf as usize)?;
+        Some((leaf.offsets[cursor.index], leaf.bytes[cursor.index], leaf.slots[cursor.index]))
+    }
+
+    /// The next place.
+    pub(crate) fn forward(&self, cursor: Cursor) -> Cursor {
+        let leaf = self.leaf(cursor.leaf);
+        if cursor.index + 1 < leaf.len {
+            Cursor { leaf: cursor.leaf, index: cursor.index + 1 }
+        } else {
+            Cursor { leaf: leaf.next, index: 0 }
+        }
+    }
+
+    /// The place before.
+    pub(crate) fn back(&self, cursor: Cursor) -> Cursor {
+        if cursor.index > 0 {
+            return Cursor { leaf: cursor.leaf, index: cursor.index - 1 };
+        }
+        let prev = self.leaf(cursor.leaf).prev;
+        Cursor { leaf: prev, index: self.leaves.get(prev as usize).map_or(0, |leaf| leaf.len - 1) }
+    }
+
+    /// An entry that overlaps `[offset, end)` and arrived before `seq`; the last one in order, where there are several.
+    pub(crate) fn overlap(
+        &self,
+        tree: &Tree,
+        offset: u64,
+        end: u64,
+        seq: u64,
+        seq_of: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        if tree.root == NONE {
+            return None;
+        }
+        self.overlap_below(tree.root, tree.height, offset, end, seq, &seq_of)
+    }
+
+    fn overlap_below(
+        &self,
+        node: u32,
+        height: u8,
+        offset: u64,
+        end: u64,
+        seq: u64,
+        seq_of: &impl Fn(u32) -> u64,
+    ) -> Option<u32> {
+        if height == 0 {
+            let leaf = self.leaf(node);
+            let before = leaf.offsets[..leaf.len].partition_point(|&start| start < end);
+            return (0..before)
+                .rev()
+                .find(|&i| leaf.end(i) > offset && seq_of(leaf.slots[i]) < seq)
+                .map(|i| leaf.slots[i]);
+        }
+        let inner = self.inner(node);
+        (0..inner.len)
+            .rev()
+            .filter(|&i| {
+                (i == 0 || inner.keys[i].offset < end) && inner.ends[i] > offset && inner.seqs[i] < seq
+            })
+            .find_map(|i| self.overlap_below(inner.children[i], height - 1, offset, end, seq, seq_of))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::vec::Vec;
+
+    /// A small deterministic generator.
+    struct Rng(u64);
+    impl Rng {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % n
+        }
+    }
+
+    /// Drives the tree and a sorted map with the same operations.
+    fn compare(seed: u64, operations: usize, offsets: u64, bytes_max: u64, grow: u64) {
+        let mut rng = Rng(seed);
+        let (mut arena, mut tree) = (Arena::default(), Tree::default());
+        let mut model: BTreeMap<(u64, u64), (u32, u32)> = BTreeMap::new();
+        let mut seqs: Vec<u64> = Vec::new();
+        for step in 0..operations as u64 {
+            if rng.below(100) < grow || model.is_empty() {
+                // Now and then an old arrival number, as of a request that was held back.
+                let seq = if rng.below(8) == 0 && step > 0 { step - 1 } else { step + (1 << 40) };
+                let (offset, bytes) = (rng.below(offsets), 1 + rng.below(bytes_max) as u32);
+                if model.contains_key(&(offset, seq)) {
+                    continue;
+                }
+                let slot = seqs.len() as u32;
+                seqs.push(seq);
+                let found = arena.insert(&mut tree, Key { offset, seq }, bytes, slot, |s| seqs[s as usize]);
+                let before = model.range(..(offset, seq)).next_back().map(|(_, v)| v.1);
+                let after = model.range((offset, seq)..).next().map(|(_, v)| v.1);
+                assert_eq!(found, Neighbours { before, after });
+                model.insert((offset, seq), (bytes, slot));
+            } else {
+                let nth = rng.below(model.len() as u64) as usize;
+                let (&(offset, seq), &(_, slot)) = model.iter().nth(nth).unwrap();
+                arena.remove(&mut tree, Key { offset, seq }, slot, |s| seqs[s as usize]);
+                model.remove(&(offset, seq));
+            }
+            let seq_of = |s: u32| seqs[s as usize];
+            assert_eq!(tree.len as usize, model.len());
+            assert_eq!(arena.first(&tree), model.values().next().map(|v| v.1));
+            let (from, to) = (rng.below(offsets), rng.below(offsets));
+            let (from, to) = (from.min(to), from.max(to) + 1);
+            let limit = rng.below(2 << 40);
+            let expected = model
+                .iter()
+                .rfind(|((o, s), (b, _))| *o < to && o + u64::from(*b) > from && *s < limit)
+                .map(|(_, v)| v.1);
+            assert_eq!(arena.overlap(&tree, from, to, limit, seq_of), expected);
+            let key = Key { offset: from, seq: limit };
+            let cursor = arena.seek(&tree, key, seq_of);
+            let mut forward = model.range((from, limit)..).map(|(k, v)| (k.0, v.0, v.1));
+            assert_eq!(arena.at(cursor), forward.next());
+            if arena.at(cursor).is_some() {
+                assert_eq!(arena.at(arena.forward(cursor)), forward.next());
+                let back = model.range(..(from, limit)).next_back().map(|(k, v)| (k.0, v.0, v.1));
+                assert_eq!(arena.at(arena.back(cursor)), back);
+            }
+        }
+        arena.clear(&mut tree);
+        assert_eq!(arena.free_leaves.len(), arena.leaves.len(), "all leaves come back");
+        assert_eq!(arena.free_inners.len(), arena.inners.len(), "all inner nodes come back");
+    }
+
+    #[test]
+    fn agrees_with_a_sorted_map() {
+        compare(1, 6_000, 100_000, 64, 60);
+        compare(2, 6_000, 50, 10, 55);
+        compare(3, 6_000, 1, 1, 55);
+        compare(4, 6_000, 4_000, 4_000, 50);
+        compare(5, 12_000, 1_000_000, 8, 52);
+    }
+}

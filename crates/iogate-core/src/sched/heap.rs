@@ -1,0 +1,127 @@
+//! A priority queue of small indices whose keys change.
+
+use alloc::vec::Vec;
+
+const ABSENT: u32 = u32::MAX;
+
+/// A binary heap over indices (queues, groups), smallest key first, that knows where each index stands.
+/// O(log n) for each change, n the number of indices in it.
+#[derive(Debug)]
+pub(super) struct IndexedHeap<K> {
+    heap: Vec<(K, u32)>,
+    place: Vec<u32>,
+}
+
+impl<K> Default for IndexedHeap<K> {
+    fn default() -> Self {
+        IndexedHeap { heap: Vec::new(), place: Vec::new() }
+    }
+}
+
+impl<K: Ord + Copy> IndexedHeap<K> {
+    /// Bytes of memory in use.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.heap.capacity() * size_of::<(K, u32)>() + self.place.capacity() * size_of::<u32>()
+    }
+
+    /// The smallest key and its index; ties go to the smaller index.
+    pub(super) fn peek(&self) -> Option<(K, u32)> {
+        self.heap.first().copied()
+    }
+
+    /// Inserts an index, or changes its key.
+    pub(super) fn set(&mut self, index: u32, key: K) {
+        if self.place.len() <= index as usize {
+            self.place.resize(index as usize + 1, ABSENT);
+        }
+        let at = self.place[index as usize];
+        if at == ABSENT {
+            self.heap.push((key, index));
+            self.place[index as usize] = self.heap.len() as u32 - 1;
+            self.up(self.heap.len() - 1);
+        } else if self.heap[at as usize].0 != key {
+            self.heap[at as usize].0 = key;
+            self.up(at as usize);
+            self.down(self.place[index as usize] as usize);
+        }
+    }
+
+    /// Removes an index; nothing happens if it is not there.
+    pub(super) fn remove(&mut self, index: u32) {
+        let Some(at) = self.place.get_mut(index as usize).map(|at| core::mem::replace(at, ABSENT)) else {
+            return;
+        };
+        if at == ABSENT {
+            return;
+        }
+        let at = at as usize;
+        self.heap.swap_remove(at);
+        if let Some(&(_, moved)) = self.heap.get(at) {
+            self.place[moved as usize] = at as u32;
+            self.up(at);
+            self.down(self.place[moved as usize] as usize);
+        }
+    }
+
+    fn up(&mut self, mut at: usize) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if self.heap[parent] <= self.heap[at] {
+                break;
+            }
+            self.swap(parent, at);
+            at = parent;
+        }
+    }
+
+    fn down(&mut self, mut at: usize) {
+        loop {
+            let left = 2 * at + 1;
+            let Some(mut least) = self.heap.get(left) else { return };
+            let mut child = left;
+            if let Some(right) = self.heap.get(left + 1)
+                && right < least
+            {
+                (least, child) = (right, left + 1);
+            }
+            if self.heap[at] <= *least {
+                return;
+            }
+            self.swap(at, child);
+            at = child;
+        }
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        self.place[self.heap[a].1 as usize] = a as u32;
+        self.place[self.heap[b].1 as usize] = b as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn agrees_with_a_sorted_set() {
+        let (mut heap, mut keys, mut set) = (IndexedHeap::default(), [None; 50], BTreeSet::new());
+        let mut x = 1u64;
+        for _ in 0..20_000 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (index, key) = ((x >> 33) as u32 % 50, (x >> 40) % 100);
+            if let Some(old) = keys[index as usize].take() {
+                set.remove(&(old, index));
+            }
+            if x >> 62 == 0 {
+                heap.remove(index);
+            } else {
+                heap.set(index, key);
+                keys[index as usize] = Some(key);
+                set.insert((key, index));
+            }
+            assert_eq!(heap.peek(), set.first().copied());
+        }
+    }
+}

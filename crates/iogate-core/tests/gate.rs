@@ -1,0 +1,190 @@
+//! The gate with each scheduler: nothing lost, nothing twice, order where it matters.
+
+use std::collections::HashMap;
+
+use iogate_core::{
+    AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request, RequestId,
+    SchedulerConfig, SchedulerKind, Time,
+};
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn config(kind: SchedulerKind, depth: u32) -> GateConfig {
+    GateConfig {
+        scheduler: SchedulerConfig::new(kind),
+        queue_max: 1 << 21,
+        depth,
+        layout: Layout { first_target: 0, stripe_bytes: 4096, targets: 4 },
+    }
+}
+
+fn request(id: u64, file: u64, op: Op, offset: u64, bytes: u32) -> Request {
+    Request {
+        id: RequestId(id),
+        file: FileId(file),
+        op,
+        offset,
+        bytes,
+        app: AppId(id as u32 % 3),
+        client: ClientId(0),
+        target: None,
+        issued: None,
+    }
+}
+
+/// Submits random, often overlapping requests and carries out what the gate says, checking every promise.
+fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
+    let mut rng = Rng(seed);
+    let mut gate = Gate::new(&config(kind, depth)).unwrap();
+    let mut open: Vec<(Request, u64)> = Vec::new(); // in the gate, with the bytes not yet served
+    let mut flying = Vec::new();
+    let (mut now, mut submitted, mut completed) = (0, 0u64, 0u64);
+    while completed < 3_000 {
+        now += rng.below(300_000);
+        if submitted < 3_000 && rng.below(3) > 0 {
+            let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
+            let bytes = 512 * (1 + rng.below(20) as u32);
+            let request = request(submitted, rng.below(3), op, 512 * rng.below(200), bytes);
+            gate.submit(Time::from_nanos(now), &request).unwrap();
+            open.push((request, u64::from(bytes)));
+            submitted += 1;
+        } else if !flying.is_empty() {
+            let (id, parts): (_, Vec<iogate_core::Part>) = flying.swap_remove(rng.below(flying.len() as u64) as usize);
+            for part in parts {
+                let index = open.iter().position(|(request, _)| request.id == part.request).unwrap();
+                open[index].1 -= u64::from(part.bytes);
+                if open[index].1 == 0 {
+                    open.remove(index);
+                    completed += 1;
+                }
+            }
+            gate.complete(Time::from_nanos(now), id, Outcome::Done { bytes: 0 });
+        }
+        if switch && rng.below(20) == 0 {
+            let kind = SchedulerKind::ALL[rng.below(9) as usize];
+            gate.switch(Time::from_nanos(now), &SchedulerConfig::new(kind)).unwrap();
+        }
+        loop {
+            match gate.next(Time::from_nanos(now)) {
+                Decision::Dispatch(dispatch) => {
+                    let parts: Vec<_> = gate.parts(dispatch.id).collect();
+                    let mut end = dispatch.offset;
+                    for part in &parts {
+                        assert_eq!(part.offset, end, "{kind:?}: parts are contiguous");
+                        end += u64::from(part.bytes);
+                        let (this, _) = open.iter().find(|(r, _)| r.id == part.request).expect("still open");
+                        let earlier = open.iter().take_while(|(r, _)| r.id != part.request).filter(|(r, _)| {
+                            r.file == this.file && r.op.conflicts(this.op) && r.offset < end && part.offset < r.end()
+                        });
+                        assert_eq!(earlier.count(), 0, "{kind:?}: conflicting requests complete in order");
+                    }
+                    assert_eq!(end - dispatch.offset, dispatch.bytes);
+                    flying.push((dispatch.id, parts));
+                }
+                Decision::WaitUntil(until, _) => {
+                    assert!(until > Time::from_nanos(now), "{kind:?}: a wait is for the future");
+                    if submitted == 3_000 {
+                        now = until.as_nanos();
+                        continue;
+                    }
+                    break;
+                }
+                Decision::Idle => break,
+            }
+        }
+    }
+    assert!(open.is_empty() && gate.is_empty());
+    let requests: u64 = gate.stats().ops.iter().map(|op| op.request_bytes.count()).sum();
+    let out: u64 = gate.stats().ops.iter().map(|op| op.dispatch_bytes.sum()).sum();
+    let bytes_in: u64 = gate.stats().ops.iter().map(|op| op.request_bytes.sum()).sum();
+    assert_eq!((requests, bytes_in), (3_000, out));
+}
+
+#[test]
+fn every_scheduler_serves_everything_once_and_in_order() {
+    for kind in SchedulerKind::ALL {
+        for (seed, depth) in [(1, 1), (2, 4), (3, 64)] {
+            conserve(kind, seed, depth, false);
+        }
+    }
+}
+
+#[test]
+fn switching_under_load_loses_nothing() {
+    for seed in 0..9 {
+        conserve(SchedulerKind::ALL[seed as usize], 10 + seed, 3, true);
+    }
+}
+
+#[test]
+fn refusals() {
+    let mut gate = Gate::new(&GateConfig { queue_max: 1, ..config(SchedulerKind::Fifo, 1) }).unwrap();
+    let now = Time::ZERO;
+    let refuse = |gate: &mut Gate, request| gate.submit(now, &request).unwrap_err();
+    assert_eq!(refuse(&mut gate, request(0, 0, Op::Read, 0, 0)), Rejected::Malformed { offset: 0, bytes: 0 });
+    let far = request(0, 0, Op::Read, u64::MAX, 2);
+    assert_eq!(refuse(&mut gate, far), Rejected::Malformed { offset: u64::MAX, bytes: 2 });
+    gate.submit(now, &request(1, 0, Op::Read, 0, 1)).unwrap();
+    assert_eq!(refuse(&mut gate, request(2, 0, Op::Read, 0, 1)), Rejected::Full { max: 1 });
+    gate.drain(now);
+    assert_eq!(refuse(&mut gate, request(2, 0, Op::Read, 0, 1)), Rejected::Closed);
+    assert!(matches!(gate.next(now), Decision::Dispatch(_)), "what was accepted is still served");
+    assert!(Gate::new(&GateConfig { depth: 0, ..config(SchedulerKind::Fifo, 1) }).is_err());
+}
+
+#[test]
+fn a_hot_block_is_served_in_order_and_without_delay() {
+    let mut gate = Gate::new(&config(SchedulerKind::Sjf, 8)).unwrap();
+    for id in 0..20_000 {
+        gate.submit(Time::ZERO, &request(id, 0, Op::Write, 0, 512)).unwrap();
+    }
+    for id in 0..20_000 {
+        let Decision::Dispatch(dispatch) = gate.next(Time::ZERO) else { panic!("request {id} can run") };
+        assert_eq!(gate.parts(dispatch.id).next().map(|part| part.request), Some(RequestId(id)));
+        assert_eq!(gate.next(Time::ZERO), Decision::Idle);
+        gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 512 });
+    }
+}
+
+#[test]
+fn memory_of_a_queued_request() {
+    for kind in SchedulerKind::ALL {
+        let mut gate = Gate::new(&config(kind, 1)).unwrap();
+        let mut rng = Rng(7);
+        let n = 1 << 18;
+        for id in 0..n {
+            let offset = 8192 * rng.below(n);
+            gate.submit(Time::ZERO, &request(id, id % 32, Op::Read, offset, 8192)).unwrap();
+        }
+        let each = gate.allocated_bytes() as f64 / n as f64;
+        assert!(each <= 128.0, "{}: {each:.1} bytes a queued request", kind.name());
+    }
+}
+
+#[test]
+fn the_same_calls_give_the_same_answers() {
+    let run = || {
+        let mut gate = Gate::new(&config(SchedulerKind::Aioli, 4)).unwrap();
+        let mut rng = Rng(5);
+        let mut log = Vec::new();
+        let mut names = HashMap::new();
+        for id in 0..2_000u64 {
+            let now = Time::from_nanos(id * 10_000);
+            names.insert(id * 7919, id); // would perturb an address-dependent order
+            gate.submit(now, &request(id, rng.below(40), Op::Read, 4096 * rng.below(100), 4096)).unwrap();
+            while let Decision::Dispatch(dispatch) = gate.next(now) {
+                log.push(dispatch);
+                gate.complete(now, dispatch.id, Outcome::Done { bytes: 0 });
+            }
+        }
+        log
+    };
+    assert_eq!(run(), run());
+}
