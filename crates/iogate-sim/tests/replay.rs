@@ -1,26 +1,11 @@
 //! Whole replays: golden logs, conservation, equal times, depth, back-pressure.
 
-use iogate_core::device::{Device, Transfer};
+use iogate_core::device::{Device, Transfer, Unit};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind, Span, Time};
 use iogate_sim::{Backend, Dispatched, Replay, Totals, TraceReader, log};
 use proptest::prelude::*;
 
 const HEADER: &str = "time_us,app,client,file,op,offset,bytes";
-
-/// The same time for every transfer.
-struct Unit(Span);
-
-impl Device for Unit {
-    fn serve(&mut self, _now: Time, _transfer: Transfer) -> Span {
-        self.0
-    }
-    fn capacity(&self) -> u64 {
-        u64::MAX
-    }
-    fn repositions(&self) -> u64 {
-        0
-    }
-}
 
 fn gate(scheduler: &str, depth: u32) -> GateConfig {
     let scheduler = SchedulerConfig::by_name(scheduler).unwrap();
@@ -28,7 +13,7 @@ fn gate(scheduler: &str, depth: u32) -> GateConfig {
 }
 
 fn unit(us: u64) -> Backend {
-    Backend::overlapping(Box::new(Unit(Span::from_micros(us))))
+    Backend::overlapping(Box::new(Unit::new(Span::from_micros(us))))
 }
 
 fn run(rows: &str, gate: &GateConfig, backend: Backend) -> (String, Vec<Dispatched>, Totals) {
@@ -69,7 +54,7 @@ fn a_unit_device_serves_all_that_are_in_flight() {
 #[test]
 fn any_other_device_serves_one_at_a_time_at_any_depth() {
     let rows = "0,1,1,a,r,0,1\n0,1,1,b,r,0,1\n0,1,1,c,r,0,1\n";
-    let backend = Backend::striped(vec![Box::new(Unit(Span::from_micros(100)))], Layout::SINGLE);
+    let backend = Backend::striped(vec![Box::new(Unit::new(Span::from_micros(100)))], Layout::SINGLE);
     let (log, ..) = run(rows, &gate("fifo", 2), backend);
     assert_eq!(log, "0,100,a,r,0,1,1,1\n100,200,b,r,0,1,1,2\n200,300,c,r,0,1,1,3\n");
 }
@@ -82,6 +67,9 @@ fn stripes_are_served_by_their_targets_at_once() {
         fn serve(&mut self, _now: Time, transfer: Transfer) -> Span {
             self.0.lock().unwrap().push(transfer);
             Span::from_nanos(transfer.bytes)
+        }
+        fn flush(&mut self, _now: Time) -> Span {
+            Span::ZERO
         }
         fn capacity(&self) -> u64 {
             u64::MAX
