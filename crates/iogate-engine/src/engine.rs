@@ -1,11 +1,25 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
-use std::io;
-use std::sync::Arc;
+mod flight;
+mod frame;
+mod pool;
+mod shared;
+mod table;
+mod waiter;
 
-use iogate_core::{AppId, ClientId, GateConfig, Op, SchedulerConfig, Time};
+use std::io;
+use std::process;
+use std::sync::Arc;
+use std::thread;
+
+use iogate_core::sched::ConfigError;
+use iogate_core::{AppId, ClientId, FileId, Gate, GateConfig, Layout, Op, SchedulerConfig, Time};
 
 use crate::store::{FileHandle, Store};
+pub(crate) use pool::precise_sleep;
+use shared::Shared;
+use table::Done;
+use waiter::Mailbox;
 
 /// Settings of an [`Engine`].
 #[derive(Clone, Debug)]
@@ -44,7 +58,7 @@ pub struct Transfer {
 
 /// Called once with the number of bytes transferred (fewer than asked for at the end of a file, or when a device
 /// is full) or the store's error. May run in the submitting thread, before `submit` returns, or in any other; it
-/// must not block.
+/// must not block. It may submit the next transfer, and best does so while the gate has room.
 pub type Completion = Box<dyn FnOnce(io::Result<usize>) + Send>;
 
 /// Why a transfer was not taken; its completion is not called.
@@ -59,14 +73,29 @@ pub enum SubmitError {
 }
 
 /// A gate, its clock and its store.
+///
+/// Where nothing is queued and the scheduler need not wait, the submitting thread carries its own request out.
+/// A thread that completes a dispatch carries on with what the gate then says. The engine's own threads come in
+/// where the gate has asked to be woken, where several dispatches are to be in service at once, and where a
+/// submitter should not be kept.
 pub struct Engine {
-    _todo: Arc<dyn Store>,
+    shared: Arc<Shared>,
 }
 
+/// Most bytes that `read_at` and `write_at` submit as one request; what is longer is several, one after another.
+const TRANSFER_BYTES_MAX: usize = 1 << 30;
+
 impl Engine {
-    /// Starts an engine over a store.
-    pub fn new(_config: &EngineConfig, _store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
-        todo!()
+    /// Starts an engine over a store. Fails if the gate's settings are refused or no thread can be started.
+    pub fn new(config: &EngineConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
+        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if config.gate.queue_max == 0 || config.gate.depth == 0 {
+            return Err(invalid("queue_max and depth must be at least 1".to_string()));
+        }
+        let gate = Gate::new(&config.gate).map_err(|error| invalid(error.to_string()))?;
+        let shared = Arc::new(Shared::new(gate, store));
+        shared.pool.start(&shared)?;
+        Ok(Arc::new(Engine { shared }))
     }
 
     /// Submits a transfer. Blocks while the gate is full (back-pressure).
@@ -74,48 +103,145 @@ impl Engine {
     /// # Safety
     /// `transfer.memory` must be valid for `transfer.bytes` bytes (reads, or reads and writes for `Op::Read`),
     /// and not touched by anybody else, until the completion has been called.
-    pub unsafe fn submit(
-        self: &Arc<Self>,
-        _transfer: Transfer,
-        _done: Completion,
-    ) -> Result<(), SubmitError> {
-        todo!()
+    pub unsafe fn submit(self: &Arc<Self>, transfer: Transfer, done: Completion) -> Result<(), SubmitError> {
+        let mut list = frame::list();
+        let submitted = self.shared.accept(transfer, Done::Call(done), &mut list)?;
+        if frame::is_open(Arc::as_ptr(&self.shared)) {
+            // In a completion: the loop below it on this thread's stack carries it out.
+            while let Some(work) = list.pop_front() {
+                if let Err(work) = frame::put(Arc::as_ptr(&self.shared), work) {
+                    self.shared.work_off(work);
+                }
+            }
+        }
+        self.shared.work(&mut list, Some(submitted));
+        frame::recycle(list);
+        Ok(())
     }
 
     /// Reads in the calling thread's name and waits for it. Fewer bytes than asked for: end of file.
     pub fn read_at(
         self: &Arc<Self>,
-        _file: &FileHandle,
-        _origin: Origin,
-        _offset: u64,
-        _buffer: &mut [u8],
+        file: &FileHandle,
+        origin: Origin,
+        offset: u64,
+        buffer: &mut [u8],
     ) -> io::Result<usize> {
-        todo!()
+        // SAFETY: the buffer is borrowed exclusively until this returns.
+        unsafe { self.transfer(file, origin, Op::Read, offset, buffer.as_mut_ptr(), buffer.len()) }
     }
 
-    /// Writes in the calling thread's name and waits for it.
+    /// Writes in the calling thread's name and waits for it. Fewer bytes than given, as `write(2)`: the device
+    /// is full, or failed after them; writing the rest tells which.
     pub fn write_at(
         self: &Arc<Self>,
-        _file: &FileHandle,
-        _origin: Origin,
-        _offset: u64,
-        _bytes: &[u8],
+        file: &FileHandle,
+        origin: Origin,
+        offset: u64,
+        bytes: &[u8],
     ) -> io::Result<usize> {
-        todo!()
+        // SAFETY: the bytes are borrowed until this returns, and a write only reads them.
+        unsafe { self.transfer(file, origin, Op::Write, offset, bytes.as_ptr().cast_mut(), bytes.len()) }
+    }
+
+    /// Transfers and waits.
+    ///
+    /// # Safety
+    /// `memory` must be valid for `bytes` bytes (to be written to, for `Op::Read`) until this returns.
+    unsafe fn transfer(
+        &self,
+        file: &FileHandle,
+        origin: Origin,
+        op: Op,
+        offset: u64,
+        memory: *mut u8,
+        bytes: usize,
+    ) -> io::Result<usize> {
+        let mut transferred = 0;
+        while transferred < bytes {
+            let piece = (bytes - transferred).min(TRANSFER_BYTES_MAX);
+            let transfer = Transfer {
+                file: FileHandle::clone(file),
+                op,
+                offset: offset.saturating_add(transferred as u64),
+                memory: memory.wrapping_add(transferred),
+                bytes: piece as u32,
+                origin,
+            };
+            match self.transfer_one(transfer) {
+                Ok(got) => {
+                    transferred += got;
+                    if got < piece {
+                        break;
+                    }
+                }
+                // As in `Pending::into_result`: a short read would mean the end of the file.
+                Err(_) if op == Op::Write && transferred > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(transferred)
+    }
+
+    fn transfer_one(&self, transfer: Transfer) -> io::Result<usize> {
+        /// The store may still write into the caller's memory, and the result into the mailbox.
+        struct AbortOnUnwind;
+        impl Drop for AbortOnUnwind {
+            fn drop(&mut self) {
+                if thread::panicking() {
+                    process::abort();
+                }
+            }
+        }
+        let mailbox = Mailbox::new();
+        let _guard = AbortOnUnwind;
+        // SAFETY: the mailbox is not moved, and this waits below whenever the waiter was accepted.
+        let done = Done::Wake(unsafe { mailbox.waiter() });
+        let mut list = frame::list();
+        let submitted = self.shared.accept(transfer, done, &mut list).map_err(|error| match error {
+            SubmitError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, error),
+            SubmitError::Rejected(_) => io::Error::new(io::ErrorKind::InvalidInput, error),
+        })?;
+        self.shared.work(&mut list, Some(submitted));
+        frame::recycle(list);
+        if !mailbox.is_done() && frame::has_work(Arc::as_ptr(&self.shared)) {
+            // In a completion, which should not wait; if it does, others carry out what is in its hands.
+            self.shared.part_with_frame();
+        }
+        mailbox.wait()
     }
 
     /// Changes the algorithm, live.
-    pub fn switch(&self, _scheduler: &SchedulerConfig) -> Result<(), iogate_core::sched::ConfigError> {
-        todo!()
+    pub fn switch(&self, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
+        let now = self.shared.clock.now();
+        self.shared.kick(|state| {
+            let now = state.advance(now);
+            state.gate.switch(now, scheduler)
+        })
+    }
+
+    /// Sets the layout of a file that has one of its own.
+    pub fn set_layout(&self, file: FileId, layout: Layout) {
+        self.shared.lock().gate.set_layout(file, layout);
     }
 
     /// Looks at the gate (statistics, settings, length) under its lock: be quick.
-    pub fn with_gate<R>(&self, _look: impl FnOnce(&iogate_core::Gate, Time) -> R) -> R {
-        todo!()
+    pub fn with_gate<R>(&self, look: impl FnOnce(&Gate, Time) -> R) -> R {
+        let now = self.shared.clock.now();
+        let mut state = self.shared.lock();
+        let now = state.advance(now);
+        look(&state.gate, now)
     }
 
-    /// Takes no more, completes what was accepted, stops the engine's threads.
+    /// Takes no more, completes what was accepted, stops the engine's threads. May be called again. Dropping the
+    /// engine does the same. In a completion it returns at once, and the rest happens behind it.
     pub fn shutdown(&self) {
-        todo!()
+        self.shared.shutdown();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.shutdown();
     }
 }

@@ -3,6 +3,7 @@
 //! The engine decides nothing: it tells the gate the time, carries out what the gate says, and hands each
 //! request its result.
 
+mod clock;
 mod engine;
 pub mod store;
 

@@ -1,5 +1,10 @@
 //! What executes a dispatch.
 
+mod directory;
+mod memory;
+mod null;
+mod vectored;
+
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,6 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::{FileId, Op, TargetId};
+
+pub use directory::DirectoryStore;
+pub use memory::MemoryStore;
+pub use null::NullStore;
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;
@@ -18,8 +27,9 @@ pub trait StoreFile: Send + Sync + fmt::Debug + std::any::Any {
     fn id(&self) -> FileId;
 }
 
-/// A piece of memory of one request.
+/// A piece of memory of one request. Laid out as the system's `iovec`, so that a list of them is one.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Segment {
     /// First byte.
     pub memory: *mut u8,
@@ -67,7 +77,31 @@ pub trait Store: Send + Sync + 'static {
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle>;
 
     /// Carries out a dispatch and calls `done`, before it returns or later in another thread.
+    ///
+    /// Fewer bytes than asked for mean, for a read, that the file ends there (a store that fails after some bytes
+    /// of a read reports the error); for a write, that no more were written. A store never reports bytes that it
+    /// has not transferred.
     fn start(&self, io: Io, done: IoDone);
+
+    /// Carries out a dispatch in the calling thread and returns what [`Store::start`] would report, where the store
+    /// works like that: it saves the allocation and the detour of a callback. `None` means that nothing has been
+    /// done (or nothing that does not bear repeating), and that `start` is to be called.
+    fn run(&self, io: &Io) -> Option<io::Result<u64>> {
+        let _ = io;
+        None
+    }
+
+    /// Whether `run` and `start` may keep the calling thread for as long as the device takes, so that dispatches
+    /// that are to be in service at once need a thread each.
+    fn blocks(&self) -> bool {
+        true
+    }
+
+    /// The size of a file in bytes.
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        let _ = file;
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this store does not know the sizes of its files"))
+    }
 
     /// Makes what was written to a file durable.
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()>;

@@ -1,0 +1,150 @@
+//! What a gate costs: requests through an engine beside the same requests given to the store directly.
+//!
+//! Cases run in interleaved rounds, so that a noisy neighbour hits all of them; each reports its median round and
+//! the range. `--json` prints one object a line. `--rounds N` (9) and `--requests N` (200000) bound the run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
+use iogate_engine::store::{DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment};
+use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+
+const BYTES: usize = 4096;
+
+struct Case {
+    name: String,
+    threads: u64,
+    /// Runs so many requests, on so many threads together.
+    run: Box<dyn Fn(u64)>,
+    /// Nanoseconds a request, wall clock over all threads, a round each.
+    rounds_ns: Vec<f64>,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (mut json, mut rounds, mut requests) = (false, 9, 200_000);
+    while let Some(argument) = arguments.next() {
+        let mut number = |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+        match argument.as_str() {
+            "--json" => json = true,
+            "--rounds" => rounds = number(9),
+            "--requests" => requests = number(200_000),
+            // What `cargo bench` passes.
+            _ => {}
+        }
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut cases = Vec::new();
+    let stores: [(&str, Arc<dyn Store>); 3] = [
+        ("null", Arc::new(NullStore::new())),
+        ("memory", Arc::new(MemoryStore::new())),
+        ("directory", Arc::new(DirectoryStore::new(directory.path()).expect("a directory store"))),
+    ];
+    for (name, store) in &stores {
+        cases.extend(cases_of(name, store));
+    }
+    for _ in 0..rounds {
+        for case in &mut cases {
+            let before = Instant::now();
+            (case.run)(requests);
+            case.rounds_ns.push(before.elapsed().as_nanos() as f64 / requests as f64);
+        }
+    }
+    report(&mut cases, json);
+}
+
+fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
+    let file = store.open("bench".as_ref(), OpenMode { write: true, create: true }).expect("a file");
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let gate = GateConfig { scheduler, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
+    let engine = Engine::new(&EngineConfig { gate }, Arc::clone(store)).expect("an engine");
+    engine.write_at(&file, Origin::default(), 0, &vec![7; 64 * BYTES]).expect("the file is filled");
+
+    let case = |what: &str, threads, run| Case { name: format!("{name} {what}"), threads, run, rounds_ns: vec![] };
+    let mut cases = Vec::new();
+    let (direct_store, direct_file) = (Arc::clone(store), file.clone());
+    cases.push(case(
+        "without a gate",
+        1,
+        Box::new(move |requests| {
+            let mut memory = vec![0; BYTES];
+            for index in 0..requests {
+                let segments = vec![Segment { memory: memory.as_mut_ptr(), bytes: BYTES }];
+                let (op, target) = (Op::Read, TargetId(0));
+                let io = Io { file: FileHandle::clone(&direct_file), op, offset: offset(index), target, segments };
+                let result = direct_store.run(&io).expect("this store works in the calling thread");
+                assert_eq!(result.expect("the store works"), BYTES as u64);
+            }
+        }),
+    ));
+    for threads in [1, 2, 4] {
+        let (engine, file) = (Arc::clone(&engine), file.clone());
+        cases.push(case("read_at", threads, Box::new(move |requests| read_at(&engine, &file, requests, threads))));
+    }
+    let engine = Arc::clone(&engine);
+    cases.push(case("submit", 1, Box::new(move |requests| submit(&engine, &file, requests))));
+    cases
+}
+
+fn offset(index: u64) -> u64 {
+    index % 64 * BYTES as u64
+}
+
+fn read_at(engine: &Arc<Engine>, file: &FileHandle, requests: u64, threads: u64) {
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(move || {
+                let mut memory = vec![0; BYTES];
+                for index in 0..requests / threads {
+                    let read = engine.read_at(file, Origin::default(), offset(index), &mut memory);
+                    assert_eq!(read.expect("the store works"), BYTES);
+                }
+            });
+        }
+    });
+}
+
+fn submit(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
+    let mut memory = vec![0; BYTES];
+    let completed = Arc::new(AtomicU64::new(0));
+    for index in 0..requests {
+        let transfer = Transfer {
+            file: FileHandle::clone(file),
+            op: Op::Read,
+            offset: offset(index),
+            memory: memory.as_mut_ptr(),
+            bytes: BYTES as u32,
+            origin: Origin::default(),
+        };
+        let count = Arc::clone(&completed);
+        let done = Box::new(move |result: std::io::Result<usize>| {
+            count.fetch_add(result.expect("the store works") as u64 / BYTES as u64, Ordering::Relaxed);
+        });
+        // SAFETY: with one submitter and room in the gate each transfer completes before `submit` returns, as the
+        // stores measured here work in the calling thread; so nobody else uses the memory.
+        unsafe { engine.submit(transfer, done) }.expect("the engine is open");
+    }
+    assert_eq!(completed.load(Ordering::Relaxed), requests);
+}
+
+fn report(cases: &mut [Case], json: bool) {
+    if !json {
+        println!("{:<28} {:>7} {:>10} {:>10} {:>10} {:>12}", "case", "threads", "ns median", "min", "max", "requests/s");
+    }
+    for Case { name, threads, rounds_ns, .. } in cases {
+        rounds_ns.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (rounds_ns.first(), rounds_ns.last()) else { continue };
+        let median = rounds_ns[rounds_ns.len() / 2];
+        let per_second = 1e9 / median;
+        if json {
+            println!(
+                r#"{{"case":"{name}","threads":{threads},"ns_median":{median:.1},"ns_min":{min:.1},"ns_max":{max:.1},"requests_per_s":{per_second:.0}}}"#
+            );
+        } else {
+            println!("{name:<28} {threads:>7} {median:>10.1} {min:>10.1} {max:>10.1} {per_second:>12.0}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Work that turns up in a thread while it is inside a store or a completion.
+//!
+//! A store may complete a dispatch before `start` returns, and a completion may submit the next transfer. Handled
+//! on the spot, either would nest without bound. So a thread opens a frame before it leaves the engine's code;
+//! what turns up goes into the frame, and is handled when the thread comes back.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use super::Shared;
+use super::flight::Flight;
+
+/// What a thread has to do next.
+pub(super) enum Work {
+    /// Hand this to the store.
+    Begin(Flight),
+    /// The store has answered and every share has its result.
+    End(Flight),
+}
+
+/// Work in the order in which it turned up.
+pub(super) type List = VecDeque<Work>;
+
+struct Frame {
+    engine: *const Shared,
+    work: List,
+}
+
+thread_local! {
+    static FRAMES: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<List>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty list, used before by this thread if possible.
+pub(super) fn list() -> List {
+    SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Gives a list back, empty.
+pub(super) fn recycle(list: List) {
+    debug_assert!(list.is_empty(), "a list is recycled when its work is done");
+    SPARE.with_borrow_mut(|spare| {
+        if spare.len() < 4 {
+            spare.push(list);
+        }
+    });
+}
+
+/// Opens a frame that holds `work` already.
+pub(super) fn open(engine: *const Shared, work: List) {
+    FRAMES.with_borrow_mut(|frames| frames.push(Frame { engine, work }));
+}
+
+/// Closes the frame opened last, and returns what is in it.
+pub(super) fn close() -> List {
+    FRAMES.with_borrow_mut(|frames| frames.pop().map(|frame| frame.work).unwrap_or_default())
+}
+
+/// Whether this thread has a frame of this engine open.
+pub(super) fn is_open(engine: *const Shared) -> bool {
+    FRAMES.with_borrow(|frames| frames.iter().any(|frame| frame.engine == engine))
+}
+
+/// Whether there is work in this thread's frames of this engine.
+pub(super) fn has_work(engine: *const Shared) -> bool {
+    FRAMES.with_borrow(|frames| frames.iter().any(|frame| frame.engine == engine && !frame.work.is_empty()))
+}
+
+/// Puts work into this thread's innermost frame of this engine, or gives it back if there is none.
+pub(super) fn put(engine: *const Shared, work: Work) -> Result<(), Work> {
+    FRAMES.with_borrow_mut(|frames| match frames.iter_mut().rev().find(|frame| frame.engine == engine) {
+        Some(frame) => {
+            frame.work.push_back(work);
+            Ok(())
+        }
+        None => Err(work),
+    })
+}
+
+/// Takes what is in this thread's frames of this engine.
+pub(super) fn take(engine: *const Shared) -> List {
+    FRAMES.with_borrow_mut(|frames| {
+        let mut work = List::new();
+        for frame in frames.iter_mut().filter(|frame| frame.engine == engine) {
+            work.append(&mut frame.work);
+        }
+        work
+    })
+}

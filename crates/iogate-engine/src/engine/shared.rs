@@ -1,0 +1,377 @@
+//! The loop: what the gate says is carried out, and what comes back is told to the gate.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::{mem, thread};
+
+use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
+
+use super::flight::{self, Flight, Share, Step};
+use super::frame::{self, List, Work};
+use super::pool::Pool;
+use super::table::{Done, Pending, Table};
+use super::{SubmitError, Transfer};
+use crate::clock::Clock;
+use crate::store::{Io, Segment, Store};
+
+/// A submitting thread that finds further work when it has carried out its own goes on with it while that costs
+/// less than handing it to another thread would: dispatches that take less than this, and at most so many.
+const HAND_OVER: Span = Span::from_micros(20);
+const DISPATCHES_IN_A_ROW_MAX: u32 = 16;
+
+/// What the engine's threads share.
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// A request has left the gate, or the gate has closed: for submitters that found it full.
+    room: Condvar,
+    /// The gate has closed, and its last request or the last completion is over: for `shutdown`.
+    emptied: Condvar,
+    /// Completions that are due or running.
+    calls: AtomicUsize,
+    closed: AtomicBool,
+    pub(super) clock: Clock,
+    store: Arc<dyn Store>,
+    pub(super) pool: Pool,
+}
+
+pub(super) struct State {
+    pub(super) gate: Gate,
+    table: Table,
+    /// The latest time that the gate has been told. Threads read the clock before they take the lock, so that
+    /// the lock is held for less; the gate must not see the order turned around.
+    latest: Time,
+    /// The earliest wake-up that has been asked for and has not come yet.
+    armed: Time,
+    /// Submitters that wait for room.
+    waiting: usize,
+}
+
+impl State {
+    pub(super) fn advance(&mut self, now: Time) -> Time {
+        self.latest = self.latest.max(now);
+        self.latest
+    }
+
+    /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
+    fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
+        loop {
+            match self.gate.next(now) {
+                Decision::Dispatch(dispatch) => {
+                    let flight = self.prepare(&dispatch);
+                    list.push_back(Work::Begin(flight));
+                }
+                Decision::WaitUntil(time, _) if time < self.armed => {
+                    self.armed = time;
+                    return Some(time);
+                }
+                // An earlier wake-up is on its way, and asks again.
+                Decision::WaitUntil(..) | Decision::Idle => return None,
+            }
+        }
+    }
+
+    fn prepare(&mut self, dispatch: &Dispatch) -> Flight {
+        let (mut segments, mut shares) = flight::spare();
+        let mut file = None;
+        for part in self.gate.parts(dispatch.id) {
+            let pending = self.table.get(part.request);
+            file.get_or_insert_with(|| pending.file.clone());
+            let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
+            let segment = Segment { memory, bytes: part.bytes as usize };
+            segments.push(segment);
+            shares.push(Share {
+                request: part.request,
+                offset: part.offset,
+                segment,
+                got: 0,
+                error: None,
+                finished: None,
+            });
+        }
+        let file = file.expect("a dispatch has a part");
+        let (op, offset, target) = (dispatch.op, dispatch.offset, dispatch.target);
+        Flight::new(dispatch.id, Io { file, op, offset, target, segments }, shares)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
+        let state =
+            State { gate, table: Table::default(), latest: Time::ZERO, armed: Time::MAX, waiting: 0 };
+        Shared {
+            state: Mutex::new(state),
+            room: Condvar::new(),
+            emptied: Condvar::new(),
+            calls: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            clock: Clock::new(),
+            store,
+            pool: Pool::default(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a transfer into the gate, waiting for room, and collects what the gate then says.
+    pub(super) fn accept(
+        self: &Arc<Self>,
+        transfer: Transfer,
+        done: Done,
+        list: &mut List,
+    ) -> Result<Time, SubmitError> {
+        let Transfer { file, op, offset, memory, bytes, origin } = transfer;
+        let mut request = Request {
+            id: RequestId(0),
+            file: file.id(),
+            op,
+            offset,
+            bytes,
+            app: origin.app,
+            client: origin.client,
+            target: None,
+            issued: origin.issued,
+        };
+        let mut now = self.clock.now();
+        let mut state = self.lock();
+        loop {
+            now = state.advance(now);
+            request.id = state.table.vacant();
+            match state.gate.submit(now, &request) {
+                Ok(()) => break,
+                Err(Rejected::Full { .. }) => {}
+                Err(Rejected::Closed) => return Err(SubmitError::Closed),
+                Err(rejected) => return Err(SubmitError::Rejected(rejected)),
+            }
+            // Room comes when what is in service completes. This thread may have some of that in its hands (when
+            // it submits from a completion): others must carry it out while this one waits.
+            if frame::has_work(Arc::as_ptr(self)) {
+                drop(state);
+                self.part_with_frame();
+                state = self.lock();
+            } else {
+                state.waiting += 1;
+                state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.waiting -= 1;
+            }
+            now = self.clock.now();
+        }
+        state.table.insert(Pending::new(file, op, offset, memory, bytes, done));
+        let wake_at = state.drain(now, list);
+        drop(state);
+        if let Some(time) = wake_at {
+            self.pool.arm(self, time);
+        }
+        Ok(now)
+    }
+
+    /// Gives the work in this thread's open frames to the pool.
+    pub(super) fn part_with_frame(self: &Arc<Self>) {
+        let mut refused = self.pool.push(self, frame::take(Arc::as_ptr(self)));
+        self.work(&mut refused, None);
+    }
+
+    /// Asks the gate at a time that it named, and carries out what it says.
+    pub(super) fn fire(self: &Arc<Self>) {
+        let mut list = frame::list();
+        self.ask(&mut list, |state| state.armed = Time::MAX);
+        self.work(&mut list, None);
+        frame::recycle(list);
+    }
+
+    /// Changes something, and collects what the gate then says.
+    fn ask<R>(self: &Arc<Self>, list: &mut List, change: impl FnOnce(&mut State) -> R) -> R {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let now = state.advance(now);
+        let changed = change(&mut state);
+        let wake_at = state.drain(now, list);
+        drop(state);
+        if let Some(time) = wake_at {
+            self.pool.arm(self, time);
+        }
+        changed
+    }
+
+    /// As [`Shared::ask`], but others carry out what the gate says.
+    pub(super) fn kick<R>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut list = List::new();
+        let changed = self.ask(&mut list, change);
+        let mut refused = self.pool.push(self, list);
+        self.work(&mut refused, None);
+        changed
+    }
+
+    /// Carries out one piece of work and what follows from it, as a thread that has nothing else to do.
+    pub(super) fn work_off(self: &Arc<Self>, work: Work) {
+        let mut list = frame::list();
+        list.push_back(work);
+        self.work(&mut list, None);
+        frame::recycle(list);
+    }
+
+    /// Carries out what is in the list and what follows from it. A thread that came to submit (at the time
+    /// `submitted`) soon leaves the rest to others; a thread of the engine or of the store does not.
+    pub(super) fn work(self: &Arc<Self>, list: &mut List, submitted: Option<Time>) {
+        let mut before = submitted;
+        let mut carried_out = 0;
+        while let Some(work) = list.pop_front() {
+            let flight = match work {
+                Work::End(flight) => Some(flight),
+                Work::Begin(flight) => {
+                    // Dispatches that the gate wants in service together must not wait for each other.
+                    if !list.is_empty() && self.store.blocks() {
+                        *list = self.pool.push(self, mem::take(list));
+                    }
+                    self.begin(flight, list)
+                }
+            };
+            let Some(flight) = flight else { continue };
+            let now = self.end(flight, list);
+            if let Some(earlier) = before {
+                carried_out += 1;
+                before = Some(now);
+                let slow = now.since(earlier) >= HAND_OVER || carried_out >= DISPATCHES_IN_A_ROW_MAX;
+                if slow && !list.is_empty() {
+                    *list = self.pool.push(self, mem::take(list));
+                }
+            }
+        }
+    }
+
+    /// Hands a flight to the store. Returns it if the store carried it out at once.
+    fn begin(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Option<Flight> {
+        while let Some(result) = self.store.run(&flight.io) {
+            match flight.settle(result) {
+                Step::Finished => return Some(flight),
+                Step::Retry(request) => self.retarget(&mut flight, request),
+            }
+        }
+        frame::open(Arc::as_ptr(self), mem::take(list));
+        let engine = Arc::clone(self);
+        let (io, flight) = flight.split();
+        self.store.start(io, Box::new(move |io, result| engine.landed(flight.join(io), result)));
+        *list = frame::close();
+        None
+    }
+
+    /// Takes the answer of a store that did not carry a flight out at once.
+    fn landed(self: &Arc<Self>, mut flight: Flight, result: io::Result<u64>) {
+        let work = match flight.settle(result) {
+            Step::Finished => Work::End(flight),
+            Step::Retry(request) => {
+                self.retarget(&mut flight, request);
+                Work::Begin(flight)
+            }
+        };
+        if let Err(work) = frame::put(Arc::as_ptr(self), work) {
+            self.work_off(work);
+        }
+    }
+
+    /// A share alone goes through its own request's handle.
+    fn retarget(&self, flight: &mut Flight, request: RequestId) {
+        flight.io.file = self.lock().table.get(request).file.clone();
+    }
+
+    /// Tells the gate that a flight is over, collects what the gate then says, and gives the requests that are
+    /// complete their results. Returns the time.
+    fn end(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Time {
+        let outcome = flight.outcome();
+        let (mut complete, mut calls) = (0, 0);
+        let now = self.clock.now();
+        let mut state = self.lock();
+        let now = state.advance(now);
+        state.gate.complete(now, flight.id, outcome);
+        for share in &mut flight.shares {
+            let bytes = share.bytes();
+            if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
+                let pending = state.table.remove(share.request);
+                complete += 1;
+                calls += usize::from(matches!(pending.done, Done::Call(_)));
+                share.finished = Some(pending);
+            }
+        }
+        let wake_at = state.drain(now, list);
+        if calls > 0 {
+            self.calls.fetch_add(calls, Ordering::SeqCst);
+        }
+        let waiting = state.waiting;
+        drop(state);
+
+        if waiting > 0 && complete > 0 {
+            if complete == 1 {
+                self.room.notify_one();
+            } else {
+                self.room.notify_all();
+            }
+        }
+        if let Some(time) = wake_at {
+            self.pool.arm(self, time);
+        }
+        self.deliver(flight, calls, list);
+        now
+    }
+
+    fn deliver(self: &Arc<Self>, flight: Flight, calls: usize, list: &mut List) {
+        let Flight { io: Io { file, segments, .. }, mut shares, .. } = flight;
+        // Whoever waits may expect that its file is closed when it drops its own handle.
+        drop(file);
+        if calls > 0 {
+            frame::open(Arc::as_ptr(self), mem::take(list));
+        }
+        for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
+            match pending.into_result() {
+                (Done::Wake(waiter), result) => waiter.deliver(result),
+                (Done::Call(done), result) => {
+                    // One front end's mistake must not cost the others their results.
+                    if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+                        tracing::error!("a completion panicked");
+                    }
+                }
+            }
+        }
+        flight::recycle(segments, shares);
+        if calls > 0 {
+            *list = frame::close();
+            self.calls.fetch_sub(calls, Ordering::SeqCst);
+        }
+        if self.closed.load(Ordering::SeqCst) {
+            // Under the lock, so that `shutdown` either sees the new state or already sleeps.
+            let _state = self.lock();
+            self.emptied.notify_all();
+        }
+    }
+
+    pub(super) fn shutdown(self: &Arc<Self>) {
+        self.closed.store(true, Ordering::SeqCst);
+        let now = self.clock.now();
+        self.kick(|state| {
+            let now = state.advance(now);
+            state.gate.drain(now);
+        });
+        self.room.notify_all();
+        if frame::is_open(Arc::as_ptr(self)) {
+            // In a completion, which must return before the last completion can be over.
+            let engine = Arc::clone(self);
+            if let Err(error) = thread::Builder::new().spawn(move || engine.finish()) {
+                tracing::warn!(%error, "the engine's threads stay until the process ends");
+            }
+        } else {
+            self.finish();
+        }
+    }
+
+    /// Waits until the closed gate is empty and every result has been given, and stops the threads.
+    fn finish(&self) {
+        let mut state = self.lock();
+        while !state.table.is_empty() || self.calls.load(Ordering::SeqCst) > 0 {
+            state = self.emptied.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.pool.stop();
+    }
+}

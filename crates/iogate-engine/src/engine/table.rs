@@ -1,0 +1,132 @@
+//! The requests in the gate: their memory, what has been accounted for of each, and who waits for the result.
+
+use std::io;
+
+use iogate_core::{Op, RequestId};
+
+use super::Completion;
+use super::waiter::Waiter;
+use crate::store::FileHandle;
+
+/// Who gets a request's result.
+pub(super) enum Done {
+    /// A caller of `submit`.
+    Call(Completion),
+    /// A thread in `read_at` or `write_at`.
+    Wake(Waiter),
+}
+
+/// A request in the gate.
+pub(super) struct Pending {
+    pub(super) file: FileHandle,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) memory: *mut u8,
+    pub(super) bytes: u32,
+    /// Bytes that no finished dispatch has covered yet.
+    remaining: u32,
+    /// Where the first transfer fell short, from the request's start; `bytes` if none did.
+    short_at: u32,
+    /// The first failure (by position, not by time), and where it was.
+    fault: Option<(u32, io::Error)>,
+    pub(super) done: Done,
+}
+
+// SAFETY: `memory` belongs to the submitter, who promised not to touch it until the result is there; a `Waiter`
+// is `Send`. The table moves both between the threads that share the engine's lock.
+unsafe impl Send for Pending {}
+
+impl Pending {
+    pub(super) fn new(file: FileHandle, op: Op, offset: u64, memory: *mut u8, bytes: u32, done: Done) -> Pending {
+        Pending { file, op, offset, memory, bytes, remaining: bytes, short_at: bytes, fault: None, done }
+    }
+
+    /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,
+    /// a full device, or `error`. True when nothing remains.
+    pub(super) fn account(&mut self, offset: u64, bytes: u32, got: u32, error: Option<io::Error>) -> bool {
+        self.remaining -= bytes;
+        if got < bytes {
+            let at = (offset - self.offset) as u32 + got;
+            match error {
+                None => self.short_at = self.short_at.min(at),
+                Some(error) => {
+                    if self.fault.as_ref().is_none_or(|(first, _)| at < *first) {
+                        self.fault = Some((at, error));
+                    }
+                }
+            }
+        }
+        self.remaining == 0
+    }
+
+    /// The contiguous bytes transferred from the start. A write that failed midway reports what came before,
+    /// as `write(2)` does. A read that failed midway is an error, as a short read would mean the end of the file.
+    pub(super) fn into_result(self) -> (Done, io::Result<usize>) {
+        let result = match self.fault {
+            Some((at, error)) if at < self.short_at && (at == 0 || self.op == Op::Read) => Err(error),
+            Some((at, _)) => Ok(at.min(self.short_at) as usize),
+            None => Ok(self.short_at as usize),
+        };
+        (self.done, result)
+    }
+}
+
+/// A slab of pending requests. A request's id is its slot's index below its slot's generation, so that an id
+/// is not used twice within 2^32 uses of a slot.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Slot {
+    generation: u32,
+    pending: Option<Pending>,
+}
+
+fn index(id: RequestId) -> usize {
+    (id.0 & u64::from(u32::MAX)) as usize
+}
+
+impl Table {
+    /// Whether no request is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// The id that the next [`Table::insert`] fills.
+    pub(super) fn vacant(&mut self) -> RequestId {
+        let index = *self.free.last().unwrap_or(&(self.slots.len() as u32));
+        let generation = self.slots.get(index as usize).map_or(0, |slot| slot.generation);
+        RequestId(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// Puts a request at the id that [`Table::vacant`] named.
+    pub(super) fn insert(&mut self, pending: Pending) {
+        match self.free.pop() {
+            Some(index) => self.slots[index as usize].pending = Some(pending),
+            None => self.slots.push(Slot { generation: 0, pending: Some(pending) }),
+        }
+    }
+
+    /// The request with this id.
+    ///
+    /// # Panics
+    /// If there is none: the gate named a request that is not in it.
+    pub(super) fn get(&mut self, id: RequestId) -> &mut Pending {
+        let slot = &mut self.slots[index(id)];
+        debug_assert_eq!(u64::from(slot.generation), id.0 >> 32, "the gate names a request that has completed");
+        slot.pending.as_mut().expect("the gate names requests that are in it")
+    }
+
+    /// Takes a request out.
+    ///
+    /// # Panics
+    /// As [`Table::get`].
+    pub(super) fn remove(&mut self, id: RequestId) -> Pending {
+        let slot = &mut self.slots[index(id)];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index(id) as u32);
+        slot.pending.take().expect("the gate names requests that are in it")
+    }
+}

@@ -1,0 +1,84 @@
+//! `preadv` and `pwritev` on a dispatch's memory, with short counts resolved.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use iogate_core::Op;
+
+use super::Segment;
+
+/// `IOV_MAX` of Linux: the most segments that one call takes.
+pub(super) const SEGMENTS_MAX: usize = 1024;
+
+/// Carries a contiguous range out with as few calls as possible: one, unless it has more than [`SEGMENTS_MAX`]
+/// segments or a call falls short.
+///
+/// A short read means the end of the file; a read that fails is an error even if bytes came before. A write that
+/// fails after some bytes reports those bytes.
+///
+/// # Safety
+/// The segments must be valid memory that nobody else uses meanwhile (writable, for [`Op::Read`]).
+pub(super) unsafe fn transfer(
+    fd: BorrowedFd<'_>,
+    op: Op,
+    offset: u64,
+    mut segments: &[Segment],
+) -> io::Result<u64> {
+    let mut done = 0u64;
+    // What of the first segment is transferred already.
+    let mut within = 0;
+    while let Some(first) = segments.first() {
+        let at = offset.saturating_add(done);
+        // SAFETY: as promised by the caller.
+        let result = unsafe {
+            if within == 0 {
+                call(fd, op, at, &segments[..segments.len().min(SEGMENTS_MAX)], 0)
+            } else {
+                let rest = Segment { memory: first.memory.add(within), bytes: first.bytes - within };
+                call(fd, op, at, &[rest], 0)
+            }
+        };
+        match result {
+            Ok(0) => break,
+            Ok(count) => {
+                done += count as u64;
+                within += count;
+                while let Some(first) = segments.first()
+                    && within >= first.bytes
+                {
+                    within -= first.bytes;
+                    segments = &segments[1..];
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) if op == Op::Write && done > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// One `preadv2` or `pwritev2` of at most [`SEGMENTS_MAX`] segments.
+///
+/// # Safety
+/// As [`transfer`].
+pub(super) unsafe fn call(
+    fd: BorrowedFd<'_>,
+    op: Op,
+    offset: u64,
+    segments: &[Segment],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // `Segment` has the layout of `iovec`.
+    let (vector, count) = (segments.as_ptr().cast::<libc::iovec>(), segments.len() as libc::c_int);
+    // SAFETY: the vector is valid for this call, and so is the memory that it names, as promised by the caller.
+    let result = unsafe {
+        match op {
+            Op::Read if flags == 0 => libc::preadv(fd.as_raw_fd(), vector, count, offset),
+            Op::Read => libc::preadv2(fd.as_raw_fd(), vector, count, offset, flags),
+            Op::Write => libc::pwritev(fd.as_raw_fd(), vector, count, offset),
+        }
+    };
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
