@@ -254,6 +254,11 @@ impl<R: BufRead> Replay<R> {
         self.now
     }
 
+    /// When the first row arrived; the start of time if none has.
+    pub fn first_arrival(&self) -> Time {
+        self.first_arrival.unwrap_or(Time::ZERO)
+    }
+
     /// What has been counted so far.
     pub fn totals(&self) -> Totals {
         Totals {

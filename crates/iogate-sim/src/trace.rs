@@ -210,7 +210,7 @@ impl<R: BufRead> TraceReader<R> {
         if let Some(sorted) = &mut self.sorted {
             return Ok(sorted.next());
         }
-        let Some(row) = self.read_row()? else { return Ok(None) };
+        let Some(row) = self.next_row_in_any_order()? else { return Ok(None) };
         if row.time < self.last {
             let number = 1 + self.columns.iter().position(|c| *c == Column::Time).unwrap_or(0);
             let (before, found) = (Micros(self.last), Micros(row.time));
@@ -223,7 +223,7 @@ impl<R: BufRead> TraceReader<R> {
     /// Reads the whole trace into memory and sorts it by time; rows of one time stay in the order of the trace.
     pub fn sort(&mut self) -> Result<(), TraceError> {
         let mut rows = Vec::new();
-        while let Some(row) = self.read_row()? {
+        while let Some(row) = self.next_row_in_any_order()? {
             rows.push(row);
         }
         rows.sort_by_key(|row| row.time);
@@ -231,7 +231,8 @@ impl<R: BufRead> TraceReader<R> {
         Ok(())
     }
 
-    fn read_row(&mut self) -> Result<Option<Row>, TraceError> {
+    /// The next row, wherever its time is; `None` at the end.
+    pub fn next_row_in_any_order(&mut self) -> Result<Option<Row>, TraceError> {
         if !self.lines.next_record()? {
             return Ok(None);
         }
