@@ -63,7 +63,8 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     let engine = Engine::new(&EngineConfig { gate }, Arc::clone(store)).expect("an engine");
     engine.write_at(&file, Origin::default(), 0, &vec![7; 64 * BYTES]).expect("the file is filled");
 
-    let case = |what: &str, threads, run| Case { name: format!("{name} {what}"), threads, run, rounds_ns: vec![] };
+    let case =
+        |what: &str, threads, run| Case { name: format!("{name} {what}"), threads, run, rounds_ns: vec![] };
     let mut cases = Vec::new();
     let (direct_store, direct_file) = (Arc::clone(store), file.clone());
     cases.push(case(
@@ -74,7 +75,8 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             for index in 0..requests {
                 let segments = vec![Segment { memory: memory.as_mut_ptr(), bytes: BYTES }];
                 let (op, target) = (Op::Read, TargetId(0));
-                let io = Io { file: FileHandle::clone(&direct_file), op, offset: offset(index), target, segments };
+                let io =
+                    Io { file: FileHandle::clone(&direct_file), op, offset: offset(index), target, segments };
                 let result = direct_store.run(&io).expect("this store works in the calling thread");
                 assert_eq!(result.expect("the store works"), BYTES as u64);
             }
@@ -82,7 +84,11 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     ));
     for threads in [1, 2, 4] {
         let (engine, file) = (Arc::clone(&engine), file.clone());
-        cases.push(case("read_at", threads, Box::new(move |requests| read_at(&engine, &file, requests, threads))));
+        cases.push(case(
+            "read_at",
+            threads,
+            Box::new(move |requests| read_at(&engine, &file, requests, threads)),
+        ));
     }
     let engine = Arc::clone(&engine);
     cases.push(case("submit", 1, Box::new(move |requests| submit(&engine, &file, requests))));
@@ -132,7 +138,10 @@ fn submit(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
 
 fn report(cases: &mut [Case], json: bool) {
     if !json {
-        println!("{:<28} {:>7} {:>10} {:>10} {:>10} {:>12}", "case", "threads", "ns median", "min", "max", "requests/s");
+        println!(
+            "{:<28} {:>7} {:>10} {:>10} {:>10} {:>12}",
+            "case", "threads", "ns median", "min", "max", "requests/s"
+        );
     }
     for Case { name, threads, rounds_ns, .. } in cases {
         rounds_ns.sort_by(f64::total_cmp);

@@ -88,17 +88,15 @@ const TRANSFER_BYTES_MAX: usize = 1 << 30;
 impl Engine {
     /// Starts an engine over a store. Fails if the gate's settings are refused or no thread can be started.
     pub fn new(config: &EngineConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
-        let invalid = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-        if config.gate.queue_max == 0 || config.gate.depth == 0 {
-            return Err(invalid("queue_max and depth must be at least 1".to_string()));
-        }
-        let gate = Gate::new(&config.gate).map_err(|error| invalid(error.to_string()))?;
+        let invalid = |why: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
+        let gate = Gate::new(&config.gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
         Ok(Arc::new(Engine { shared }))
     }
 
-    /// Submits a transfer. Blocks while the gate is full (back-pressure).
+    /// Submits a transfer. Blocks while the gate is full (back-pressure); one that would not fit an empty gate (it
+    /// is split into more pieces than `queue_max`) is rejected.
     ///
     /// # Safety
     /// `transfer.memory` must be valid for `transfer.bytes` bytes (reads, or reads and writes for `Op::Read`),
@@ -213,24 +211,18 @@ impl Engine {
 
     /// Changes the algorithm, live.
     pub fn switch(&self, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
-        let now = self.shared.clock.now();
-        self.shared.kick(|state| {
-            let now = state.advance(now);
-            state.gate.switch(now, scheduler)
-        })
+        self.shared.kick(|state, now| state.gate.switch(now, scheduler))
     }
 
-    /// Sets the layout of a file that has one of its own.
-    pub fn set_layout(&self, file: FileId, layout: Layout) {
-        self.shared.lock().gate.set_layout(file, layout);
+    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
+    pub fn set_layout(&self, file: FileId, layout: Option<Layout>) -> Result<(), ConfigError> {
+        self.shared.lock().gate.set_layout(file, layout)
     }
 
     /// Looks at the gate (statistics, settings, length) under its lock: be quick.
     pub fn with_gate<R>(&self, look: impl FnOnce(&Gate, Time) -> R) -> R {
         let now = self.shared.clock.now();
-        let mut state = self.shared.lock();
-        let now = state.advance(now);
-        look(&state.gate, now)
+        look(&self.shared.lock().gate, now)
     }
 
     /// Takes no more, completes what was accepted, stops the engine's threads. May be called again. Dropping the

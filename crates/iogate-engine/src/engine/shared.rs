@@ -39,9 +39,6 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) gate: Gate,
     table: Table,
-    /// The latest time that the gate has been told. Threads read the clock before they take the lock, so that
-    /// the lock is held for less; the gate must not see the order turned around.
-    latest: Time,
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
     /// Submitters that wait for room.
@@ -49,11 +46,6 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn advance(&mut self, now: Time) -> Time {
-        self.latest = self.latest.max(now);
-        self.latest
-    }
-
     /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
     fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
         loop {
@@ -98,8 +90,7 @@ impl State {
 
 impl Shared {
     pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
-        let state =
-            State { gate, table: Table::default(), latest: Time::ZERO, armed: Time::MAX, waiting: 0 };
+        let state = State { gate, table: Table::default(), armed: Time::MAX, waiting: 0 };
         Shared {
             state: Mutex::new(state),
             room: Condvar::new(),
@@ -138,11 +129,10 @@ impl Shared {
         let mut now = self.clock.now();
         let mut state = self.lock();
         loop {
-            now = state.advance(now);
             request.id = state.table.vacant();
             match state.gate.submit(now, &request) {
                 Ok(()) => break,
-                Err(Rejected::Full { .. }) => {}
+                Err(Rejected::Full { .. }) if !state.gate.is_empty() => {}
                 Err(Rejected::Closed) => return Err(SubmitError::Closed),
                 Err(rejected) => return Err(SubmitError::Rejected(rejected)),
             }
@@ -177,17 +167,16 @@ impl Shared {
     /// Asks the gate at a time that it named, and carries out what it says.
     pub(super) fn fire(self: &Arc<Self>) {
         let mut list = frame::list();
-        self.ask(&mut list, |state| state.armed = Time::MAX);
+        self.ask(&mut list, |state, _| state.armed = Time::MAX);
         self.work(&mut list, None);
         frame::recycle(list);
     }
 
     /// Changes something, and collects what the gate then says.
-    fn ask<R>(self: &Arc<Self>, list: &mut List, change: impl FnOnce(&mut State) -> R) -> R {
+    fn ask<R>(self: &Arc<Self>, list: &mut List, change: impl FnOnce(&mut State, Time) -> R) -> R {
         let now = self.clock.now();
         let mut state = self.lock();
-        let now = state.advance(now);
-        let changed = change(&mut state);
+        let changed = change(&mut state, now);
         let wake_at = state.drain(now, list);
         drop(state);
         if let Some(time) = wake_at {
@@ -197,7 +186,7 @@ impl Shared {
     }
 
     /// As [`Shared::ask`], but others carry out what the gate says.
-    pub(super) fn kick<R>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> R) -> R {
+    pub(super) fn kick<R>(self: &Arc<Self>, change: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut list = List::new();
         let changed = self.ask(&mut list, change);
         let mut refused = self.pool.push(self, list);
@@ -281,16 +270,15 @@ impl Shared {
     /// complete their results. Returns the time.
     fn end(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Time {
         let outcome = flight.outcome();
-        let (mut complete, mut calls) = (0, 0);
+        let mut calls = 0;
+        // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
         let now = self.clock.now();
         let mut state = self.lock();
-        let now = state.advance(now);
         state.gate.complete(now, flight.id, outcome);
         for share in &mut flight.shares {
             let bytes = share.bytes();
             if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
                 let pending = state.table.remove(share.request);
-                complete += 1;
                 calls += usize::from(matches!(pending.done, Done::Call(_)));
                 share.finished = Some(pending);
             }
@@ -302,8 +290,9 @@ impl Shared {
         let waiting = state.waiting;
         drop(state);
 
-        if waiting > 0 && complete > 0 {
-            if complete == 1 {
+        // A piece of a split request makes room too.
+        if waiting > 0 {
+            if flight.shares.len() == 1 {
                 self.room.notify_one();
             } else {
                 self.room.notify_all();
@@ -348,11 +337,7 @@ impl Shared {
 
     pub(super) fn shutdown(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
-        let now = self.clock.now();
-        self.kick(|state| {
-            let now = state.advance(now);
-            state.gate.drain(now);
-        });
+        self.kick(|state, now| state.gate.drain(now));
         self.room.notify_all();
         if frame::is_open(Arc::as_ptr(self)) {
             // In a completion, which must return before the last completion can be over.

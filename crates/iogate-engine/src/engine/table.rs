@@ -22,7 +22,6 @@ pub(super) struct Pending {
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
-    pub(super) bytes: u32,
     /// Bytes that no finished dispatch has covered yet.
     remaining: u32,
     /// Where the first transfer fell short, from the request's start; `bytes` if none did.
@@ -37,8 +36,15 @@ pub(super) struct Pending {
 unsafe impl Send for Pending {}
 
 impl Pending {
-    pub(super) fn new(file: FileHandle, op: Op, offset: u64, memory: *mut u8, bytes: u32, done: Done) -> Pending {
-        Pending { file, op, offset, memory, bytes, remaining: bytes, short_at: bytes, fault: None, done }
+    pub(super) fn new(
+        file: FileHandle,
+        op: Op,
+        offset: u64,
+        memory: *mut u8,
+        bytes: u32,
+        done: Done,
+    ) -> Pending {
+        Pending { file, op, offset, memory, remaining: bytes, short_at: bytes, fault: None, done }
     }
 
     /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,
@@ -115,7 +121,11 @@ impl Table {
     /// If there is none: the gate named a request that is not in it.
     pub(super) fn get(&mut self, id: RequestId) -> &mut Pending {
         let slot = &mut self.slots[index(id)];
-        debug_assert_eq!(u64::from(slot.generation), id.0 >> 32, "the gate names a request that has completed");
+        debug_assert_eq!(
+            u64::from(slot.generation),
+            id.0 >> 32,
+            "the gate names a request that has completed"
+        );
         slot.pending.as_mut().expect("the gate names requests that are in it")
     }
 

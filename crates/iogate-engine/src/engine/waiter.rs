@@ -49,7 +49,12 @@ impl Mailbox {
         let mut state = self.state.load(Ordering::Acquire);
         while state != DONE {
             if state == PENDING {
-                state = match self.state.compare_exchange(PENDING, PARKED, Ordering::Acquire, Ordering::Acquire) {
+                state = match self.state.compare_exchange(
+                    PENDING,
+                    PARKED,
+                    Ordering::Acquire,
+                    Ordering::Acquire,
+                ) {
                     Ok(_) => PARKED,
                     Err(now) => now,
                 };

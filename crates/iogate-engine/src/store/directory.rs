@@ -100,7 +100,10 @@ impl Ids {
 fn file_of(handle: &FileHandle) -> io::Result<&DirectoryFile> {
     let any: &dyn Any = &**handle;
     any.downcast_ref().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{handle:?} is not a file of this directory store"))
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{handle:?} is not a file of this directory store"),
+        )
     })
 }
 
@@ -135,14 +138,16 @@ impl Store for DirectoryStore {
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
         // SAFETY: the segments are valid and ours until the dispatch is done: the promise of `Engine::submit`.
-        Some(file_of(&io.file).and_then(|file| unsafe {
-            vectored::transfer(file.fd.as_fd(), io.op, io.offset, &io.segments)
-        }))
+        Some(
+            file_of(&io.file).and_then(|file| unsafe {
+                vectored::transfer(file.fd.as_fd(), io.op, io.offset, &io.segments)
+            }),
+        )
     }
 
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         let fd = &file_of(file)?.fd;
-        Ok(if data_only { rustix::fs::fdatasync(fd)? } else { rustix::fs::fsync(fd)? })
+        Ok(if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) }?)
     }
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {

@@ -2,7 +2,10 @@
 
 mod directory;
 mod memory;
+mod modelled;
 mod null;
+mod plain_calls;
+mod striped;
 mod vectored;
 
 use std::fmt;
@@ -15,7 +18,10 @@ use iogate_core::{FileId, Op, TargetId};
 
 pub use directory::DirectoryStore;
 pub use memory::MemoryStore;
+pub use modelled::{DeviceStats, ModelledStore, Regions};
 pub use null::NullStore;
+pub use plain_calls::PlainCalls;
+pub use striped::StripedStore;
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;

@@ -1,0 +1,265 @@
+//! A store that takes as long as a modelled device would.
+//!
+//! The I/O is real, carried out by the store below; its completion is held back until the device would be done.
+//! Charged: what the device model charges, one transfer at a time in the order in which they were started, each
+//! beginning when it is started or when the one before it ends. Left out: everything between (host, bus, file
+//! system metadata), and the device's cache management for `sync`. Where the real I/O is slower than the model, the
+//! completion comes when the real I/O is done, and the device's timeline is not moved by that.
+//!
+//! Each file has a region of the device to itself, given at its first transfer: contiguous, with a gap to the
+//! next, so that files are apart as on a disk that is not fragmented. A file that is larger than a region runs on
+//! into the regions behind it, and the device's addresses wrap at its capacity: that costs the model precision, not
+//! the data.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use iogate_core::device::{Device, Transfer};
+use iogate_core::{FileId, Span, Time};
+
+use super::{FileHandle, Io, IoDone, OpenMode, Store};
+use crate::clock::Clock;
+use crate::engine::precise_sleep;
+
+/// Where files are on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regions {
+    /// Bytes of the device for each file.
+    pub region_bytes: u64,
+    /// Bytes between two files' regions.
+    pub gap_bytes: u64,
+}
+
+impl Default for Regions {
+    fn default() -> Regions {
+        Regions { region_bytes: 4 << 30, gap_bytes: 1 << 30 }
+    }
+}
+
+/// What a modelled device has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceStats {
+    /// Time that it was busy.
+    pub busy: Span,
+    /// Transfers served.
+    pub transfers: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Times that it had to reposition.
+    pub repositions: u64,
+}
+
+/// A store that takes as long as a modelled device would. See the file's header for what is modelled.
+pub struct ModelledStore {
+    inner: Arc<dyn Store>,
+    timeline: Mutex<Timeline>,
+    deliveries: Arc<Deliveries>,
+    thread: Option<JoinHandle<()>>,
+    clock: Clock,
+}
+
+struct Timeline {
+    device: Box<dyn Device>,
+    regions: Regions,
+    starts: HashMap<FileId, u64>,
+    busy_until: Time,
+    stats: DeviceStats,
+}
+
+impl ModelledStore {
+    /// The store `inner` with the speed of `device`. Fails if no thread can be started.
+    pub fn new(
+        inner: Arc<dyn Store>,
+        device: Box<dyn Device>,
+        regions: Regions,
+    ) -> io::Result<ModelledStore> {
+        let clock = Clock::new();
+        let deliveries = Arc::new(Deliveries::default());
+        let queue = Arc::clone(&deliveries);
+        let thread =
+            thread::Builder::new().name("iogate-modelled".into()).spawn(move || queue.deliver(clock))?;
+        let starts = HashMap::new();
+        let stats = DeviceStats::default();
+        let timeline = Mutex::new(Timeline { device, regions, starts, busy_until: Time::ZERO, stats });
+        Ok(ModelledStore { inner, timeline, deliveries, thread: Some(thread), clock })
+    }
+
+    /// What the device has done so far.
+    pub fn device_stats(&self) -> DeviceStats {
+        let timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+        DeviceStats { repositions: timeline.device.repositions(), ..timeline.stats }
+    }
+}
+
+impl Timeline {
+    /// Serves a dispatch. Returns when the device will be done with it.
+    fn serve(&mut self, now: Time, io: &Io) -> Time {
+        let bytes = io.segments.iter().map(|segment| segment.bytes as u64).sum::<u64>();
+        if bytes == 0 {
+            return now;
+        }
+        let next = (self.starts.len() as u64)
+            .wrapping_mul(self.regions.region_bytes.saturating_add(self.regions.gap_bytes));
+        let start = *self.starts.entry(io.file.id()).or_insert(next);
+        let address = start.wrapping_add(io.offset) % self.device.capacity().max(1);
+        let begin = now.max(self.busy_until);
+        let span = self.device.serve(begin, Transfer { op: io.op, address, bytes });
+        self.busy_until = begin + span;
+        self.stats.busy += span;
+        self.stats.transfers += 1;
+        self.stats.bytes += bytes;
+        self.busy_until
+    }
+}
+
+impl Store for ModelledStore {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+        self.inner.open(path, mode)
+    }
+
+    fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {
+        self.inner.adopt(fd)
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        let due = {
+            let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+            // Under the lock, so that times reach the device in order.
+            let now = self.clock.now();
+            timeline.serve(now, &io)
+        };
+        match self.inner.run(&io) {
+            Some(result) => self.deliveries.push(Delivery { due, io, result, done }),
+            None => {
+                let deliveries = Arc::clone(&self.deliveries);
+                let done = Box::new(move |io, result| deliveries.push(Delivery { due, io, result, done }));
+                self.inner.start(io, done);
+            }
+        }
+    }
+
+    /// What the store below does; the device itself keeps nobody.
+    fn blocks(&self) -> bool {
+        self.inner.blocks()
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+        self.inner.sync(file, data_only)
+    }
+
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        self.inner.size(file)
+    }
+}
+
+impl Drop for ModelledStore {
+    fn drop(&mut self) {
+        self.deliveries.lock().stop = true;
+        self.deliveries.changed.notify_all();
+        // The last reference may go in a completion, which runs in that thread.
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A dispatch that has been carried out, and is reported when it is due.
+struct Delivery {
+    due: Time,
+    io: Io,
+    result: io::Result<u64>,
+    done: IoDone,
+}
+
+/// Deliveries by due time, and the thread that makes them.
+#[derive(Default)]
+struct Deliveries {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    heap: BinaryHeap<Reverse<Entry>>,
+    /// Arrival number of the next delivery: of two that are due at once, the earlier goes first.
+    number: u64,
+    stop: bool,
+}
+
+struct Entry {
+    key: (Time, u64),
+    delivery: Delivery,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+impl Deliveries {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, delivery: Delivery) {
+        let mut queue = self.lock();
+        let key = (delivery.due, queue.number);
+        queue.number += 1;
+        let first = queue.heap.peek().is_none_or(|Reverse(entry)| key < entry.key);
+        queue.heap.push(Reverse(Entry { key, delivery }));
+        drop(queue);
+        if first {
+            self.changed.notify_one();
+        }
+    }
+
+    /// The thread: sleeps until the next delivery is due. Ends when it is to stop and nothing is left.
+    fn deliver(&self, clock: Clock) {
+        precise_sleep();
+        let mut queue = self.lock();
+        loop {
+            let Some(due) = queue.heap.peek().map(|Reverse(entry)| entry.key.0) else {
+                if queue.stop {
+                    return;
+                }
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let now = clock.now();
+            if due > now {
+                let timeout = Duration::from_nanos(due.since(now).as_nanos());
+                (queue, _) =
+                    self.changed.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let Some(Reverse(Entry { delivery, .. })) = queue.heap.pop() else { continue };
+            drop(queue);
+            let Delivery { io, result, done, .. } = delivery;
+            done(io, result);
+            queue = self.lock();
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Several stores as the targets of one: a file is a file of the same path in each, striped round-robin.
+//!
+//! Stripe `k` of a file is on target `(first + k) mod n`, at stripe `k div n` of the file there, so that what is
+//! contiguous on a target is contiguous in its file, and a dispatch is one vectored call a target. The file's size
+//! is where its last byte is; what lies before that and was never written reads as zeros, though the target's own
+//! file may end earlier.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use iogate_core::{FileId, Layout, Op, TargetId};
+
+use super::{FileHandle, Io, IoDone, OpenMode, Segment, Store, StoreFile};
+
+/// Several stores as the targets of one.
+pub struct StripedStore {
+    targets: Arc<[Arc<dyn Store>]>,
+    layout: Layout,
+}
+
+impl StripedStore {
+    /// A store over `targets`, of which `layout` says which byte is where. Fails if the layout is for another number
+    /// of targets, or has empty stripes.
+    pub fn new(targets: Vec<Arc<dyn Store>>, layout: Layout) -> io::Result<StripedStore> {
+        let found = targets.len();
+        let fits = layout.targets as usize == found && found > 0;
+        if !fits || layout.stripe_bytes == 0 || layout.first_target as usize >= found {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "expected stripes of at least one byte, on as many targets as there are stores ({found}), the \
+                     first one of them; found {layout:?}"
+                ),
+            ));
+        }
+        Ok(StripedStore { targets: targets.into(), layout })
+    }
+}
+
+#[derive(Debug)]
+struct StripedFile {
+    /// The file on each target.
+    files: Vec<FileHandle>,
+}
+
+impl StoreFile for StripedFile {
+    /// The first target's id for it: one for one path, as in all its handles.
+    fn id(&self) -> FileId {
+        self.files[0].id()
+    }
+}
+
+fn file_of(handle: &FileHandle) -> io::Result<&StripedFile> {
+    let any: &dyn Any = &**handle;
+    any.downcast_ref().ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{handle:?} is not a file of a striped store"))
+    })
+}
+
+/// A piece of a dispatch: within one segment and one stripe.
+#[derive(Clone, Copy)]
+struct Piece {
+    target: usize,
+    segment: Segment,
+    /// First byte in the target's file.
+    offset: u64,
+}
+
+/// Where a byte is in its target's file.
+fn inner_offset(layout: &Layout, offset: u64) -> u64 {
+    let stripe = offset / layout.stripe_bytes;
+    stripe / u64::from(layout.targets) * layout.stripe_bytes + offset % layout.stripe_bytes
+}
+
+/// The size of a file of which target `target` holds `inner` bytes, as far as that target knows.
+fn outer_size(layout: &Layout, target: usize, inner: u64) -> u64 {
+    let Some(last) = inner.checked_sub(1) else { return 0 };
+    let targets = u64::from(layout.targets);
+    let place = (target as u64 + targets - u64::from(layout.first_target)) % targets;
+    let stripe = (last / layout.stripe_bytes).saturating_mul(targets).saturating_add(place);
+    stripe.saturating_mul(layout.stripe_bytes).saturating_add(last % layout.stripe_bytes + 1)
+}
+
+fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(io.segments.len() + 1);
+    let mut offset = io.offset;
+    for segment in &io.segments {
+        let mut rest = *segment;
+        while rest.bytes > 0 {
+            let bytes =
+                usize::try_from(layout.stripe_end(offset) - offset).map_or(rest.bytes, |n| n.min(rest.bytes));
+            pieces.push(Piece {
+                target: layout.target_of(offset).0 as usize,
+                segment: Segment { memory: rest.memory, bytes },
+                offset: inner_offset(layout, offset),
+            });
+            rest = Segment { memory: rest.memory.wrapping_add(bytes), bytes: rest.bytes - bytes };
+            offset += bytes as u64;
+        }
+    }
+    pieces
+}
+
+fn size_of(targets: &[Arc<dyn Store>], layout: &Layout, file: &StripedFile) -> io::Result<u64> {
+    let mut size = 0;
+    for (index, (target, file)) in targets.iter().zip(&file.files).enumerate() {
+        size = size.max(outer_size(layout, index, target.size(file)?));
+    }
+    Ok(size)
+}
+
+impl Store for StripedStore {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+        let files = self.targets.iter().map(|target| target.open(path, mode)).collect::<io::Result<_>>()?;
+        Ok(Arc::new(StripedFile { files }))
+    }
+
+    fn adopt(&self, _fd: OwnedFd) -> io::Result<FileHandle> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a striped store opens its files by path"))
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        let file = match file_of(&io.file) {
+            Ok(file) => file,
+            Err(error) => return done(io, Err(error)),
+        };
+        let pieces = pieces(&self.layout, &io);
+        // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
+        let mut calls = Vec::new();
+        for target in 0..self.targets.len() {
+            let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
+            let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
+            let segments = mine.map(|piece| piece.segment).collect();
+            let file = FileHandle::clone(&file.files[target]);
+            calls.push((target, Io { file, op: io.op, offset, target: TargetId(target as u32), segments }));
+        }
+        let (targets, layout) = (Arc::clone(&self.targets), self.layout);
+        let results = (0..self.targets.len()).map(|_| None).collect();
+        let left = calls.len();
+        if left == 0 {
+            return done(io, Ok(0));
+        }
+        let join = Join { io, done, pieces, results, left, targets, layout };
+        let join = Arc::new(Mutex::new(Some(join)));
+        for (target, call) in calls {
+            let store = &self.targets[target];
+            match store.run(&call) {
+                Some(result) => Join::arrive(&join, target, result),
+                None => {
+                    let join = Arc::clone(&join);
+                    store.start(call, Box::new(move |_, result| Join::arrive(&join, target, result)));
+                }
+            }
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        self.targets.iter().any(|target| target.blocks())
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+        let file = file_of(file)?;
+        self.targets.iter().zip(&file.files).try_for_each(|(target, file)| target.sync(file, data_only))
+    }
+
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        size_of(&self.targets, &self.layout, file_of(file)?)
+    }
+}
+
+/// A dispatch that waits for its targets.
+struct Join {
+    io: Io,
+    done: IoDone,
+    pieces: Vec<Piece>,
+    results: Vec<Option<io::Result<u64>>>,
+    left: usize,
+    targets: Arc<[Arc<dyn Store>]>,
+    layout: Layout,
+}
+
+impl Join {
+    fn arrive(join: &Mutex<Option<Join>>, target: usize, result: io::Result<u64>) {
+        let mut slot = join.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(waiting) = slot.as_mut() else { return };
+        waiting.results[target] = Some(result);
+        waiting.left -= 1;
+        if waiting.left > 0 {
+            return;
+        }
+        let Some(finished) = slot.take() else { return };
+        drop(slot);
+        let mut finished = finished;
+        let result = match finished.io.op {
+            Op::Read => finished.read_result(),
+            Op::Write => finished.write_result(),
+        };
+        (finished.done)(finished.io, result);
+    }
+
+    /// The bytes before the first piece that is not whole; its target's error if there are none.
+    fn write_result(&mut self) -> io::Result<u64> {
+        let mut left = self.counts();
+        let mut written = 0;
+        for piece in &self.pieces {
+            let got = left[piece.target].min(piece.segment.bytes as u64);
+            left[piece.target] -= got;
+            written += got;
+            if got < piece.segment.bytes as u64 {
+                return match self.results[piece.target].take() {
+                    Some(Err(error)) if written == 0 => Err(error),
+                    _ => Ok(written),
+                };
+            }
+        }
+        Ok(written)
+    }
+
+    /// Fills holes with zeros, up to the end of the file.
+    fn read_result(&mut self) -> io::Result<u64> {
+        if let Some(Err(_)) = self.results.iter().flatten().find(|result| result.is_err()) {
+            let failed = self.results.iter_mut().filter_map(Option::take).find_map(Result::err);
+            return Err(failed.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO)));
+        }
+        let mut left = self.counts();
+        let total = self.pieces.iter().map(|piece| piece.segment.bytes as u64).sum::<u64>();
+        if left.iter().sum::<u64>() == total {
+            return Ok(total);
+        }
+        let size = size_of(&self.targets, &self.layout, file_of(&self.io.file)?)?;
+        let count = size.saturating_sub(self.io.offset).min(total);
+        let mut at = 0;
+        for piece in &self.pieces {
+            let bytes = piece.segment.bytes as u64;
+            let got = left[piece.target].min(bytes);
+            left[piece.target] -= got;
+            let wanted = count.saturating_sub(at).min(bytes);
+            if got < wanted {
+                // SAFETY: within the segment, which is ours until `done` is called.
+                unsafe { piece.segment.memory.add(got as usize).write_bytes(0, (wanted - got) as usize) };
+            }
+            at += bytes;
+        }
+        Ok(count)
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.results
+            .iter()
+            .map(|result| *result.as_ref().and_then(|r| r.as_ref().ok()).unwrap_or(&0))
+            .collect()
+    }
+}
