@@ -133,50 +133,63 @@ fn tables(gate: &Summary) -> String {
 pub(crate) struct Compared {
     pub(crate) name: String,
     pub(crate) shown: Vec<String>,
-    /// First run's value divided by the last's.
-    pub(crate) ratio: Option<f64>,
+    /// By what factor the last run is better than the first.
+    pub(crate) better_by: Option<f64>,
+}
+
+/// Which values are better.
+#[derive(Clone, Copy)]
+enum Better {
+    Lower,
+    Higher,
+    Neither,
 }
 
 /// The rows of a comparison.
 pub(crate) fn compared(report: &Report) -> Vec<Compared> {
     let mut rows = Vec::new();
-    let mut row = |name: String, value: &dyn Fn(&Run) -> Option<f64>, unit: fn(f64) -> String| {
-        let values: Vec<Option<f64>> = report.runs.iter().map(value).collect();
-        let shown = values.iter().map(|value| value.map_or("-".into(), unit)).collect();
-        let ratio = match (values.first(), values.last()) {
-            (Some(&Some(first)), Some(&Some(last))) if last > 0.0 && values.len() > 1 => Some(first / last),
-            _ => None,
+    let mut row =
+        |name: String, better: Better, value: &dyn Fn(&Run) -> Option<f64>, unit: fn(f64) -> String| {
+            let values: Vec<Option<f64>> = report.runs.iter().map(value).collect();
+            let shown = values.iter().map(|value| value.map_or("-".into(), unit)).collect();
+            let better_by = match (values.as_slice(), better) {
+                ([Some(first), .., Some(last)], Better::Lower) if *last > 0.0 => Some(first / last),
+                ([Some(first), .., Some(last)], Better::Higher) if *first > 0.0 => Some(last / first),
+                _ => None,
+            };
+            rows.push(Compared { name, shown, better_by });
         };
-        rows.push(Compared { name, shown, ratio });
-    };
     let apps = report.runs.first().map(|run| run.apps.as_slice()).unwrap_or_default();
     for app in apps {
         let of = |run: &Run| {
             run.apps.iter().find(|other| other.name == app.name).map(|app| app.completion_ns as f64)
         };
-        row(format!("{} done after", app.name), &of, time);
+        row(format!("{} done after", app.name), Better::Lower, &of, time);
     }
-    row("all done after".into(), &|run| Some(run.makespan_ns as f64), time);
+    row("all done after".into(), Better::Lower, &|run| Some(run.makespan_ns as f64), time);
     let throughput =
         |run: &Run| (run.makespan_ns > 0).then(|| run.gate.bytes() as f64 * 1e9 / run.makespan_ns as f64);
-    row("throughput".into(), &throughput, |value| format!("{}/s", bytes(value)));
-    row("requests in".into(), &|run| Some(run.gate.requests() as f64), |n| count(n as u64));
-    row("dispatches out".into(), &|run| Some(run.gate.dispatches() as f64), |n| count(n as u64));
+    row("throughput".into(), Better::Higher, &throughput, |value| format!("{}/s", bytes(value)));
+    row("requests in".into(), Better::Neither, &|run| Some(run.gate.requests() as f64), |n| count(n as u64));
+    row("dispatches out".into(), Better::Lower, &|run| Some(run.gate.dispatches() as f64), |n| {
+        count(n as u64)
+    });
     let mean = |run: &Run, n: u64| (n > 0).then(|| run.gate.bytes() as f64 / n as f64);
-    row("mean request size in".into(), &|run| mean(run, run.gate.requests()), bytes);
-    row("mean dispatch size out".into(), &|run| mean(run, run.gate.dispatches()), bytes);
-    row("device repositions (seeks)".into(), &|run| Some(run.repositions as f64), |n| count(n as u64));
-    row("device busy".into(), &|run| Some(run.device_busy_ns as f64), time);
+    row("mean request size in".into(), Better::Neither, &|run| mean(run, run.gate.requests()), bytes);
+    row("mean dispatch size out".into(), Better::Higher, &|run| mean(run, run.gate.dispatches()), bytes);
+    let repositions = |run: &Run| Some(run.repositions as f64);
+    row("device repositions (seeks)".into(), Better::Lower, &repositions, |n| count(n as u64));
+    row("device busy".into(), Better::Lower, &|run| Some(run.device_busy_ns as f64), time);
     rows
 }
 
-/// Several runs side by side: completion times, throughput, sizes, seeks, and the first against the last.
+/// Several runs side by side: completion times, throughput, sizes, seeks, and how much better the last one is.
 pub fn comparison(report: &Report) -> String {
-    let labels = report.runs.iter().map(|run| run.label.clone());
-    let mut table = Table::new(std::iter::once(String::new()).chain(labels).chain(["ratio".into()]));
+    let labels = report.runs.iter().map(|run| format!("{} ({})", run.label, run.gate.scheduler));
+    let mut table = Table::new(std::iter::once(String::new()).chain(labels).chain(["better by".into()]));
     for row in compared(report) {
-        let ratio = row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2}"));
-        table.row(std::iter::once(row.name).chain(row.shown).chain([ratio]));
+        let better_by = row.better_by.map_or(String::new(), |factor| format!("{factor:.2}x"));
+        table.row(std::iter::once(row.name).chain(row.shown).chain([better_by]));
     }
     table.to_string()
 }

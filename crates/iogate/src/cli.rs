@@ -50,8 +50,9 @@ pub(crate) struct SchedulerArgs {
 
 impl SchedulerArgs {
     pub(crate) fn config(&self) -> Result<SchedulerConfig, Failure> {
-        settings::scheduler(&self.scheduler, &self.params)
-            .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them with their parameters"))
+        settings::scheduler(&self.scheduler, &self.params).map_err(|error| {
+            Failure::usage(error).hint("`iogate schedulers` lists them with their parameters")
+        })
     }
 }
 

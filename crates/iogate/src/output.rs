@@ -58,14 +58,16 @@ impl OutputFile {
                 let file = fs::File::options().write(true).open(&path)?;
                 return Ok(OutputFile { path, out: BufWriter::new(Target::Direct(file)) });
             }
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder =
+                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             // As any new file: what the umask leaves of rw-rw-rw-.
             let permissions = fs::Permissions::from_mode(0o666);
             let file =
                 tempfile::Builder::new().prefix(".iogate-").permissions(permissions).tempfile_in(folder)?;
             Ok(OutputFile { path, out: BufWriter::with_capacity(1 << 16, Target::Beside(file)) })
         };
-        let error = |error| anyhow::Error::new(error).context(format!("{} cannot be written", path.display()));
+        let error =
+            |error| anyhow::Error::new(error).context(format!("{} cannot be written", path.display()));
         begin().map_err(|cause| Failure::failed(error(cause)))
     }
 

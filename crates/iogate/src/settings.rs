@@ -35,8 +35,14 @@ fn split(item: &str) -> Result<(&str, &str), String> {
 
 /// Bytes from a flag: `65536`, `64KiB`, `1MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, ConfigError> {
-    const BYTES: Param =
-        Param { name: "bytes", unit: ParamUnit::Bytes, default: 1, min: 1, max: 1 << 62, help: "a number of bytes" };
+    const BYTES: Param = Param {
+        name: "bytes",
+        unit: ParamUnit::Bytes,
+        default: 1,
+        min: 1,
+        max: 1 << 62,
+        help: "a number of bytes",
+    };
     BYTES.parse(text)
 }
 

@@ -131,7 +131,7 @@ fn table(report: &Report, rows: &[text::Compared]) -> Markup {
                     tr {
                         th scope="col" { "" }
                         @for run in &report.runs { th scope="col" { (run.label) } }
-                        @if several { th scope="col" { "ratio" } }
+                        @if several { th scope="col" { "better by" } }
                     }
                 }
                 tbody {
@@ -140,7 +140,7 @@ fn table(report: &Report, rows: &[text::Compared]) -> Markup {
                             th scope="row" { (row.name) }
                             @for value in &row.shown { td { (value) } }
                             @if several {
-                                td { @if let Some(ratio) = row.ratio { (format!("{ratio:.2}")) } }
+                                td { @if let Some(factor) = row.better_by { (format!("{factor:.2}\u{d7}")) } }
                             }
                         }
                     }

@@ -18,9 +18,8 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
     iogate_fs::set(&args.mountpoint, &args.settings.join(",")).map_err(|error| match error {
-        ControlError::Refused { .. } => {
-            Failure::usage(error).hint("`iogate schedulers` lists schedulers and parameters; nothing was changed")
-        }
+        ControlError::Refused { .. } => Failure::usage(error)
+            .hint("`iogate schedulers` lists schedulers and parameters; nothing was changed"),
         _ => Failure::failed(error),
     })
 }
@@ -51,7 +50,8 @@ fn shown(mountpoint: &Path, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }
-    let summary: Summary = serde_json::from_slice(&bytes)
-        .with_context(|| format!("the mount at {} answers in another version's words", mountpoint.display()))?;
+    let summary: Summary = serde_json::from_slice(&bytes).with_context(|| {
+        format!("the mount at {} answers in another version's words", mountpoint.display())
+    })?;
     Ok(text::status(&summary))
 }

@@ -48,7 +48,8 @@ pub(crate) fn schedulers(args: &ListArgs) -> Result<(), Failure> {
                 _ if param.max == u64::MAX => format!("{}, {min} or more", unit(param)),
                 _ => format!("{}, {min} to {max}", unit(param)),
             };
-            writeln!(out, "    {}={default}  ({range})\n        {}", param.name, param.help).expect("text grows");
+            writeln!(out, "    {}={default}  ({range})\n        {}", param.name, param.help)
+                .expect("text grows");
         }
     }
     print(&out)
@@ -69,7 +70,8 @@ fn unit(param: &Param) -> String {
 }
 
 pub(crate) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
-    const UNIT: (&str, &str) = ("unit:T", "the same time T for each dispatch, in microseconds or with its unit (unit:1.5ms)");
+    const UNIT: (&str, &str) =
+        ("unit:T", "the same time T for each dispatch, in microseconds or with its unit (unit:1.5ms)");
     if args.json {
         let list: Vec<_> = std::iter::once(UNIT)
             .chain(Preset::all().iter().map(|preset| (preset.name, preset.summary)))

@@ -59,7 +59,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         _ => Failure::failed(anyhow::Error::new(error).context(name.to_string())),
     };
     let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
-    let write_error = || format!("{} cannot be written", args.log.as_deref().unwrap_or(Path::new("")).display());
+    let write_error =
+        || format!("{} cannot be written", args.log.as_deref().unwrap_or(Path::new("")).display());
     if let Some(file) = &mut log_file {
         writeln!(file, "{}", log::HEADER).with_context(write_error)?;
     }
@@ -141,7 +142,10 @@ fn report<R: BufRead>(args: &ReplayArgs, replay: &Replay<R>, timeline: Timeline)
     };
     Report {
         title: format!("{trace} through {} on {}", run.label, args.device),
-        notes: vec!["A replay in virtual time: arrivals from the trace, service times from the modelled device.".into()],
+        notes: vec![
+            "A replay in virtual time: arrivals from the trace, service times from the modelled device."
+                .into(),
+        ],
         program: concat!("iogate ", env!("CARGO_PKG_VERSION")).into(),
         runs: vec![run],
     }
