@@ -24,6 +24,7 @@ pub mod device;
 pub mod gate;
 mod hash;
 pub mod layout;
+mod nearest;
 pub mod request;
 pub mod sched;
 pub mod stats;

@@ -1,7 +1,38 @@
 //! Models of storage devices: how long a device takes to serve a transfer, given what it served before.
+//!
+//! | file | model |
+//! |---|---|
+//! | `unit` | a constant time |
+//! | `disk` | a hard disk: seeks ([`SeekTimes`]), rotation, zones, read-ahead and write cache |
+//! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
+//! | `raid0` | stripes over other devices |
+//! | `preset` | named devices and the text that names one, as `--device` takes it |
+//! | `ratio` | sequential against random throughput of a device |
+//!
+//! A model has no random source: the angle of a platter follows from the time, so that the same calls give
+//! the same answers.
+
+mod disk;
+mod flash;
+mod preset;
+mod raid0;
+mod ratio;
+mod seek;
+mod unit;
+mod write_cache;
+
+use alloc::boxed::Box;
 
 use crate::request::Op;
 use crate::time::{Span, Time};
+
+pub use disk::{Disk, DiskConfig};
+pub use flash::{Flash, FlashConfig};
+pub use preset::{DeviceSpecError, Preset, parse};
+pub use raid0::Raid0;
+pub use ratio::{RATIO_FILE_BYTES, sequential_to_random_ratio};
+pub use seek::SeekTimes;
+pub use unit::Unit;
 
 /// One transfer as a device sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +49,57 @@ pub struct Transfer {
 pub trait Device: Send {
     /// How long the device takes for `transfer` if it begins at `now`, and the new state. `now` never
     /// decreases and is not before the end of the previous transfer.
+    ///
+    /// Any address and length are served: addresses wrap around the capacity, and a transfer longer than
+    /// the device counts as one of the whole device.
     fn serve(&mut self, now: Time, transfer: Transfer) -> Span;
+
+    /// How long the device takes, from `now`, until everything written so far is on its medium: what a
+    /// flush command costs. Zero for a device that holds nothing back. `now` as for [`Device::serve`].
+    fn flush(&mut self, now: Time) -> Span;
 
     /// Capacity in bytes; addresses wrap around it.
     fn capacity(&self) -> u64;
 
     /// Times that the device had to reposition (a seek, for a disk); 0 for devices without a notion of it.
     fn repositions(&self) -> u64;
+}
+
+impl Device for Box<dyn Device> {
+    fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
+        (**self).serve(now, transfer)
+    }
+
+    fn flush(&mut self, now: Time) -> Span {
+        (**self).flush(now)
+    }
+
+    fn capacity(&self) -> u64 {
+        (**self).capacity()
+    }
+
+    fn repositions(&self) -> u64 {
+        (**self).repositions()
+    }
+}
+
+/// Calls `piece(address, end)` for each contiguous piece of `transfer` on a device of `capacity` bytes: one,
+/// or two if it wraps around the end.
+fn for_each_piece(capacity: u64, transfer: Transfer, mut piece: impl FnMut(u64, u64)) {
+    let address = transfer.address % capacity;
+    let bytes = transfer.bytes.clamp(1, capacity);
+    let first = bytes.min(capacity - address);
+    piece(address, address + first);
+    if first < bytes {
+        piece(0, bytes - first);
+    }
+}
+
+/// How long `bytes` take at `bytes_per_s` (not zero), in nanoseconds, rounded up.
+fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
+    // 18 GB in nanoseconds fit 64 bits, which are several times faster to divide than 128.
+    match bytes.checked_mul(1_000_000_000) {
+        Some(scaled) => scaled.div_ceil(bytes_per_s),
+        None => (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)).min(u128::from(u64::MAX)) as u64,
+    }
 }

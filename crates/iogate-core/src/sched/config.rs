@@ -4,6 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
 
 /// The algorithms.
@@ -289,10 +290,6 @@ pub enum ConfigError {
     },
 }
 
-fn did_you_mean(near: &Option<String>) -> String {
-    near.as_ref().map(|near| alloc::format!("did you mean '{near}'? ")).unwrap_or_default()
-}
-
 impl ConfigError {
     pub(crate) fn out_of_range(name: &str, value: u64, min: u64, max: u64) -> ConfigError {
         let (value, min, max) = (value.to_string(), min.to_string(), max.to_string());
@@ -438,10 +435,10 @@ const BYTE_UNITS: &[(&str, u64)] = &[
     ("k", KIB),
     ("B", 1),
 ];
-const TIME_UNITS: &[(&str, u64)] = &[("s", SECOND), ("ms", MS), ("us", 1_000), ("ns", 1)];
+pub(crate) const TIME_UNITS: &[(&str, u64)] = &[("s", SECOND), ("ms", MS), ("us", 1_000), ("ns", 1)];
 
 /// A number with a unit; `bare` is the factor of a number without one, where that is allowed.
-fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<u64> {
+pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
     let factor = if unit.is_empty() {
@@ -468,28 +465,6 @@ fn format_scaled(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
         Some((name, factor)) => alloc::format!("{}{name}", value / factor),
         None => alloc::format!("{value}{smallest}"),
     }
-}
-
-/// The candidate with the smallest edit distance, if that is small enough to be a slip.
-fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
-    candidates
-        .map(|candidate| (edit_distance(word, candidate), candidate))
-        .min()
-        .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 3)
-        .map(|(_, candidate)| candidate.into())
-}
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = core::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let replace = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub mod twins;
 
 use alloc::boxed::Box;
 
+pub(crate) use config::{TIME_UNITS, parse_scaled};
+
 pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
 
 use crate::gate::WaitReason;

@@ -1,0 +1,396 @@
+//! A hard disk.
+//!
+//! **Modelled:** the arm (see [`SeekTimes`]); the platter, whose angle is a function of time; tracks, with
+//! a pause for the switch from each to the next and the sectors skewed by just that pause; zones, each with
+//! its own track size; the read cache, a few segments that go on being filled after a read until they are
+//! full or the arm is needed elsewhere, so that a sequential reader never waits for the platter; the write
+//! cache, which takes writes at the speed of the interface up to a bound, and puts them on the medium
+//! sweep by sweep when the arm is free or the bound is reached; command overhead and interface rate.
+//!
+//! **Left out:** queued commands (a device serves one transfer at a time; what the drive would reorder, the
+//! gate orders), remapped sectors, retries, thermal recalibration, spindle start, shingled tracks, reads
+//! that find part of their bytes in the write cache (they go to the medium), and write data kept for reads.
+//!
+//! **Numbers** come from data sheets, by way of [`DiskConfig`]: see the presets. Geometry follows from them:
+//! Hitachi's specifications define the sustained rate as a track's bytes over a revolution and a switch
+//! (Deskstar 7K500 specification, 4.4.4), which gives the track size in each zone; and the number of
+//! cylinders follows from capacity and heads. The rate falls linearly from the outermost to the innermost
+//! of 16 zones of equally many cylinders; drives have about 30 (Deskstar T7K250: 30), with smaller steps.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::seek::SeekCurve;
+use super::write_cache::WriteCache;
+use super::{Device, SeekTimes, Transfer, for_each_piece, transfer_ns};
+use crate::request::Op;
+use crate::time::{Span, Time};
+
+const ZONES: u64 = 16;
+/// Most bytes that the write cache puts on the medium without looking at whether a read came.
+const DESTAGE_BYTES: u64 = 512 * 1024;
+
+/// What a data sheet says of a disk. Values that no disk has are brought to the nearest that the arithmetic
+/// can take: a capacity of 512 bytes to 1 PB, rates of 1 MB/s to 10 GB/s, a revolution of 1 us to 100 ms,
+/// a switch of at most 100 ms, 1 to 64 heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskConfig {
+    /// Capacity in bytes.
+    pub capacity: u64,
+    /// Time of one revolution.
+    pub revolution: Span,
+    /// Recording surfaces.
+    pub heads: u32,
+    /// Sustained rate of the outermost zone, where address 0 is.
+    pub outer_bytes_per_s: u64,
+    /// Sustained rate of the innermost zone.
+    pub inner_bytes_per_s: u64,
+    /// Pause at the end of a track: the mean of head and cylinder switches.
+    pub track_switch: Span,
+    /// Seek times of reads.
+    pub read_seek: SeekTimes,
+    /// Seek times of writes, which must settle more exactly.
+    pub write_seek: SeekTimes,
+    /// From a command's arrival to the start of the arm, and whatever else a command costs.
+    pub command_overhead: Span,
+    /// Rate between host and buffer.
+    pub interface_bytes_per_s: u64,
+    /// Segments of the read cache; 0 for none.
+    pub segments: u32,
+    /// Bytes of each; half of it is for what was read, half for reading ahead.
+    pub segment_bytes: u64,
+    /// Most bytes written and not yet on the medium; 0 if the write cache is off.
+    pub write_cache_bytes: u64,
+}
+
+/// A hard disk.
+///
+/// A byte's place on the medium is held as one number: when a head that streams from address 0 at time 0
+/// reaches it. Its remainder by the revolution is the byte's angle, and its quotient by a revolution and a
+/// switch is the byte's track; and how long a stream takes from one byte to another is a difference.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    config: DiskConfig,
+    capacity: u64,
+    revolution_ns: u64,
+    track_ns: u64,
+    heads: u64,
+    zones: Box<[Zone]>,
+    read_curve: SeekCurve,
+    write_curve: SeekCurve,
+    /// Where the arm was left.
+    head: Position,
+    /// When the medium is free of what it was last given, read-ahead not counted.
+    medium_free_ns: u64,
+    segments: Box<[Segment]>,
+    ahead: Option<ReadAhead>,
+    write_cache: WriteCache,
+    uses: u64,
+    repositions: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    address: u64,
+    stream_ns: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Zone {
+    start: u64,
+    stream_ns: u64,
+    track_bytes: u64,
+}
+
+/// A range of the read cache; empty if the end is not after the start.
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    start: u64,
+    end: u64,
+    used: u64,
+}
+
+/// The head streams into a segment: it reaches `until` at `until_ns` and stops there.
+#[derive(Clone, Copy, Debug)]
+struct ReadAhead {
+    segment: usize,
+    until: Position,
+    until_ns: u64,
+}
+
+impl Disk {
+    /// A disk with empty caches and the arm at address 0.
+    pub fn new(config: DiskConfig) -> Disk {
+        let capacity = config.capacity.clamp(512, 1_000_000_000_000_000);
+        let revolution_ns = config.revolution.as_nanos().clamp(1_000, 100_000_000);
+        let track_ns = revolution_ns + config.track_switch.as_nanos().min(100_000_000);
+        let heads = u64::from(config.heads.clamp(1, 64));
+        let rate = |zone: u64| {
+            let outer = config.outer_bytes_per_s.clamp(1_000_000, 10_000_000_000);
+            let inner = config.inner_bytes_per_s.clamp(1_000_000, outer);
+            outer - (outer - inner) * zone / (ZONES - 1)
+        };
+        let track_bytes = |zone: u64| (rate(zone) / 512 * track_ns / 1_000_000_000).max(1) * 512;
+        let bytes_of_a_track_in_each: u64 = (0..ZONES).map(track_bytes).sum();
+        let zone_cylinders = capacity.div_ceil(bytes_of_a_track_in_each).div_ceil(heads);
+        let zone_tracks = zone_cylinders * heads;
+        let mut start = 0;
+        let zones: Box<[Zone]> = (0..ZONES)
+            .map(|index| {
+                let zone = Zone {
+                    start,
+                    stream_ns: index * zone_tracks * track_ns,
+                    track_bytes: track_bytes(index),
+                };
+                start += zone_tracks * zone.track_bytes;
+                zone
+            })
+            .collect();
+        let cylinders = zone_cylinders * ZONES;
+        Disk {
+            config: DiskConfig {
+                interface_bytes_per_s: config.interface_bytes_per_s.max(1_000_000),
+                segment_bytes: config.segment_bytes.max(1),
+                ..config
+            },
+            capacity,
+            revolution_ns,
+            track_ns,
+            heads,
+            zones,
+            read_curve: SeekCurve::new(config.read_seek, cylinders),
+            write_curve: SeekCurve::new(config.write_seek, cylinders),
+            head: Position { address: 0, stream_ns: 0 },
+            medium_free_ns: 0,
+            segments: Vec::from_iter((0..config.segments).map(|_| Segment::default())).into_boxed_slice(),
+            ahead: None,
+            write_cache: WriteCache::new(config.write_cache_bytes),
+            uses: 0,
+            repositions: 0,
+        }
+    }
+
+    fn position(&self, address: u64) -> Position {
+        let next = self.zones.partition_point(|zone| zone.start <= address);
+        let zone = &self.zones[next - 1];
+        let in_zone = address - zone.start;
+        let (track, offset) = (in_zone / zone.track_bytes, in_zone % zone.track_bytes);
+        let in_track_ns = offset * self.revolution_ns / zone.track_bytes;
+        Position { address, stream_ns: zone.stream_ns + track * self.track_ns + in_track_ns }
+    }
+
+    /// The first address that a head has not read, if it has streamed to `stream_ns`.
+    fn address_at(&self, stream_ns: u64) -> u64 {
+        let next = self.zones.partition_point(|zone| zone.stream_ns <= stream_ns);
+        let zone = &self.zones[next - 1];
+        let in_zone = stream_ns - zone.stream_ns;
+        let (track, in_track) = (in_zone / self.track_ns, in_zone % self.track_ns);
+        let offset = in_track.min(self.revolution_ns) * zone.track_bytes / self.revolution_ns;
+        zone.start + track * zone.track_bytes + offset
+    }
+
+    /// How long from `ns` until the platter brings `target` under the head.
+    fn rotation_ns(&self, ns: u64, target: Position) -> u64 {
+        let (angle, wanted) = (ns % self.revolution_ns, target.stream_ns % self.revolution_ns);
+        if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns - angle }
+    }
+
+    /// When the head reads or writes the byte at `target`, if the arm starts at `ns`.
+    fn reach(&mut self, ns: u64, target: Position, op: Op) -> u64 {
+        let track = |position: Position| position.stream_ns / self.track_ns;
+        let (from, to) = (track(self.head), track(target));
+        let cylinders = (from / self.heads).abs_diff(to / self.heads);
+        let arm_ns = if cylinders > 0 {
+            match op {
+                Op::Read => self.read_curve.ns(cylinders),
+                Op::Write => self.write_curve.ns(cylinders),
+            }
+        } else if from != to {
+            self.track_ns - self.revolution_ns
+        } else {
+            0
+        };
+        self.repositions += u64::from(target.address != self.head.address);
+        let there_ns = ns.saturating_add(arm_ns);
+        there_ns.saturating_add(self.rotation_ns(there_ns, target))
+    }
+
+    /// Carries out `start..end` on the medium, beginning at `ns`, and says when it is done.
+    fn access(&mut self, ns: u64, start: Position, end: Position, op: Op) -> u64 {
+        let done_ns = self.reach(ns, start, op).saturating_add(end.stream_ns - start.stream_ns);
+        self.head = end;
+        self.medium_free_ns = done_ns;
+        done_ns
+    }
+
+    /// Ends the read-ahead, as the arm is needed from `ns` on.
+    fn stop_ahead(&mut self, ns: u64) {
+        if let Some(ahead) = self.ahead.take() {
+            self.head = if ns >= ahead.until_ns {
+                ahead.until
+            } else {
+                let stream_ns = ahead.until.stream_ns.saturating_sub(ahead.until_ns - ns);
+                Position { address: self.address_at(stream_ns), stream_ns }
+            };
+            let segment = &mut self.segments[ahead.segment];
+            segment.end = segment.end.min(self.head.address);
+        }
+    }
+
+    /// Puts the next piece of the write cache on the medium, beginning no earlier than `ns`.
+    fn destage(&mut self, ns: u64) {
+        if let Some((address, end)) = self.write_cache.take_next(self.head.address, DESTAGE_BYTES) {
+            let (start, end) = (self.position(address), self.position(end));
+            self.access(ns.max(self.medium_free_ns), start, end, Op::Write);
+        }
+    }
+
+    /// Brings the write cache up to date: what the disk has done by itself since the last transfer. It
+    /// reads ahead first, then writes.
+    fn catch_up(&mut self, now_ns: u64) {
+        while !self.write_cache.is_empty() {
+            let free_ns = self.medium_free_ns.max(self.ahead.map_or(0, |ahead| ahead.until_ns));
+            if free_ns >= now_ns {
+                break;
+            }
+            self.stop_ahead(free_ns);
+            self.destage(free_ns);
+        }
+    }
+
+    /// Serves a read of `address..end` that arrives at `now_ns`; says when it is done.
+    fn read(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
+        let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
+        let sent_ns = begin_ns.saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s));
+        if self.write_cache.contains(address, end) {
+            return sent_ns;
+        }
+        self.uses += 1;
+        let hit = self.segments.iter().position(|segment| segment.start <= address && address <= segment.end);
+        if let (Some(index), Some(ahead)) = (hit, self.ahead)
+            && ahead.segment == index
+        {
+            self.segments[index].used = self.uses;
+            return sent_ns.max(self.read_on(begin_ns, end, ahead));
+        }
+        let cached_end = hit.map_or(address, |index| self.segments[index].end);
+        if let Some(index) = hit
+            && end <= cached_end
+        {
+            self.segments[index].used = self.uses;
+            return sent_ns;
+        }
+        // What the cache does not hold comes from the medium, and the segment goes on from there.
+        self.stop_ahead(begin_ns);
+        let (start, stop) = (self.position(cached_end), self.position(end));
+        let done_ns = self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Read);
+        let reusable = hit.or_else(|| (0..self.segments.len()).min_by_key(|&i| self.segments[i].used));
+        if let Some(index) = reusable {
+            let start = hit.map_or(address, |index| self.segments[index].start);
+            self.segments[index] = Segment { start, end, used: self.uses };
+            self.read_ahead(index, end, stop, done_ns);
+        }
+        sent_ns.max(done_ns)
+    }
+
+    /// Serves a read to `end` from the segment that the head streams into; says when the data is there.
+    fn read_on(&mut self, begin_ns: u64, end: u64, ahead: ReadAhead) -> u64 {
+        let stop = self.position(end);
+        // A head that has stopped resumes when its place comes round again.
+        let until_ns = if ahead.until_ns >= begin_ns {
+            ahead.until_ns
+        } else {
+            begin_ns.saturating_add(self.rotation_ns(begin_ns, ahead.until))
+        };
+        let (ready_ns, streamed, streamed_ns) = if end <= ahead.until.address {
+            let before_ns = ahead.until.stream_ns - stop.stream_ns;
+            (ahead.until_ns.saturating_sub(before_ns), ahead.until, until_ns)
+        } else {
+            let ready_ns = until_ns.saturating_add(stop.stream_ns - ahead.until.stream_ns);
+            (ready_ns, stop, ready_ns)
+        };
+        self.read_ahead(ahead.segment, end, streamed, streamed_ns);
+        ready_ns
+    }
+
+    /// Lets the head stream on from `from`, where it is at `from_ns`, until the segment is full, if the host
+    /// has read up to `read_end`.
+    fn read_ahead(&mut self, segment: usize, read_end: u64, from: Position, from_ns: u64) {
+        let until = read_end.saturating_add(self.config.segment_bytes / 2).min(self.capacity);
+        if until <= from.address && self.ahead.is_some() {
+            return;
+        }
+        let until = self.position(until);
+        let until_ns = from_ns.saturating_add(until.stream_ns - from.stream_ns);
+        let cached = &mut self.segments[segment];
+        cached.end = until.address;
+        cached.start = cached.start.max(until.address.saturating_sub(self.config.segment_bytes));
+        self.ahead = Some(ReadAhead { segment, until, until_ns });
+    }
+
+    /// Serves a write of `address..end` that arrives at `now_ns`; says when it is done.
+    fn write(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
+        let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
+        let sent_ns = begin_ns.saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s));
+        if self.segments.iter().any(|segment| address < segment.end && segment.start < end) {
+            self.stop_ahead(begin_ns);
+            for segment in &mut self.segments {
+                if address < segment.end && segment.start < end {
+                    *segment = Segment::default();
+                }
+            }
+        }
+        if !self.write_cache.is_enabled() {
+            self.stop_ahead(begin_ns);
+            let (start, stop) = (self.position(address), self.position(end));
+            return sent_ns.max(self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Write));
+        }
+        if self.write_cache.is_empty() {
+            self.medium_free_ns = self.medium_free_ns.max(begin_ns);
+        }
+        self.write_cache.insert(address, end);
+        let mut done_ns = sent_ns;
+        while self.write_cache.is_over_full() {
+            self.stop_ahead(begin_ns);
+            self.destage(begin_ns);
+            done_ns = done_ns.max(self.medium_free_ns);
+        }
+        done_ns
+    }
+}
+
+impl Device for Disk {
+    fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
+        let mut ns = now.as_nanos();
+        for_each_piece(self.capacity, transfer, |address, end| {
+            self.catch_up(ns);
+            ns = match transfer.op {
+                Op::Read => self.read(ns, address, end),
+                Op::Write => self.write(ns, address, end),
+            };
+        });
+        Time::from_nanos(ns).since(now)
+    }
+
+    fn flush(&mut self, now: Time) -> Span {
+        let now_ns = now.as_nanos();
+        self.catch_up(now_ns);
+        let mut done_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
+        if !self.write_cache.is_empty() {
+            self.stop_ahead(done_ns);
+        }
+        while !self.write_cache.is_empty() {
+            self.destage(done_ns);
+        }
+        done_ns = done_ns.max(self.medium_free_ns);
+        Time::from_nanos(done_ns).since(now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn repositions(&self) -> u64 {
+        self.repositions
+    }
+}

@@ -1,0 +1,321 @@
+//! Named devices, and the text that names one: `unit:100us`, `hdd`, `suno`.
+//!
+//! Each preset says which drive it is, how that is known, and where its numbers come from; what no document
+//! gives is marked *estimate*, with the reasoning. Nothing was adjusted to any paper's results.
+//! `docs/devices.md` has the same as a table, with what the models give.
+//!
+//! Which drives the Grid'5000 clusters had is in the test bed's own reference repository
+//! (`grid5000/reference-repository`, `data/grid5000/sites/*/clusters/*/nodes/*.json`, `storage_devices`).
+//!
+//! Estimates that several presets share:
+//! - A full stroke takes 1.73 times the average seek, as in the Deskstar 75GXP specification (14.7 and 8.5 ms).
+//! - A write seek takes 1 ms longer on the average than a read seek, as in the Deskstar 7K1000.C specification.
+//! - The innermost zone has 0.485 times the rate of the outermost, as the Deskstar T7K250 (32.9 and 67.8 MB/s).
+//! - A switch of tracks takes 1.48 ms on a 7200 rpm desktop disk: what the Deskstar 7K500 specification gives
+//!   for sustained and instantaneous rate (64.8 and 76.3 MB/s) leaves after a revolution.
+//! - A command costs 30 us: what the T7K250 specification's 54.6 s for 4,096 random reads (105 % of the
+//!   calculated time) leaves after an average seek and half a revolution.
+//! - A quarter of a disk's buffer is for writes, the rest for 16 read segments.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Device, Disk, DiskConfig, Flash, FlashConfig, Raid0, SeekTimes, Unit};
+use crate::nearest::{did_you_mean, nearest};
+use crate::sched::{TIME_UNITS, parse_scaled};
+use crate::time::Span;
+
+const US: u64 = 1_000;
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const MB: u64 = 1_000_000;
+
+const fn seek(track_to_track_us: u64, average_us: u64, full_stroke_us: u64) -> SeekTimes {
+    SeekTimes {
+        track_to_track: Span::from_micros(track_to_track_us),
+        average: Span::from_micros(average_us),
+        full_stroke: Span::from_micros(full_stroke_us),
+    }
+}
+
+const COMMAND_OVERHEAD: Span = Span::from_micros(30);
+const REVOLUTION_7200: Span = Span::from_nanos(8_333_333);
+const REVOLUTION_15000: Span = Span::from_nanos(4_000_000);
+
+/// Ultrastar DC HC310, 6 TB (HUS726T6TALE6L4). Specification revision 1.4: average seek 7.4 and 8.2 ms,
+/// single track 0.23 and 0.32 ms, 7200 rpm. Data sheet: 255 MB/s sustained, 256 MB buffer, SATA 6 Gb/s. The
+/// switch of tracks is the single track's 0.32 ms. Estimates: full stroke, inner zone, eight heads.
+const ULTRASTAR_HC310: DiskConfig = DiskConfig {
+    capacity: 6_001_175_126_016,
+    revolution: REVOLUTION_7200,
+    heads: 8,
+    outer_bytes_per_s: 255 * MB,
+    inner_bytes_per_s: 124 * MB,
+    track_switch: Span::from_micros(320),
+    read_seek: seek(230, 7_400, 12_800),
+    write_seek: seek(320, 8_200, 14_200),
+    command_overhead: COMMAND_OVERHEAD,
+    interface_bytes_per_s: 600 * MB,
+    segments: 16,
+    segment_bytes: 12 * MIB,
+    write_cache_bytes: 64 * MIB,
+};
+
+/// Hitachi Deskstar T7K250, 250 GB (HDT722525DLA380), sold by Sun as HDS7225S; the Grid'5000 repository has
+/// that name and a capacity of 250,056 MB for pastel. Specification version 1.8 and its summary in Tech
+/// Report (26 May 2005): 32.9 to 67.8 MB/s sustained, average seek 8.5 ms, 8 MB buffer, two platters (125 GB
+/// each), SATA 3 Gb/s. Estimates: write seek, full stroke (75GXP: 14.7 and 15.7 ms), single track (1.0
+/// and 1.1 ms in Hitachi's 7K320 specification).
+const DESKSTAR_T7K250: DiskConfig = DiskConfig {
+    capacity: 250_056_000_000,
+    revolution: REVOLUTION_7200,
+    heads: 4,
+    outer_bytes_per_s: 67_800_000,
+    inner_bytes_per_s: 32_900_000,
+    track_switch: Span::from_micros(1_480),
+    read_seek: seek(1_000, 8_500, 14_700),
+    write_seek: seek(1_100, 9_500, 15_700),
+    command_overhead: COMMAND_OVERHEAD,
+    interface_bytes_per_s: 300 * MB,
+    segments: 16,
+    segment_bytes: 384 * KIB,
+    write_cache_bytes: 2 * MIB,
+};
+
+/// Hitachi Deskstar 7K1000.C, 320 GB (HDS721032CLA362); the Grid'5000 repository has HDS72103, firmware JPFO
+/// and 320,072,933,376 bytes for graphene. Specification: average seek 14.0 and 15.0 ms for this, the
+/// one-disk model (8.5 and 9.5 ms only with two), 7200 rpm, 16 MB buffer, SATA 3 Gb/s. Estimates: 125 MB/s
+/// sustained, which is what Seagate's sheet gives for the Barracuda 7200.12 with as dense platters (500 GB);
+/// inner zone, full stroke, single track, switch.
+const DESKSTAR_7K1000C: DiskConfig = DiskConfig {
+    capacity: 320_072_933_376,
+    heads: 2,
+    outer_bytes_per_s: 125 * MB,
+    inner_bytes_per_s: 60_600_000,
+    read_seek: seek(1_000, 14_000, 24_200),
+    write_seek: seek(1_100, 15_000, 26_000),
+    segment_bytes: 768 * KIB,
+    write_cache_bytes: 4 * MIB,
+    ..DESKSTAR_T7K250
+};
+
+/// Seagate Cheetah 15K.6 SAS, 300 GB (ST3300656SS). Product manual 100466193: 112 to 171 MB/s sustained,
+/// average seek 3.4 and 3.9 ms, single track 0.2 and 0.44 ms, full stroke 6.6 and 7.4 ms, average latency
+/// 2.0 ms, 16 MB buffer, SAS 3 Gb/s. The switch of tracks is the single track's 0.44 ms.
+///
+/// The Grid'5000 repository has, for suno, a Dell PowerEdge R410 with a PERC 6/i in RAID-0 and one volume of
+/// the size of two 300 GB SAS disks, not the disks' model: that they were these is an estimate (Dell sold
+/// them at the time). The write cache stands for the controller's 256 MB, which is battery-backed and writes
+/// back by default (PERC 6 user's guide), half for each disk.
+const CHEETAH_15K6: DiskConfig = DiskConfig {
+    capacity: 299_439_751_168,
+    revolution: REVOLUTION_15000,
+    heads: 6,
+    outer_bytes_per_s: 171 * MB,
+    inner_bytes_per_s: 112 * MB,
+    track_switch: Span::from_micros(440),
+    read_seek: seek(200, 3_400, 6_600),
+    write_seek: seek(440, 3_900, 7_400),
+    command_overhead: COMMAND_OVERHEAD,
+    interface_bytes_per_s: 300 * MB,
+    segments: 16,
+    segment_bytes: MIB,
+    write_cache_bytes: 128 * MIB,
+};
+/// Default stripe element of the PERC 6/i (user's guide).
+const PERC_6_CHUNK: u64 = 64 * KIB;
+
+/// Seagate Barracuda 7200.7, 80 GB (ST380011A). Product manual: 58 MB/s sustained on the outermost tracks,
+/// average seek 8.5 ms, 7200 rpm, two heads, 2 MB buffer, ATA/100. That the 80 GB IDE disk of an IBM eServer
+/// 325 (the aIOLi paper; azur in the Grid'5000 repository, which has no model) was this one is an estimate:
+/// it was the common one of its kind, and the paper's `hdparm` read 57 MB/s from it.
+const BARRACUDA_7200_7: DiskConfig = DiskConfig {
+    capacity: 80_026_361_856,
+    heads: 2,
+    outer_bytes_per_s: 58 * MB,
+    inner_bytes_per_s: 28_100_000,
+    interface_bytes_per_s: 100 * MB,
+    segment_bytes: 96 * KIB,
+    write_cache_bytes: 512 * KIB,
+    ..DESKSTAR_T7K250
+};
+
+/// Micron RealSSD C400 1.8-inch, 128 GB (MTFDDAA128MAM), which the Grid'5000 repository has for edel. Data
+/// sheets: 500 MB/s read at 6 Gb/s, 175 MB/s write at this capacity, 55 us typical latency of 4 KiB;
+/// eight channels (Marvell 88SS9174), 25 nm MLC flash of 64 Gb a die (Micron L74A: 8 KiB pages, two planes,
+/// 200 MB/s a channel, page read at most 75 us, page program 1,300 us typical), thus two dies a channel. The
+/// nodes' chipset has SATA 3 Gb/s only, hence 300 MB/s. The page read is what 55 us leave; the program time is
+/// that at which all dies reach 175 MB/s. Estimates: overhead, buffer, read-ahead, 4 KiB mapping units.
+const REALSSD_C400: FlashConfig = FlashConfig {
+    capacity: 128_035_676_160,
+    channels: 8,
+    dies_per_channel: 2,
+    planes: 2,
+    page_bytes: 8 * KIB,
+    page_read: Span::from_micros(30),
+    page_program: Span::from_micros(1_416),
+    channel_bytes_per_s: 200 * MB,
+    interface_bytes_per_s: 300 * MB,
+    command_overhead: Span::from_micros(5),
+    write_buffer_bytes: 4 * MIB,
+    read_ahead_bytes: 512 * KIB,
+    map_unit_bytes: 4 * KIB,
+    map_page_span_bytes: 0,
+};
+
+/// A quarter of an OCZ RevoDrive X2, 100 GB: one of its four SandForce SF-1222 controllers, each with eight
+/// channels and eight 4 GB chips of 34 nm MLC flash (4 KiB pages, page read 50 us, page program 900 us
+/// typical), behind a RAID-0 controller. Data sheet: PCI Express x4, 740 MB/s read, 690 MB/s write,
+/// 0.1 ms access. That the 'PCI-E X4 100 GB SSD' of the server coordination paper was this one is an estimate:
+/// it fits the description and the year.
+///
+/// The write rate is measured with data that the controller compresses: the program time is the one at
+/// which four controllers reach it, where 900 us would give 276 MB/s. The controllers have no memory of
+/// their own for the whole mapping table. Estimates: overhead, buffer, read-ahead, mapping page, chunk.
+const REVODRIVE_X2_QUARTER: FlashConfig = FlashConfig {
+    capacity: 25_007_560_704,
+    channels: 8,
+    dies_per_channel: 1,
+    planes: 2,
+    page_bytes: 4 * KIB,
+    page_read: Span::from_micros(50),
+    page_program: Span::from_micros(330),
+    channel_bytes_per_s: 166 * MB,
+    interface_bytes_per_s: 185 * MB,
+    command_overhead: Span::from_micros(25),
+    write_buffer_bytes: MIB,
+    read_ahead_bytes: 128 * KIB,
+    map_unit_bytes: 4 * KIB,
+    map_page_span_bytes: 4 * MIB,
+};
+const REVODRIVE_CHUNK: u64 = 64 * KIB;
+
+/// A device with a name.
+#[derive(Clone, Copy)]
+pub struct Preset {
+    /// Its name, as [`parse`] takes it.
+    pub name: &'static str,
+    /// One line on what it is.
+    pub summary: &'static str,
+    build: fn() -> Box<dyn Device>,
+}
+
+impl core::fmt::Debug for Preset {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Preset").field("name", &self.name).field("summary", &self.summary).finish()
+    }
+}
+
+fn disk(config: DiskConfig) -> Box<dyn Device> {
+    Box::new(Disk::new(config))
+}
+
+fn raid0(members: Vec<Box<dyn Device>>, chunk: u64) -> Box<dyn Device> {
+    Box::new(Raid0::new(members, chunk).expect("a preset has members and a chunk"))
+}
+
+const PRESETS: [Preset; 8] = [
+    Preset {
+        name: "hdd",
+        summary: "hard disk, 6 TB, 7200 rpm, 255 MB/s (Ultrastar DC HC310)",
+        build: || disk(ULTRASTAR_HC310),
+    },
+    Preset {
+        name: "pastel",
+        summary: "hard disk, 250 GB, 7200 rpm, 68 MB/s (Deskstar T7K250)",
+        build: || disk(DESKSTAR_T7K250),
+    },
+    Preset {
+        name: "graphene",
+        summary: "hard disk, 320 GB, 7200 rpm, 125 MB/s, slow seeks (Deskstar 7K1000.C)",
+        build: || disk(DESKSTAR_7K1000C),
+    },
+    Preset {
+        name: "suno",
+        summary: "RAID-0 of two disks, 300 GB, 15000 rpm, 171 MB/s each (Cheetah 15K.6)",
+        build: || raid0((0..2).map(|_| disk(CHEETAH_15K6)).collect(), PERC_6_CHUNK),
+    },
+    Preset {
+        name: "edel",
+        summary: "flash, 128 GB, SATA 3 Gb/s, 300 MB/s read, 175 MB/s write (RealSSD C400)",
+        build: || Box::new(Flash::new(REALSSD_C400)),
+    },
+    Preset {
+        name: "aioli-ide",
+        summary: "hard disk, 80 GB, 7200 rpm, 58 MB/s (Barracuda 7200.7)",
+        build: || disk(BARRACUDA_7200_7),
+    },
+    Preset {
+        name: "sata-7200-250g",
+        summary: "hard disk, 250 GB, 7200 rpm, 68 MB/s (the same drive as pastel)",
+        // The server coordination paper's Sun Fire X2200 is the model of pastel's nodes, with a 250 GB disk too.
+        build: || disk(DESKSTAR_T7K250),
+    },
+    Preset {
+        name: "pcie-ssd-100g",
+        summary: "flash, 100 GB, PCI Express x4, 740 MB/s read, 690 MB/s write (RevoDrive X2)",
+        build: || {
+            let quarter = || Box::new(Flash::new(REVODRIVE_X2_QUARTER)) as Box<dyn Device>;
+            raid0((0..4).map(|_| quarter()).collect(), REVODRIVE_CHUNK)
+        },
+    },
+];
+
+/// Why a text names no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceSpecError {
+    /// No such device.
+    #[error("unknown device '{spec}'; {}expected unit:TIME (as in unit:100us) or one of: {known}", did_you_mean(.near))]
+    Unknown {
+        /// What was asked for.
+        spec: String,
+        /// The nearest name, if one is near.
+        near: Option<String>,
+        /// All names.
+        known: String,
+    },
+    /// The time of a unit device does not parse.
+    #[error(
+        "device '{spec}': expected a time after 'unit:', in microseconds or with its unit, such as 100, 50us or 1.5ms"
+    )]
+    BadTime {
+        /// What was asked for.
+        spec: String,
+    },
+}
+
+impl Preset {
+    /// All of them, in the order in which they are listed.
+    pub fn all() -> &'static [Preset] {
+        &PRESETS
+    }
+
+    /// A new device of this kind.
+    pub fn build(&self) -> Box<dyn Device> {
+        (self.build)()
+    }
+}
+
+/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit of its own
+/// (`unit:100`, `unit:50us`, `unit:1.5ms`).
+pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
+    if let Some(time) = spec.strip_prefix("unit:") {
+        return match parse_scaled(time, TIME_UNITS, Some(US)) {
+            Some(ns) => Ok(Box::new(Unit::new(Span::from_nanos(ns)))),
+            None => Err(DeviceSpecError::BadTime { spec: spec.into() }),
+        };
+    }
+    match PRESETS.iter().find(|preset| preset.name == spec) {
+        Some(preset) => Ok(preset.build()),
+        None => {
+            let names = || PRESETS.iter().map(|preset| preset.name);
+            let candidates = names().chain(core::iter::once("unit:TIME"));
+            Err(DeviceSpecError::Unknown {
+                spec: spec.into(),
+                near: nearest(spec, candidates),
+                known: names().collect::<Vec<_>>().join(", "),
+            })
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How long a disk's arm takes over a distance.
+//!
+//! The shape is that of Ruemmler and Wilkes (An introduction to disk drive modeling, IEEE Computer 27(3),
+//! 1994): the square root of the distance for short seeks, on which the arm accelerates and brakes all the
+//! way, and linear for long ones, on which it coasts. The curve runs through the three times that a data
+//! sheet gives. The knee is at a third of the stroke, which lies between those of the two drives in that
+//! article (383 of 1962 and 616 of 1449 cylinders).
+
+use crate::time::Span;
+
+/// Seek times of a data sheet, settling included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeekTimes {
+    /// To the next cylinder.
+    pub track_to_track: Span,
+    /// The average over all pairs of cylinders.
+    pub average: Span,
+    /// From the first cylinder to the last.
+    pub full_stroke: Span,
+}
+
+/// Longer times are cut to an hour, so that the arithmetic below fits 64 bits.
+const NS_MAX: u64 = 3_600_000_000_000;
+/// Bits after the binary point of the slopes.
+const FRACTION: u32 = 16;
+/// Extra bits under the square root, which make twice as few after it.
+const ROOT_SCALE: u32 = 20;
+
+/// A seek curve of one drive for one operation.
+#[derive(Clone, Debug)]
+pub(super) struct SeekCurve {
+    track_to_track_ns: u64,
+    knee: u64,
+    knee_ns: u64,
+    /// Nanoseconds for each unit of the scaled square root, as a fixed-point number.
+    root_slope: u64,
+    /// Nanoseconds for each cylinder beyond the knee, as a fixed-point number.
+    line_slope: u64,
+}
+
+impl SeekCurve {
+    /// The curve through `times` on a drive with `cylinders` cylinders.
+    pub(super) fn new(times: SeekTimes, cylinders: u64) -> SeekCurve {
+        let [first, average, full] =
+            [times.track_to_track, times.average, times.full_stroke]
+                .map(|span| i128::from(span.as_nanos().min(NS_MAX)));
+        // A distance of x strokes has the weight 2(1-x) among all pairs. With the knee at 1/3, the mean of
+        // the curve is 27/135 first + 88/135 knee + 20/135 full; solved here for the time at the knee.
+        let knee_ns = ((135 * average - 27 * first - 20 * full) / 88).clamp(first, full.max(first));
+        let knee = (cylinders / 3).max(2);
+        let root = ((knee - 1) << ROOT_SCALE).isqrt().max(1);
+        let rest = cylinders.saturating_sub(1).saturating_sub(knee).max(1);
+        SeekCurve {
+            track_to_track_ns: first as u64,
+            knee,
+            knee_ns: knee_ns as u64,
+            root_slope: (((knee_ns - first) << FRACTION) / i128::from(root)) as u64,
+            line_slope: (((full.max(knee_ns) - knee_ns) << FRACTION) / i128::from(rest)) as u64,
+        }
+    }
+
+    /// The time for a seek over `cylinders`, not zero, in nanoseconds.
+    pub(super) fn ns(&self, cylinders: u64) -> u64 {
+        if cylinders <= self.knee {
+            let root = ((cylinders - 1) << ROOT_SCALE).isqrt();
+            self.track_to_track_ns + ((root * self.root_slope) >> FRACTION)
+        } else {
+            self.knee_ns + (((cylinders - self.knee) * self.line_slope) >> FRACTION)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMES: SeekTimes = SeekTimes {
+        track_to_track: Span::from_micros(800),
+        average: Span::from_micros(8_500),
+        full_stroke: Span::from_micros(14_700),
+    };
+
+    #[test]
+    fn runs_through_the_times_of_the_sheet() {
+        let cylinders = 90_000;
+        let curve = SeekCurve::new(TIMES, cylinders);
+        assert_eq!(curve.ns(1), 800_000);
+        assert!(curve.ns(cylinders - 1).abs_diff(14_700_000) < 20_000);
+        // The sheets' own definition of the average: each distance weighted by the pairs that have it.
+        let (sum, weights) = (1..cylinders).fold((0u128, 0u128), |(sum, weights), d| {
+            let weight = u128::from(cylinders - d);
+            (sum + weight * u128::from(curve.ns(d)), weights + weight)
+        });
+        assert!(((sum / weights) as u64).abs_diff(8_500_000) < 10_000, "{}", sum / weights);
+    }
+
+    #[test]
+    fn never_decreases_with_distance() {
+        let curve = SeekCurve::new(TIMES, 90_000);
+        assert!((2..90_000).all(|d| curve.ns(d) >= curve.ns(d - 1)));
+    }
+
+    #[test]
+    fn odd_times_and_tiny_drives_give_a_curve() {
+        let zero = SeekTimes { track_to_track: Span::ZERO, average: Span::ZERO, full_stroke: Span::ZERO };
+        let backwards = SeekTimes { track_to_track: Span::MAX, average: Span::ZERO, full_stroke: Span::ZERO };
+        for cylinders in [0, 1, 2, 3, 4, 1 << 30] {
+            assert_eq!(SeekCurve::new(zero, cylinders).ns(1), 0);
+            assert_eq!(SeekCurve::new(backwards, cylinders).ns(1), NS_MAX);
+        }
+    }
+}
