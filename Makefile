@@ -13,7 +13,7 @@ build: ## build the program: target/debug/iogate
 	cargo build --locked --package iogate
 
 demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
-	target/debug/iogate demo
+	target/debug/iogate demo --html target/iogate-demo.html
 
 test: ## everything that CI runs
 	@scripts/setup
