@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is written in many ways at once is read back as it was, through the mount and from the source.
 # limit: 60
-# variants: fifo aioli twins mlf fifo/page aioli/page aioli/direct/device fifo/page/device
+# variants: fifo to-agg sjf mlf aioli hbrr app-window server-window twins fifo/page aioli/page aioli/direct/device fifo/page/device
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
