@@ -462,7 +462,8 @@ impl Arena {
 
     fn merge_leaves(&mut self, a: u32, b: u32) -> bool {
         let (n, m) = (self.leaf(a).len, self.leaf(b).len);
-        if n + m > LEAF * 3 / 4 {
+        // No leaf may stay empty, however full its neighbour is: every walk relies on it.
+        if n + m > LEAF * 3 / 4 && n > 0 && m > 0 {
             return false;
         }
         let right = core::mem::replace(self.leaf_mut(b), Leaf::empty());

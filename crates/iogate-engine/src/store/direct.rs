@@ -77,7 +77,7 @@ impl DirectFile {
     ) -> io::Result<u64> {
         let bytes = segments.iter().map(|segment| segment.bytes as u64).sum::<u64>();
         let end = offset.checked_add(bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::EFBIG))?;
-        // SAFETY (all below): the promise of this function's caller.
+        // SAFETY: the promise of this function's caller.
         unsafe {
             if self.takes(offset, segments) {
                 return vectored::transfer(self.fd.as_fd(), op, offset, segments, self.block);
@@ -91,7 +91,7 @@ impl DirectFile {
         let mut written = 0;
         for (from, to, whole) in [(offset, middle, false), (middle, tail, true), (tail, end, false)] {
             let part = slice(segments, from - offset, to - from);
-            // SAFETY: as above.
+            // SAFETY: the parts lie in the segments that this function's caller promised.
             let result = unsafe {
                 if part.is_empty() {
                     Ok(0)
