@@ -47,7 +47,7 @@ fn columns_of(
     dispatches: &BTreeMap<u64, u64>,
 ) -> Markup {
     let pitch = ((WIDTH - LEFT) / columns.len() as f64).min(150.0);
-    let bar = (pitch * 0.34).min(30.0);
+    let bar = (pitch * 0.4).min(44.0);
     let bottom = TITLE + HEIGHT + 14.0;
     let share = |of: &BTreeMap<u64, u64>, column: &u64| {
         let total: u64 = of.values().sum();
