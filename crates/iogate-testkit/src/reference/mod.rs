@@ -1,7 +1,8 @@
-//! A naive gate and naive schedulers, written from the rules and independent of the real ones.
+//! A naive gate and naive schedulers, written from the rules.
 //!
 //! They are made to be obviously right: a list of requests, scanned from its head each time. Nothing in here is
-//! fast, and nothing in here is shared with the real gate but its vocabulary (requests, decisions, settings).
+//! fast, and nothing in here is shared with the real gate but its vocabulary (requests, decisions, settings) and
+//! the readings below.
 //!
 //! # Precise rules
 //!
