@@ -267,7 +267,7 @@ fn completions_may_submit_without_nesting() {
         let file = store.open("file".as_ref(), CREATE).unwrap();
         let engine = Engine::new(&fifo(queue_max, 1), store).unwrap();
         let (sender, receiver) = mpsc::channel();
-        fn link(engine: Arc<Engine>, file: FileHandle, left: usize, end: mpsc::Sender<()>) {
+        fn link(engine: &Arc<Engine>, file: FileHandle, left: usize, end: mpsc::Sender<()>) {
             let transfer = Transfer {
                 file: file.clone(),
                 op: Op::Read,
@@ -276,18 +276,18 @@ fn completions_may_submit_without_nesting() {
                 bytes: 1,
                 origin: Origin::default(),
             };
-            let next = Arc::clone(&engine);
+            let next = Arc::clone(engine);
             let done = Box::new(move |result: io::Result<usize>| {
                 assert_eq!(result.unwrap(), 1);
                 match left {
                     0 => end.send(()).unwrap(),
-                    left => link(next, file, left - 1, end),
+                    left => link(&next, file, left - 1, end),
                 }
             });
             // SAFETY: the null store does not touch the memory.
             unsafe { engine.submit(transfer, done) }.unwrap();
         }
-        link(Arc::clone(&engine), file, LINKS, sender);
+        link(&engine, file, LINKS, sender);
         receiver.recv_timeout(Duration::from_secs(30)).unwrap();
     }
 }
@@ -405,7 +405,7 @@ fn many_threads_and_every_algorithm_keep_the_data_straight() {
 }
 
 #[test]
-fn a_wait_of_the_scheduler_ends_in_time_and_idling_takes_no_cpu() {
+fn a_wait_of_the_scheduler_ends_in_its_window() {
     // Everything is on target 1 of 2: with windows of 30 ms it is up to 30 ms away.
     let mut twins = SchedulerConfig::new(SchedulerKind::Twins);
     twins.set("window", "30ms").unwrap();

@@ -3,7 +3,9 @@
 //! With [`Backend::Auto`] the choice is made for each dispatch. Buffered reads are tried with `RWF_NOWAIT` in the
 //! calling thread, and go to the ring only where the page cache does not have them; buffered writes are calls, as they
 //! are copies into the page cache (the ring would hand them to a kernel thread). Aligned direct I/O goes to the
-//! ring, so that the calling thread is free while the device works.
+//! ring: a single thread that submits without waiting then keeps a deep device busy (16 deep, 4 KiB: five times the
+//! calls' rate in the bench `engine`), and with a waiting thread for each request the bench tells no clear difference.
+//! Buffered, the ring costs several microseconds a request more than a call.
 
 use std::any::Any;
 use std::collections::HashMap;
