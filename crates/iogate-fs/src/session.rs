@@ -71,7 +71,7 @@ impl Session {
         drop(self.ended.wait_while(serving, |serving| *serving > 0).expect("counting does not panic"));
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         *self.serving.lock().expect("counting does not panic") == 0
     }
 }
@@ -85,6 +85,7 @@ impl Drop for Serving {
         *serving -= 1;
         if *serving == 0 {
             self.0.ended.notify_all();
+            self.0.device_threads.wake_watchdog();
         }
     }
 }
@@ -198,7 +199,7 @@ pub fn mount(
         serving: Mutex::new(0),
         ended: Condvar::new(),
     });
-    dev::start_thread(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
+    dev::start(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
     let mut transport = Transport::Device;
     if over_uring {
         match uring::start(&session, options.queue_depth) {
