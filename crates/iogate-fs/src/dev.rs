@@ -51,7 +51,10 @@ impl DeviceThreads {
     fn busy(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last && !self.watchdog_awake.load(Ordering::SeqCst) && !self.watchdog_awake.swap(true, Ordering::SeqCst) {
+        if last
+            && !self.watchdog_awake.load(Ordering::SeqCst)
+            && !self.watchdog_awake.swap(true, Ordering::SeqCst)
+        {
             self.wake_watchdog();
         }
     }
@@ -76,7 +79,8 @@ fn start_thread(session: &Arc<Session>) -> std::io::Result<()> {
     let threads = &session.device_threads;
     let number = threads.all.fetch_add(1, Ordering::Relaxed);
     threads.waiting.fetch_add(1, Ordering::AcqRel);
-    let started = session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
+    let started =
+        session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
     if started.is_err() {
         threads.all.fetch_sub(1, Ordering::Relaxed);
         threads.waiting.fetch_sub(1, Ordering::AcqRel);

@@ -11,7 +11,8 @@ use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
+    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init,
+    op,
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;

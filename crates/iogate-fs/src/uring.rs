@@ -20,7 +20,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut, op,
+    InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut,
+    op,
 };
 use crate::passthrough::{Data, Unsynced, may_be_slow};
 use crate::session::{Session, guarded};
@@ -42,7 +43,8 @@ thread_local! {
 
 /// Whether the kernel offers FUSE over io_uring to this process.
 pub(crate) fn is_enabled() -> bool {
-    let enabled = std::fs::read("/sys/module/fuse/parameters/enable_uring").is_ok_and(|text| text.starts_with(b"Y"));
+    let enabled =
+        std::fs::read("/sys/module/fuse/parameters/enable_uring").is_ok_and(|text| text.starts_with(b"Y"));
     enabled && new_ring(1).is_ok()
 }
 
@@ -159,7 +161,12 @@ impl EntryMemory {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let start = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                mapped_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
         };
         Ok(EntryMemory { start: start.cast(), mapped_bytes, headers_bytes, payload_bytes, depth })
     }
@@ -381,7 +388,8 @@ impl<'a> Server<'a> {
             self.commit_replied();
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(error) => {
                     tracing::error!(%error, queue = self.queue.id, "waiting for requests");
                     return;

@@ -25,7 +25,7 @@ fn sh(script: &str) -> (bool, String) {
 #[test]
 fn a_large_directory_is_listed_once_and_whole() {
     on_all_mounts(|mount| {
-        const FILES: usize = 20_000;
+        const FILES: usize = 12_000;
         let dir = mount.source.join("large");
         std::fs::create_dir(&dir).unwrap();
         for number in 0..FILES {
@@ -63,8 +63,7 @@ fn positions_in_a_directory_can_be_returned_to() {
             assert!(!stream.is_null());
             let next = || {
                 let entry = libc::readdir(stream);
-                (!entry.is_null())
-                    .then(|| std::ffi::CStr::from_ptr((*entry).d_name.as_ptr()).to_owned())
+                (!entry.is_null()).then(|| std::ffi::CStr::from_ptr((*entry).d_name.as_ptr()).to_owned())
             };
             let (mut names, mut positions) = (Vec::new(), Vec::new());
             loop {
@@ -165,7 +164,12 @@ fn appends_of_several_processes_do_not_overwrite_each_other() {
         assert_eq!(lines.len(), 1200);
         // What others append to the source is not overwritten, either.
         let mut appending = OpenOptions::new().append(true).open(&path).unwrap();
-        OpenOptions::new().append(true).open(mount.source.join("log")).unwrap().write_all(b"beside\n").unwrap();
+        OpenOptions::new()
+            .append(true)
+            .open(mount.source.join("log"))
+            .unwrap()
+            .write_all(b"beside\n")
+            .unwrap();
         appending.write_all(b"through\n").unwrap();
         let text = std::fs::read_to_string(mount.source.join("log")).unwrap();
         assert!(text.ends_with("beside\nthrough\n"), "{:?}", &text[text.len() - 40..]);
@@ -183,7 +187,9 @@ fn other_users_have_their_own_rights_and_files() {
         std::os::unix::fs::chown(&group, Some(0), Some(2000)).unwrap();
         std::fs::set_permissions(&group, PermissionsExt::from_mode(0o770)).unwrap();
         let run = |command: &str| {
-            sh(&format!("cd / && setpriv --reuid 1234 --regid 1235 --groups 2000 bash -c 'umask 027; {command}'"))
+            sh(&format!(
+                "cd / && setpriv --reuid 1234 --regid 1235 --groups 2000 bash -c 'umask 027; {command}'"
+            ))
         };
         let (ok, said) = run(&format!("cat {path}/secret"));
         assert!(!ok && said.contains("Permission denied"), "{said}");
@@ -297,7 +303,9 @@ fn changes_in_the_source_are_seen() {
         std::fs::remove_dir_all(&mount.source).unwrap();
         let begin = Instant::now();
         assert!(File::create(mount.at("new")).is_err());
-        assert!(mount.path.read_dir().is_ok_and(|mut dir| dir.next().is_none()) || mount.path.read_dir().is_err());
+        assert!(
+            mount.path.read_dir().is_ok_and(|mut dir| dir.next().is_none()) || mount.path.read_dir().is_err()
+        );
         assert!(begin.elapsed() < Duration::from_secs(5));
     });
 }
