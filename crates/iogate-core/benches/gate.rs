@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use iogate_core::{
-    AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId, SchedulerConfig,
-    SchedulerKind, Span, Time,
+    AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
+    SchedulerConfig, SchedulerKind, Span, Time,
 };
 
 const BYTES: u32 = 8192;
@@ -45,8 +45,10 @@ impl Source {
             Pattern::Sequential => piece,
             Pattern::Strided => piece * 4,
             Pattern::Random => {
-                self.random =
-                    self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                self.random = self
+                    .random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 self.random >> 44
             }
         };
@@ -88,7 +90,9 @@ fn measure(gate: &mut Gate, source: &mut Source, now: &mut Time, requests: u64) 
     while source.count - first < requests {
         *now = *now + Span::from_nanos(100);
         match gate.next(*now) {
-            Decision::Dispatch(dispatch) => gate.complete(*now, dispatch.id, Outcome::Done { bytes: dispatch.bytes }),
+            Decision::Dispatch(dispatch) => {
+                gate.complete(*now, dispatch.id, Outcome::Done { bytes: dispatch.bytes })
+            }
             Decision::WaitUntil(until, _) => *now = until,
             Decision::Idle => {}
         }
@@ -127,7 +131,8 @@ fn main() {
                     measure(&mut gate, &mut source, &mut now, requests.min(queued as u64 * 2)); // warm-up
                     let mut ns: Vec<f64> =
                         (0..rounds).map(|_| measure(&mut gate, &mut source, &mut now, requests)).collect();
-                    let (low, high) = (ns.iter().copied().fold(f64::MAX, f64::min), ns.iter().copied().fold(0.0, f64::max));
+                    let (low, high) =
+                        (ns.iter().copied().fold(f64::MAX, f64::min), ns.iter().copied().fold(0.0, f64::max));
                     rows.push((case, median(&mut ns), low, high, bytes_each));
                 }
             }
@@ -146,8 +151,13 @@ fn main() {
         println!("[{}]", items.join(",\n"));
         return;
     }
-    println!("ns a request (submit + next + complete): worst and median of 9 workloads; bytes a queued request");
-    println!("{:<14} {:>9} {:>8} {:>8}  {:<20} {:>7}", "scheduler", "queued", "median", "worst", "worst workload", "bytes");
+    println!(
+        "ns a request (submit + next + complete): worst and median of 9 workloads; bytes a queued request"
+    );
+    println!(
+        "{:<14} {:>9} {:>8} {:>8}  {:<20} {:>7}",
+        "scheduler", "queued", "median", "worst", "worst workload", "bytes"
+    );
     for kind in SchedulerKind::ALL {
         for &queued in lengths {
             let of: Vec<_> = rows.iter().filter(|(c, ..)| c.kind == kind && c.queued == queued).collect();
