@@ -1,1 +1,36 @@
-//! (to be written)
+//! A FUSE mount that puts a gate in front of a directory.
+//!
+//! [`mount`] makes a faithful POSIX pass-through of a source directory: reads and writes of every program go through
+//! an [`iogate_engine::Engine`], everything else goes straight to the source and does not wait behind them.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `abi` | the kernel's records and constants |
+//! | `mount` | attaching to a directory and taking off again |
+//! | `session` | agreeing with the kernel, threads, the end |
+//! | `dev`, `uring` | the two transports: `/dev/fuse`, and io_uring |
+//! | `passthrough` | the operations |
+//! | `app` | which application a process belongs to |
+//! | `control` | status and settings through the mount itself |
+//!
+//! Locks (POSIX, OFD and BSD) are kept by the kernel: they work between the processes of one mount.
+
+mod abi;
+mod app;
+mod buffer;
+mod control;
+mod dev;
+mod error;
+mod mount;
+mod options;
+mod passthrough;
+mod session;
+mod uring;
+mod workers;
+
+pub use app::{AppNames, application_of_word};
+pub use control::{Control, ControlError, set, status};
+pub use error::MountError;
+pub use mount::unmount;
+pub use options::{CacheMode, MountOptions, Transport};
+pub use session::{Mounted, mount};

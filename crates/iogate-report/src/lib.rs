@@ -1,1 +1,26 @@
-//! (to be written)
+//! Results as people and programs read them: terminal tables, JSON, CSV, one self-contained HTML page.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`summary`] | what one gate did, from its statistics |
+//! | [`run`] | one run: a summary with its device, its applications and its timeline; several make a report |
+//! | [`timeline`] | who was served when, in bounded memory |
+//! | [`text`] | the same for a terminal |
+//! | [`html`] | the same as a page with pictures |
+//! | [`units`] | quantities for people |
+//!
+//! Every result is a serde type, so that JSON has all of it; the other forms show what matters most.
+#![forbid(unsafe_code)]
+
+pub mod html;
+pub mod run;
+pub mod summary;
+mod table;
+pub mod text;
+pub mod timeline;
+pub mod units;
+
+pub use run::{AppResult, Report, Run};
+pub use summary::{Names, Summary};
+pub use table::Table;
+pub use timeline::Timeline;

@@ -1,1 +1,35 @@
-fn main() {}
+//! The command-line program: the only place where flags, files and the environment become settings.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod failure;
+mod output;
+mod settings;
+mod watched;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Mount(args) => commands::mount::run(&args),
+        Command::Umount(args) => commands::control::umount(&args),
+        Command::Status(args) => commands::control::status(&args),
+        Command::Set(args) => commands::control::set(&args),
+        Command::Replay(args) => commands::replay::run(&args),
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::DemoReader(args) => commands::demo::reader::run(&args),
+        Command::Schedulers(args) => commands::lists::schedulers(&args),
+        Command::Devices(args) => commands::lists::devices(&args),
+        Command::Completions(args) => commands::manuals::completions(&args),
+        Command::Man(args) => commands::manuals::man(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,251 @@
+//! Which application a calling process belongs to.
+//!
+//! The first of these that there is: `IOGATE_APP` in the process's environment (a number, or a word that stands for
+//! one), `SLURM_JOB_ID`, the session. A thread of its own reads `/proc`, because that can wait for the process itself
+//! (its memory map may be locked while it waits for one of its reads); nothing waits for that thread for long.
+
+use std::collections::HashMap;
+use std::fs;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::{Duration, Instant};
+
+use iogate_core::{AppId, ClientId};
+use iogate_engine::Origin;
+
+/// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
+const TRUSTED: Duration = Duration::from_secs(1);
+/// How long a request waits for its process to be looked at, before it counts as of an unknown application.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Processes remembered.
+const PROCESSES_MAX: usize = 4096;
+/// Names remembered.
+const NAMES_MAX: usize = 4096;
+/// Words and sessions have ranges of their own, away from job numbers and from small numbers chosen by people.
+const WORDS: u32 = 0xC000_0000;
+const SESSIONS: u32 = 0x8000_0000;
+
+/// What the applications that were seen are called, for people.
+#[derive(Debug, Default)]
+pub struct AppNames {
+    names: Mutex<HashMap<AppId, String>>,
+}
+
+impl AppNames {
+    /// The name of an application; `None` if it has not been seen (or too many have).
+    pub fn get(&self, app: AppId) -> Option<String> {
+        self.names.lock().expect("no map operation panics").get(&app).cloned()
+    }
+
+    fn add(&self, app: AppId, name: impl FnOnce() -> String) {
+        let mut names = self.names.lock().expect("no map operation panics");
+        if names.len() < NAMES_MAX {
+            names.entry(app).or_insert_with(name);
+        }
+    }
+}
+
+/// The calling processes of a mount.
+#[derive(Debug)]
+pub(crate) struct Applications {
+    known: Arc<RwLock<HashMap<u32, Known>>>,
+    to_resolver: Sender<Question>,
+    names: Arc<AppNames>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    app: AppId,
+    client: ClientId,
+    /// When the process started, in ticks since boot: tells it from a later one with the same id.
+    started: u64,
+    seen: Instant,
+}
+
+struct Question {
+    pid: u32,
+    answer: SyncSender<Known>,
+}
+
+impl Applications {
+    pub(crate) fn new() -> std::io::Result<Applications> {
+        let known = Arc::new(RwLock::new(HashMap::new()));
+        let names = Arc::new(AppNames::default());
+        let (to_resolver, questions) = mpsc::channel();
+        let resolver = Resolver { known: known.clone(), names: names.clone() };
+        // Ends with the last sender.
+        std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
+        Ok(Applications { known, to_resolver, names })
+    }
+
+    pub(crate) fn names(&self) -> Arc<AppNames> {
+        self.names.clone()
+    }
+
+    /// Who sends a request, by the process (or thread) id in it; 0 is the kernel itself.
+    pub(crate) fn origin(&self, pid: u32) -> Origin {
+        if pid == 0 {
+            return Origin::default();
+        }
+        let known = self.known.read().expect("no map operation panics").get(&pid).copied();
+        let known = match known {
+            Some(known) if known.seen.elapsed() < TRUSTED => Some(known),
+            _ => self.ask(pid),
+        };
+        known.map_or(Origin { client: ClientId(pid), ..Origin::default() }, |known| Origin {
+            app: known.app,
+            client: known.client,
+            issued: None,
+        })
+    }
+
+    fn ask(&self, pid: u32) -> Option<Known> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.to_resolver.send(Question { pid, answer }).ok()?;
+        answered.recv_timeout(PATIENCE).ok()
+    }
+}
+
+struct Resolver {
+    known: Arc<RwLock<HashMap<u32, Known>>>,
+    names: Arc<AppNames>,
+}
+
+impl Resolver {
+    fn run(&self, questions: &Receiver<Question>) {
+        for Question { pid, answer } in questions {
+            let before = self.known.read().expect("no map operation panics").get(&pid).copied();
+            let known = match before {
+                // Another request of the same process has asked meanwhile.
+                Some(known) if known.seen.elapsed() < TRUSTED => known,
+                before => self.look_at(pid, before),
+            };
+            // Whoever asked may have lost patience.
+            let _ = answer.try_send(known);
+        }
+    }
+
+    fn look_at(&self, pid: u32, before: Option<Known>) -> Known {
+        let (session, started) = stat(pid).unwrap_or_default();
+        let mut known = match before {
+            Some(before) if before.started == started => before,
+            _ => Known {
+                app: self.application(pid, session),
+                client: ClientId(process_of(pid).unwrap_or(pid)),
+                started,
+                seen: Instant::now(),
+            },
+        };
+        known.seen = Instant::now();
+        let mut all = self.known.write().expect("no map operation panics");
+        if all.len() >= PROCESSES_MAX {
+            all.retain(|_, known| known.seen.elapsed() < TRUSTED);
+        }
+        if all.len() < PROCESSES_MAX {
+            all.insert(pid, known);
+        }
+        known
+    }
+
+    fn application(&self, pid: u32, session: u32) -> AppId {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let (app, name) = if let Some(word) = variable(&environment, "IOGATE_APP") {
+            (application_of_word(&word), word)
+        } else if let Some(job) = variable(&environment, "SLURM_JOB_ID") {
+            (application_of_word(&job), format!("job {job}"))
+        } else if session != 0 {
+            (AppId(SESSIONS | session), format!("session {session}"))
+        } else {
+            return AppId(0);
+        };
+        self.names.add(app, || name);
+        app
+    }
+}
+
+/// The id that a value of `IOGATE_APP` stands for: the number that it is, or a stable one for a word.
+pub fn application_of_word(word: &str) -> AppId {
+    match word.parse() {
+        Ok(number) if number != 0 => AppId(number),
+        _ => {
+            // FNV-1a: stable over processes, nodes and versions.
+            let hash = word
+                .bytes()
+                .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            AppId(WORDS | hash)
+        }
+    }
+}
+
+/// The value of a variable in the bytes of `/proc/PID/environ`; `None` if it is not there or empty.
+fn variable(environment: &[u8], name: &str) -> Option<String> {
+    let value = environment
+        .split(|&byte| byte == 0)
+        .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    (!value.is_empty()).then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+/// The session and the start time of a process.
+fn stat(pid: u32) -> Option<(u32, u64)> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name, in parentheses, can contain anything; the fields after it start with the third.
+    let end = stat.iter().rposition(|&byte| byte == b')')?;
+    let fields: Vec<&str> =
+        std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
+    Some((fields.get(3)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+/// The process that a thread belongs to.
+fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_stable_and_numbers_are_themselves() {
+        assert_eq!(application_of_word("7"), AppId(7));
+        assert_eq!(application_of_word("4294967295"), AppId(u32::MAX));
+        assert_eq!(application_of_word("lammps"), application_of_word("lammps"));
+        assert_ne!(application_of_word("lammps"), application_of_word("gromacs"));
+        assert_ne!(application_of_word("0"), AppId(0));
+    }
+
+    #[test]
+    fn variables_are_found_by_their_whole_name() {
+        let environment = b"XIOGATE_APP=1\0IOGATE_APPS=2\0IOGATE_APP=three\0EMPTY=\0";
+        assert_eq!(variable(environment, "IOGATE_APP").as_deref(), Some("three"));
+        assert_eq!(variable(environment, "EMPTY"), None);
+        assert_eq!(variable(environment, "APP"), None);
+    }
+
+    #[test]
+    fn this_process_has_a_session_and_is_its_own_main_thread() {
+        let pid = std::process::id();
+        let (session, started) = stat(pid).expect("/proc is there");
+        assert!(session > 0 && started > 0);
+        assert_eq!(process_of(pid), Some(pid));
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        assert_eq!(process_of(thread), Some(pid));
+    }
+
+    #[test]
+    fn a_process_is_looked_at_once() {
+        let applications = Applications::new().expect("a thread can be started");
+        let child = std::process::Command::new("sleep").arg("5").env("IOGATE_APP", "simulation").spawn();
+        let mut child = child.expect("sleep is there");
+        // Before its exec the child still has this process's environment.
+        std::thread::sleep(Duration::from_millis(200));
+        let origin = applications.origin(child.id());
+        assert_eq!(origin.app, application_of_word("simulation"));
+        assert_eq!(origin.client, ClientId(child.id()));
+        assert_eq!(applications.names().get(origin.app).as_deref(), Some("simulation"));
+        assert_eq!(applications.origin(child.id()).app, origin.app);
+        child.kill().expect("it runs");
+        child.wait().expect("it was started here");
+        assert_eq!(applications.origin(0).app, AppId(0));
+    }
+}

@@ -1,0 +1,123 @@
+//! Asking a mount how it is and telling it what to change, through extended attributes of its root.
+//!
+//! `user.iogate.status` is read, `user.iogate.set` written with `key=value`, and after a refusal
+//! `user.iogate.error` says why. None of them is listed.
+
+use std::ffi::CStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+
+const STATUS: &CStr = c"user.iogate.status";
+const SET: &CStr = c"user.iogate.set";
+const ERROR: &CStr = c"user.iogate.error";
+/// The kernel's bound for the value of an extended attribute.
+const VALUE_BYTES_MAX: usize = 1 << 16;
+
+/// What answers for a mount. Called in a serving thread: be quick, and do not use the mount.
+pub trait Control: Send + Sync {
+    /// The state of the gate, at most 64 KiB (the kernel's bound).
+    fn status(&self) -> Vec<u8>;
+
+    /// Changes a setting, given as `key=value`; the error is for people.
+    fn set(&self, text: &str) -> Result<(), String>;
+}
+
+/// Why a mount could not be asked or told.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each variant's message says it")]
+pub enum ControlError {
+    #[error("{path} is not the root of an iogate mount: name the directory given to `iogate mount`")]
+    NotAMount { path: PathBuf },
+    #[error("{reason}")]
+    Refused { reason: String },
+    #[error(
+        "the mount at {path} may be changed by root and by the user who mounted it only: run as one of them"
+    )]
+    NotAllowed { path: PathBuf },
+    #[error("the mount at {path} does not answer: {cause}")]
+    Failed { path: PathBuf, cause: io::Error },
+}
+
+/// Asks the mount at `mountpoint` for its status.
+pub fn status(mountpoint: &Path) -> Result<Vec<u8>, ControlError> {
+    read(mountpoint, STATUS)
+}
+
+/// Tells the mount at `mountpoint` to change a setting, given as `key=value`.
+pub fn set(mountpoint: &Path, text: &str) -> Result<(), ControlError> {
+    // A directory that is not a mount would just keep the attribute.
+    read(mountpoint, ERROR)?;
+    let path = mountpoint.to_owned();
+    match rustix::fs::setxattr(mountpoint, SET, text.as_bytes(), XattrFlags::empty()) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL) => {
+            let reason = String::from_utf8_lossy(&read(mountpoint, ERROR)?).into_owned();
+            Err(ControlError::Refused { reason })
+        }
+        Err(Errno::PERM | Errno::ACCESS) => Err(ControlError::NotAllowed { path }),
+        Err(cause) => Err(ControlError::Failed { path, cause: cause.into() }),
+    }
+}
+
+fn read(mountpoint: &Path, name: &CStr) -> Result<Vec<u8>, ControlError> {
+    let path = mountpoint.to_owned();
+    let mut value = vec![0; VALUE_BYTES_MAX];
+    match rustix::fs::getxattr(mountpoint, name, &mut value[..]) {
+        Ok(size) => {
+            value.truncate(size);
+            Ok(value)
+        }
+        Err(Errno::NODATA | Errno::NOTSUP) => Err(ControlError::NotAMount { path }),
+        Err(cause) => Err(ControlError::Failed { path, cause: cause.into() }),
+    }
+}
+
+/// The serving side.
+pub(crate) struct ControlFiles {
+    control: Arc<dyn Control>,
+    last_error: Mutex<String>,
+    owner: u32,
+}
+
+impl ControlFiles {
+    pub(crate) fn new(control: Arc<dyn Control>) -> ControlFiles {
+        let owner = rustix::process::getuid().as_raw();
+        ControlFiles { control, last_error: Mutex::default(), owner }
+    }
+
+    /// The value of a control attribute; `None` if the name is not one.
+    pub(crate) fn get(&self, name: &CStr) -> Option<Vec<u8>> {
+        if name == STATUS {
+            Some(self.control.status())
+        } else if name == ERROR {
+            Some(self.last_error.lock().expect("assigning does not panic").clone().into_bytes())
+        } else {
+            None
+        }
+    }
+
+    /// Sets through a control attribute; `None` if the name is not one.
+    pub(crate) fn set(&self, name: &CStr, value: &[u8], uid: u32) -> Option<Result<(), Errno>> {
+        if name == STATUS || name == ERROR {
+            return Some(Err(Errno::PERM));
+        }
+        if name != SET {
+            return None;
+        }
+        if uid != 0 && uid != self.owner {
+            return Some(Err(Errno::PERM));
+        }
+        let result = match std::str::from_utf8(value) {
+            Ok(text) => self.control.set(text),
+            Err(_) => Err("expected key=value as UTF-8 text, got other bytes".to_owned()),
+        };
+        Some(result.map_err(|reason| {
+            *self.last_error.lock().expect("assigning does not panic") = reason;
+            Errno::INVAL
+        }))
+    }
+}

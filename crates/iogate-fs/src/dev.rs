@@ -1,0 +1,306 @@
+//! The transport over `/dev/fuse`: several threads, each with a device descriptor of its own.
+//!
+//! As few as there are CPUs are fastest: they find the next request waiting and need not be woken for it. When all of
+//! them are held up by what they carry out, a watchdog starts another, so that nothing else waits behind that.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
+
+use rustix::io::{Errno, IoSlice};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::{DEV_IOC_CLONE, HEADER_ROOM, InHeader, Input, OutHeader, WriteOut, op};
+use crate::buffer::Buffer;
+use crate::passthrough::{Unsynced, has_reply};
+use crate::session::{Session, guarded};
+
+/// Where in a thread's buffer a request begins, so that the data of a write begins at a page.
+const REQUEST_START: usize = DATA_START - HEADER_ROOM;
+const DATA_START: usize = 4096;
+/// Writes up to this size are copied to a buffer of their own size; for larger ones the thread gives its own away.
+const COPY_BYTES_MAX: usize = 32 << 10;
+
+/// How long all threads may be at the same requests before another thread is started.
+const HELD_UP: Duration = Duration::from_millis(2);
+/// How often the watchdog looks again before it goes to sleep when there is a thread that waits for requests.
+const CALM_LOOKS: u32 = 8;
+
+/// The threads of this transport.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceThreads {
+    /// Those that wait for a request.
+    waiting: AtomicUsize,
+    all: AtomicUsize,
+    /// Requests read.
+    requests: AtomicU64,
+    watchdog: OnceLock<Thread>,
+    watchdog_awake: AtomicBool,
+}
+
+impl DeviceThreads {
+    pub(crate) fn wake_watchdog(&self) {
+        if let Some(watchdog) = self.watchdog.get() {
+            watchdog.unpark();
+        }
+    }
+
+    /// Notes that a thread has read a request.
+    fn busy(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last
+            && !self.watchdog_awake.load(Ordering::SeqCst)
+            && !self.watchdog_awake.swap(true, Ordering::SeqCst)
+        {
+            self.wake_watchdog();
+        }
+    }
+}
+
+/// Starts the transport's threads; they end when the file system is unmounted.
+pub(crate) fn start(session: &Arc<Session>) -> std::io::Result<()> {
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    for _ in 0..cpus.clamp(2, session.threads_max) {
+        start_thread(session)?;
+    }
+    let watched = session.clone();
+    let watchdog =
+        std::thread::Builder::new().name("iogate-watchdog".into()).spawn(move || watch(&watched))?;
+    // Only this sets it.
+    let _ = session.device_threads.watchdog.set(watchdog.thread().clone());
+    Ok(())
+}
+
+fn start_thread(session: &Arc<Session>) -> std::io::Result<()> {
+    let channel = Arc::new(clone_device(session.device())?);
+    let threads = &session.device_threads;
+    let number = threads.all.fetch_add(1, Ordering::Relaxed);
+    threads.waiting.fetch_add(1, Ordering::AcqRel);
+    let started =
+        session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
+    if started.is_err() {
+        threads.all.fetch_sub(1, Ordering::Relaxed);
+        threads.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
+    started
+}
+
+/// Starts further threads when those that there are do not get on; sleeps while one waits for requests.
+fn watch(session: &Arc<Session>) {
+    let threads = &session.device_threads;
+    while !session.has_ended() {
+        let mut calm = 0;
+        while calm < CALM_LOOKS {
+            let before = threads.requests.load(Ordering::Relaxed);
+            std::thread::sleep(HELD_UP);
+            if threads.waiting.load(Ordering::Acquire) > 0 {
+                calm += 1;
+                continue;
+            }
+            calm = 0;
+            let held_up = threads.requests.load(Ordering::Relaxed) == before;
+            if held_up
+                && threads.all.load(Ordering::Relaxed) < session.threads_max
+                && !session.has_ended()
+                && let Err(error) = start_thread(session)
+            {
+                tracing::warn!(%error, "no further thread for /dev/fuse");
+            }
+            if session.has_ended() {
+                return;
+            }
+        }
+        threads.watchdog_awake.store(false, Ordering::SeqCst);
+        // A thread may have become busy, and found the watchdog awake, just before.
+        if threads.waiting.load(Ordering::SeqCst) > 0 && !session.has_ended() {
+            std::thread::park();
+        }
+    }
+}
+
+/// A descriptor with a queue of its own on the same connection.
+fn clone_device(device: &OwnedFd) -> std::io::Result<OwnedFd> {
+    let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+    let Ok(clone) = rustix::fs::open("/dev/fuse", flags, rustix::fs::Mode::empty()) else {
+        // A mount by fusermount3 may be all that may be opened: share its descriptor.
+        return Ok(rustix::io::fcntl_dupfd_cloexec(device, 0)?);
+    };
+    let source = device.as_raw_fd() as u32;
+    // SAFETY: the ioctl reads a 32-bit descriptor number from the pointer.
+    match unsafe { libc::ioctl(clone.as_raw_fd(), DEV_IOC_CLONE, &raw const source) } {
+        0 => Ok(clone),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
+    let threads = &session.device_threads;
+    let mut server = Server { session, channel, buffer: receive_buffer(session), out: Vec::new() };
+    loop {
+        let offered = &mut server.buffer.as_mut_slice()[REQUEST_START..];
+        let length = match rustix::io::read(&**channel, offered) {
+            Ok(length) => length,
+            // ENOENT: the request was interrupted before it could be read.
+            Err(Errno::INTR | Errno::NOENT | Errno::AGAIN) => continue,
+            Err(errno) => {
+                if errno != Errno::NODEV {
+                    tracing::error!(%errno, "reading /dev/fuse");
+                }
+                threads.waiting.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
+        };
+        threads.busy();
+        guarded(|| server.dispatch(length));
+        threads.waiting.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+fn receive_buffer(session: &Session) -> Buffer {
+    session.pool.take(DATA_START + session.fs.request_bytes_max as usize)
+}
+
+struct Server<'a> {
+    session: &'a Arc<Session>,
+    channel: &'a Arc<OwnedFd>,
+    buffer: Buffer,
+    out: Vec<u8>,
+}
+
+impl Server<'_> {
+    fn dispatch(&mut self, length: usize) {
+        let request = &self.buffer.as_slice()[REQUEST_START..][..length];
+        let Ok((header, _)) = InHeader::read_from_prefix(request) else {
+            tracing::error!(length, "a request is shorter than its header");
+            return;
+        };
+        if !has_reply(header.opcode) {
+            self.session.fs.handle_forget(&header, Input::contiguous(&request[size_of::<InHeader>()..]));
+            return;
+        }
+        let reply = Reply { channel: Some(self.channel.clone()), unique: header.unique };
+        match header.opcode {
+            op::READ => self.read(&header, length, reply),
+            op::WRITE => self.write(&header, length, reply),
+            _ => self.other(&header, length, reply),
+        }
+    }
+
+    fn read(&mut self, header: &InHeader, length: usize, reply: Reply) {
+        let data = match self.session.fs.read(header, self.input(length)) {
+            Ok(data) if data.bytes == 0 => return reply.data(&[]),
+            Ok(data) => data,
+            Err(errno) => return reply.error(errno),
+        };
+        let mut buffer = self.session.pool.take(data.bytes as usize);
+        let memory = buffer.as_mut_ptr();
+        // SAFETY: the buffer has at least `data.bytes` bytes, and lives in the completion.
+        unsafe {
+            self.session.fs.submit(data, memory, move |_, result| match result {
+                Ok(bytes) => reply.data(&buffer.as_slice()[..bytes]),
+                Err(errno) => reply.error(errno),
+            });
+        }
+    }
+
+    fn write(&mut self, header: &InHeader, length: usize, reply: Reply) {
+        let (data, bytes) = match self.session.fs.write(header, self.input(length)) {
+            Ok((data, _)) if data.bytes == 0 => return reply.written(0),
+            Ok(write) => write,
+            Err(errno) => return reply.error(errno),
+        };
+        let (mut buffer, start) = if bytes.len() <= COPY_BYTES_MAX {
+            let mut copy = self.session.pool.take(bytes.len());
+            copy.as_mut_slice()[..bytes.len()].copy_from_slice(bytes);
+            (copy, 0)
+        } else {
+            (std::mem::replace(&mut self.buffer, receive_buffer(self.session)), DATA_START)
+        };
+        let memory = buffer.as_mut_slice()[start..].as_mut_ptr();
+        let session = self.session.clone();
+        // SAFETY: the data is at `start` in the buffer, which lives in the completion.
+        unsafe {
+            self.session.fs.submit(data, memory, move |unsynced, result| {
+                drop(buffer);
+                match (unsynced, result) {
+                    (Some(unsynced), Ok(bytes)) => sync_then_reply(&session, unsynced, bytes, reply),
+                    (_, Ok(bytes)) => reply.written(bytes),
+                    (_, Err(errno)) => reply.error(errno),
+                }
+            });
+        }
+    }
+
+    fn other(&mut self, header: &InHeader, length: usize, reply: Reply) {
+        let mut out = std::mem::take(&mut self.out);
+        out.clear();
+        match self.session.fs.handle(header, self.input(length), &mut out) {
+            Ok(()) => reply.data(&out),
+            Err(errno) => reply.error(errno),
+        }
+        self.out = out;
+    }
+
+    fn input(&self, length: usize) -> Input<'_> {
+        Input::contiguous(&self.buffer.as_slice()[REQUEST_START..][size_of::<InHeader>()..length])
+    }
+}
+
+/// Makes a write durable in another thread (a completion must not block), then answers it.
+fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, reply: Reply) {
+    let in_worker = session.clone();
+    session.workers.run(move || match in_worker.fs.make_durable(&unsynced) {
+        Ok(()) => reply.written(bytes),
+        Err(errno) => reply.error(errno),
+    });
+}
+
+/// The answer that a request waits for. Dropped without one, it answers `EIO`.
+#[derive(Debug)]
+struct Reply {
+    channel: Option<Arc<OwnedFd>>,
+    unique: u64,
+}
+
+impl Reply {
+    fn data(mut self, body: &[u8]) {
+        self.send(0, body);
+    }
+
+    fn written(self, bytes: usize) {
+        self.data(WriteOut { size: bytes as u32, padding: 0 }.as_bytes());
+    }
+
+    fn error(mut self, errno: Errno) {
+        self.send(-errno.raw_os_error(), &[]);
+    }
+
+    fn send(&mut self, error: i32, body: &[u8]) {
+        let Some(channel) = self.channel.take() else { return };
+        let header =
+            OutHeader { len: (size_of::<OutHeader>() + body.len()) as u32, error, unique: self.unique };
+        let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
+        match rustix::io::writev(&*channel, &parts[..if body.is_empty() { 1 } else { 2 }]) {
+            // ENOENT: the request was interrupted and forgotten. ENODEV, EPERM: the file system is unmounted.
+            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::PERM) => {}
+            Err(errno) if error == 0 => {
+                tracing::error!(%errno, unique = self.unique, "the kernel refused a reply; answering EIO");
+                self.channel = Some(channel);
+                self.send(-Errno::IO.raw_os_error(), &[]);
+            }
+            Err(errno) => tracing::error!(%errno, unique = self.unique, "a request stays without a reply"),
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        if self.channel.is_some() {
+            tracing::error!(unique = self.unique, "a request was dropped; answering EIO");
+            self.send(-Errno::IO.raw_os_error(), &[]);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Attaching a connection to a directory and taking it off again: mount(2) as root, fusermount3 otherwise.
+
+use std::ffi::{CString, OsStr};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use crate::error::MountError;
+use crate::options::MountOptions;
+
+/// A source and a mount point that fit each other.
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(crate) source: PathBuf,
+    pub(crate) root: OwnedFd,
+    pub(crate) mountpoint: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn check(source: &Path, mountpoint: &Path) -> Result<Places, MountError> {
+        let root = open_source(source)?;
+        let source = source
+            .canonicalize()
+            .map_err(|cause| MountError::SourceUnreadable { path: source.to_owned(), cause })?;
+        let mountpoint = check_mountpoint(mountpoint)?;
+        if mountpoint.starts_with(&source) {
+            return Err(MountError::MountpointInSource { mountpoint, source_path: source });
+        }
+        if source.starts_with(&mountpoint) {
+            return Err(MountError::SourceInMountpoint { mountpoint, source_path: source });
+        }
+        check_empty(&mountpoint)?;
+        Ok(Places { source, root, mountpoint })
+    }
+}
+
+fn open_source(source: &Path) -> Result<OwnedFd, MountError> {
+    let unreadable =
+        |errno: Errno| MountError::SourceUnreadable { path: source.to_owned(), cause: errno.into() };
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(source, flags | OFlags::RDONLY, Mode::empty()) {
+        Err(Errno::NOTDIR) => return Err(MountError::SourceNotDirectory { path: source.to_owned() }),
+        Err(errno) => return Err(unreadable(errno)),
+        Ok(_) => {}
+    }
+    rustix::fs::open(source, flags | OFlags::PATH, Mode::empty()).map_err(unreadable)
+}
+
+fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+    let unusable = |cause: io::Error| MountError::MountpointUnusable { path: path.to_owned(), cause };
+    let mountpoint = path.canonicalize().map_err(unusable)?;
+    match is_mount_root(&mountpoint) {
+        Ok(false) => {}
+        // ENOTCONN: a FUSE mount whose process is gone.
+        Ok(true) | Err(Errno::NOTCONN) => return Err(MountError::MountpointBusy { path: mountpoint }),
+        Err(errno) => return Err(unusable(errno.into())),
+    }
+    match mountpoint.metadata() {
+        Ok(metadata) if metadata.is_dir() => Ok(mountpoint),
+        Ok(_) => Err(MountError::MountpointNotDirectory { path: mountpoint }),
+        Err(cause) => Err(unusable(cause)),
+    }
+}
+
+fn check_empty(mountpoint: &Path) -> Result<(), MountError> {
+    let unusable = |cause| MountError::MountpointUnusable { path: mountpoint.to_owned(), cause };
+    match mountpoint.read_dir().map_err(unusable)?.next() {
+        None => Ok(()),
+        Some(entry) => Err(MountError::MountpointNotEmpty {
+            path: mountpoint.to_owned(),
+            found: entry.map_err(unusable)?.file_name(),
+        }),
+    }
+}
+
+/// `STATX_ATTR_MOUNT_ROOT` without asking the file system (which may not answer).
+fn is_mount_root(path: &Path) -> Result<bool, Errno> {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let statx = rustix::fs::statx(CWD, path, flags, StatxFlags::empty())?;
+    Ok(statx.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT))
+}
+
+/// Mounts and returns the connection's device.
+pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let device = rustix::fs::open("/dev/fuse", flags, Mode::empty());
+    if !rustix::process::geteuid().is_root() {
+        return attach_by_program(places, options);
+    }
+    let device = device.map_err(|errno| MountError::NoDevice { cause: errno.into() })?;
+    let mut data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,max_read={}",
+        device.as_raw_fd(),
+        options.request_bytes_max
+    );
+    if options.allow_other {
+        data.push_str(",allow_other");
+    }
+    let data = CString::new(data).expect("numbers and words");
+    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
+    if options.read_only {
+        flags |= MountFlags::RDONLY;
+    }
+    match rustix::mount::mount(&places.source, &places.mountpoint, c"fuse.iogate", flags, &*data) {
+        Ok(()) => Ok(device),
+        Err(Errno::NODEV) => Err(MountError::NoDevice { cause: Errno::NODEV.into() }),
+        Err(Errno::PERM) => {
+            Err(MountError::NoPermission { found: "the kernel refused root's mount (a container?)".into() })
+        }
+        Err(Errno::BUSY) => Err(MountError::MountpointBusy { path: places.mountpoint.clone() }),
+        Err(errno) => Err(MountError::system("mounting", errno)),
+    }
+}
+
+/// fusermount3 mounts, and sends the device over a socket.
+fn attach_by_program(places: &Places, options: &MountOptions) -> Result<OwnedFd, MountError> {
+    let failed = |errno: Errno| MountError::system("talking to fusermount3", errno);
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
+            .map_err(failed)?;
+    rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).map_err(failed)?;
+    let mut words = format!("default_permissions,subtype=iogate,max_read={}", options.request_bytes_max);
+    if options.allow_other {
+        words.push_str(",allow_other");
+    }
+    if options.read_only {
+        words.push_str(",ro");
+    }
+    let mut arguments = std::ffi::OsString::from(words);
+    if !places.source.as_os_str().as_bytes().contains(&b',') {
+        arguments.push(",fsname=");
+        arguments.push(&places.source);
+    }
+    let run = Command::new("fusermount3")
+        .arg("-o")
+        .arg(&arguments)
+        .arg("--")
+        .arg(&places.mountpoint)
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .output();
+    drop(theirs);
+    let output = run.map_err(|error| MountError::NoPermission { found: format!("fusermount3: {error}") })?;
+    if !output.status.success() {
+        let found = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(MountError::NoPermission { found });
+    }
+    receive_device(&ours).map_err(failed)
+}
+
+fn receive_device(socket: impl AsFd) -> Result<OwnedFd, Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
+            && let Some(device) = descriptors.next()
+        {
+            return Ok(device);
+        }
+    }
+    Err(Errno::BADMSG)
+}
+
+/// Unmounts what is mounted at `mountpoint`; with `detach` even while it is in use (it then goes away when the last
+/// file is closed).
+pub fn unmount(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
+    if !rustix::process::geteuid().is_root() {
+        return unmount_by_program(mountpoint, detach);
+    }
+    let flags = if detach { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    match rustix::mount::unmount(mountpoint, flags | UnmountFlags::NOFOLLOW) {
+        Ok(()) => Ok(()),
+        Err(Errno::INVAL | Errno::NOENT) => Err(MountError::NotMounted { path: mountpoint.to_owned() }),
+        Err(Errno::BUSY) => Err(MountError::InUse { path: mountpoint.to_owned() }),
+        Err(errno) => Err(MountError::system("unmounting", errno)),
+    }
+}
+
+fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
+    let mut arguments = vec![OsStr::new("-u"), OsStr::new("-q")];
+    if detach {
+        arguments.push(OsStr::new("-z"));
+    }
+    let run = Command::new("fusermount3").args(arguments).arg("--").arg(mountpoint).output();
+    let output = run.map_err(|error| MountError::NoPermission { found: format!("fusermount3: {error}") })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    match is_mount_root(mountpoint) {
+        Ok(false) => Err(MountError::NotMounted { path: mountpoint.to_owned() }),
+        _ => Err(MountError::InUse { path: mountpoint.to_owned() }),
+    }
+}

@@ -1,0 +1,105 @@
+//! Extended attributes, and the mount's controls that look like some on the root.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::FileSystem;
+use super::attr::{change_mode, stat};
+use super::inode::HeldInode;
+use crate::abi::{GetxattrIn, GetxattrOut, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
+
+impl FileSystem {
+    pub(super) fn getxattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
+        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
+        let name = input.name().ok_or(Errno::INVAL)?;
+        if header.nodeid == ROOT_ID
+            && let Some(value) = self.control.get(name)
+        {
+            return reply(out, arg.size, &value);
+        }
+        let inode = self.inodes.get(header.nodeid)?;
+        let path = inode.proc_path();
+        fill(out, arg.size, |buffer| rustix::fs::getxattr(path.as_bytes(), name, buffer))
+    }
+
+    pub(super) fn listxattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
+        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
+        let inode = self.inodes.get(header.nodeid)?;
+        let path = inode.proc_path();
+        fill(out, arg.size, |buffer| rustix::fs::listxattr(path.as_bytes(), buffer))
+    }
+
+    pub(super) fn setxattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: SetxattrIn = input.record_of(self.setxattr_in_bytes).ok_or(Errno::INVAL)?;
+        let name = input.name().ok_or(Errno::INVAL)?;
+        let value = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
+        if header.nodeid == ROOT_ID
+            && let Some(result) = self.control.set(name, value, header.uid)
+        {
+            return result;
+        }
+        let inode = self.inodes.get(header.nodeid)?;
+        let flags = XattrFlags::from_bits_retain(arg.flags);
+        rustix::fs::setxattr(inode.proc_path().as_bytes(), name, value, flags)?;
+        if arg.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            clear_sgid(&inode)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn removexattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
+        let name = input.name().ok_or(Errno::INVAL)?;
+        let inode = self.inodes.get(header.nodeid)?;
+        rustix::fs::removexattr(inode.proc_path().as_bytes(), name)
+    }
+}
+
+/// Replies with a value, or with its size where the caller offers no room.
+fn reply(out: &mut Vec<u8>, room: u32, value: &[u8]) -> Result<(), Errno> {
+    if room == 0 {
+        out.extend_from_slice(GetxattrOut { size: value.len() as u32, padding: 0 }.as_bytes());
+    } else if value.len() > room as usize {
+        return Err(Errno::RANGE);
+    } else {
+        out.extend_from_slice(value);
+    }
+    Ok(())
+}
+
+/// Replies with what `read` puts into a buffer of the caller's size; its size if that is zero.
+fn fill(
+    out: &mut Vec<u8>,
+    room: u32,
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<(), Errno> {
+    if room == 0 {
+        // rustix does not ask for the size when the buffer is empty.
+        let size = read(&mut [0; 1 << 16])? as u32;
+        out.extend_from_slice(GetxattrOut { size, padding: 0 }.as_bytes());
+        return Ok(());
+    }
+    let begin = out.len();
+    // The kernel allows 64 KiB for a value or a list.
+    out.resize(begin + (room as usize).min(1 << 16), 0);
+    let size = read(&mut out[begin..])?;
+    out.truncate(begin + size);
+    Ok(())
+}
+
+fn clear_sgid(inode: &HeldInode) -> Result<(), Errno> {
+    let mode = stat(inode)?.st_mode;
+    if mode & libc::S_ISGID != 0 { change_mode(inode.as_fd(), mode & !libc::S_ISGID) } else { Ok(()) }
+}

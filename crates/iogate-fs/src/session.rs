@@ -1,0 +1,345 @@
+//! A connection with the kernel from its first message to its end.
+
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex};
+
+use iogate_engine::{Engine, Store};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::abi::{
+    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init,
+    op,
+};
+use crate::app::{AppNames, Applications};
+use crate::buffer::Pool;
+use crate::control::Control;
+use crate::dev::{self, DeviceThreads};
+use crate::error::MountError;
+use crate::mount::{self, Places};
+use crate::options::{CacheMode, MountOptions, Transport};
+use crate::passthrough::{Agreed, FileSystem, caller};
+use crate::uring;
+use crate::workers::Workers;
+
+/// Most requests that the kernel itself starts (read-ahead, asynchronous direct I/O) and that are underway at once.
+const BACKGROUND_MAX: u16 = 1024;
+const READ_AHEAD_BYTES: u32 = 1 << 20;
+const PAGE: u32 = 4096;
+
+/// What the serving threads share.
+pub(crate) struct Session {
+    pub(crate) fs: FileSystem,
+    pub(crate) pool: Arc<Pool>,
+    /// For metadata operations that may take long.
+    pub(crate) workers: Arc<Workers>,
+    /// For submissions that are carried out in the submitting thread and take long.
+    pub(crate) data_workers: Arc<Workers>,
+    pub(crate) device_threads: DeviceThreads,
+    pub(crate) threads_max: usize,
+    device: OwnedFd,
+    serving: Mutex<usize>,
+    ended: Condvar,
+}
+
+impl Session {
+    pub(crate) fn device(&self) -> &OwnedFd {
+        &self.device
+    }
+
+    /// Starts a thread that counts as serving until `serve` returns.
+    pub(crate) fn start_thread(
+        self: &Arc<Self>,
+        name: String,
+        serve: impl FnOnce(&Arc<Session>) + Send + 'static,
+    ) -> std::io::Result<()> {
+        *self.serving.lock().expect("counting does not panic") += 1;
+        let counted = Serving(self.clone());
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || {
+                prepare_thread();
+                serve(&counted.0);
+            })
+            .map(drop)
+    }
+
+    fn wait(&self) {
+        let serving = self.serving.lock().expect("counting does not panic");
+        drop(self.ended.wait_while(serving, |serving| *serving > 0).expect("counting does not panic"));
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.serving.lock().expect("counting does not panic") == 0
+    }
+}
+
+/// A thread that is serving.
+struct Serving(Arc<Session>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let mut serving = self.0.serving.lock().expect("counting does not panic");
+        *serving -= 1;
+        if *serving == 0 {
+            self.0.ended.notify_all();
+            self.0.device_threads.wake_watchdog();
+        }
+    }
+}
+
+/// Makes the calling thread able to create files in the callers' names.
+pub(crate) fn prepare_thread() {
+    if let Err(errno) = caller::prepare_thread() {
+        tracing::warn!(%errno, "files may be created with the wrong owner or permissions");
+    }
+}
+
+/// Runs part of a request. A panic in it is a defect, but ends that request only (its reply answers `EIO`).
+pub(crate) fn guarded(part: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(part)).is_err() {
+        tracing::error!("a request failed by a defect");
+    }
+}
+
+/// A mounted file system. Dropped, it is detached: it goes away when nobody uses it any more.
+pub struct Mounted {
+    session: Arc<Session>,
+    mountpoint: PathBuf,
+    transport: Transport,
+    names: Arc<AppNames>,
+}
+
+impl std::fmt::Debug for Mounted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mounted").field("mountpoint", &self.mountpoint).finish_non_exhaustive()
+    }
+}
+
+impl Mounted {
+    /// Waits until the file system is unmounted, by whomever.
+    pub fn wait(&self) {
+        self.session.wait();
+    }
+
+    /// Unmounts it; [`MountError::InUse`] if somebody has a file open or works in a directory of it.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        self.take_off(false)
+    }
+
+    /// Unmounts it even if it is in use: nobody can enter it any more, and [`Mounted::wait`] returns when the last
+    /// file is closed.
+    pub fn detach(&self) -> Result<(), MountError> {
+        self.take_off(true)
+    }
+
+    fn take_off(&self, detach: bool) -> Result<(), MountError> {
+        if self.session.has_ended() {
+            return Ok(());
+        }
+        mount::unmount(&self.mountpoint, detach)
+    }
+
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// The transport in use: `Device` or `Uring`.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    /// What the applications seen so far are called.
+    pub fn app_names(&self) -> Arc<AppNames> {
+        self.names.clone()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = self.detach()
+            && !matches!(error, MountError::NotMounted { .. })
+        {
+            tracing::error!(%error, "detaching {}", self.mountpoint.display());
+        }
+    }
+}
+
+/// Mounts `source` at `mountpoint`: data goes through `engine` (whose store is `store`), metadata beside it.
+pub fn mount(
+    source: &Path,
+    mountpoint: &Path,
+    engine: Arc<Engine>,
+    store: Arc<dyn Store>,
+    options: &MountOptions,
+    control: Arc<dyn Control>,
+) -> Result<Mounted, MountError> {
+    let options = &within_bounds(options);
+    raise_descriptor_limit();
+    let places = Places::check(source, mountpoint)?;
+    let applications =
+        Arc::new(Applications::new().map_err(|error| MountError::system("starting a thread", error))?);
+    let names = applications.names();
+    let device = mount::attach(&places, options)?;
+    let guard = DetachGuard(Some(&places.mountpoint));
+    let (agreed, over_uring) = negotiate(&device, options)?;
+    let fs = FileSystem::new(places.root, engine, store, options, agreed, applications, control)
+        .map_err(|errno| MountError::system("reading the source", errno))?;
+    let session = Arc::new(Session {
+        fs,
+        pool: Arc::default(),
+        workers: Workers::new(options.threads_max),
+        data_workers: Workers::new(options.threads_max),
+        device_threads: DeviceThreads::default(),
+        threads_max: options.threads_max,
+        device,
+        serving: Mutex::new(0),
+        ended: Condvar::new(),
+    });
+    dev::start(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
+    let mut transport = Transport::Device;
+    if over_uring {
+        match uring::start(&session, options.queue_depth) {
+            Ok(()) => transport = Transport::Uring,
+            Err(error) => tracing::warn!(%error, "FUSE over io_uring cannot be used; using /dev/fuse"),
+        }
+    }
+    if options.cache == CacheMode::Page {
+        raise_read_ahead(&places.mountpoint);
+    }
+    guard.keep();
+    Ok(Mounted { session, mountpoint: places.mountpoint, transport, names })
+}
+
+/// Takes a mount that did not come about off again.
+struct DetachGuard<'a>(Option<&'a Path>);
+
+impl DetachGuard<'_> {
+    fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for DetachGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(mountpoint) = self.0 {
+            let _ = mount::unmount(mountpoint, true);
+        }
+    }
+}
+
+fn within_bounds(options: &MountOptions) -> MountOptions {
+    MountOptions {
+        threads_max: options.threads_max.max(2),
+        queue_depth: options.queue_depth.clamp(1, 1024),
+        request_bytes_max: options.request_bytes_max.clamp(PAGE, 1 << 20).next_power_of_two(),
+        ..options.clone()
+    }
+}
+
+/// Agrees with the kernel on the protocol; also says whether requests may come through io_uring.
+fn negotiate(device: &OwnedFd, options: &MountOptions) -> Result<(Agreed, bool), MountError> {
+    let system = |errno: Errno| MountError::system("agreeing with the kernel on the FUSE protocol", errno);
+    let mut request = vec![0; (1 << 20) + 4096];
+    let length = loop {
+        match rustix::io::read(device, &mut request[..]) {
+            Err(Errno::INTR) => {}
+            read => break read.map_err(system)?,
+        }
+    };
+    let request = &request[..length];
+    let malformed = || system(Errno::PROTO);
+    let (header, rest) = InHeader::read_from_prefix(request).map_err(|_| malformed())?;
+    let (kernel, rest) = InitIn::read_from_prefix(rest).map_err(|_| malformed())?;
+    if header.opcode != op::INIT {
+        return Err(malformed());
+    }
+    if kernel.major != MAJOR || kernel.minor < MINOR_MIN {
+        return Err(MountError::KernelTooOld { major: kernel.major, minor: kernel.minor });
+    }
+    let mut offered = u64::from(kernel.flags);
+    if offered & init::INIT_EXT != 0
+        && let Ok((flags2, _)) = u32::read_from_prefix(rest)
+    {
+        offered |= u64::from(flags2) << 32;
+    }
+    let agreed = offered & wanted(options);
+    let reply = InitOut {
+        major: MAJOR,
+        minor: MINOR,
+        max_readahead: READ_AHEAD_BYTES,
+        flags: agreed as u32,
+        max_background: BACKGROUND_MAX,
+        congestion_threshold: BACKGROUND_MAX / 4 * 3,
+        max_write: options.request_bytes_max,
+        time_gran: 1,
+        max_pages: (options.request_bytes_max / PAGE) as u16,
+        flags2: (agreed >> 32) as u32,
+        ..InitOut::default()
+    };
+    let header = OutHeader {
+        len: (size_of::<OutHeader>() + size_of::<InitOut>()) as u32,
+        error: 0,
+        unique: header.unique,
+    };
+    let message = [header.as_bytes(), reply.as_bytes()].concat();
+    rustix::io::write(device, &message).map_err(system)?;
+    let setxattr_in_bytes =
+        if agreed & init::SETXATTR_EXT != 0 { size_of::<SetxattrIn>() } else { SETXATTR_IN_COMPAT_SIZE };
+    let agreed_on = Agreed { request_bytes_max: options.request_bytes_max, setxattr_in_bytes };
+    Ok((agreed_on, agreed & init::OVER_IO_URING != 0))
+}
+
+/// The protocol's features to use. POSIX and BSD locks are not among them: the kernel then keeps them itself,
+/// between all processes of this mount.
+fn wanted(options: &MountOptions) -> u64 {
+    let mut wanted = init::ASYNC_READ
+        | init::ATOMIC_O_TRUNC
+        | init::BIG_WRITES
+        | init::DONT_MASK
+        | init::AUTO_INVAL_DATA
+        | init::DO_READDIRPLUS
+        | init::READDIRPLUS_AUTO
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::POSIX_ACL
+        | init::MAX_PAGES
+        | init::HANDLE_KILLPRIV_V2
+        | init::SETXATTR_EXT
+        | init::INIT_EXT
+        | init::DIRECT_IO_ALLOW_MMAP;
+    if options.transport != Transport::Device && uring::is_enabled() {
+        wanted |= init::OVER_IO_URING;
+    }
+    wanted
+}
+
+/// Each file that the kernel knows holds a descriptor, so there should be many.
+fn raise_descriptor_limit() {
+    let system_max: Option<u64> =
+        std::fs::read_to_string("/proc/sys/fs/nr_open").ok().and_then(|text| text.trim().parse().ok());
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: system_max, maximum: system_max };
+    if system_max.is_some() && rustix::process::setrlimit(Resource::Nofile, raised).is_ok() {
+        return;
+    }
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(errno) = rustix::process::setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%errno, "the limit of open files stays as it is");
+    }
+}
+
+/// The kernel reads 128 KiB ahead unless it is told otherwise where the device's settings are.
+fn raise_read_ahead(mountpoint: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(metadata) = mountpoint.metadata() else { return };
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+    if let Err(error) = std::fs::write(&path, (READ_AHEAD_BYTES >> 10).to_string()) {
+        tracing::debug!(%error, path, "read-ahead stays as it is");
+    }
+}

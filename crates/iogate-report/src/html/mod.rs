@@ -1,0 +1,175 @@
+//! One self-contained page: inline styles, inline pictures, no network.
+//!
+//! Colours are distinguishable with all common kinds of colour blindness (after Okabe and Ito), lanes and bars
+//! are named where they are drawn, each picture has a title and a description, and the table below them has the
+//! same numbers.
+
+mod axis;
+mod bars;
+mod lanes;
+mod sizes;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::run::{Report, Run};
+use crate::text;
+use crate::units::{bytes, count, time};
+
+/// Width of a picture, in its own units.
+const WIDTH: f64 = 992.0;
+/// Room at the left for names.
+const LEFT: f64 = 150.0;
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let comparison = text::compared(report);
+    let several = report.runs.len() > 1;
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (report.title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                main {
+                    h1 { (report.title) }
+                    @for note in &report.notes { p.soft { (note) } }
+                    (figures(report))
+                    @if report.runs.iter().any(|run| !run.apps.is_empty()) {
+                        h2 { "When each application was done" }
+                        @if several { (run_key(report)) }
+                        (bars::completion(report))
+                    }
+                    @if report.runs.iter().any(|run| !run.timeline.lanes.is_empty()) {
+                        h2 { "Who was served when" }
+                        p.soft {
+                            "One lane an application; the height of the colour is its share of the device's time. "
+                            @if several { "All runs have the same time scale; the dashed line is the end of the run." }
+                        }
+                        (lanes::overview(report))
+                        h2 { "A closer look" }
+                        p.soft {
+                            "The beginning, dispatch by dispatch: each block is one transfer of the device, as wide as it "
+                            "took. Point at a block for its size and its requests."
+                        }
+                        (lanes::opening(report))
+                    }
+                    h2 { "Sizes of requests and dispatches" }
+                    p.soft {
+                        "What arrived at the gate, and what left it: contiguous requests of a file leave as one dispatch."
+                    }
+                    (sizes::distributions(report))
+                    h2 { "The figures" }
+                    (table(report, &comparison))
+                    h2 { "Settings" }
+                    (settings(report))
+                    footer { "Made by " (report.program) "." }
+                }
+                div id="tip" hidden {}
+                script { (PreEscaped(include_str!("tooltip.js"))) }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// The few numbers that one would tell somebody.
+fn figures(report: &Report) -> Markup {
+    let (Some(first), Some(last)) = (report.runs.first(), report.runs.last()) else { return html! {} };
+    let figure = |value: String, what: String| html! { div.figure { b { (value) } span { (what) } } };
+    if report.runs.len() == 1 {
+        return html! {
+            div.figures {
+                (figure(time(first.makespan_ns as f64), "until all was done".into()))
+                (figure(crate::units::rate(first.gate.bytes(), first.makespan_ns), "throughput".into()))
+                (figure(count(first.gate.dispatches()), format!("dispatches for {} requests", count(first.gate.requests()))))
+                (figure(count(first.repositions), "device repositions (seeks)".into()))
+            }
+        };
+    }
+    let from_to = |value: &dyn Fn(&Run) -> String| format!("{} \u{2192} {}", value(first), value(last));
+    let ratio = first.makespan_ns as f64 / last.makespan_ns.max(1) as f64;
+    let mean = |run: &Run| bytes(run.gate.bytes() as f64 / run.gate.dispatches().max(1) as f64);
+    html! {
+        div.figures {
+            (figure(format!("{ratio:.1}\u{d7}"), format!("faster altogether ({} \u{2192} {})", first.label, last.label)))
+            (figure(from_to(&|run| time(run.makespan_ns as f64)), "until all was done".into()))
+            (figure(from_to(&|run| count(run.repositions)), "device repositions (seeks)".into()))
+            (figure(from_to(&mean), "mean dispatch size".into()))
+        }
+    }
+}
+
+/// Which colour is which run.
+fn run_key(report: &Report) -> Markup {
+    html! {
+        ul.key {
+            @for (index, run) in report.runs.iter().enumerate() {
+                li {
+                    svg viewBox="0 0 12 12" aria-hidden="true" { rect.(run_class(index)) width="12" height="12" rx="2" {} }
+                    (run.label) " (" (run.gate.scheduler) ")"
+                }
+            }
+        }
+    }
+}
+
+fn run_class(index: usize) -> &'static str {
+    if index == 0 { "first" } else { "others" }
+}
+
+fn table(report: &Report, rows: &[text::Compared]) -> Markup {
+    let several = report.runs.len() > 1;
+    html! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { "" }
+                        @for run in &report.runs { th scope="col" { (run.label) } }
+                        @if several { th scope="col" { "better by" } }
+                    }
+                }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            th scope="row" { (row.name) }
+                            @for value in &row.shown { td { (value) } }
+                            @if several {
+                                td { @if let Some(factor) = row.better_by { (format!("{factor:.2}\u{d7}")) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn settings(report: &Report) -> Markup {
+    html! {
+        dl {
+            @for run in &report.runs {
+                dt { (run.label) }
+                dd { code { (run.gate.settings()) } ", " code { "depth=" (run.gate.depth) } ", device " code { (run.device) } }
+            }
+        }
+    }
+}
+
+/// A picture with its title and description for those who cannot see it.
+fn picture(height: f64, title: &str, description: &str, content: &Markup) -> Markup {
+    html! {
+        figure.scroll {
+            svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label=(format!("{title}. {description}")) {
+                title { (title) }
+                desc { (description) }
+                (content)
+            }
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What one gate did: its statistics with names, as status, replay and demo report them.
+
+use std::collections::BTreeMap;
+
+use iogate_core::gate::WaitReason;
+use iogate_core::stats::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
+use iogate_core::{AppId, FileId, SchedulerConfig, Time};
+use serde::{Deserialize, Serialize};
+
+/// What a gate did.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// The algorithm.
+    pub scheduler: String,
+    /// Its parameters, all of them.
+    pub params: BTreeMap<String, String>,
+    /// Most dispatches in service at once.
+    pub depth: u32,
+    /// What was read.
+    pub read: OpSummary,
+    /// What was written.
+    pub write: OpSummary,
+    /// Requests held back for an earlier one that they conflict with, by conflict.
+    pub held: Vec<Counted>,
+    /// Deliberate waits by reason.
+    pub waits: Vec<Counted>,
+    /// Bytes served of each quantum granted, in percent; of quantum schedulers only.
+    pub quantum_utilisation_percent: Option<Distribution>,
+    /// Requests whose issue time was implausible and that counted by their arrival.
+    pub skewed: u64,
+    /// Submissions that found the gate full, and had to be made again.
+    pub rejected_full: u64,
+    /// Live changes of algorithm.
+    pub switches: u64,
+    /// Per application, most bytes first.
+    pub apps: Vec<Group>,
+    /// Per file, most bytes first.
+    pub files: Vec<Group>,
+    /// Per target, most bytes first.
+    pub targets: Vec<Group>,
+}
+
+/// One operation over all files.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OpSummary {
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Dispatches that left.
+    pub dispatches: u64,
+    /// Dispatches that failed.
+    pub failed: u64,
+    /// Sizes of the requests.
+    pub request_bytes: Distribution,
+    /// Sizes of the dispatches.
+    pub dispatch_bytes: Distribution,
+    /// Requests in a dispatch.
+    pub requests_per_dispatch: Distribution,
+    /// Distance from the end of a dispatch to the start of the next one to the same file.
+    pub offset_distance_bytes: Distribution,
+    /// From arrival to dispatch.
+    pub waiting_ns: Distribution,
+    /// From dispatch to completion.
+    pub service_ns: Distribution,
+    /// How many requests there were of each size.
+    pub request_sizes: Vec<SizeClass>,
+    /// How many dispatches there were of each size.
+    pub dispatch_sizes: Vec<SizeClass>,
+}
+
+/// A distribution in a few numbers. Quantiles are at most an eighth above the true value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Distribution {
+    pub count: u64,
+    pub mean: f64,
+    pub min: u64,
+    pub p50: u64,
+    pub p95: u64,
+    pub p99: u64,
+    pub max: u64,
+}
+
+/// How many values lie from a power of two up to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeClass {
+    /// The power of two, in bytes.
+    pub from_bytes: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// How often something happened and how long it took altogether.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// What.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// For how long altogether.
+    pub total_ns: u64,
+}
+
+/// The requests of one application, file or target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Its number; `None` for all that were not counted one by one.
+    pub id: Option<u64>,
+    /// What it is called.
+    pub name: String,
+    /// Requests completed.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Dispatches in which they left.
+    pub dispatches: u64,
+    /// Mean time from arrival to dispatch.
+    pub waiting_mean_ns: u64,
+    /// The longest.
+    pub waiting_max_ns: u64,
+    /// From the arrival of the first to the completion of the last.
+    pub span_ns: u64,
+}
+
+/// What applications and files are called.
+pub trait Names {
+    /// The name of an application.
+    fn app(&self, app: AppId) -> String {
+        if app.0 == 0 { "unknown".into() } else { app.to_string() }
+    }
+    /// The name of a file.
+    fn file(&self, file: FileId) -> String {
+        file.to_string()
+    }
+}
+
+/// Everything is called by its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers;
+
+impl Names for Numbers {}
+
+impl Summary {
+    /// A summary of a gate's statistics with at most `groups_max` applications, files and targets; the others are
+    /// together in a group called `other`.
+    pub fn new(
+        stats: &Stats,
+        scheduler: &SchedulerConfig,
+        depth: u32,
+        names: &dyn Names,
+        groups_max: usize,
+    ) -> Summary {
+        let counted =
+            |name: &str, count, total_ns| (count > 0).then(|| Counted { name: name.into(), count, total_ns });
+        let held = Conflict::ALL.into_iter().zip(&stats.held_ns);
+        let waits = WaitReason::ALL.into_iter().zip(&stats.waits);
+        let utilisation = &stats.quantum_utilisation_percent;
+        Summary {
+            scheduler: scheduler.kind().name().into(),
+            params: scheduler.values().map(|(param, value)| (param.name.into(), value)).collect(),
+            depth,
+            read: OpSummary::new(&stats.ops[0]),
+            write: OpSummary::new(&stats.ops[1]),
+            held: held
+                .filter_map(|(conflict, ns)| counted(conflict_name(conflict), ns.count(), ns.sum()))
+                .collect(),
+            waits: waits
+                .filter_map(|(r, wait)| counted(r.name(), wait.count, wait.total.as_nanos()))
+                .collect(),
+            quantum_utilisation_percent: (utilisation.count() > 0).then(|| utilisation.into()),
+            skewed: stats.skewed,
+            rejected_full: stats.rejected_full,
+            switches: stats.switches,
+            apps: groups(&stats.apps, |app| (app.0.into(), names.app(app)), groups_max),
+            files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
+            targets: groups(&stats.targets, |target| (target.0.into(), target.to_string()), groups_max),
+        }
+    }
+
+    /// Reads and writes.
+    pub fn ops(&self) -> [(&'static str, &OpSummary); 2] {
+        [("read", &self.read), ("write", &self.write)]
+    }
+
+    /// Requests that arrived, of both operations.
+    pub fn requests(&self) -> u64 {
+        self.read.requests + self.write.requests
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.read.bytes + self.write.bytes
+    }
+
+    /// Dispatches that left, of both operations.
+    pub fn dispatches(&self) -> u64 {
+        self.read.dispatches + self.write.dispatches
+    }
+
+    /// The algorithm with its parameters.
+    pub fn settings(&self) -> String {
+        let params: Vec<String> = self.params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if params.is_empty() {
+            self.scheduler.clone()
+        } else {
+            format!("{} {}", self.scheduler, params.join(" "))
+        }
+    }
+}
+
+impl OpSummary {
+    fn new(op: &OpStats) -> OpSummary {
+        OpSummary {
+            requests: op.request_bytes.count(),
+            bytes: op.request_bytes.sum(),
+            dispatches: op.dispatch_bytes.count(),
+            failed: op.failed,
+            request_bytes: (&op.request_bytes).into(),
+            dispatch_bytes: (&op.dispatch_bytes).into(),
+            requests_per_dispatch: (&op.dispatch_requests).into(),
+            offset_distance_bytes: (&op.offset_distance_bytes).into(),
+            waiting_ns: (&op.waiting_ns).into(),
+            service_ns: (&op.service_ns).into(),
+            request_sizes: size_classes(&op.request_bytes),
+            dispatch_sizes: size_classes(&op.dispatch_bytes),
+        }
+    }
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(histogram: &Histogram) -> Distribution {
+        Distribution {
+            count: histogram.count(),
+            mean: histogram.mean(),
+            min: histogram.min(),
+            p50: histogram.quantile(0.5),
+            p95: histogram.quantile(0.95),
+            p99: histogram.quantile(0.99),
+            max: histogram.max(),
+        }
+    }
+}
+
+fn conflict_name(conflict: Conflict) -> &'static str {
+    match conflict {
+        Conflict::ReadAfterWrite => "read after write",
+        Conflict::WriteAfterRead => "write after read",
+        Conflict::WriteAfterWrite => "write after write",
+    }
+}
+
+fn size_classes(histogram: &Histogram) -> Vec<SizeClass> {
+    let mut classes: Vec<SizeClass> = Vec::new();
+    for (largest, count) in histogram.iter() {
+        let from_bytes = 1 << largest.max(1).ilog2();
+        match classes.last_mut() {
+            Some(class) if class.from_bytes == from_bytes => class.count += count,
+            _ => classes.push(SizeClass { from_bytes, count }),
+        }
+    }
+    classes
+}
+
+fn groups<K: Copy + Eq + std::hash::Hash>(
+    tracked: &Tracked<K>,
+    name: impl Fn(K) -> (u64, String),
+    groups_max: usize,
+) -> Vec<Group> {
+    let mut by_bytes: Vec<&(K, Sums)> = tracked.iter().collect();
+    // Stable: of two with as many bytes, the one that appeared first.
+    by_bytes.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.bytes));
+    let (shown, rest) = by_bytes.split_at(groups_max.min(by_bytes.len()));
+    let mut groups: Vec<Group> = (shown.iter())
+        .map(|(key, sums)| {
+            let (id, name) = name(*key);
+            Group::new(Some(id), name, sums)
+        })
+        .collect();
+    let mut other = *tracked.other();
+    for (_, sums) in rest {
+        other.requests += sums.requests;
+        other.bytes += sums.bytes;
+        other.dispatches += sums.dispatches;
+        other.waiting += sums.waiting;
+        other.waiting_max = other.waiting_max.max(sums.waiting_max);
+        other.first = other.first.min(sums.first);
+        other.last = other.last.max(sums.last);
+    }
+    if other.requests > 0 {
+        groups.push(Group::new(None, "other".into(), &other));
+    }
+    groups
+}
+
+impl Group {
+    fn new(id: Option<u64>, name: String, sums: &Sums) -> Group {
+        let first = if sums.first == Time::MAX { sums.last } else { sums.first };
+        Group {
+            id,
+            name,
+            requests: sums.requests,
+            bytes: sums.bytes,
+            dispatches: sums.dispatches,
+            waiting_mean_ns: sums.waiting.as_nanos() / sums.requests.max(1),
+            waiting_max_ns: sums.waiting_max.as_nanos(),
+            span_ns: sums.last.since(first).as_nanos(),
+        }
+    }
+}

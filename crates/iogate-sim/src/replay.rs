@@ -1,0 +1,379 @@
+//! The virtual-time driver of a gate: arrivals from a trace, service times from modelled devices.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::io::BufRead;
+
+use iogate_core::device::{Device, Transfer};
+use iogate_core::sched::ConfigError;
+use iogate_core::{
+    Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request,
+    RequestId, Span, Time,
+};
+
+use crate::placement::Placement;
+use crate::trace::{Row, TraceError, TraceReader};
+
+/// What serves the dispatches.
+pub struct Backend {
+    targets: Vec<Target>,
+    layout: Layout,
+    overlap: bool,
+    busy: Span,
+}
+
+struct Target {
+    device: Box<dyn Device>,
+    placement: Placement,
+    free_at: Time,
+}
+
+impl Backend {
+    /// One device for each target of `layout`, each serving one transfer at a time; a dispatch that spans targets
+    /// is split at stripe boundaries, served by all of them at once, and ends when the last has ended.
+    ///
+    /// # Panics
+    /// If there are not as many devices as the layout has targets: a mistake in the program, not in its input.
+    pub fn striped(devices: Vec<Box<dyn Device>>, layout: Layout) -> Backend {
+        assert_eq!(devices.len(), layout.targets as usize, "a device for each target");
+        let target = |device| Target { device, placement: Placement::default(), free_at: Time::ZERO };
+        Backend {
+            targets: devices.into_iter().map(target).collect(),
+            layout,
+            overlap: false,
+            busy: Span::ZERO,
+        }
+    }
+
+    /// One device that serves each dispatch as a whole, and all that are in flight at the same time.
+    pub fn overlapping(device: Box<dyn Device>) -> Backend {
+        let mut backend = Backend::striped(vec![device], Layout::SINGLE);
+        backend.overlap = true;
+        backend
+    }
+
+    /// Serves a dispatch handed over at `now`: when the service begins and ends.
+    fn serve(&mut self, now: Time, dispatch: &Dispatch, own_target: bool) -> (Time, Time) {
+        let (file, op) = (dispatch.file, dispatch.op);
+        if self.overlap {
+            let target = &mut self.targets[0];
+            let address = target.placement.address(file, dispatch.offset);
+            let span = target.device.serve(now, Transfer { op, address, bytes: dispatch.bytes });
+            self.busy += span;
+            return (now, now + span);
+        }
+        if own_target || self.layout.targets == 1 {
+            let target = dispatch.target.0 as usize % self.targets.len();
+            return self.serve_piece(now, target, file, op, dispatch.offset, dispatch.bytes);
+        }
+        let mut pieces: Vec<Option<(u64, u64)>> = vec![None; self.targets.len()];
+        let (mut offset, end) = (dispatch.offset, dispatch.offset + dispatch.bytes);
+        while offset < end {
+            let stripe_end = self.layout.stripe_end(offset).min(end);
+            let local = self.local_offset(offset);
+            let piece = pieces[self.layout.target_of(offset).0 as usize].get_or_insert((local, 0));
+            // The stripes of a contiguous range that share a target follow each other on it.
+            piece.1 += stripe_end - offset;
+            offset = stripe_end;
+        }
+        let (mut first, mut last) = (Time::MAX, now);
+        for (target, piece) in pieces.into_iter().enumerate() {
+            if let Some((local, bytes)) = piece {
+                let (start, end) = self.serve_piece(now, target, file, op, local, bytes);
+                (first, last) = (first.min(start), last.max(end));
+            }
+        }
+        (first, last)
+    }
+
+    /// Where a byte of a file lies in the part of the file that its target holds.
+    fn local_offset(&self, offset: u64) -> u64 {
+        let Layout { stripe_bytes, targets, .. } = self.layout;
+        offset / stripe_bytes / u64::from(targets) * stripe_bytes + offset % stripe_bytes
+    }
+
+    fn serve_piece(
+        &mut self,
+        now: Time,
+        at: usize,
+        file: FileId,
+        op: Op,
+        offset: u64,
+        bytes: u64,
+    ) -> (Time, Time) {
+        let target = &mut self.targets[at];
+        let start = target.free_at.max(now);
+        let address = target.placement.address(file, offset);
+        let span = target.device.serve(start, Transfer { op, address, bytes });
+        target.free_at = start + span;
+        self.busy += span;
+        (start, target.free_at)
+    }
+
+    fn repositions(&self) -> u64 {
+        self.targets.iter().map(|target| target.device.repositions()).sum()
+    }
+}
+
+/// One dispatch as it was served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatched {
+    /// When a device began it.
+    pub start: Time,
+    /// When it was complete.
+    pub end: Time,
+    /// The application of its first request.
+    pub app: iogate_core::AppId,
+    /// The file.
+    pub file: FileId,
+    /// Read or write.
+    pub op: Op,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// The rows that it carries, in the order in which they stand in the run. A row that the gate split is in
+    /// several dispatches.
+    pub ids: Vec<u64>,
+}
+
+/// What a replay counts beside the gate's own statistics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Rows submitted.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Dispatches served.
+    pub dispatches: u64,
+    /// From the first arrival to the last completion.
+    pub makespan: Span,
+    /// Time that devices spent serving, summed over the devices.
+    pub device_busy: Span,
+    /// Times that devices had to reposition.
+    pub repositions: u64,
+    /// Rows that found the gate full and came in later.
+    pub held_back: u64,
+    /// For how long, altogether.
+    pub held_back_total: Span,
+}
+
+/// Why a replay stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The trace was refused.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The scheduler's settings were refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The gate refused a row.
+    #[error("row {row}: {source}")]
+    Rejected {
+        /// The row, from 1.
+        row: u64,
+        /// The gate's reason.
+        source: Rejected,
+    },
+    /// The gate holds requests and nothing is left that would make it dispatch them.
+    #[error(
+        "the scheduler stopped at {at_us} us with {held} requests undispatched; this is a defect of the scheduler"
+    )]
+    Stalled {
+        /// Virtual time.
+        at_us: u64,
+        /// Requests in the gate.
+        held: usize,
+    },
+}
+
+/// A row between its arrival and its completion.
+struct Flying {
+    bytes_left: u64,
+    own_target: bool,
+}
+
+/// A replay in progress. [`Replay::next_dispatch`] advances virtual time to the next dispatch.
+///
+/// At equal times completions come first, then all arrivals of that instant, then the gate is asked until it has
+/// nothing more to dispatch.
+pub struct Replay<R> {
+    trace: TraceReader<R>,
+    ahead: Option<Row>,
+    gate: Gate,
+    backend: Backend,
+    now: Time,
+    /// When the gate wants to be asked again; `None` after `Idle`.
+    deadline: Option<Time>,
+    in_flight: BinaryHeap<Reverse<(Time, u64, DispatchId)>>,
+    /// By request id, which is the row's number.
+    flying: HashMap<u64, Flying>,
+    full: bool,
+    first_arrival: Option<Time>,
+    last_end: Time,
+    totals: Totals,
+}
+
+impl<R: BufRead> Replay<R> {
+    /// A replay that has not begun.
+    pub fn new(
+        mut trace: TraceReader<R>,
+        gate: &GateConfig,
+        backend: Backend,
+    ) -> Result<Replay<R>, ReplayError> {
+        trace.set_targets(gate.layout.targets);
+        let ahead = trace.next_row()?;
+        Ok(Replay {
+            ahead,
+            trace,
+            gate: Gate::new(gate)?,
+            backend,
+            now: Time::ZERO,
+            deadline: None,
+            in_flight: BinaryHeap::new(),
+            flying: HashMap::new(),
+            full: false,
+            first_arrival: None,
+            last_end: Time::ZERO,
+            totals: Totals::default(),
+        })
+    }
+
+    /// The trace, for the names of its files.
+    pub fn trace(&self) -> &TraceReader<R> {
+        &self.trace
+    }
+
+    /// The gate, for its statistics.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// When the first row arrived; the start of time if none has.
+    pub fn first_arrival(&self) -> Time {
+        self.first_arrival.unwrap_or(Time::ZERO)
+    }
+
+    /// What has been counted so far.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            makespan: self.last_end.since(self.first_arrival.unwrap_or(self.last_end)),
+            device_busy: self.backend.busy,
+            repositions: self.backend.repositions(),
+            ..self.totals
+        }
+    }
+
+    /// The next dispatch, in dispatch order; `None` when everything has been served.
+    pub fn next_dispatch(&mut self) -> Result<Option<Dispatched>, ReplayError> {
+        loop {
+            match self.gate.next(self.now) {
+                Decision::Dispatch(dispatch) => return Ok(Some(self.serve(&dispatch))),
+                Decision::WaitUntil(deadline, _) if deadline > self.now => self.deadline = Some(deadline),
+                Decision::WaitUntil(..) => return Err(self.stalled()),
+                Decision::Idle => self.deadline = None,
+            }
+            let completion = self.in_flight.peek().map(|Reverse((end, ..))| *end);
+            // While the gate is full only a completion can let the next row in.
+            let arrival = self.ahead.filter(|_| !self.full).map(|row| row.time.max(self.now));
+            let Some(at) = [completion, arrival, self.deadline].into_iter().flatten().min() else {
+                return if self.gate.is_empty() && self.ahead.is_none() {
+                    Ok(None)
+                } else {
+                    Err(self.stalled())
+                };
+            };
+            self.now = at;
+            self.complete_until_now();
+            self.submit_until_now()?;
+        }
+    }
+
+    fn stalled(&self) -> ReplayError {
+        ReplayError::Stalled { at_us: self.now.as_nanos() / 1_000, held: self.gate.len() }
+    }
+
+    fn serve(&mut self, dispatch: &Dispatch) -> Dispatched {
+        let mut ids = Vec::with_capacity(dispatch.parts as usize);
+        let mut own_target = false;
+        for part in self.gate.parts(dispatch.id) {
+            ids.push(part.request.0);
+            if let Some(flying) = self.flying.get(&part.request.0) {
+                own_target |= flying.own_target;
+            }
+        }
+        let (start, end) = self.backend.serve(self.now, dispatch, own_target);
+        self.totals.dispatches += 1;
+        self.last_end = self.last_end.max(end);
+        self.in_flight.push(Reverse((end, self.totals.dispatches, dispatch.id)));
+        let Dispatch { app, file, op, offset, bytes, .. } = *dispatch;
+        Dispatched { start, end, app, file, op, offset, bytes, ids }
+    }
+
+    fn complete_until_now(&mut self) {
+        while let Some(&Reverse((end, _, id))) = self.in_flight.peek()
+            && end <= self.now
+        {
+            self.in_flight.pop();
+            let mut bytes = 0;
+            for part in self.gate.parts(id) {
+                bytes += u64::from(part.bytes);
+                let std::collections::hash_map::Entry::Occupied(mut entry) =
+                    self.flying.entry(part.request.0)
+                else {
+                    continue;
+                };
+                entry.get_mut().bytes_left -= u64::from(part.bytes);
+                if entry.get().bytes_left == 0 {
+                    entry.remove();
+                }
+            }
+            self.gate.complete(self.now, id, Outcome::Done { bytes });
+            self.full = false;
+        }
+    }
+
+    fn submit_until_now(&mut self) -> Result<(), ReplayError> {
+        while let Some(row) = self.ahead
+            && row.time <= self.now
+            && !self.full
+        {
+            let request = Request {
+                id: RequestId(row.number),
+                file: row.file,
+                op: row.op,
+                offset: row.offset,
+                bytes: row.bytes,
+                app: row.app,
+                client: row.client,
+                target: row.target,
+                issued: row.issued,
+            };
+            match self.gate.submit(self.now, &request) {
+                Ok(()) => {}
+                // Back-pressure: the row waits outside until a completion.
+                Err(Rejected::Full { .. }) => {
+                    self.full = true;
+                    break;
+                }
+                Err(source) => return Err(ReplayError::Rejected { row: row.number, source }),
+            }
+            self.first_arrival.get_or_insert(row.time);
+            self.totals.requests += 1;
+            self.totals.bytes += u64::from(row.bytes);
+            if row.time < self.now {
+                self.totals.held_back += 1;
+                self.totals.held_back_total += self.now.since(row.time);
+            }
+            let own_target = row.target.is_some();
+            self.flying.insert(row.number, Flying { bytes_left: row.bytes.into(), own_target });
+            self.ahead = self.trace.next_row()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! Whole replays: golden logs, conservation, equal times, depth, back-pressure.
+
+use iogate_core::device::{Device, Transfer, Unit};
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind, Span, Time};
+use iogate_sim::{Backend, Dispatched, Replay, Totals, TraceReader, log};
+use proptest::prelude::*;
+
+const HEADER: &str = "time_us,app,client,file,op,offset,bytes";
+
+fn gate(scheduler: &str, depth: u32) -> GateConfig {
+    let scheduler = SchedulerConfig::by_name(scheduler).unwrap();
+    GateConfig { scheduler, queue_max: 1_000, depth, layout: Layout::SINGLE }
+}
+
+fn unit(us: u64) -> Backend {
+    Backend::overlapping(Box::new(Unit::new(Span::from_micros(us))))
+}
+
+fn run(rows: &str, gate: &GateConfig, backend: Backend) -> (String, Vec<Dispatched>, Totals) {
+    let text = format!("{HEADER}\n{rows}");
+    let mut replay = Replay::new(TraceReader::new(text.as_bytes()).unwrap(), gate, backend).unwrap();
+    let (mut out, mut all) = (Vec::new(), Vec::new());
+    while let Some(dispatched) = replay.next_dispatch().unwrap() {
+        log::write_line(&mut out, &dispatched, &replay.trace().files().name(dispatched.file)).unwrap();
+        all.push(dispatched);
+    }
+    assert!(replay.gate().is_empty());
+    (String::from_utf8(out).unwrap(), all, replay.totals())
+}
+
+#[test]
+fn arrival_order_one_at_a_time() {
+    let rows = "0,1,1,a,r,0,4096\n0,2,2,\"b,c\",w,0,512\n10,1,1,a,r,4096,4096\n1000.5,1,1,9,r,0,1\n";
+    let (log, _, totals) = run(rows, &gate("fifo", 1), unit(100));
+    assert_eq!(
+        log,
+        "0,100,a,r,0,4096,1,1\n\
+         100,200,\"b,c\",w,0,512,1,2\n\
+         200,300,a,r,4096,4096,1,3\n\
+         1000.5,1100.5,9,r,0,1,1,4\n"
+    );
+    assert_eq!((totals.requests, totals.dispatches, totals.bytes), (4, 4, 8_705));
+    assert_eq!(totals.makespan, Span::from_nanos(1_100_500));
+    assert_eq!(totals.device_busy, Span::from_micros(400));
+}
+
+#[test]
+fn a_unit_device_serves_all_that_are_in_flight() {
+    let rows = "0,1,1,a,r,0,1\n0,1,1,b,r,0,1\n0,1,1,c,r,0,1\n";
+    let (log, ..) = run(rows, &gate("fifo", 2), unit(100));
+    assert_eq!(log, "0,100,a,r,0,1,1,1\n0,100,b,r,0,1,1,2\n100,200,c,r,0,1,1,3\n");
+}
+
+#[test]
+fn any_other_device_serves_one_at_a_time_at_any_depth() {
+    let rows = "0,1,1,a,r,0,1\n0,1,1,b,r,0,1\n0,1,1,c,r,0,1\n";
+    let backend = Backend::striped(vec![Box::new(Unit::new(Span::from_micros(100)))], Layout::SINGLE);
+    let (log, ..) = run(rows, &gate("fifo", 2), backend);
+    assert_eq!(log, "0,100,a,r,0,1,1,1\n100,200,b,r,0,1,1,2\n200,300,c,r,0,1,1,3\n");
+}
+
+#[test]
+fn stripes_are_served_by_their_targets_at_once() {
+    /// Notes where transfers went; a byte takes a nanosecond.
+    struct Noting(std::sync::Arc<std::sync::Mutex<Vec<Transfer>>>);
+    impl Device for Noting {
+        fn serve(&mut self, _now: Time, transfer: Transfer) -> Span {
+            self.0.lock().unwrap().push(transfer);
+            Span::from_nanos(transfer.bytes)
+        }
+        fn flush(&mut self, _now: Time) -> Span {
+            Span::ZERO
+        }
+        fn capacity(&self) -> u64 {
+            u64::MAX
+        }
+        fn repositions(&self) -> u64 {
+            1
+        }
+    }
+    let layout = Layout { first_target: 0, stripe_bytes: 1_000, targets: 2 };
+    let seen = [(); 2].map(|()| std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
+    let devices = seen.iter().map(|seen| Box::new(Noting(seen.clone())) as Box<dyn Device>).collect();
+    let gate = GateConfig { layout, ..gate("fifo", 1) };
+    // Stripes 0 (its end), 1, 2, 3 (its start): targets 0, 1, 0, 1.
+    let (log, _, totals) = run("0,1,1,a,r,500,3000\n", &gate, Backend::striped(devices, layout));
+    let pieces =
+        seen.map(|seen| seen.lock().unwrap().iter().map(|t| (t.address, t.bytes)).collect::<Vec<_>>());
+    assert_eq!(pieces, [vec![(500, 1_500)], vec![(0, 1_500)]]);
+    assert_eq!(log, "0,1.5,a,r,500,3000,1,1\n");
+    assert_eq!((totals.device_busy, totals.repositions), (Span::from_nanos(3_000), 2));
+}
+
+#[test]
+fn at_equal_times_completions_come_before_arrivals() {
+    // Row 3 arrives when row 1 completes; the gate has room for two.
+    let gate = GateConfig { queue_max: 2, ..gate("fifo", 1) };
+    let (log, _, totals) = run("0,1,1,a,r,0,1\n0,1,1,b,r,0,1\n100,1,1,c,r,0,1\n", &gate, unit(100));
+    assert_eq!(log, "0,100,a,r,0,1,1,1\n100,200,b,r,0,1,1,2\n200,300,c,r,0,1,1,3\n");
+    assert_eq!(totals.held_back, 0);
+}
+
+#[test]
+fn a_full_gate_holds_arrivals_back_and_counts_them() {
+    let gate = GateConfig { queue_max: 1, ..gate("fifo", 1) };
+    let (log, _, totals) = run("0,1,1,a,r,0,1\n10,1,1,b,r,0,1\n20,1,1,c,r,0,1\n", &gate, unit(100));
+    assert_eq!(log, "0,100,a,r,0,1,1,1\n100,200,b,r,0,1,1,2\n200,300,c,r,0,1,1,3\n");
+    assert_eq!((totals.held_back, totals.held_back_total), (2, Span::from_micros(90 + 180)));
+}
+
+#[test]
+fn a_trace_without_rows_is_served_at_once() {
+    let (log, _, totals) = run("", &gate("aioli", 1), unit(100));
+    assert_eq!((log.as_str(), totals), ("", Totals::default()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    /// Every row is served exactly once and not before it arrives; the same replay gives the same log.
+    #[test]
+    fn requests_are_conserved(
+        rows in proptest::collection::vec((0u64..2_000, 0u32..4, 0u64..3, any::<bool>(), 0u64..40, 1u32..4), 1..120),
+        kind in 0..SchedulerKind::ALL.len(),
+        depth in 1u32..4,
+        queue_max in 1u32..200,
+        targets in 1u32..4,
+    ) {
+        let mut rows = rows;
+        rows.sort_by_key(|row| row.0);
+        let text: String = rows.iter().map(|(at, app, file, write, piece, pieces)| {
+            let op = if *write { 'w' } else { 'r' };
+            format!("{at},{app},{app},{file},{op},{},{}\n", piece * 4096, pieces * 4096)
+        }).collect();
+        let layout = Layout { first_target: 0, stripe_bytes: 8192, targets };
+        let scheduler = SchedulerConfig::new(SchedulerKind::ALL[kind]);
+        let gate = GateConfig { scheduler, queue_max, depth, layout };
+        let (log, dispatched, totals) = run(&text, &gate, unit(50));
+        prop_assert_eq!(&run(&text, &gate, unit(50)).0, &log);
+
+        let mut seen = vec![0u32; rows.len()];
+        for d in &dispatched {
+            let mut bytes = 0;
+            for &id in &d.ids {
+                let (at, _, file, write, piece, pieces) = rows[id as usize - 1];
+                seen[id as usize - 1] += 1;
+                bytes += u64::from(pieces) * 4096;
+                prop_assert!(d.start >= Time::from_nanos(at * 1_000), "row {} before it arrives", id);
+                prop_assert_eq!((d.file.0, d.op == iogate_core::Op::Write), (file, write));
+                prop_assert!(piece * 4096 >= d.offset);
+            }
+            prop_assert_eq!(bytes, d.bytes);
+        }
+        prop_assert!(seen.iter().all(|count| *count == 1), "{:?}", seen);
+        prop_assert!(dispatched.windows(2).all(|pair| pair[0].start <= pair[1].start));
+        prop_assert_eq!(totals.requests, rows.len() as u64);
+    }
+}

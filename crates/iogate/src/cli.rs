@@ -1,0 +1,327 @@
+//! The commands and their flags, defined once: help, man pages and shell completions come from here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use iogate_core::SchedulerConfig;
+use iogate_core::sched::SchedulerKind;
+
+use crate::failure::Failure;
+use crate::settings;
+
+/// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Mount(MountArgs),
+    Umount(UmountArgs),
+    Status(StatusArgs),
+    Set(SetArgs),
+    Replay(ReplayArgs),
+    Demo(DemoArgs),
+    Schedulers(ListArgs),
+    Devices(DevicesArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(hide = true)]
+    DemoReader(DemoReaderArgs),
+}
+
+/// Which scheduler, with which parameters.
+#[derive(Debug, Args)]
+pub(crate) struct SchedulerArgs {
+    /// The scheduler (`iogate schedulers` describes them)
+    #[arg(long, value_name = "NAME", default_value = "aioli")]
+    #[arg(long_help = scheduler_help())]
+    pub(crate) scheduler: String,
+
+    /// A parameter of the scheduler, as in window=250ms; may be given several times
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) params: Vec<String>,
+}
+
+impl SchedulerArgs {
+    pub(crate) fn config(&self) -> Result<SchedulerConfig, Failure> {
+        settings::scheduler(&self.scheduler, &self.params).map_err(|error| {
+            Failure::usage(error).hint("`iogate schedulers` lists them with their parameters")
+        })
+    }
+}
+
+fn scheduler_help() -> String {
+    let lines: Vec<String> =
+        SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
+    format!("The scheduler (`iogate schedulers` lists their parameters)\n\n{}", lines.join("\n"))
+}
+
+/// A number of bytes on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl FromStr for Bytes {
+    type Err = iogate_core::sched::ConfigError;
+
+    fn from_str(text: &str) -> Result<Bytes, Self::Err> {
+        settings::bytes(text).map(Bytes)
+    }
+}
+
+/// Mount a directory behind a gate: reads and writes of all programs are scheduled
+///
+/// The application of a request is taken from the calling process: IOGATE_APP in its environment, else SLURM_JOB_ID, else
+/// its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
+/// SIGTERM or SIGHUP to its process.
+#[derive(Debug, Args)]
+pub(crate) struct MountArgs {
+    /// The directory whose content is shown
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) source: PathBuf,
+
+    /// An empty directory outside the source
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) mountpoint: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
+    /// Most dispatches at once on the store
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Most requests in the gate; further ones wait outside
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) queue: u32,
+
+    /// Who caches file data on this side of the gate
+    #[arg(long, value_enum, default_value_t = Cache::Direct)]
+    pub(crate) cache: Cache,
+
+    /// What carries requests out
+    #[arg(long, value_enum, default_value_t = StoreKind::Directory)]
+    pub(crate) store: StoreKind,
+
+    /// The device that a modelled store takes the time of (`iogate devices` lists them)
+    #[arg(long, value_name = "DEVICE", default_value = "hdd")]
+    pub(crate) device: String,
+
+    /// Stay in the foreground until the mount ends
+    #[arg(long, short)]
+    pub(crate) foreground: bool,
+
+    /// Most threads that serve /dev/fuse; they are started as they are needed
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: u16,
+
+    /// Take requests from /dev/fuse even where the kernel offers FUSE over io_uring
+    #[arg(long)]
+    pub(crate) no_uring: bool,
+
+    /// Refuse all changes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Tells the starting process when the mount is ready
+    #[arg(long, hide = true)]
+    pub(crate) announce: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Cache {
+    /// Nobody: every read and write of every program is a request
+    Direct,
+    /// The kernel's page cache: cached data is not read again, and small reads become larger ones
+    Page,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// The source directory, as fast as it is
+    Directory,
+    /// The source directory, in the time that a modelled device would take
+    Modelled,
+}
+
+/// Unmount what `iogate mount` has mounted
+#[derive(Debug, Args)]
+pub(crate) struct UmountArgs {
+    /// The mount point
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) mountpoint: PathBuf,
+
+    /// Even while files are open: nobody can enter it any more, and it ends when the last file is closed
+    #[arg(long, short)]
+    pub(crate) lazy: bool,
+}
+
+/// Show what the gate of a mount does: sizes, waiting times, applications, files
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The mount point
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) mountpoint: PathBuf,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Again and again, every so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = false)]
+    pub(crate) watch: Option<f64>,
+}
+
+/// Change the scheduler or its parameters while programs go on
+///
+/// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force.
+#[derive(Debug, Args)]
+pub(crate) struct SetArgs {
+    /// The mount point
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) mountpoint: PathBuf,
+
+    /// What to change, as in `scheduler=sjf age_max=1s` or `quantum_base=64KiB`
+    #[arg(value_name = "NAME=VALUE", required = true)]
+    pub(crate) settings: Vec<String>,
+}
+
+/// Play a trace of requests through a scheduler in virtual time
+///
+/// No real I/O is done: a modelled device serves what the scheduler dispatches. The same trace and settings give the same
+/// output, byte for byte.
+#[derive(Debug, Args)]
+#[command(after_long_help = "The trace is CSV with the header \
+    time_us,app,client,file,op,offset,bytes[,target][,issued_us]: one row a request, in order of time. The log is CSV with the \
+    header start_us,end_us,file,op,offset,bytes,requests,ids: one row a dispatch, in dispatch order.")]
+pub(crate) struct ReplayArgs {
+    /// The trace; - for standard input
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub(crate) trace: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
+    /// What serves the dispatches: unit:T for T microseconds each, or a model (`iogate devices` lists them)
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: String,
+
+    /// Most dispatches in flight
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Most requests in the gate; further ones wait outside
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) queue: u32,
+
+    /// Number of targets, each with a device of its own; if not given, 1 or as many as the trace's target column names
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) targets: Option<u32>,
+
+    /// Stripe size: how many bytes of a file lie on one target before the next
+    #[arg(long, value_name = "BYTES", default_value = "1MiB")]
+    pub(crate) stripe: Bytes,
+
+    /// Write what was dispatched, in order, as CSV
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) log: Option<PathBuf>,
+
+    /// Write a report with pictures
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Print the summary as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Sort the trace by time first (in memory); otherwise a row earlier than the one before it is refused
+    #[arg(long)]
+    pub(crate) sort: bool,
+}
+
+/// Let programs compete for a modelled disk, without and with scheduling, and compare
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Where the report with pictures goes
+    #[arg(long, value_name = "FILE", default_value = "iogate-demo.html", value_hint = ValueHint::FilePath)]
+    pub(crate) html: PathBuf,
+
+    /// A small one, done in a few seconds
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Print the results as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The scheduler that is compared with fifo
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
+    /// The modelled device (`iogate devices` lists them)
+    #[arg(long, value_name = "DEVICE", default_value = "hdd")]
+    pub(crate) device: String,
+
+    /// Do without a mount: the programs are threads that call the engine
+    #[arg(long)]
+    pub(crate) in_process: bool,
+}
+
+/// One process of the demo's applications.
+#[derive(Debug, Args)]
+pub(crate) struct DemoReaderArgs {
+    pub(crate) file: PathBuf,
+    #[arg(long)]
+    pub(crate) first: u64,
+    #[arg(long)]
+    pub(crate) stride: u64,
+    #[arg(long)]
+    pub(crate) piece: u64,
+    #[arg(long)]
+    pub(crate) end: u64,
+}
+
+/// List the schedulers with their parameters
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only this one
+    pub(crate) name: Option<String>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// List the modelled devices
+#[derive(Debug, Args)]
+pub(crate) struct DevicesArgs {
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the completions of a shell, to be put where it looks for them
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Write the man pages into a directory
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The directory; it is created if it is not there
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+/// The flags of a mount as the process that serves it gets them.
+pub(crate) fn foreground_again() -> Vec<OsString> {
+    std::env::args_os().skip(1).chain(["--foreground".into(), "--announce".into()]).collect()
+}

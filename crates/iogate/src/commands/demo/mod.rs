@@ -1,0 +1,80 @@
+//! `iogate demo`: programs that compete for a modelled disk, without and with scheduling.
+
+pub(crate) mod reader;
+mod stage;
+mod workload;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iogate_core::{SchedulerConfig, SchedulerKind, device};
+use iogate_report::{Report, text};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::cli::DemoArgs;
+use crate::failure::Failure;
+use crate::output::{OutputFile, print};
+use stage::Stage;
+use workload::Workload;
+
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
+    let scheduler = args.scheduler.config()?;
+    device::parse(&args.device).map_err(|e| Failure::usage(e).hint("`iogate devices` lists the models"))?;
+    // Begun now, so that a report that cannot be written is known before the work, not after it.
+    let mut html = OutputFile::create(&args.html)?;
+
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone()).context("signals cannot be handled")?;
+    }
+    let workload = if args.quick { Workload::quick() } else { Workload::full() };
+    let mut stage = Stage::set_up(workload, &args.device, args.in_process, interrupted.clone())?;
+
+    let fifo = SchedulerConfig::new(SchedulerKind::Fifo);
+    let mut runs = Vec::new();
+    for (label, scheduler) in [("without", &fifo), ("with", &scheduler)] {
+        let progress = progress(label, scheduler, stage.workload().bytes());
+        let run = stage.run(label, scheduler, &progress);
+        progress.finish_and_clear();
+        match run {
+            Err(_) if interrupted.load(Ordering::SeqCst) => {
+                return Err(Failure::failed(anyhow!("interrupted")));
+            }
+            run => runs.push(run?),
+        }
+    }
+    let report = Report {
+        title: "Competing programs on one disk, without and with scheduling".into(),
+        notes: stage.notes(),
+        program: concat!("iogate ", env!("CARGO_PKG_VERSION")).into(),
+        runs,
+    };
+    drop(stage);
+
+    std::io::Write::write_all(&mut html, iogate_report::html::page(&report).as_bytes())
+        .with_context(|| format!("{} cannot be written", args.html.display()))?;
+    html.finish()?;
+    let place = std::fs::canonicalize(&args.html).unwrap_or_else(|_| args.html.clone());
+    if args.json {
+        return print(&format!("{}\n", report.json()));
+    }
+    let mut out = String::new();
+    for note in &report.notes {
+        out += &format!("{note}\n");
+    }
+    print(&format!("{out}\n{}\nThe report with pictures: {}\n", text::comparison(&report), place.display()))
+}
+
+fn progress(label: &str, scheduler: &SchedulerConfig, bytes: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:28} [{bar:40}] {percent:>3} %  {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar())
+        .progress_chars("=> ");
+    let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr_with_hz(10));
+    bar.with_style(style).with_message(format!("{label} scheduling ({})", scheduler.kind().name()))
+}

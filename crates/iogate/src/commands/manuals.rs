@@ -1,0 +1,24 @@
+//! `iogate completions` and `iogate man`: from the definition of the commands.
+
+use std::fs;
+
+use anyhow::Context;
+use clap::CommandFactory;
+
+use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::failure::Failure;
+use crate::output::print;
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "iogate", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
+    let write = || {
+        fs::create_dir_all(&args.directory)?;
+        clap_mangen::generate_to(Cli::command(), &args.directory)
+    };
+    Ok(write().with_context(|| format!("the man pages cannot be written to {}", args.directory.display()))?)
+}

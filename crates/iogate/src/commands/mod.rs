@@ -1,0 +1,8 @@
+//! The commands, a file each.
+
+pub(crate) mod control;
+pub(crate) mod demo;
+pub(crate) mod lists;
+pub(crate) mod manuals;
+pub(crate) mod mount;
+pub(crate) mod replay;

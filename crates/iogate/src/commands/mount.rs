@@ -1,0 +1,179 @@
+//! `iogate mount`: a directory behind a gate, until it is unmounted.
+
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context, anyhow};
+use iogate_core::device;
+use iogate_core::{AppId, FileId, GateConfig, Layout};
+use iogate_engine::store::{DirectoryStore, ModelledStore, Regions};
+use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
+use iogate_report::Summary;
+use iogate_report::summary::Names;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::{Cache, MountArgs, StoreKind, foreground_again};
+use crate::failure::Failure;
+use crate::settings;
+use crate::watched::WatchedStore;
+
+/// What the serving process writes to its parent when the mount is ready.
+const READY: &[u8] = b"ready\n";
+/// Applications, files and targets in a status each, so that it fits the 64 KiB of an extended attribute.
+const GROUPS_MAX: usize = 32;
+
+pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
+    // Checked here too, so that what is wrong is said by the process that was asked.
+    let scheduler = args.scheduler.config()?;
+    if !args.foreground {
+        return in_background();
+    }
+    if args.announce {
+        rustix::process::setsid().context("a session of its own for the mount's process")?;
+    }
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+
+    let directory = DirectoryStore::new(&args.source).with_context(|| {
+        format!("the source {} must be a directory that can be read", args.source.display())
+    })?;
+    let inner: Arc<dyn Store> = match args.store {
+        StoreKind::Directory => Arc::new(directory),
+        StoreKind::Modelled => {
+            let device = device::parse(&args.device)
+                .map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))?;
+            let store = ModelledStore::new(Arc::new(directory), device, Regions::default());
+            Arc::new(store.context("the modelled device")?)
+        }
+    };
+    let store = Arc::new(WatchedStore::new(inner, &args.source));
+    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: Layout::SINGLE };
+    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+
+    let control =
+        Arc::new(MountControl { engine: engine.clone(), store: store.clone(), apps: OnceLock::new() });
+    let options = MountOptions {
+        cache: match args.cache {
+            Cache::Direct => CacheMode::Direct,
+            Cache::Page => CacheMode::Page,
+        },
+        transport: if args.no_uring { Transport::Device } else { Transport::Auto },
+        threads_max: args.threads.into(),
+        read_only: args.read_only,
+        ..MountOptions::default()
+    };
+    // Before the mount, so that no signal finds it without a handler.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let handle = signals.handle();
+    let mounted =
+        iogate_fs::mount(&args.source, &args.mountpoint, engine.clone(), store, &options, control.clone())
+            .map_err(Failure::failed)?;
+    let _ = control.apps.set(mounted.app_names());
+    if args.announce {
+        announce()?;
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| signals.forever().for_each(|_| take_off(&mounted)));
+        mounted.wait();
+        handle.close();
+    });
+    engine.shutdown();
+    Ok(())
+}
+
+/// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it.
+fn take_off(mounted: &Mounted) {
+    let result = match mounted.unmount() {
+        Err(MountError::InUse { .. }) => mounted.detach(),
+        other => other,
+    };
+    if let Err(error) = result {
+        eprintln!("error: {error}");
+    }
+}
+
+/// Starts the process that serves the mount, and returns when it is ready or has failed.
+fn in_background() -> Result<(), Failure> {
+    let program = std::env::current_exe().context("this program cannot be found")?;
+    let mut child = Command::new(program)
+        .args(foreground_again())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the mount's process cannot be started")?;
+    let mut said = Vec::new();
+    if let Some(mut out) = child.stdout.take() {
+        out.read_to_end(&mut said).context("the mount's process does not answer")?;
+    }
+    if said == READY {
+        return Ok(());
+    }
+    let status = child.wait().context("the mount's process")?;
+    match status.code() {
+        // It has said why.
+        Some(code) if code != 0 => std::process::exit(code),
+        _ => Err(Failure::failed(anyhow!("the mount's process ended before the mount was ready ({status})"))),
+    }
+}
+
+/// Tells the parent that the mount is ready, and lets go of its terminal.
+fn announce() -> Result<(), Failure> {
+    let tell = || -> std::io::Result<()> {
+        let mut out = std::io::stdout().lock();
+        out.write_all(READY)?;
+        out.flush()?;
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stderr(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        std::env::set_current_dir("/")
+    };
+    Ok(tell().context("the starting process cannot be told that the mount is ready")?)
+}
+
+/// Answers for the mount.
+struct MountControl {
+    engine: Arc<Engine>,
+    store: Arc<WatchedStore>,
+    /// Known when the mount is up.
+    apps: OnceLock<Arc<AppNames>>,
+}
+
+impl Names for MountControl {
+    fn app(&self, app: AppId) -> String {
+        match self.apps.get().and_then(|apps| apps.get(app)) {
+            Some(name) => name,
+            None if app.0 == 0 => "unknown".into(),
+            None => app.to_string(),
+        }
+    }
+
+    fn file(&self, file: FileId) -> String {
+        const CHARS_MAX: usize = 100;
+        let name = self.store.name(file).unwrap_or_else(|| format!("inode {file}"));
+        // The end of a long path says more than its start.
+        match name.char_indices().rev().nth(CHARS_MAX) {
+            Some((at, _)) => format!("\u{2026}{}", &name[at..]),
+            None => name,
+        }
+    }
+}
+
+impl Control for MountControl {
+    fn status(&self) -> Vec<u8> {
+        // Copied under the gate's lock, turned into text outside.
+        let (stats, scheduler, depth) = self
+            .engine
+            .with_gate(|gate, _| (gate.stats().clone(), gate.scheduler().clone(), gate.config().depth));
+        let summary = Summary::new(&stats, &scheduler, depth, self, GROUPS_MAX);
+        serde_json::to_vec(&summary).unwrap_or_default()
+    }
+
+    fn set(&self, text: &str) -> Result<(), String> {
+        let current = self.engine.with_gate(|gate, _| gate.scheduler().clone());
+        let scheduler = settings::apply(&current, text)?;
+        self.engine.switch(&scheduler).map_err(|error| error.to_string())
+    }
+}

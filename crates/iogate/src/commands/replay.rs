@@ -1,0 +1,209 @@
+//! `iogate replay`: a trace through a scheduler in virtual time.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use iogate_core::device::{self, Device};
+use iogate_core::{FileId, GateConfig, Layout, Time};
+use iogate_report::summary::Names;
+use iogate_report::timeline::Served;
+use iogate_report::{AppResult, Report, Run, Summary, Timeline, text};
+use iogate_sim::trace::Files;
+use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
+
+use crate::cli::ReplayArgs;
+use crate::failure::Failure;
+use crate::output::{OutputFile, print, write_file};
+
+/// Files in the summary.
+const GROUPS_MAX: usize = 32;
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
+    let scheduler = args.scheduler.config()?;
+    let spec = &args.device;
+    let device = || {
+        device::parse(spec).map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))
+    };
+    device()?;
+    let name = args.trace.display();
+    let refused = |error: TraceError| Failure::usage(anyhow::Error::new(error).context(name.to_string()));
+
+    let mut input = open(&args.trace)?;
+    let targets = match args.targets {
+        Some(targets) => targets,
+        None => {
+            let (counted, again) = count_targets(input, &args.trace, &refused)?;
+            input = again;
+            counted
+        }
+    };
+    let mut trace = TraceReader::new(input).map_err(refused)?;
+    trace.set_targets(targets);
+    if args.sort {
+        trace.sort().map_err(refused)?;
+    }
+    let layout = Layout { first_target: 0, stripe_bytes: args.stripe.0, targets };
+    let backend = if spec.starts_with("unit:") {
+        Backend::overlapping(device()?)
+    } else {
+        let devices: Result<Vec<Box<dyn Device>>, Failure> = (0..targets).map(|_| device()).collect();
+        Backend::striped(devices?, layout)
+    };
+    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout };
+
+    let failed = |error: ReplayError| match error {
+        ReplayError::Trace(error) => refused(error),
+        ReplayError::Config(_) => Failure::usage(error),
+        _ => Failure::failed(anyhow::Error::new(error).context(name.to_string())),
+    };
+    let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
+    let write_error =
+        || format!("{} cannot be written", args.log.as_deref().unwrap_or(Path::new("")).display());
+    if let Some(file) = &mut log_file {
+        writeln!(file, "{}", log::HEADER).with_context(write_error)?;
+    }
+    let mut replay = Replay::new(trace, &gate, backend).map_err(failed)?;
+    let mut timeline = Timeline::default();
+    let mut origin = None;
+    while let Some(dispatched) = replay.next_dispatch().map_err(failed)? {
+        let name = replay.trace().files().name(dispatched.file);
+        if let Some(file) = &mut log_file {
+            log::write_line(file, &dispatched, &name).with_context(write_error)?;
+        }
+        let origin = *origin.get_or_insert(replay.first_arrival());
+        record(&mut timeline, &dispatched, origin, &name);
+    }
+    if let Some(file) = log_file {
+        file.finish()?;
+    }
+
+    let report = report(args, &replay, timeline);
+    if let Some(path) = &args.html {
+        write_file(path, &iogate_report::html::page(&report))?;
+    }
+    print(&if args.json { report.json() + "\n" } else { text::run(&report.runs[0]) })
+}
+
+fn record(timeline: &mut Timeline, dispatched: &Dispatched, origin: Time, file: &str) {
+    let lane = timeline.lane(dispatched.app.0, || Numbered(None).app(dispatched.app));
+    timeline.record(Served {
+        start_ns: dispatched.start.since(origin).as_nanos(),
+        end_ns: dispatched.end.since(origin).as_nanos(),
+        lane,
+        file: file.into(),
+        op: dispatched.op.letter(),
+        offset: dispatched.offset,
+        bytes: dispatched.bytes,
+        requests: dispatched.ids.len() as u64,
+    });
+}
+
+/// Applications by number, files as the trace has them.
+struct Numbered<'a>(Option<&'a Files>);
+
+impl Names for Numbered<'_> {
+    fn app(&self, app: iogate_core::AppId) -> String {
+        format!("application {app}")
+    }
+
+    fn file(&self, file: FileId) -> String {
+        self.0.map_or_else(|| file.to_string(), |files| files.name(file).into_owned())
+    }
+}
+
+fn report<R: BufRead>(args: &ReplayArgs, replay: &Replay<R>, timeline: Timeline) -> Report {
+    let (gate, totals) = (replay.gate(), replay.totals());
+    let names = Numbered(Some(replay.trace().files()));
+    let mut by_id: Vec<_> = gate.stats().apps.iter().collect();
+    by_id.sort_by_key(|(app, _)| *app);
+    let apps = by_id.into_iter().map(|(app, sums)| AppResult {
+        name: names.app(*app),
+        bytes: sums.bytes,
+        completion_ns: sums.last.since(sums.first).as_nanos(),
+        waiting_mean_ns: sums.waiting.as_nanos() / sums.requests.max(1),
+    });
+    let run = Run {
+        label: gate.scheduler().kind().name().into(),
+        device: args.device.clone(),
+        apps: apps.collect(),
+        gate: Summary::new(gate.stats(), gate.scheduler(), args.depth, &names, GROUPS_MAX),
+        makespan_ns: totals.makespan.as_nanos(),
+        device_busy_ns: totals.device_busy.as_nanos(),
+        repositions: totals.repositions,
+        held_back: totals.held_back,
+        held_back_ns: totals.held_back_total.as_nanos(),
+        timeline,
+    };
+    let trace = match args.trace.file_name() {
+        Some(name) if args.trace != Path::new("-") => name.to_string_lossy().into_owned(),
+        _ => "standard input".into(),
+    };
+    Report {
+        title: format!("{trace} through {} on {}", run.label, args.device),
+        notes: vec![
+            "A replay in virtual time: arrivals from the trace, service times from the modelled device."
+                .into(),
+        ],
+        program: concat!("iogate ", env!("CARGO_PKG_VERSION")).into(),
+        runs: vec![run],
+    }
+}
+
+type Input = Box<dyn BufRead>;
+
+fn open(path: &Path) -> Result<Input, Failure> {
+    if path == Path::new("-") {
+        return Ok(Box::new(BufReader::new(io::stdin())));
+    }
+    let file = File::open(path).and_then(|file| {
+        // Opening a directory succeeds, reading it does not.
+        if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+    });
+    match file {
+        Ok(file) => Ok(Box::new(BufReader::with_capacity(1 << 18, file))),
+        Err(error) => Err(Failure::usage(
+            anyhow::Error::new(error).context(format!("the trace {} cannot be read", path.display())),
+        )),
+    }
+}
+
+/// How many targets a trace names: a scheduler has to know before the first request. Also gives the input again
+/// from its start; what can be read only once is kept in a temporary file.
+fn count_targets(
+    input: Input,
+    path: &Path,
+    refused: &dyn Fn(TraceError) -> Failure,
+) -> Result<(u32, Input), Failure> {
+    let mut header = Vec::new();
+    let mut input = input;
+    let limit = iogate_sim::trace::LINE_BYTES_MAX as u64;
+    io::Read::take(&mut input, limit).read_until(b'\n', &mut header).context("the trace cannot be read")?;
+    let has_targets = TraceReader::new(header.as_slice()).is_ok_and(|trace| trace.has_targets());
+    let whole = io::Read::chain(io::Cursor::new(header), input);
+    if !has_targets {
+        return Ok((1, Box::new(whole)));
+    }
+    let count = |input: Input| -> Result<u32, Failure> {
+        let mut trace = TraceReader::new(input).map_err(refused)?;
+        let mut targets = 1;
+        while let Some(row) = trace.next_row_in_any_order().map_err(refused)? {
+            targets = targets.max(row.target.map_or(0, |target| target.0 + 1));
+        }
+        Ok(targets)
+    };
+    if path != Path::new("-") && path.is_file() {
+        return Ok((count(Box::new(whole))?, open(path)?));
+    }
+    let keep = || -> io::Result<File> {
+        let mut file = tempfile::tempfile()?;
+        io::copy(&mut { whole }, &mut file)?;
+        file.rewind()?;
+        Ok(file)
+    };
+    let mut file = keep().context("the trace cannot be kept for a second reading")?;
+    let targets = count(Box::new(BufReader::new(file.try_clone().context("a temporary file")?)))?;
+    file.rewind().context("a temporary file")?;
+    Ok((targets, Box::new(BufReader::new(file))))
+}

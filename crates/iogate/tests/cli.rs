@@ -1,0 +1,192 @@
+//! The real program, as people and scripts call it: results, messages, exit status.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const TRACE: &str = "time_us,app,client,file,op,offset,bytes\n\
+                     0,1,1,a,r,0,32768\n0,1,2,a,r,32768,32768\n0,2,3,\"b,c\",w,0,512\n1000.5,1,1,a,r,65536,32768\n";
+
+fn iogate(args: &[&str], input: &str, folder: &Path) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_iogate"))
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that refuses its flags does not read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// The command fails with this status, says this, prints nothing and leaves no file.
+#[track_caller]
+fn refused(args: &[&str], input: &str, status: i32, said: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let output = iogate(args, input, folder.path());
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{error}");
+    assert!(error.starts_with("error: "), "{error}");
+    assert!(error.contains(said), "{error}\nshould contain\n{said}");
+    assert!(!error.contains('\x1b'), "no colours in {error}");
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a file was left behind");
+}
+
+#[test]
+fn a_replay_writes_its_log_and_a_summary() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), TRACE).unwrap();
+    let args = [
+        "replay",
+        "t.csv",
+        "--scheduler",
+        "to-agg",
+        "--device",
+        "unit:100",
+        "--log",
+        "l.csv",
+        "--html",
+        "r.html",
+    ];
+    let output = iogate(&args, "", folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let log = read("l.csv");
+    assert_eq!(
+        log,
+        "start_us,end_us,file,op,offset,bytes,requests,ids\n\
+         0,100,a,r,0,65536,2,1+2\n\
+         100,200,\"b,c\",w,0,512,1,3\n\
+         1000.5,1100.5,a,r,65536,32768,1,4\n"
+    );
+    for line in ["scheduler   to-agg ", "requests    4 (96.5 KiB)", "dispatches  3", "makespan    1.10 ms"] {
+        assert!(text(&output.stdout).contains(line), "{line} in\n{}", text(&output.stdout));
+    }
+    assert!(read("r.html").starts_with("<!DOCTYPE html>"));
+
+    // Byte for byte the same again, also from standard input and over the old files.
+    let html = read("r.html");
+    let again = iogate(&args, "", folder.path());
+    assert_eq!((&again.stdout, read("l.csv"), read("r.html")), (&output.stdout, log.clone(), html));
+    let piped = iogate(
+        &["replay", "-", "--scheduler", "to-agg", "--device", "unit:100us", "--log", "p.csv", "--json"],
+        TRACE,
+        folder.path(),
+    );
+    assert_eq!(read("p.csv"), log);
+    let json: serde_json::Value = serde_json::from_slice(&piped.stdout).unwrap();
+    let run = &json["runs"][0];
+    assert_eq!((&run["gate"]["scheduler"], &run["gate"]["read"]["requests"]), (&"to-agg".into(), &3.into()));
+    assert_eq!(run["makespan_ns"], 1_100_500);
+    assert_eq!(run["apps"][0]["bytes"], 3 * 32768);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        4,
+        "nothing but t.csv, l.csv, r.html, p.csv"
+    );
+}
+
+#[test]
+fn the_number_of_targets_comes_from_the_trace() {
+    let trace = "time_us,app,client,file,op,offset,bytes,target\n0,1,1,a,r,0,8,0\n0,1,1,b,r,0,8,1\n10,1,1,a,r,8,8,1\n";
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), trace).unwrap();
+    for (name, input) in [("t.csv", ""), ("-", trace)] {
+        let args = ["replay", name, "--scheduler", "twins", "--device", "unit:100", "--log", "l.csv"];
+        let output = iogate(&args, input, folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let log = std::fs::read_to_string(folder.path().join("l.csv")).unwrap();
+        // Target 0 has the first millisecond, target 1 the second.
+        assert_eq!(
+            log.lines().skip(1).collect::<Vec<_>>(),
+            ["0,100,a,r,0,8,1,1", "1000,1100,b,r,0,8,1,2", "1100,1200,a,r,8,8,1,3"]
+        );
+    }
+    let few = ["replay", "-", "--device", "unit:1", "--targets", "1"];
+    refused(
+        &few,
+        trace,
+        2,
+        "line 3, column 8 (target): expected a target, from 0 to 0, or nothing, found '1'",
+    );
+}
+
+#[test]
+fn bad_input_is_refused() {
+    let unit = |rest: &[&'static str]| [&["replay", "-", "--device", "unit:1"], rest].concat();
+    let header = "time_us,app,client,file,op,offset,bytes\n";
+    let bad = format!("{header}0,1,1,a,r,0,8\n0,1,1,a,x,0,8\n");
+    refused(&unit(&["--log", "l.csv"]), &bad, 2, "-: line 3, column 5 (op): expected r or w, found 'x'");
+    let late = format!("{header}5,1,1,a,r,0,8\n4,1,1,a,r,8,8\n");
+    refused(&unit(&["--log", "l.csv"]), &late, 2, "line 3, column 1 (time_us): expected a time not before 5");
+    refused(&unit(&[]), "", 2, "line 1, column 1 (time_us): expected a header");
+    refused(&unit(&["--scheduler", "ailoi"]), TRACE, 2, "did you mean 'aioli'?");
+    refused(&unit(&["--param", "quantum_bsae=1KiB"]), TRACE, 2, "did you mean 'quantum_base'?");
+    refused(&unit(&["--param", "quantum_base=1"]), TRACE, 2, "out of range: expected 512 to 1GiB");
+    refused(&unit(&["--param", "quantum_base"]), TRACE, 2, "expected name=value");
+    refused(&unit(&["--depth", "0"]), TRACE, 2, "--depth");
+    refused(&unit(&["--stripe", "0"]), TRACE, 2, "out of range");
+    refused(&unit(&["--log", "no/such/folder/l.csv"]), TRACE, 1, "no/such/folder/l.csv cannot be written");
+    refused(&["replay", "-", "--device", "hd"], TRACE, 2, "did you mean 'hdd'?");
+    refused(&["replay", "-", "--device", "unit:soon"], TRACE, 2, "expected a time after 'unit:'");
+    refused(&["replay", "nowhere.csv", "--device", "hdd"], "", 2, "the trace nowhere.csv cannot be read");
+    refused(&["replay", ".", "--device", "hdd"], "", 2, "the trace . cannot be read");
+    refused(&["schedulers", "sjff"], "", 2, "did you mean 'sjf'?");
+    refused(&["status", "nowhere"], "", 1, "nowhere");
+    refused(&["status", "."], "", 1, "is not the root of an iogate mount");
+    refused(&["set", ".", "scheduler=sjf"], "", 1, "is not the root of an iogate mount");
+    refused(&["umount", "."], "", 1, "is not a mount point");
+    refused(&["mount", "nowhere", "."], "", 1, "the source nowhere must be a directory that can be read");
+    refused(&["mount", ".", "nowhere", "--scheduler", "sfj"], "", 2, "did you mean 'sjf'?");
+    refused(
+        &["mount", ".", "nowhere", "--store", "modelled", "--device", "hd"],
+        "",
+        2,
+        "did you mean 'hdd'?",
+    );
+    refused(&["demo", "--html", "no/such/folder/r.html"], "", 1, "no/such/folder/r.html cannot be written");
+}
+
+#[test]
+fn sorting_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = "time_us,app,client,file,op,offset,bytes\n5,1,1,a,r,0,8\n4,1,1,a,r,8,8\n";
+    let output = iogate(
+        &["replay", "-", "--scheduler", "fifo", "--device", "unit:1", "--sort", "--log", "l.csv"],
+        trace,
+        folder.path(),
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let log = std::fs::read_to_string(folder.path().join("l.csv")).unwrap();
+    assert_eq!(log.lines().skip(1).collect::<Vec<_>>(), ["4,5,a,r,8,8,1,2", "5,6,a,r,0,8,1,1"]);
+}
+
+#[test]
+fn lists_and_manuals_know_every_scheduler_and_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = iogate(args, "", folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let list = run(&["schedulers"]);
+    let json: serde_json::Value = serde_json::from_str(&run(&["schedulers", "--json"])).unwrap();
+    for kind in iogate_core::SchedulerKind::ALL {
+        assert!(list.contains(&format!("{}: {}", kind.name(), kind.summary())));
+        let entry = json.as_array().unwrap().iter().find(|entry| entry["name"] == kind.name()).unwrap();
+        assert_eq!(entry["params"].as_array().unwrap().len(), kind.params().len());
+    }
+    assert!(run(&["devices"]).contains("hdd: hard disk"));
+    assert!(run(&["completions", "bash"]).contains("iogate"));
+    run(&["man", "man"]);
+    let page = std::fs::read_to_string(folder.path().join("man/iogate-replay.1")).unwrap();
+    assert!(page.contains("issued_us"), "{page}");
+    assert!(!folder.path().join("man/iogate-demo-reader.1").exists(), "hidden commands have no page");
+}

@@ -1,0 +1,184 @@
+//! The program with a real mount: up, asked, told, down; and the demo. Where FUSE is not to be had, only the demo.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn iogate() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_iogate"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn can_mount() -> bool {
+    std::fs::File::options().read(true).write(true).open("/dev/fuse").is_ok()
+}
+
+fn is_mounted(path: &Path) -> bool {
+    let path = path.to_string_lossy();
+    std::fs::read_to_string("/proc/self/mounts")
+        .unwrap()
+        .lines()
+        .any(|line| line.split(' ').nth(1) == Some(&path))
+}
+
+/// A mount that is gone when the test is over, however it ends.
+struct Mount {
+    folder: tempfile::TempDir,
+}
+
+impl Mount {
+    fn new(args: &[&str]) -> Mount {
+        let mount = Mount { folder: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(mount.source()).unwrap();
+        std::fs::create_dir(mount.point()).unwrap();
+        let output = iogate().arg("mount").args([mount.source(), mount.point()]).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(is_mounted(&mount.point()), "the command returns when the mount is ready");
+        mount
+    }
+
+    fn source(&self) -> PathBuf {
+        self.folder.path().join("source")
+    }
+
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    fn ask(&self, command: &str, args: &[&str]) -> Output {
+        iogate().arg(command).arg(self.point()).args(args).output().unwrap()
+    }
+
+    fn status(&self) -> Value {
+        let output = self.ask("status", &["--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if is_mounted(&self.point()) {
+            let _ = self.ask("umount", &["--lazy"]);
+        }
+    }
+}
+
+#[test]
+fn a_mount_is_asked_and_told() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mount = Mount::new(&["--scheduler", "aioli", "--param", "wait_max=500us"]);
+    let data: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+    std::fs::write(mount.point().join("file with spaces"), &data).unwrap();
+    assert_eq!(std::fs::read(mount.point().join("file with spaces")).unwrap(), data);
+    assert_eq!(std::fs::read(mount.source().join("file with spaces")).unwrap(), data);
+
+    let status = mount.status();
+    assert_eq!((&status["scheduler"], &status["params"]["wait_max"]), (&"aioli".into(), &"500us".into()));
+    assert_eq!(status["write"]["bytes"], 300_000);
+    // What was asked for; programs ask past the end to find it.
+    assert!(status["read"]["bytes"].as_u64().unwrap() >= 300_000);
+    assert_eq!(status["files"][0]["name"], "file with spaces");
+    let table = text(&mount.ask("status", &[]).stdout);
+    assert!(table.contains("scheduler   aioli ") && table.contains("file with spaces"), "{table}");
+
+    assert!(mount.ask("set", &["wait_max=1ms"]).status.success());
+    assert_eq!(mount.status()["params"]["wait_max"], "1ms");
+    assert!(mount.ask("set", &["scheduler=hbrr", "quantum=3"]).status.success());
+    let status = mount.status();
+    assert_eq!((&status["scheduler"], &status["params"]["quantum"]), (&"hbrr".into(), &"3".into()));
+    for (setting, said) in [
+        ("scheduler=hbr", "did you mean 'hbrr'?"),
+        ("quantm=4", "did you mean 'quantum'?"),
+        ("quantum=0", "out of range"),
+        ("quantum", "expected name=value"),
+    ] {
+        let output = mount.ask("set", &[setting]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    assert_eq!(mount.status()["params"]["quantum"], "3", "a refused change changes nothing");
+
+    let output = iogate().arg("mount").args([mount.source(), mount.point()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is a mount point already"), "{}", text(&output.stderr));
+
+    let output = mount.ask("umount", &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!is_mounted(&mount.point()));
+    assert_eq!(std::fs::read_dir(mount.point()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_modelled_store_takes_the_time_of_its_device() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mount = Mount::new(&["--store", "modelled", "--device", "unit:20ms", "--scheduler", "fifo"]);
+    std::fs::write(mount.source().join("a"), [7; 4 * 4096]).unwrap();
+    let start = std::time::Instant::now();
+    let output = Command::new("dd")
+        .arg(format!("if={}/a", mount.point().display()))
+        .args(["of=/dev/null", "bs=4k"])
+        .output();
+    assert!(output.unwrap().status.success());
+    // Four reads, perhaps a fifth that finds the end.
+    assert!(start.elapsed().as_millis() >= 80, "{:?}", start.elapsed());
+}
+
+fn demo(args: &[&str]) -> (Value, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let output = iogate()
+        .args(["demo", "--quick", "--json"])
+        .args(args)
+        .current_dir(folder.path())
+        .env("TMPDIR", scratch.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "no progress bars where there is no terminal");
+    let left: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["iogate-demo.html"]);
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "temporary files are gone");
+    let html = std::fs::read_to_string(folder.path().join("iogate-demo.html")).unwrap();
+    (serde_json::from_slice(&output.stdout).unwrap(), html)
+}
+
+fn check_demo((report, html): (Value, String)) {
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        assert_eq!(run["gate"]["read"]["bytes"], (4 + 4) * 1024 * 1024 + 256 * 1024);
+        assert_eq!(run["apps"].as_array().unwrap().len(), 3);
+    }
+    let of = |run: usize, name: &str| runs[run][name].as_u64().unwrap();
+    assert_eq!(
+        (runs[0]["gate"]["scheduler"].as_str(), runs[1]["gate"]["scheduler"].as_str()),
+        (Some("fifo"), Some("aioli"))
+    );
+    assert!(of(1, "repositions") < of(0, "repositions"), "fewer seeks with scheduling");
+    assert!(of(1, "makespan_ns") < of(0, "makespan_ns"), "sooner done with scheduling");
+    for said in ["Who was served when", "strided-1", "sequential", "</html>"] {
+        assert!(html.contains(said), "{said}");
+    }
+}
+
+#[test]
+fn the_demo_shows_the_improvement() {
+    check_demo(demo(&[]));
+}
+
+#[test]
+fn the_demo_does_without_a_mount() {
+    let (report, html) = demo(&["--in-process"]);
+    assert!(report["notes"][1].as_str().unwrap().starts_with("There is no mount (as asked for)"));
+    check_demo((report, html));
+}
