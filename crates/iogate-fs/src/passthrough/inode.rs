@@ -16,7 +16,6 @@ use crate::abi::ROOT_ID;
 /// A file of the source that the kernel has looked up and not yet forgotten.
 #[derive(Debug)]
 pub(crate) struct Inode {
-    pub(crate) id: u64,
     key: Key,
     holder: Holder,
     append: Mutex<Append>,
@@ -201,7 +200,7 @@ impl InodeTable {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened_root = rustix::fs::openat(&root, c".", flags, Mode::empty())?;
         let holder = Holder::Descriptor(root);
-        let inode = Arc::new(Inode { id: ROOT_ID, key, holder, append: Mutex::default() });
+        let inode = Arc::new(Inode { key, holder, append: Mutex::default() });
         let table = Table {
             by_id: HashMap::from([(ROOT_ID, (inode, 1))]),
             by_key: HashMap::from([(key, ROOT_ID)]),
@@ -244,7 +243,7 @@ impl InodeTable {
         *next_id += 1;
         let holder = self.holder(path_fd, stat, *descriptors);
         *descriptors += usize::from(matches!(holder, Holder::Descriptor(_)));
-        let inode = Arc::new(Inode { id, key, holder, append: Mutex::default() });
+        let inode = Arc::new(Inode { key, holder, append: Mutex::default() });
         by_id.insert(id, (inode, 1));
         // What had the same number is gone: the kernel forgets it by its id.
         by_key.insert(key, id);

@@ -43,6 +43,11 @@ pub struct Mount {
 
 impl Mount {
     pub fn new(options: &MountOptions) -> Mount {
+        Mount::with_store(options, |store| store)
+    }
+
+    /// On a store that `wrap` makes of the directory's.
+    pub fn with_store(options: &MountOptions, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Mount {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("source");
         let path = dir.path().join("mount");
@@ -51,7 +56,8 @@ impl Mount {
         // Other users must get there too.
         open_to_all(dir.path());
         open_to_all(&source);
-        let (engine, store) = engine(&source);
+        let store = wrap(Arc::new(DirectoryStore::new(&source).unwrap()));
+        let engine = engine_over(store.clone());
         let control = Arc::new(Recorder::default());
         let mounted =
             iogate_fs::mount(&source, &path, engine.clone(), store, options, control.clone()).unwrap();
@@ -80,14 +86,18 @@ impl Drop for Mount {
 }
 
 pub fn engine(source: &Path) -> (Arc<Engine>, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(source).unwrap());
+    (engine_over(store.clone()), store)
+}
+
+fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
     let gate = GateConfig {
         scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
         queue_max: 1024,
         depth: 16,
         layout: Layout::SINGLE,
     };
-    let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(source).unwrap());
-    (Engine::new(&EngineConfig { gate }, store.clone()).unwrap(), store)
+    Engine::new(&EngineConfig { gate }, store).unwrap()
 }
 
 pub fn open_to_all(path: &Path) {
