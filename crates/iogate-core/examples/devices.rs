@@ -20,9 +20,9 @@ fn main() {
         let per_s = |op, bytes, random| {
             let mut device = preset.build();
             let requests = 4_096;
-            requests as f64 / run(&mut *device, op, bytes, requests, random)
+            f64::from(requests) / run(&mut *device, op, bytes, requests, random)
         };
-        let rate = |op| per_s(op, 128 << 10, false) * (128 << 10) as f64 / 1e6;
+        let rate = |op| per_s(op, 128 << 10, false) * f64::from(128 << 10) / 1e6;
         println!(
             "{:16} {:9.1} {:9.1} {:9.1} {:9.1}",
             preset.name,
@@ -83,8 +83,11 @@ fn run(device: &mut dyn Device, op: Op, bytes: u64, requests: u32, random: bool)
     for index in 0..u64::from(requests) {
         // Knuth's linear congruential generator; its upper bits are good enough for addresses.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let address =
-            if random { (u128::from(state) * u128::from(capacity) >> 64) as u64 & !4095 } else { index * bytes };
+        let address = if random {
+            ((u128::from(state) * u128::from(capacity)) >> 64) as u64 & !4095
+        } else {
+            index * bytes
+        };
         now = now + device.serve(now, Transfer { op, address, bytes });
     }
     (now + device.flush(now)).since(Time::ZERO).as_secs_f64()

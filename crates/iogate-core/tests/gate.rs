@@ -56,7 +56,8 @@ fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
             open.push((request, u64::from(bytes)));
             submitted += 1;
         } else if !flying.is_empty() {
-            let (id, parts): (_, Vec<iogate_core::Part>) = flying.swap_remove(rng.below(flying.len() as u64) as usize);
+            let (id, parts): (_, Vec<iogate_core::Part>) =
+                flying.swap_remove(rng.below(flying.len() as u64) as usize);
             for part in parts {
                 let index = open.iter().position(|(request, _)| request.id == part.request).unwrap();
                 open[index].1 -= u64::from(part.bytes);
@@ -80,9 +81,13 @@ fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
                         assert_eq!(part.offset, end, "{kind:?}: parts are contiguous");
                         end += u64::from(part.bytes);
                         let (this, _) = open.iter().find(|(r, _)| r.id == part.request).expect("still open");
-                        let earlier = open.iter().take_while(|(r, _)| r.id != part.request).filter(|(r, _)| {
-                            r.file == this.file && r.op.conflicts(this.op) && r.offset < end && part.offset < r.end()
-                        });
+                        let earlier =
+                            open.iter().take_while(|(r, _)| r.id != part.request).filter(|(r, _)| {
+                                r.file == this.file
+                                    && r.op.conflicts(this.op)
+                                    && r.offset < end
+                                    && part.offset < r.end()
+                            });
                         assert_eq!(earlier.count(), 0, "{kind:?}: conflicting requests complete in order");
                     }
                     assert_eq!(end - dispatch.offset, dispatch.bytes);

@@ -5,11 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
-use iogate_engine::store::{DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment};
+use iogate_engine::store::{
+    Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment,
+};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
 
 const BYTES: usize = 4096;
@@ -17,6 +20,8 @@ const BYTES: usize = 4096;
 struct Case {
     name: String,
     threads: u64,
+    /// It gets one request where a case of cost 1 gets so many.
+    cost: u64,
     /// Runs so many requests, on so many threads together.
     run: Box<dyn Fn(u64)>,
     /// Nanoseconds a request, wall clock over all threads, a round each.
@@ -46,8 +51,12 @@ fn main() {
     for (name, store) in &stores {
         cases.extend(cases_of(name, store));
     }
+    // On a disk: the temporary directory may be in memory.
+    let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
+    cases.extend(backends(disk.path()));
     for _ in 0..rounds {
         for case in &mut cases {
+            let requests = requests / case.cost;
             let before = Instant::now();
             (case.run)(requests);
             case.rounds_ns.push(before.elapsed().as_nanos() as f64 / requests as f64);
@@ -63,8 +72,13 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     let engine = Engine::new(&EngineConfig { gate }, Arc::clone(store)).expect("an engine");
     engine.write_at(&file, Origin::default(), 0, &vec![7; 64 * BYTES]).expect("the file is filled");
 
-    let case =
-        |what: &str, threads, run| Case { name: format!("{name} {what}"), threads, run, rounds_ns: vec![] };
+    let case = |what: &str, threads, run| Case {
+        name: format!("{name} {what}"),
+        threads,
+        cost: 1,
+        run,
+        rounds_ns: vec![],
+    };
     let mut cases = Vec::new();
     let (direct_store, direct_file) = (Arc::clone(store), file.clone());
     cases.push(case(
@@ -82,7 +96,7 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             }
         }),
     ));
-    for threads in [1, 2, 4] {
+    for threads in [1, 2, 4, 8] {
         let (engine, file) = (Arc::clone(&engine), file.clone());
         cases.push(case(
             "read_at",
@@ -90,8 +104,43 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             Box::new(move |requests| read_at(&engine, &file, requests, threads)),
         ));
     }
-    let engine = Arc::clone(&engine);
+    let (deep_engine, deep_file) = (Arc::clone(&engine), file.clone());
+    cases.push(case(
+        "submit, 16 deep",
+        1,
+        Box::new(move |requests| deep(&deep_engine, &deep_file, requests)),
+    ));
     cases.push(case("submit", 1, Box::new(move |requests| submit(&engine, &file, requests))));
+    cases
+}
+
+/// Direct reads from the disk and cached reads, as calls and through the ring, from one thread and from eight.
+fn backends(root: &std::path::Path) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, backend, direct) in [
+        ("cached, calls", Backend::Calls, false),
+        ("cached, ring", Backend::Ring, false),
+        ("cached, auto", Backend::Auto, false),
+        ("direct, calls", Backend::Calls, true),
+        ("direct, ring", Backend::Ring, true),
+    ] {
+        let options = DirectoryOptions { backend, direct };
+        let store: Arc<dyn Store> = match DirectoryStore::with(root, options) {
+            Ok(store) => Arc::new(store),
+            Err(error) => {
+                eprintln!("{name}: left out: {error}");
+                continue;
+            }
+        };
+        for mut case in cases_of(name, &store) {
+            // The ring's completions come from its own thread, where `submit` measures something else.
+            let waits = case.name.ends_with("read_at") && matches!(case.threads, 1 | 8);
+            if waits || case.name.ends_with("deep") {
+                case.cost = if direct { 200 } else { 10 };
+                cases.push(case);
+            }
+        }
+    }
     cases
 }
 
@@ -103,9 +152,12 @@ fn read_at(engine: &Arc<Engine>, file: &FileHandle, requests: u64, threads: u64)
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(move || {
-                let mut memory = vec![0; BYTES];
+                // A page, so that direct I/O takes it as it is.
+                let mut memory = vec![0; 2 * BYTES];
+                let start = memory.as_ptr().align_offset(BYTES);
+                let page = &mut memory[start..start + BYTES];
                 for index in 0..requests / threads {
-                    let read = engine.read_at(file, Origin::default(), offset(index), &mut memory);
+                    let read = engine.read_at(file, Origin::default(), offset(index), page);
                     assert_eq!(read.expect("the store works"), BYTES);
                 }
             });
@@ -134,6 +186,36 @@ fn submit(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
         unsafe { engine.submit(transfer, done) }.expect("the engine is open");
     }
     assert_eq!(completed.load(Ordering::Relaxed), requests);
+}
+
+/// One thread that keeps 16 requests in flight, as far as the store lets it.
+fn deep(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
+    let mut memory = vec![0; 17 * BYTES];
+    let start = memory.as_ptr().align_offset(BYTES);
+    let (free, pages) = mpsc::channel();
+    for page in memory[start..].chunks_exact_mut(BYTES).take(16) {
+        free.send(page.as_mut_ptr() as usize).expect("the receiver is here");
+    }
+    let mut submitted = 0;
+    while submitted < requests {
+        let page = pages.recv().expect("a sender is here");
+        let free = free.clone();
+        let done = Box::new(move |result: std::io::Result<usize>| {
+            assert_eq!(result.expect("the store works"), BYTES);
+            free.send(page).expect("the receiver waits for all pages");
+        });
+        let (op, offset, memory, bytes) = (Op::Read, offset(submitted), page as *mut u8, BYTES as u32);
+        let file = FileHandle::clone(file);
+        // SAFETY: a page is free when its last transfer has completed, and all are waited for below.
+        unsafe {
+            engine.submit(Transfer { file, op, offset, memory, bytes, origin: Origin::default() }, done)
+        }
+        .expect("the engine is open");
+        submitted += 1;
+    }
+    for _ in 0..16 {
+        pages.recv().expect("a sender is here");
+    }
 }
 
 fn report(cases: &mut [Case], json: bool) {

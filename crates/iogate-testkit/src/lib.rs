@@ -1,1 +1,20 @@
-//! (to be written)
+//! What tests of a gate need: a reference to compare it with, operations to drive it with, and a harness.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`mod@reference`] | a naive gate and a naive model of each scheduler: lists and linear scans, nothing clever |
+//! | [`script`] | a gate's settings and a sequence of operations on it, printed a line each |
+//! | [`generate`] | random scripts |
+//! | [`harness`] | runs a script on a gate and the reference at once and compares every answer |
+//! | [`audit`] | runs a script on a gate alone and checks what must hold for every scheduler |
+//! | [`closed_loop`] | synchronous processes in front of gates, for worked examples written as tables |
+//!
+//! A development dependency only.
+#![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod closed_loop;
+pub mod generate;
+pub mod harness;
+pub mod reference;
+pub mod script;

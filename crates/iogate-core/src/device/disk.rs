@@ -20,6 +20,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::divisor::Divisor;
 use super::seek::SeekCurve;
 use super::write_cache::WriteCache;
 use super::{Device, SeekTimes, Transfer, for_each_piece, transfer_ns};
@@ -32,7 +33,7 @@ const DESTAGE_BYTES: u64 = 512 * 1024;
 
 /// What a data sheet says of a disk. Values that no disk has are brought to the nearest that the arithmetic
 /// can take: a capacity of 512 bytes to 1 PB, rates of 1 MB/s to 10 GB/s, a revolution of 1 us to 100 ms,
-/// a switch of at most 100 ms, 1 to 64 heads.
+/// a switch of at most 100 ms, 1 to 64 heads, a write cache of at most 1 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskConfig {
     /// Capacity in bytes.
@@ -72,9 +73,10 @@ pub struct DiskConfig {
 pub struct Disk {
     config: DiskConfig,
     capacity: u64,
-    revolution_ns: u64,
-    track_ns: u64,
-    heads: u64,
+    revolution_ns: Divisor,
+    /// A revolution and a switch.
+    track_ns: Divisor,
+    heads: Divisor,
     zones: Box<[Zone]>,
     read_curve: SeekCurve,
     write_curve: SeekCurve,
@@ -93,21 +95,33 @@ pub struct Disk {
 struct Position {
     address: u64,
     stream_ns: u64,
+    track: u64,
+    zone: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Zone {
     start: u64,
+    end: u64,
     stream_ns: u64,
-    track_bytes: u64,
+    first_track: u64,
+    track_bytes: Divisor,
 }
 
-/// A range of the read cache; empty if the end is not after the start.
+/// A range of the read cache. The end is not before the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Segment {
     start: u64,
     end: u64,
     used: u64,
+}
+
+impl Segment {
+    /// Whether a read at `address` begins in it or goes on after it.
+    fn reaches(&self, address: u64) -> bool {
+        // One comparison that is mostly false is foreseen by the processor, where one for each end is not.
+        address.wrapping_sub(self.start) <= self.end - self.start
+    }
 }
 
 /// The head streams into a segment: it reaches `until` at `until_ns` and stops there.
@@ -137,12 +151,15 @@ impl Disk {
         let mut start = 0;
         let zones: Box<[Zone]> = (0..ZONES)
             .map(|index| {
+                let zone_bytes = zone_tracks * track_bytes(index);
                 let zone = Zone {
                     start,
+                    end: start + zone_bytes,
                     stream_ns: index * zone_tracks * track_ns,
-                    track_bytes: track_bytes(index),
+                    first_track: index * zone_tracks,
+                    track_bytes: Divisor::new(track_bytes(index)),
                 };
-                start += zone_tracks * zone.track_bytes;
+                start += zone_bytes;
                 zone
             })
             .collect();
@@ -154,59 +171,87 @@ impl Disk {
                 ..config
             },
             capacity,
-            revolution_ns,
-            track_ns,
-            heads,
+            revolution_ns: Divisor::new(revolution_ns),
+            track_ns: Divisor::new(track_ns),
+            heads: Divisor::new(heads),
             zones,
             read_curve: SeekCurve::new(config.read_seek, cylinders),
             write_curve: SeekCurve::new(config.write_seek, cylinders),
-            head: Position { address: 0, stream_ns: 0 },
+            head: Position { address: 0, stream_ns: 0, track: 0, zone: 0 },
             medium_free_ns: 0,
             segments: Vec::from_iter((0..config.segments).map(|_| Segment::default())).into_boxed_slice(),
             ahead: None,
-            write_cache: WriteCache::new(config.write_cache_bytes),
+            write_cache: WriteCache::new(config.write_cache_bytes.min(1 << 30)),
             uses: 0,
             repositions: 0,
         }
     }
 
     fn position(&self, address: u64) -> Position {
-        let next = self.zones.partition_point(|zone| zone.start <= address);
-        let zone = &self.zones[next - 1];
-        let in_zone = address - zone.start;
-        let (track, offset) = (in_zone / zone.track_bytes, in_zone % zone.track_bytes);
-        let in_track_ns = offset * self.revolution_ns / zone.track_bytes;
-        Position { address, stream_ns: zone.stream_ns + track * self.track_ns + in_track_ns }
+        // Counting all of them needs no branch, which for a random address would often be mispredicted.
+        let zone = self.zones.iter().map(|zone| usize::from(zone.start <= address)).sum::<usize>() - 1;
+        self.position_in(zone, address)
     }
 
-    /// The first address that a head has not read, if it has streamed to `stream_ns`.
-    fn address_at(&self, stream_ns: u64) -> u64 {
-        let next = self.zones.partition_point(|zone| zone.stream_ns <= stream_ns);
-        let zone = &self.zones[next - 1];
-        let in_zone = stream_ns - zone.stream_ns;
-        let (track, in_track) = (in_zone / self.track_ns, in_zone % self.track_ns);
-        let offset = in_track.min(self.revolution_ns) * zone.track_bytes / self.revolution_ns;
-        zone.start + track * zone.track_bytes + offset
+    /// The position of `address`, which is probably in the zone of `near`.
+    fn position_near(&self, near: Position, address: u64) -> Position {
+        let zone = &self.zones[near.zone];
+        if zone.start <= address && address < zone.end {
+            self.position_in(near.zone, address)
+        } else {
+            self.position(address)
+        }
+    }
+
+    fn position_in(&self, index: usize, address: u64) -> Position {
+        let zone = &self.zones[index];
+        let (track, offset) = zone.track_bytes.div_rem(address - zone.start);
+        let (in_track_ns, _) = zone.track_bytes.div_rem(offset * self.revolution_ns.get());
+        Position {
+            address,
+            stream_ns: zone.stream_ns + track * self.track_ns.get() + in_track_ns,
+            track: zone.first_track + track,
+            zone: index,
+        }
+    }
+
+    /// Where a head is that has streamed to `stream_ns` and would go on to `until`; its address is the
+    /// first that it has not read.
+    fn position_at(&self, stream_ns: u64, until: Position) -> Position {
+        let index = match self.zones[..=until.zone].iter().rposition(|zone| zone.stream_ns <= stream_ns) {
+            Some(index) => index,
+            None => return until,
+        };
+        let zone = &self.zones[index];
+        let (track, in_track_ns) = self.track_ns.div_rem(stream_ns - zone.stream_ns);
+        let scaled = in_track_ns.min(self.revolution_ns.get()) * zone.track_bytes.get();
+        let (offset, _) = self.revolution_ns.div_rem(scaled);
+        Position {
+            address: zone.start + track * zone.track_bytes.get() + offset,
+            stream_ns,
+            track: zone.first_track + track,
+            zone: index,
+        }
     }
 
     /// How long from `ns` until the platter brings `target` under the head.
     fn rotation_ns(&self, ns: u64, target: Position) -> u64 {
-        let (angle, wanted) = (ns % self.revolution_ns, target.stream_ns % self.revolution_ns);
-        if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns - angle }
+        let (_, angle) = self.revolution_ns.div_rem(ns);
+        let (_, wanted) = self.revolution_ns.div_rem(target.stream_ns);
+        if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns.get() - angle }
     }
 
     /// When the head reads or writes the byte at `target`, if the arm starts at `ns`.
     fn reach(&mut self, ns: u64, target: Position, op: Op) -> u64 {
-        let track = |position: Position| position.stream_ns / self.track_ns;
-        let (from, to) = (track(self.head), track(target));
-        let cylinders = (from / self.heads).abs_diff(to / self.heads);
+        let cylinder = |position: Position| self.heads.div_rem(position.track).0;
+        let cylinders = cylinder(self.head).abs_diff(cylinder(target));
         let arm_ns = if cylinders > 0 {
             match op {
                 Op::Read => self.read_curve.ns(cylinders),
                 Op::Write => self.write_curve.ns(cylinders),
             }
-        } else if from != to {
-            self.track_ns - self.revolution_ns
+        } else if self.head.track != target.track {
+            self.track_ns.get() - self.revolution_ns.get()
         } else {
             0
         };
@@ -230,17 +275,18 @@ impl Disk {
                 ahead.until
             } else {
                 let stream_ns = ahead.until.stream_ns.saturating_sub(ahead.until_ns - ns);
-                Position { address: self.address_at(stream_ns), stream_ns }
+                self.position_at(stream_ns, ahead.until)
             };
             let segment = &mut self.segments[ahead.segment];
-            segment.end = segment.end.min(self.head.address);
+            segment.end = segment.end.min(self.head.address).max(segment.start);
         }
     }
 
     /// Puts the next piece of the write cache on the medium, beginning no earlier than `ns`.
     fn destage(&mut self, ns: u64) {
         if let Some((address, end)) = self.write_cache.take_next(self.head.address, DESTAGE_BYTES) {
-            let (start, end) = (self.position(address), self.position(end));
+            let start = self.position(address);
+            let end = self.position_near(start, end);
             self.access(ns.max(self.medium_free_ns), start, end, Op::Write);
         }
     }
@@ -266,7 +312,7 @@ impl Disk {
             return sent_ns;
         }
         self.uses += 1;
-        let hit = self.segments.iter().position(|segment| segment.start <= address && address <= segment.end);
+        let hit = self.segments.iter().position(|segment| segment.reaches(address));
         if let (Some(index), Some(ahead)) = (hit, self.ahead)
             && ahead.segment == index
         {
@@ -282,9 +328,11 @@ impl Disk {
         }
         // What the cache does not hold comes from the medium, and the segment goes on from there.
         self.stop_ahead(begin_ns);
-        let (start, stop) = (self.position(cached_end), self.position(end));
+        let start = self.position(cached_end);
+        let stop = self.position_near(start, end);
         let done_ns = self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Read);
-        let reusable = hit.or_else(|| (0..self.segments.len()).min_by_key(|&i| self.segments[i].used));
+        let least_used = || (0..self.segments.len()).min_by_key(|&index| self.segments[index].used);
+        let reusable = hit.or_else(least_used);
         if let Some(index) = reusable {
             let start = hit.map_or(address, |index| self.segments[index].start);
             self.segments[index] = Segment { start, end, used: self.uses };
@@ -295,7 +343,7 @@ impl Disk {
 
     /// Serves a read to `end` from the segment that the head streams into; says when the data is there.
     fn read_on(&mut self, begin_ns: u64, end: u64, ahead: ReadAhead) -> u64 {
-        let stop = self.position(end);
+        let stop = self.position_near(ahead.until, end);
         // A head that has stopped resumes when its place comes round again.
         let until_ns = if ahead.until_ns >= begin_ns {
             ahead.until_ns
@@ -320,7 +368,7 @@ impl Disk {
         if until <= from.address && self.ahead.is_some() {
             return;
         }
-        let until = self.position(until);
+        let until = self.position_near(from, until);
         let until_ns = from_ns.saturating_add(until.stream_ns - from.stream_ns);
         let cached = &mut self.segments[segment];
         cached.end = until.address;
@@ -342,7 +390,8 @@ impl Disk {
         }
         if !self.write_cache.is_enabled() {
             self.stop_ahead(begin_ns);
-            let (start, stop) = (self.position(address), self.position(end));
+            let start = self.position(address);
+            let stop = self.position_near(start, end);
             return sent_ns.max(self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Write));
         }
         if self.write_cache.is_empty() {

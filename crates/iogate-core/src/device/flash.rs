@@ -114,7 +114,7 @@ impl Flash {
             program_bytes_per_s: rate(config.page_program.as_nanos()),
             read_bytes_per_s: rate(config.page_read.as_nanos()),
             programmed_ns: 0,
-            write_end: u64::MAX,
+            write_end: 0,
             ahead_from: u64::MAX,
             ahead_until: 0,
             ahead_until_ns: 0,
@@ -170,9 +170,8 @@ impl Flash {
                 (ready_ns, ready_ns, end)
             }
         } else {
-            let cells_ns = self.map_ns(address)
-                + self.program_wait_ns(begin_ns)
-                + self.config.page_read.as_nanos();
+            let cells_ns =
+                self.map_ns(address) + self.program_wait_ns(begin_ns) + self.config.page_read.as_nanos();
             let first_ns = begin_ns.saturating_add(cells_ns);
             let ready_ns = first_ns.saturating_add(self.channels_ns(address, end).max(sent));
             (ready_ns, ready_ns, end)
@@ -187,14 +186,17 @@ impl Flash {
     fn write(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
         let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
         let unit = self.config.map_unit_bytes;
-        let mut reread_ns = 0;
-        // A unit that the previous write began is still in the buffer.
-        let first_unit = if self.write_end == address {
-            address.div_ceil(unit)
+        // A unit that the previous write began is still in the buffer; any other that is written in part has
+        // its rest read first, on one of the dies.
+        let (first_unit, parts) = if self.write_end == address {
+            (address.div_ceil(unit), 0)
         } else {
-            reread_ns += u64::from(address % unit != 0) * self.config.page_read.as_nanos();
-            address / unit
+            let parts =
+                u64::from(!address.is_multiple_of(unit)) + u64::from(!self.write_end.is_multiple_of(unit));
+            (address / unit, parts)
         };
+        let dies = u64::from(self.config.channels * self.config.dies_per_channel);
+        let reread_ns = parts * self.config.page_read.as_nanos() / dies;
         let units = end.div_ceil(unit).saturating_sub(first_unit);
         self.write_end = end;
         let program_ns = transfer_ns(units * unit, self.program_bytes_per_s) + reread_ns;

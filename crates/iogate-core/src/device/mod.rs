@@ -13,6 +13,7 @@
 //! the same answers.
 
 mod disk;
+mod divisor;
 mod flash;
 mod preset;
 mod raid0;
@@ -100,6 +101,8 @@ fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     // 18 GB in nanoseconds fit 64 bits, which are several times faster to divide than 128.
     match bytes.checked_mul(1_000_000_000) {
         Some(scaled) => scaled.div_ceil(bytes_per_s),
-        None => (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)).min(u128::from(u64::MAX)) as u64,
+        None => {
+            (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_s)).min(u128::from(u64::MAX)) as u64
+        }
     }
 }

@@ -183,7 +183,7 @@ const REVODRIVE_X2_QUARTER: FlashConfig = FlashConfig {
     page_program: Span::from_micros(330),
     channel_bytes_per_s: 166 * MB,
     interface_bytes_per_s: 185 * MB,
-    command_overhead: Span::from_micros(25),
+    command_overhead: Span::from_micros(5),
     write_buffer_bytes: MIB,
     read_ahead_bytes: 128 * KIB,
     map_unit_bytes: 4 * KIB,
@@ -297,8 +297,8 @@ impl Preset {
     }
 }
 
-/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit of its own
-/// (`unit:100`, `unit:50us`, `unit:1.5ms`).
+/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
+/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     if let Some(time) = spec.strip_prefix("unit:") {
         return match parse_scaled(time, TIME_UNITS, Some(US)) {

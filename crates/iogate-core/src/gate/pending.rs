@@ -328,6 +328,7 @@ impl Pending {
 
     /// Frees a slot.
     pub(crate) fn release(&mut self, slot: SlotId) {
+        debug_assert_eq!(self.slot(slot).state, State::Taken, "only a dispatched request is freed");
         let free = self.free;
         let freed = self.slot_mut(slot);
         (freed.state, freed.next) = (State::Free, free);
@@ -352,6 +353,7 @@ impl Pending {
 
     /// Takes a request out of its queue, into the dispatch being put together.
     pub(crate) fn take(&mut self, slot: SlotId) {
+        debug_assert_eq!(self.slot(slot).state, State::Queued, "only a queued request can be taken");
         let (key, slots) = (self.slots[slot as usize].key(), &self.slots);
         let Slot { file, op, .. } = self.slots[slot as usize];
         let tree = &mut self.files[file as usize].queued[op as usize];

@@ -410,8 +410,40 @@ impl Arena {
             return;
         }
         self.lower_ends(&path, end, self.leaf(leaf).max_end());
-        if self.leaf(leaf).len < LEAF_MIN {
+        if self.leaf(leaf).len == 0 {
+            self.remove_leaf(&path, leaf);
+            self.lower_root(tree);
+        } else if self.leaf(leaf).len < LEAF_MIN {
             self.shrink(tree, &path);
+        }
+    }
+
+    /// Frees the empty leaf at the end of `path`, and the inner nodes that are empty without it.
+    fn remove_leaf(&mut self, path: &Path, leaf: u32) {
+        let (prev, next) = (self.leaf(leaf).prev, self.leaf(leaf).next);
+        if prev != NONE {
+            self.leaf_mut(prev).next = next;
+        }
+        if next != NONE {
+            self.leaf_mut(next).prev = prev;
+        }
+        self.free_leaves.push(leaf);
+        for &(node, index) in path.steps[..path.len].iter().rev() {
+            self.inner_mut(node).remove(index);
+            if self.inner(node).len > 0 {
+                break;
+            }
+            self.free_inners.push(node);
+        }
+    }
+
+    /// Drops root nodes that only lead on.
+    fn lower_root(&mut self, tree: &mut Tree) {
+        while tree.height > 0 && self.inner(tree.root).len == 1 {
+            let child = self.inner(tree.root).children[0];
+            self.free_inners.push(tree.root);
+            tree.root = child;
+            tree.height -= 1;
         }
     }
 
@@ -452,17 +484,13 @@ impl Arena {
                 return;
             }
         }
-        while tree.height > 0 && self.inner(tree.root).len == 1 {
-            let child = self.inner(tree.root).children[0];
-            self.free_inners.push(tree.root);
-            tree.root = child;
-            tree.height -= 1;
-        }
+        self.lower_root(tree);
     }
 
     fn merge_leaves(&mut self, a: u32, b: u32) -> bool {
         let (n, m) = (self.leaf(a).len, self.leaf(b).len);
-        if n + m > LEAF * 3 / 4 {
+        // No leaf may stay empty, however full its neighbour is: every walk relies on it.
+        if n + m > LEAF * 3 / 4 && n > 0 && m > 0 {
             return false;
         }
         let right = core::mem::replace(self.leaf_mut(b), Leaf::empty());
@@ -678,11 +706,35 @@ mod tests {
     }
 
     #[test]
+    fn empties_from_either_end_and_from_the_middle() {
+        for (seed, rank) in [(1u64, 0.0), (2, 1.0), (3, 0.5), (4, 0.3)] {
+            let mut rng = Rng(seed);
+            let (mut arena, mut tree) = (Arena::default(), Tree::default());
+            let mut keys: Vec<Key> = (0..3_000).map(|seq| Key { offset: rng.below(2_000), seq }).collect();
+            for key in &keys {
+                arena.insert(&mut tree, *key, 7, key.seq as u32, u64::from);
+            }
+            keys.sort();
+            while !keys.is_empty() {
+                let key = keys.remove(((keys.len() - 1) as f64 * rank) as usize);
+                arena.remove(&mut tree, key, key.seq as u32, u64::from);
+                assert_eq!(arena.first(&tree), keys.first().map(|key| key.seq as u32));
+                let end = keys.last().map_or(0, |key| key.offset + 7);
+                let last = arena.overlap(&tree, 0, u64::MAX, u64::MAX, u64::from);
+                assert_eq!(last, keys.last().map(|key| key.seq as u32));
+                assert_eq!(arena.overlap(&tree, end, u64::MAX, u64::MAX, u64::from), None);
+            }
+            assert_eq!(arena.free_inners.len(), arena.inners.len());
+        }
+    }
+
+    #[test]
     fn agrees_with_a_sorted_map() {
         compare(1, 6_000, 100_000, 64, 60);
         compare(2, 6_000, 50, 10, 55);
         compare(3, 6_000, 1, 1, 55);
         compare(4, 6_000, 4_000, 4_000, 50);
         compare(5, 12_000, 1_000_000, 8, 52);
+        compare(6, 3_000, 1_000_000, 8, 100);
     }
 }

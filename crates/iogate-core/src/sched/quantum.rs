@@ -62,8 +62,8 @@ pub(super) struct Quantum<D> {
     growing: IndexedHeap<u64>,
     /// Queues whose first run is ready, by rank.
     ready: IndexedHeap<u64>,
-    /// Queues whose first run waits deliberately, by deadline.
-    waiting: IndexedHeap<Time>,
+    /// Queues whose first run waits deliberately, by deadline and reason.
+    waiting: IndexedHeap<(Time, WaitReason)>,
     /// All queues that have something, by their oldest request.
     by_age: IndexedHeap<u64>,
     /// Open turns by deadline; `Time::MAX` while in service.
@@ -163,13 +163,21 @@ impl<D: Discipline> Quantum<D> {
 
     // ---- runs --------------------------------------------------------------------------------------------
 
-    /// Forms the first run anew from its requests' own quanta, and ranks the queue.
+    /// Forms the first run anew from its requests' own quanta, and ranks the queue. A run that is as it was, or has
+    /// only got longer (what came between has left), keeps its quantum.
     fn form(&mut self, queue: QueueId, pending: &mut Pending) {
         let this = &mut self.queues[queue.index()];
         this.advance(self.step, self.base);
+        let before = this.run;
         this.run = pending.first(queue).map(|first| {
             let run = pending.walk(first, self.cap);
-            let quantum = own_quanta(pending, &pending.run, this.clock);
+            let kept = before.filter(|before| {
+                before.run.first == first
+                    && pending.run.get(before.run.requests as usize - 1) == Some(&before.run.last)
+            });
+            let (quantum, joined) =
+                kept.map_or((0, 0), |before| (before.quantum_at(this.clock), before.run.requests as usize));
+            let quantum = quantum.saturating_add(own_quanta(pending, &pending.run[joined..], this.clock));
             Formed { run, quantum, clock: this.clock }
         });
         self.rank(queue, pending);
@@ -261,7 +269,7 @@ impl<D: Discipline> Quantum<D> {
     /// The next queue by the rules, its run ready and not waiting; or until when all of them wait.
     fn select(&mut self, now: Time, patience: bool, pending: &mut Pending) -> Result<QueueId, Pick> {
         self.step += 1;
-        while let Some((deadline, queue)) = self.waiting.peek()
+        while let Some(((deadline, _), queue)) = self.waiting.peek()
             && (deadline <= now || !patience)
         {
             self.rank(QueueId(queue), pending);
@@ -280,11 +288,10 @@ impl<D: Discipline> Quantum<D> {
                     pending.slot_mut(formed.run.first).flags |= flag;
                 }
                 self.ready.remove(queue.0);
-                self.waiting.set(queue.0, now + self.wait_max);
+                self.waiting.set(queue.0, (now + self.wait_max, reason));
             } else if let Some((step, _)) = self.growing.peek() {
                 self.step = step;
-            } else if let Some((deadline, queue)) = self.waiting.peek() {
-                let reason = self.queues[queue as usize].wait.unwrap_or(WaitReason::BetterRun);
+            } else if let Some(((deadline, reason), _)) = self.waiting.peek() {
                 return Err(Pick::WaitUntil(deadline, reason));
             } else {
                 return Err(Pick::Idle);
@@ -317,12 +324,17 @@ impl<D: Discipline> Quantum<D> {
 
     /// Takes the run walked last out of its queue.
     fn serve(&mut self, queue: QueueId, run: Run, pending: &mut Pending) {
+        self.continued.retain(|other| *other != queue.0);
         let this = &mut self.queues[queue.index()];
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
         if let Some(last) = this.last {
             this.before_last = Some(last.offset);
         }
         this.last = Some(Served { offset: run.offset, end: run.end(), bytes: run.bytes });
+        let open = this.turn.is_some_and(|turn| turn.served < turn.granted);
+        if !D::SYNCHRONOUS && open && pending.starting_at(queue, run.end()).is_some() {
+            self.continued.push(queue.0);
+        }
         self.form(queue, pending);
     }
 
@@ -361,7 +373,9 @@ impl<D: Discipline> Quantum<D> {
             self.current = None;
         }
         self.adapt(queue, turn.served, turn.granted, pending);
-        self.rank(queue, pending);
+        if self.queues[queue.index()].wait.is_none() {
+            self.rank(queue, pending);
+        }
     }
 
     fn adapt(&mut self, queue: QueueId, served: u64, granted: u64, pending: &mut Pending) {
@@ -387,7 +401,9 @@ impl<D: Discipline> Quantum<D> {
         if let Some(queue) = self.current
             && let Some(turn) = self.queues[queue as usize].turn
         {
-            if turn.deadline >= now && self.continue_turn(now, QueueId(queue), pending) {
+            // What came in time goes on, even if the gate was busy until after the deadline.
+            let in_time = turn.deadline >= now || self.continued.contains(&queue);
+            if in_time && self.continue_turn(now, QueueId(queue), pending) {
                 return Some(Pick::Dispatch);
             }
             // Whoever is not worth waiting for has had its turn.

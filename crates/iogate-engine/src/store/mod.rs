@@ -1,10 +1,12 @@
 //! What executes a dispatch.
 
+mod direct;
 mod directory;
 mod memory;
 mod modelled;
 mod null;
 mod plain_calls;
+mod ring;
 mod striped;
 mod vectored;
 
@@ -16,7 +18,7 @@ use std::sync::Arc;
 
 use iogate_core::{FileId, Op, TargetId};
 
-pub use directory::DirectoryStore;
+pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore, Regions};
 pub use null::NullStore;

@@ -14,7 +14,8 @@ pub(super) const SEGMENTS_MAX: usize = 1024;
 /// segments or a call falls short.
 ///
 /// A short read means the end of the file; a read that fails is an error even if bytes came before. A write that
-/// fails after some bytes reports those bytes.
+/// fails after some bytes reports those bytes. Direct I/O goes on at multiples of `align` only: a count that is not
+/// one was cut off by the end of the file. Otherwise it is 1.
 ///
 /// # Safety
 /// The segments must be valid memory that nobody else uses meanwhile (writable, for [`Op::Read`]).
@@ -23,6 +24,7 @@ pub(super) unsafe fn transfer(
     op: Op,
     offset: u64,
     mut segments: &[Segment],
+    align: u64,
 ) -> io::Result<u64> {
     let mut done = 0u64;
     // What of the first segment is transferred already.
@@ -42,6 +44,9 @@ pub(super) unsafe fn transfer(
             Ok(0) => break,
             Ok(count) => {
                 done += count as u64;
+                if !(count as u64).is_multiple_of(align) {
+                    break;
+                }
                 within += count;
                 while let Some(first) = segments.first()
                     && within >= first.bytes

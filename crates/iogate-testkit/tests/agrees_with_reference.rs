@@ -1,0 +1,81 @@
+//! The real gate and the naive one give the same answers to the same random operations.
+
+use iogate_core::{Gate, SchedulerKind};
+use iogate_testkit::generate::{any_scheduler, cases, scheduler, script};
+use iogate_testkit::harness::compare;
+use iogate_testkit::reference::ReferenceGate;
+use iogate_testkit::script::Action;
+use proptest::prelude::*;
+
+fn agrees(kind: SchedulerKind) {
+    proptest!(cases(2000), |(script in script(scheduler(kind), false, 100))| {
+        let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
+        let counts = reference.counts();
+        prop_assert_eq!(gate.stats().skewed, counts.skewed);
+        prop_assert_eq!(gate.stats().rejected_full, counts.rejected_full);
+        prop_assert_eq!(gate.stats().held_ns.iter().map(|held| held.count()).sum::<u64>(), counts.held);
+    });
+}
+
+#[test]
+fn fifo() {
+    agrees(SchedulerKind::Fifo);
+}
+
+#[test]
+fn to_agg() {
+    agrees(SchedulerKind::ToAgg);
+}
+
+#[test]
+fn sjf() {
+    agrees(SchedulerKind::Sjf);
+}
+
+#[test]
+fn mlf() {
+    agrees(SchedulerKind::Mlf);
+}
+
+#[test]
+fn aioli() {
+    agrees(SchedulerKind::Aioli);
+}
+
+#[test]
+fn hbrr() {
+    agrees(SchedulerKind::Hbrr);
+}
+
+#[test]
+fn app_window() {
+    agrees(SchedulerKind::AppWindow);
+}
+
+#[test]
+fn server_window() {
+    agrees(SchedulerKind::ServerWindow);
+}
+
+#[test]
+fn twins() {
+    agrees(SchedulerKind::Twins);
+}
+
+#[test]
+fn any_scheduler_and_switches() {
+    proptest!(cases(3000), |(script in script(any_scheduler(), true, 100))| {
+        let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
+        prop_assert_eq!(gate.stats().switches, reference.counts().switches);
+    });
+}
+
+/// Hundreds of requests pile up, mostly reads that nothing holds back.
+#[test]
+fn long_queues() {
+    proptest!(cases(60), |(script in script(any_scheduler(), false, 700))| {
+        let mut script = script;
+        script.actions.retain(|(_, action)| !matches!(action, Action::Complete(..) | Action::Drain));
+        compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
+    });
+}
