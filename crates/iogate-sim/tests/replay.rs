@@ -114,13 +114,46 @@ fn a_trace_without_rows_is_served_at_once() {
     assert_eq!((log.as_str(), totals), ("", Totals::default()));
 }
 
+/// After the toy example of aIOLi, figure 3: two processes read file 1 together in 32 KiB pieces, two others files 2
+/// and 3. A single request goes first; what file 1 gathers meanwhile is served as one run. Between 300 and 1300 us the
+/// gate waits for what may follow file 2's last request.
+#[test]
+fn the_toy_example_of_aioli() {
+    let mut rows: Vec<(u64, String)> = Vec::new();
+    for round in 0..4u64 {
+        let at = round * 50;
+        for (client, file, offset) in [
+            (1, 1, round * 65_536),
+            (2, 1, round * 65_536 + 32_768),
+            (3, 2, round * 32_768),
+            (4, 3, round * 32_768),
+        ] {
+            rows.push((at, format!("{at},{client},{client},{file},r,{offset},32768\n")));
+        }
+    }
+    let text: String = rows.into_iter().map(|(_, row)| row).collect();
+    let (log, ..) = run(&text, &gate("aioli", 1), unit(100));
+    assert_eq!(
+        log,
+        "0,100,2,r,0,32768,1,3\n\
+         100,200,2,r,32768,65536,2,7+11\n\
+         200,300,2,r,98304,32768,1,15\n\
+         1300,1400,3,r,0,131072,4,4+8+12+16\n\
+         1400,1500,1,r,0,262144,8,1+2+5+6+9+10+13+14\n"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     /// Every row is served exactly once and not before it arrives; the same replay gives the same log.
     #[test]
     fn requests_are_conserved(
-        rows in proptest::collection::vec((0u64..2_000, 0u32..4, 0u64..3, any::<bool>(), 0u64..40, 1u32..4), 1..120),
+        rows in prop_oneof![
+            // Many conflicts, and many requests that meet none.
+            proptest::collection::vec((0u64..2_000, 0u32..4, 0u64..3, any::<bool>(), 0u64..40, 1u32..4), 1..120),
+            proptest::collection::vec((0u64..20_000, 0u32..9, 0u64..5, any::<bool>(), 0u64..600, 1u32..3), 1..500),
+        ],
         kind in 0..SchedulerKind::ALL.len(),
         depth in 1u32..4,
         queue_max in 1u32..200,

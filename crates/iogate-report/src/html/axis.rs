@@ -34,7 +34,7 @@ impl Axis {
     /// Lines from `top` to `bottom` at round times, with their labels below.
     pub(super) fn grid(&self, top: f64, bottom: f64) -> Markup {
         let step = round_step(self.end_ns / 6.0);
-        let ticks = (0..).map(|i| i as f64 * step).take_while(|at| *at <= self.end_ns * 1.0001);
+        let ticks = (0u32..).map(|i| f64::from(i) * step).take_while(|at| *at <= self.end_ns * 1.0001);
         html! {
             @for at in ticks {
                 @let x = format!("{:.1}", self.x(at as u64));
