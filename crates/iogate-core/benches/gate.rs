@@ -95,7 +95,7 @@ fn measure(gate: &mut Gate, source: &mut Source, now: &mut Time, requests: u64) 
         *now = *now + Span::from_nanos(100);
         match gate.next(*now) {
             Decision::Dispatch(dispatch) => {
-                gate.complete(*now, dispatch.id, Outcome::Done { bytes: dispatch.bytes })
+                gate.complete(*now, dispatch.id, Outcome::Done { bytes: dispatch.bytes });
             }
             Decision::WaitUntil(until, _) => *now = until,
             Decision::Idle => {}
