@@ -1,7 +1,8 @@
 //! What a gate costs: requests through an engine beside the same requests given to the store directly.
 //!
 //! Cases run in interleaved rounds, so that a noisy neighbour hits all of them; each reports its median round and
-//! the range. `--json` prints one object a line. `--rounds N` (9) and `--requests N` (200000) bound the run.
+//! the range. `--json` prints one object a line. `--rounds N` (9) and `--requests N` (200000) bound the run;
+//! `--quick` is one round of 10000.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,7 @@ fn main() {
             "--json" => json = true,
             "--rounds" => rounds = number(9),
             "--requests" => requests = number(200_000),
+            "--quick" => (rounds, requests) = (1, 10_000),
             // What `cargo bench` passes.
             _ => {}
         }

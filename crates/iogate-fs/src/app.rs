@@ -169,9 +169,9 @@ pub fn application_of_word(word: &str) -> AppId {
         Ok(number) if number != 0 => AppId(number),
         _ => {
             // FNV-1a: stable over processes, nodes and versions.
-            let hash = word.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-                (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-            });
+            let hash = word
+                .bytes()
+                .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
             AppId(WORDS | hash)
         }
     }
@@ -190,7 +190,8 @@ fn stat(pid: u32) -> Option<(u32, u64)> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The command's name, in parentheses, can contain anything; the fields after it start with the third.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
-    let fields: Vec<&str> = std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
+    let fields: Vec<&str> =
+        std::str::from_utf8(stat.get(end + 1..)?).ok()?.split_ascii_whitespace().collect();
     Some((fields.get(3)?.parse().ok()?, fields.get(19)?.parse().ok()?))
 }
 

@@ -19,7 +19,8 @@ pub(crate) struct Pool {
 impl Pool {
     /// A buffer of at least `bytes` bytes, at most 1 MiB and one page.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Buffer {
-        let class = (0..CLASSES).find(|&class| bytes <= class_bytes(class)).expect("requests have at most 1 MiB");
+        let class =
+            (0..CLASSES).find(|&class| bytes <= class_bytes(class)).expect("requests have at most 1 MiB");
         let memory = self.classes[class].lock().expect("no pool operation panics").pop();
         let memory = memory.unwrap_or_else(|| Memory::new(class_bytes(class)));
         Buffer { memory: Some(memory), class, pool: self.clone() }

@@ -34,7 +34,9 @@ pub enum ControlError {
     NotAMount { path: PathBuf },
     #[error("{reason}")]
     Refused { reason: String },
-    #[error("the mount at {path} may be changed by root and by the user who mounted it only: run as one of them")]
+    #[error(
+        "the mount at {path} may be changed by root and by the user who mounted it only: run as one of them"
+    )]
     NotAllowed { path: PathBuf },
     #[error("the mount at {path} does not answer: {cause}")]
     Failed { path: PathBuf, cause: io::Error },

@@ -1,11 +1,13 @@
 //! The transport over `/dev/fuse`: several threads, each with a device descriptor of its own.
 //!
-//! There is always a thread that waits in `read`: when the last one gets a request, another is started, so that
-//! nothing waits behind a transfer that is carried out in its thread.
+//! As few as there are CPUs are fastest: they find the next request waiting and need not be woken for it. When all of
+//! them are held up by what they carry out, a watchdog starts another, so that nothing else waits behind that.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
 
 use rustix::io::{Errno, IoSlice};
 use zerocopy::{FromBytes, IntoBytes};
@@ -21,25 +23,102 @@ const DATA_START: usize = 4096;
 /// Writes up to this size are copied to a buffer of their own size; for larger ones the thread gives its own away.
 const COPY_BYTES_MAX: usize = 32 << 10;
 
+/// How long all threads may be at the same requests before another thread is started.
+const HELD_UP: Duration = Duration::from_millis(2);
+/// How often the watchdog looks again before it goes to sleep when there is a thread that waits for requests.
+const CALM_LOOKS: u32 = 8;
+
 /// The threads of this transport.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceThreads {
+    /// Those that wait for a request.
     waiting: AtomicUsize,
     all: AtomicUsize,
+    /// Requests read.
+    requests: AtomicU64,
+    watchdog: OnceLock<Thread>,
+    watchdog_awake: AtomicBool,
 }
 
-/// Starts a thread; it ends, with all others, when the file system is unmounted.
-pub(crate) fn start_thread(session: &Arc<Session>) -> std::io::Result<()> {
+impl DeviceThreads {
+    pub(crate) fn wake_watchdog(&self) {
+        if let Some(watchdog) = self.watchdog.get() {
+            watchdog.unpark();
+        }
+    }
+
+    /// Notes that a thread has read a request.
+    fn busy(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last
+            && !self.watchdog_awake.load(Ordering::SeqCst)
+            && !self.watchdog_awake.swap(true, Ordering::SeqCst)
+        {
+            self.wake_watchdog();
+        }
+    }
+}
+
+/// Starts the transport's threads; they end when the file system is unmounted.
+pub(crate) fn start(session: &Arc<Session>) -> std::io::Result<()> {
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    for _ in 0..cpus.clamp(2, session.threads_max) {
+        start_thread(session)?;
+    }
+    let watched = session.clone();
+    let watchdog =
+        std::thread::Builder::new().name("iogate-watchdog".into()).spawn(move || watch(&watched))?;
+    // Only this sets it.
+    let _ = session.device_threads.watchdog.set(watchdog.thread().clone());
+    Ok(())
+}
+
+fn start_thread(session: &Arc<Session>) -> std::io::Result<()> {
     let channel = Arc::new(clone_device(session.device())?);
     let threads = &session.device_threads;
     let number = threads.all.fetch_add(1, Ordering::Relaxed);
     threads.waiting.fetch_add(1, Ordering::AcqRel);
-    let started = session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
+    let started =
+        session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
     if started.is_err() {
         threads.all.fetch_sub(1, Ordering::Relaxed);
         threads.waiting.fetch_sub(1, Ordering::AcqRel);
     }
     started
+}
+
+/// Starts further threads when those that there are do not get on; sleeps while one waits for requests.
+fn watch(session: &Arc<Session>) {
+    let threads = &session.device_threads;
+    while !session.has_ended() {
+        let mut calm = 0;
+        while calm < CALM_LOOKS {
+            let before = threads.requests.load(Ordering::Relaxed);
+            std::thread::sleep(HELD_UP);
+            if threads.waiting.load(Ordering::Acquire) > 0 {
+                calm += 1;
+                continue;
+            }
+            calm = 0;
+            let held_up = threads.requests.load(Ordering::Relaxed) == before;
+            if held_up
+                && threads.all.load(Ordering::Relaxed) < session.threads_max
+                && !session.has_ended()
+                && let Err(error) = start_thread(session)
+            {
+                tracing::warn!(%error, "no further thread for /dev/fuse");
+            }
+            if session.has_ended() {
+                return;
+            }
+        }
+        threads.watchdog_awake.store(false, Ordering::SeqCst);
+        // A thread may have become busy, and found the watchdog awake, just before.
+        if threads.waiting.load(Ordering::SeqCst) > 0 && !session.has_ended() {
+            std::thread::park();
+        }
+    }
 }
 
 /// A descriptor with a queue of its own on the same connection.
@@ -59,9 +138,9 @@ fn clone_device(device: &OwnedFd) -> std::io::Result<OwnedFd> {
 
 fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
     let threads = &session.device_threads;
-    let mut thread = Thread { session, channel, buffer: receive_buffer(session), out: Vec::new() };
+    let mut server = Server { session, channel, buffer: receive_buffer(session), out: Vec::new() };
     loop {
-        let offered = &mut thread.buffer.as_mut_slice()[REQUEST_START..];
+        let offered = &mut server.buffer.as_mut_slice()[REQUEST_START..];
         let length = match rustix::io::read(&**channel, offered) {
             Ok(length) => length,
             // ENOENT: the request was interrupted before it could be read.
@@ -74,13 +153,8 @@ fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
                 return;
             }
         };
-        if threads.waiting.fetch_sub(1, Ordering::AcqRel) == 1
-            && threads.all.load(Ordering::Relaxed) < session.threads_max
-            && let Err(error) = start_thread(session)
-        {
-            tracing::debug!(%error, "no further thread for /dev/fuse");
-        }
-        guarded(|| thread.dispatch(length));
+        threads.busy();
+        guarded(|| server.dispatch(length));
         threads.waiting.fetch_add(1, Ordering::AcqRel);
     }
 }
@@ -89,14 +163,14 @@ fn receive_buffer(session: &Session) -> Buffer {
     session.pool.take(DATA_START + session.fs.request_bytes_max as usize)
 }
 
-struct Thread<'a> {
+struct Server<'a> {
     session: &'a Arc<Session>,
     channel: &'a Arc<OwnedFd>,
     buffer: Buffer,
     out: Vec<u8>,
 }
 
-impl Thread<'_> {
+impl Server<'_> {
     fn dispatch(&mut self, length: usize) {
         let request = &self.buffer.as_slice()[REQUEST_START..][..length];
         let Ok((header, _)) = InHeader::read_from_prefix(request) else {

@@ -9,25 +9,39 @@ use std::path::PathBuf;
 pub enum MountError {
     #[error("the source {path} must be a directory, and is not: name the directory to mount")]
     SourceNotDirectory { path: PathBuf },
-    #[error("the source {path} must be a directory that can be read: {cause}; create it or check its permissions")]
+    #[error(
+        "the source {path} must be a directory that can be read: {cause}; create it or check its permissions"
+    )]
     SourceUnreadable { path: PathBuf, cause: io::Error },
     #[error("the mount point {path} must be a directory, and is not: create one with mkdir")]
     MountpointNotDirectory { path: PathBuf },
     #[error("the mount point {path} cannot be used: {cause}; create it with mkdir or check its permissions")]
     MountpointUnusable { path: PathBuf, cause: io::Error },
-    #[error("the mount point {path} must be empty and contains {found:?}: what is below it would be hidden; use an empty directory")]
+    #[error(
+        "the mount point {path} must be empty and contains {found:?}: what is below it would be hidden; use an empty directory"
+    )]
     MountpointNotEmpty { path: PathBuf, found: std::ffi::OsString },
     #[error("the mount point {path} is a mount point already: unmount it first, or use another directory")]
     MountpointBusy { path: PathBuf },
-    #[error("the mount point {mountpoint} must be outside the source {source_path}, and is in it: use a directory elsewhere")]
+    #[error(
+        "the mount point {mountpoint} must be outside the source {source_path}, and is in it: use a directory elsewhere"
+    )]
     MountpointInSource { mountpoint: PathBuf, source_path: PathBuf },
-    #[error("the source {source_path} must be outside the mount point {mountpoint}, and is in it: mount it elsewhere")]
+    #[error(
+        "the source {source_path} must be outside the mount point {mountpoint}, and is in it: mount it elsewhere"
+    )]
     SourceInMountpoint { mountpoint: PathBuf, source_path: PathBuf },
-    #[error("/dev/fuse cannot be opened: {cause}; load the kernel's fuse module (modprobe fuse), or give the container the device")]
+    #[error(
+        "/dev/fuse cannot be opened: {cause}; load the kernel's fuse module (modprobe fuse), or give the container the device"
+    )]
     NoDevice { cause: io::Error },
-    #[error("mounting needs root, or the program fusermount3 of the fuse3 package, and {found}: run as root or install fuse3")]
+    #[error(
+        "mounting needs root, or the program fusermount3 of the fuse3 package, and {found}: run as root or install fuse3"
+    )]
     NoPermission { found: String },
-    #[error("the kernel speaks FUSE {major}.{minor}, and 7.31 (Linux 5.4) or later is needed: use a newer kernel")]
+    #[error(
+        "the kernel speaks FUSE {major}.{minor}, and 7.31 (Linux 5.4) or later is needed: use a newer kernel"
+    )]
     KernelTooOld { major: u32, minor: u32 },
     #[error("{path} is not a mount point: name the directory given to the mount")]
     NotMounted { path: PathBuf },

@@ -11,7 +11,8 @@ use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
+    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init,
+    op,
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
@@ -71,7 +72,7 @@ impl Session {
         drop(self.ended.wait_while(serving, |serving| *serving > 0).expect("counting does not panic"));
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         *self.serving.lock().expect("counting does not panic") == 0
     }
 }
@@ -85,6 +86,7 @@ impl Drop for Serving {
         *serving -= 1;
         if *serving == 0 {
             self.0.ended.notify_all();
+            self.0.device_threads.wake_watchdog();
         }
     }
 }
@@ -198,7 +200,7 @@ pub fn mount(
         serving: Mutex::new(0),
         ended: Condvar::new(),
     });
-    dev::start_thread(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
+    dev::start(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
     let mut transport = Transport::Device;
     if over_uring {
         match uring::start(&session, options.queue_depth) {

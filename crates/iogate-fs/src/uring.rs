@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut, op,
+    InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut,
+    op,
 };
 use crate::passthrough::{Data, Unsynced, may_be_slow};
 use crate::session::{Session, guarded};
@@ -29,11 +30,11 @@ type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// `user_data` of the read of a queue's event.
 const EVENT: u64 = u64::MAX;
-/// An operation that keeps a queue's thread longer than this makes the next ones of its kind go to other threads,
-/// so that nothing else waits behind them.
+/// An operation that keeps its thread longer than this makes the next ones of its kind go to other threads, so that
+/// nothing else of the queue waits behind them.
 const SLOW: Duration = Duration::from_millis(2);
-/// How many do, before it is tried again.
-const OFFLOADED: u32 = 32;
+/// How many quick ones go there, before they are carried out in the queue's thread again.
+const OFFLOADED: u32 = 256;
 
 thread_local! {
     /// The address of the queue that the thread serves.
@@ -42,7 +43,8 @@ thread_local! {
 
 /// Whether the kernel offers FUSE over io_uring to this process.
 pub(crate) fn is_enabled() -> bool {
-    let enabled = std::fs::read("/sys/module/fuse/parameters/enable_uring").is_ok_and(|text| text.starts_with(b"Y"));
+    let enabled =
+        std::fs::read("/sys/module/fuse/parameters/enable_uring").is_ok_and(|text| text.starts_with(b"Y"));
     enabled && new_ring(1).is_ok()
 }
 
@@ -60,6 +62,7 @@ pub(crate) fn start(session: &Arc<Session>, depth: u16) -> io::Result<()> {
         let registered = registered.clone();
         session.start_thread(format!("iogate-ring-{id}"), move |session| {
             SERVED.set(queue.address());
+            stay_on_cpu(id);
             match Server::new(session, queue) {
                 Ok(server) => server.serve(&registered),
                 Err(error) => drop(registered.send(Err(error))),
@@ -71,6 +74,18 @@ pub(crate) fn start(session: &Arc<Session>, depth: u16) -> io::Result<()> {
         results.recv().unwrap_or(Err(io::ErrorKind::BrokenPipe.into()))?;
     }
     Ok(())
+}
+
+/// Keeps the thread on the CPU whose requests it serves, where it is allowed there: the caller, which waits, makes room
+/// for it.
+fn stay_on_cpu(cpu: u16) {
+    let mut cpus = rustix::thread::CpuSet::new();
+    if usize::from(cpu) < rustix::thread::CpuSet::MAX_CPU {
+        cpus.set(cpu.into());
+        if let Err(errno) = rustix::thread::sched_setaffinity(None, &cpus) {
+            tracing::debug!(%errno, cpu, "a ring's thread is not kept on its CPU");
+        }
+    }
 }
 
 /// The number of CPUs that there can be, which is the number of queues that the kernel wants.
@@ -146,7 +161,12 @@ impl EntryMemory {
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let start = unsafe {
-            rustix::mm::mmap_anonymous(ptr::null_mut(), mapped_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                mapped_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?
         };
         Ok(EntryMemory { start: start.cast(), mapped_bytes, headers_bytes, payload_bytes, depth })
     }
@@ -255,25 +275,28 @@ impl Drop for Reply {
     }
 }
 
-/// Whether operations of one kind are carried out in the queue's thread.
+/// Whether operations of one kind are carried out in the queue's thread: not while some take long.
 #[derive(Debug, Default)]
 struct Pace {
-    offloaded: u32,
+    /// Operations to come that go to other threads; counted again from the last slow one.
+    offloaded: AtomicU32,
 }
 
 impl Pace {
     /// Whether the next one should go to another thread.
-    fn is_slow(&mut self) -> bool {
-        let slow = self.offloaded > 0;
-        self.offloaded = self.offloaded.saturating_sub(1);
-        slow
+    fn is_slow(&self) -> bool {
+        self.offloaded.load(Ordering::Relaxed) > 0
     }
 
-    fn measure(&mut self, operation: impl FnOnce()) {
+    fn measure(&self, operation: impl FnOnce()) {
         let begin = Instant::now();
-        operation();
+        guarded(operation);
         if begin.elapsed() > SLOW {
-            self.offloaded = OFFLOADED;
+            self.offloaded.store(OFFLOADED, Ordering::Relaxed);
+        } else if self.is_slow() {
+            // Lost updates only shift when it is tried again.
+            let left = self.offloaded.load(Ordering::Relaxed);
+            self.offloaded.store(left.saturating_sub(1), Ordering::Relaxed);
         }
     }
 }
@@ -286,8 +309,8 @@ struct Server<'a> {
     event_value: Box<u64>,
     /// Entries that the kernel knows.
     live: u16,
-    data_pace: Pace,
-    metadata_pace: Pace,
+    data_pace: Arc<Pace>,
+    metadata_pace: Arc<Pace>,
     out: Vec<u8>,
     commits: Vec<Commit>,
     completions: Vec<(u64, i32)>,
@@ -303,8 +326,8 @@ impl<'a> Server<'a> {
             ring,
             event_value: Box::new(0),
             live: 0,
-            data_pace: Pace::default(),
-            metadata_pace: Pace::default(),
+            data_pace: Arc::default(),
+            metadata_pace: Arc::default(),
             out: Vec::new(),
             commits: Vec::new(),
             completions: Vec::new(),
@@ -365,7 +388,8 @@ impl<'a> Server<'a> {
             self.commit_replied();
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
                 Err(error) => {
                     tracing::error!(%error, queue = self.queue.id, "waiting for requests");
                     return;
@@ -409,20 +433,25 @@ impl<'a> Server<'a> {
         match header.opcode {
             op::READ | op::WRITE => {
                 if self.data_pace.is_slow() {
-                    let session = self.session.clone();
-                    self.session.data_workers.clone().run(move || transfer(&session, &header, reply));
+                    let (session, pace) = (session.clone(), self.data_pace.clone());
+                    let submit = move || pace.measure(|| transfer(&session, &header, reply));
+                    self.session.data_workers.run(submit);
                 } else {
-                    self.data_pace.measure(|| guarded(|| transfer(session, &header, reply)));
+                    self.data_pace.measure(|| transfer(session, &header, reply));
                 }
             }
-            opcode => {
-                if may_be_slow(opcode) || self.metadata_pace.is_slow() {
-                    let session = self.session.clone();
-                    let handle = move || other(&session, &header, reply, &mut Vec::new());
-                    self.session.workers.clone().run(handle);
+            opcode if may_be_slow(opcode) => {
+                let session = session.clone();
+                self.session.workers.run(move || other(&session, &header, reply, &mut Vec::new()));
+            }
+            _ => {
+                if self.metadata_pace.is_slow() {
+                    let (session, pace) = (session.clone(), self.metadata_pace.clone());
+                    let handle = move || pace.measure(|| other(&session, &header, reply, &mut Vec::new()));
+                    self.session.workers.run(handle);
                 } else {
                     let out = &mut self.out;
-                    self.metadata_pace.measure(|| guarded(|| other(session, &header, reply, out)));
+                    self.metadata_pace.measure(|| other(session, &header, reply, out));
                 }
             }
         }

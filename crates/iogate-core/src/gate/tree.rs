@@ -6,8 +6,9 @@
 
 use alloc::vec::Vec;
 
-const LEAF: usize = 32;
-const INNER: usize = 16;
+/// Entries of a node: both kinds are 512 bytes, whole cache lines.
+const LEAF: usize = 31;
+const INNER: usize = 14;
 /// A node with fewer entries than this tries to merge with a neighbour.
 const LEAF_MIN: usize = LEAF / 4;
 const INNER_MIN: usize = INNER / 4;
@@ -22,8 +23,9 @@ pub(crate) struct Key {
     pub(crate) seq: u64,
 }
 
+#[repr(align(64))]
 struct Leaf {
-    len: usize,
+    len: u32,
     next: u32,
     prev: u32,
     offsets: [u64; LEAF],
@@ -31,10 +33,13 @@ struct Leaf {
     slots: [u32; LEAF],
 }
 
+#[repr(align(64))]
 struct Inner {
-    len: usize,
-    /// A lower bound of the keys below each child; the first child's is not read.
-    keys: [Key; INNER],
+    len: u32,
+    /// A lower bound of the keys below each child, its offset and its arrival number apart, because a search
+    /// mostly reads the offsets alone; the first child's is not read.
+    offsets: [u64; INNER],
+    ties: [u64; INNER],
     /// The largest end below each child, exact.
     ends: [u64; INNER],
     /// A lower bound of the arrival numbers below each child.
@@ -106,21 +111,27 @@ fn insert_at<T: Copy>(array: &mut [T], len: usize, index: usize, value: T) {
 }
 
 impl Leaf {
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
     fn empty() -> Leaf {
         Leaf { len: 0, next: NONE, prev: NONE, offsets: [0; LEAF], bytes: [0; LEAF], slots: [NONE; LEAF] }
     }
 
     fn insert(&mut self, index: usize, offset: u64, bytes: u32, slot: u32) {
-        insert_at(&mut self.offsets, self.len, index, offset);
-        insert_at(&mut self.bytes, self.len, index, bytes);
-        insert_at(&mut self.slots, self.len, index, slot);
+        let len = self.len();
+        insert_at(&mut self.offsets, len, index, offset);
+        insert_at(&mut self.bytes, len, index, bytes);
+        insert_at(&mut self.slots, len, index, slot);
         self.len += 1;
     }
 
     fn remove(&mut self, index: usize) {
-        self.offsets.copy_within(index + 1..self.len, index);
-        self.bytes.copy_within(index + 1..self.len, index);
-        self.slots.copy_within(index + 1..self.len, index);
+        let len = self.len();
+        self.offsets.copy_within(index + 1..len, index);
+        self.bytes.copy_within(index + 1..len, index);
+        self.slots.copy_within(index + 1..len, index);
         self.len -= 1;
     }
 
@@ -129,13 +140,13 @@ impl Leaf {
     }
 
     fn max_end(&self) -> u64 {
-        (0..self.len).map(|i| self.end(i)).max().unwrap_or(0)
+        (0..self.len()).map(|i| self.end(i)).max().unwrap_or(0)
     }
 
     /// Index of the first entry whose key is at least `key`.
     fn lower_bound(&self, key: Key, seq_of: &impl Fn(u32) -> u64) -> usize {
-        let mut index = self.offsets[..self.len].partition_point(|&offset| offset < key.offset);
-        while index < self.len && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
+        let mut index = self.offsets[..self.len()].partition_point(|&offset| offset < key.offset);
+        while index < self.len() && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
             index += 1;
         }
         index
@@ -143,10 +154,15 @@ impl Leaf {
 }
 
 impl Inner {
+    fn len(&self) -> usize {
+        self.len as usize
+    }
+
     fn empty() -> Inner {
         Inner {
             len: 0,
-            keys: [Key { offset: 0, seq: 0 }; INNER],
+            offsets: [0; INNER],
+            ties: [0; INNER],
             ends: [0; INNER],
             seqs: [0; INNER],
             children: [NONE; INNER],
@@ -154,33 +170,46 @@ impl Inner {
     }
 
     fn insert(&mut self, index: usize, key: Key, bounds: Bounds, child: u32) {
-        insert_at(&mut self.keys, self.len, index, key);
-        insert_at(&mut self.ends, self.len, index, bounds.end);
-        insert_at(&mut self.seqs, self.len, index, bounds.seq);
-        insert_at(&mut self.children, self.len, index, child);
+        let len = self.len();
+        insert_at(&mut self.offsets, len, index, key.offset);
+        insert_at(&mut self.ties, len, index, key.seq);
+        insert_at(&mut self.ends, len, index, bounds.end);
+        insert_at(&mut self.seqs, len, index, bounds.seq);
+        insert_at(&mut self.children, len, index, child);
         self.len += 1;
     }
 
     fn remove(&mut self, index: usize) {
-        self.keys.copy_within(index + 1..self.len, index);
-        self.ends.copy_within(index + 1..self.len, index);
-        self.seqs.copy_within(index + 1..self.len, index);
-        self.children.copy_within(index + 1..self.len, index);
+        let len = self.len();
+        self.offsets.copy_within(index + 1..len, index);
+        self.ties.copy_within(index + 1..len, index);
+        self.ends.copy_within(index + 1..len, index);
+        self.seqs.copy_within(index + 1..len, index);
+        self.children.copy_within(index + 1..len, index);
         self.len -= 1;
     }
 
     fn max_end(&self) -> u64 {
-        self.ends[..self.len].iter().copied().max().unwrap_or(0)
+        self.ends[..self.len()].iter().copied().max().unwrap_or(0)
     }
 
     fn min_seq(&self) -> u64 {
-        self.seqs[..self.len].iter().copied().min().unwrap_or(u64::MAX)
+        self.seqs[..self.len()].iter().copied().min().unwrap_or(u64::MAX)
     }
 
     /// The child in which `key` belongs.
     fn child_of(&self, key: Key) -> usize {
-        // Few keys, all in one or two cache lines: counting beats a binary search's mispredictions.
-        self.keys[1..self.len].iter().filter(|separator| **separator <= key).count()
+        // Few keys in two cache lines: counting beats a binary search's mispredictions.
+        let keys = &self.offsets[1..self.len()];
+        let mut index = keys.iter().filter(|offset| **offset <= key.offset).count();
+        while index > 0 && self.offsets[index] == key.offset && self.ties[index] > key.seq {
+            index -= 1;
+        }
+        index
+    }
+
+    fn key(&self, index: usize) -> Key {
+        Key { offset: self.offsets[index], seq: self.ties[index] }
     }
 }
 
@@ -272,7 +301,7 @@ impl Arena {
         }
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         let neighbours = self.neighbours_of_gap(leaf, index);
-        if self.leaf(leaf).len < LEAF {
+        if self.leaf(leaf).len() < LEAF {
             self.leaf_mut(leaf).insert(index, key.offset, bytes, slot);
         } else {
             self.insert_splitting(tree, &path, leaf, index, key, bytes, slot, &seq_of);
@@ -285,9 +314,9 @@ impl Arena {
         let before = if index > 0 {
             Some(this.slots[index - 1])
         } else {
-            (this.prev != NONE).then(|| self.leaf(this.prev)).map(|prev| prev.slots[prev.len - 1])
+            (this.prev != NONE).then(|| self.leaf(this.prev)).map(|prev| prev.slots[prev.len() - 1])
         };
-        let after = if index < this.len {
+        let after = if index < this.len() {
             Some(this.slots[index])
         } else {
             (this.next != NONE).then(|| self.leaf(this.next).slots[0])
@@ -311,13 +340,13 @@ impl Arena {
         let next = self.leaf(leaf).next;
         // Appending (sequential arrivals) leaves full nodes behind; elsewhere both halves get room.
         let at = if index == LEAF && next == NONE { LEAF } else { LEAF / 2 };
-        let mut moved = Leaf { len: LEAF - at, next, prev: leaf, ..Leaf::empty() };
+        let mut moved = Leaf { len: (LEAF - at) as u32, next, prev: leaf, ..Leaf::empty() };
         {
             let left = self.leaf_mut(leaf);
             moved.offsets[..LEAF - at].copy_from_slice(&left.offsets[at..]);
             moved.bytes[..LEAF - at].copy_from_slice(&left.bytes[at..]);
             moved.slots[..LEAF - at].copy_from_slice(&left.slots[at..]);
-            left.len = at;
+            left.len = at as u32;
             left.next = right;
         }
         if next != NONE {
@@ -350,7 +379,7 @@ impl Arena {
     /// The smallest arrival number in a leaf, but for the new entry of `slot`.
     fn min_seq(&self, leaf: u32, slot: u32, seq_of: &impl Fn(u32) -> u64) -> u64 {
         let leaf = self.leaf(leaf);
-        leaf.slots[..leaf.len].iter().filter(|s| **s != slot).map(|&s| seq_of(s)).min().unwrap_or(u64::MAX)
+        leaf.slots[..leaf.len()].iter().filter(|s| **s != slot).map(|&s| seq_of(s)).min().unwrap_or(u64::MAX)
     }
 
     /// Puts a new right sibling beside the child at the end of `path`, splitting upwards as needed.
@@ -366,26 +395,27 @@ impl Arena {
             inner.ends[index] = left.1.end;
             inner.seqs[index] = left.1.seq;
             let (key, child, bounds) = right;
-            if inner.len < INNER {
+            if inner.len() < INNER {
                 inner.insert(index + 1, key, bounds, child);
                 return;
             }
             let at = if index + 1 == INNER { INNER - 1 } else { INNER / 2 };
             let sibling = self.new_inner();
-            let mut moved = Inner { len: INNER - at, ..Inner::empty() };
+            let mut moved = Inner { len: (INNER - at) as u32, ..Inner::empty() };
             let inner = self.inner_mut(node);
-            moved.keys[..INNER - at].copy_from_slice(&inner.keys[at..]);
+            moved.offsets[..INNER - at].copy_from_slice(&inner.offsets[at..]);
+            moved.ties[..INNER - at].copy_from_slice(&inner.ties[at..]);
             moved.ends[..INNER - at].copy_from_slice(&inner.ends[at..]);
             moved.seqs[..INNER - at].copy_from_slice(&inner.seqs[at..]);
             moved.children[..INNER - at].copy_from_slice(&inner.children[at..]);
-            inner.len = at;
+            inner.len = at as u32;
             if index < at {
                 inner.insert(index + 1, key, bounds, child);
             } else {
                 moved.insert(index + 1 - at, key, bounds, child);
             }
             left = (node, Bounds { end: inner.max_end(), seq: inner.min_seq() });
-            right = (moved.keys[0], sibling, Bounds { end: moved.max_end(), seq: moved.min_seq() });
+            right = (moved.key(0), sibling, Bounds { end: moved.max_end(), seq: moved.min_seq() });
             *self.inner_mut(sibling) = moved;
         }
         let root = self.new_inner();
@@ -409,11 +439,11 @@ impl Arena {
             *tree = Tree::default();
             return;
         }
-        self.lower_ends(&path, end, self.leaf(leaf).max_end());
+        self.lower_ends(&path, leaf, end);
         if self.leaf(leaf).len == 0 {
             self.remove_leaf(&path, leaf);
             self.lower_root(tree);
-        } else if self.leaf(leaf).len < LEAF_MIN {
+        } else if self.leaf(leaf).len() < LEAF_MIN {
             self.shrink(tree, &path);
         }
     }
@@ -430,7 +460,7 @@ impl Arena {
         self.free_leaves.push(leaf);
         for &(node, index) in path.steps[..path.len].iter().rev() {
             self.inner_mut(node).remove(index);
-            if self.inner(node).len > 0 {
+            if self.inner(node).len() > 0 {
                 break;
             }
             self.free_inners.push(node);
@@ -447,15 +477,17 @@ impl Arena {
         }
     }
 
-    /// An entry that ended at `removed` is gone from the bottom of `path`, where the largest end is now `end`.
-    fn lower_ends(&mut self, path: &Path, removed: u64, mut end: u64) {
+    /// An entry that ended at `removed` is gone from `leaf`, at the bottom of `path`.
+    fn lower_ends(&mut self, path: &Path, leaf: u32, removed: u64) {
+        let mut below = None;
         for &(node, index) in path.steps[..path.len].iter().rev() {
-            let inner = self.inner_mut(node);
-            if inner.ends[index] != removed {
+            if self.inner(node).ends[index] != removed {
                 return;
             }
+            let end = below.unwrap_or_else(|| self.leaf(leaf).max_end());
+            let inner = self.inner_mut(node);
             inner.ends[index] = end;
-            end = inner.max_end();
+            below = Some(inner.max_end());
         }
     }
 
@@ -465,7 +497,7 @@ impl Arena {
         for level in (0..path.len).rev() {
             let (parent, index) = path.steps[level];
             let children_are_leaves = level + 1 == path.len;
-            let children = self.inner(parent).len;
+            let children = self.inner(parent).len();
             let left = if index + 1 < children { index } else { index.wrapping_sub(1) };
             if left >= children {
                 break; // an only child has no neighbour
@@ -480,7 +512,7 @@ impl Arena {
             inner.ends[left] = inner.ends[left].max(inner.ends[left + 1]);
             inner.seqs[left] = inner.seqs[left].min(inner.seqs[left + 1]);
             inner.remove(left + 1);
-            if inner.len >= INNER_MIN {
+            if inner.len() >= INNER_MIN {
                 return;
             }
         }
@@ -488,9 +520,8 @@ impl Arena {
     }
 
     fn merge_leaves(&mut self, a: u32, b: u32) -> bool {
-        let (n, m) = (self.leaf(a).len, self.leaf(b).len);
-        // No leaf may stay empty, however full its neighbour is: every walk relies on it.
-        if n + m > LEAF * 3 / 4 && n > 0 && m > 0 {
+        let (n, m) = (self.leaf(a).len(), self.leaf(b).len());
+        if n + m > LEAF * 3 / 4 {
             return false;
         }
         let right = core::mem::replace(self.leaf_mut(b), Leaf::empty());
@@ -498,7 +529,7 @@ impl Arena {
         left.offsets[n..n + m].copy_from_slice(&right.offsets[..m]);
         left.bytes[n..n + m].copy_from_slice(&right.bytes[..m]);
         left.slots[n..n + m].copy_from_slice(&right.slots[..m]);
-        left.len = n + m;
+        left.len = (n + m) as u32;
         left.next = right.next;
         if right.next != NONE {
             self.leaf_mut(right.next).prev = a;
@@ -509,19 +540,20 @@ impl Arena {
 
     fn merge_inners(&mut self, parent: u32, left: usize) -> bool {
         let (a, b) = (self.inner(parent).children[left], self.inner(parent).children[left + 1]);
-        let separator = self.inner(parent).keys[left + 1];
-        let (n, m) = (self.inner(a).len, self.inner(b).len);
+        let separator = self.inner(parent).key(left + 1);
+        let (n, m) = (self.inner(a).len(), self.inner(b).len());
         if n + m > INNER * 3 / 4 {
             return false;
         }
         let mut right = core::mem::replace(self.inner_mut(b), Inner::empty());
-        right.keys[0] = separator;
+        (right.offsets[0], right.ties[0]) = (separator.offset, separator.seq);
         let inner = self.inner_mut(a);
-        inner.keys[n..n + m].copy_from_slice(&right.keys[..m]);
+        inner.offsets[n..n + m].copy_from_slice(&right.offsets[..m]);
+        inner.ties[n..n + m].copy_from_slice(&right.ties[..m]);
         inner.ends[n..n + m].copy_from_slice(&right.ends[..m]);
         inner.seqs[n..n + m].copy_from_slice(&right.seqs[..m]);
         inner.children[n..n + m].copy_from_slice(&right.children[..m]);
-        inner.len = n + m;
+        inner.len = (n + m) as u32;
         self.free_inners.push(b);
         true
     }
@@ -539,7 +571,7 @@ impl Arena {
             self.free_leaves.push(node);
             return;
         }
-        for index in 0..self.inner(node).len {
+        for index in 0..self.inner(node).len() {
             self.free(self.inner(node).children[index], height - 1);
         }
         self.free_inners.push(node);
@@ -564,7 +596,7 @@ impl Arena {
         }
         let (_, leaf) = self.descend(tree, key);
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
-        if index < self.leaf(leaf).len {
+        if index < self.leaf(leaf).len() {
             return Cursor { leaf, index };
         }
         Cursor { leaf: self.leaf(leaf).next, index: 0 }
@@ -579,7 +611,7 @@ impl Arena {
     /// The next place.
     pub(crate) fn forward(&self, cursor: Cursor) -> Cursor {
         let leaf = self.leaf(cursor.leaf);
-        if cursor.index + 1 < leaf.len {
+        if cursor.index + 1 < leaf.len() {
             Cursor { leaf: cursor.leaf, index: cursor.index + 1 }
         } else {
             Cursor { leaf: leaf.next, index: 0 }
@@ -592,7 +624,7 @@ impl Arena {
             return Cursor { leaf: cursor.leaf, index: cursor.index - 1 };
         }
         let prev = self.leaf(cursor.leaf).prev;
-        Cursor { leaf: prev, index: self.leaves.get(prev as usize).map_or(0, |leaf| leaf.len - 1) }
+        Cursor { leaf: prev, index: self.leaves.get(prev as usize).map_or(0, |leaf| leaf.len() - 1) }
     }
 
     /// An entry that overlaps `[offset, end)` and arrived before `seq`; the last one in order, where there are several.
@@ -621,18 +653,16 @@ impl Arena {
     ) -> Option<u32> {
         if height == 0 {
             let leaf = self.leaf(node);
-            let before = leaf.offsets[..leaf.len].partition_point(|&start| start < end);
+            let before = leaf.offsets[..leaf.len()].partition_point(|&start| start < end);
             return (0..before)
                 .rev()
                 .find(|&i| leaf.end(i) > offset && seq_of(leaf.slots[i]) < seq)
                 .map(|i| leaf.slots[i]);
         }
         let inner = self.inner(node);
-        (0..inner.len)
+        (0..inner.len())
             .rev()
-            .filter(|&i| {
-                (i == 0 || inner.keys[i].offset < end) && inner.ends[i] > offset && inner.seqs[i] < seq
-            })
+            .filter(|&i| (i == 0 || inner.offsets[i] < end) && inner.ends[i] > offset && inner.seqs[i] < seq)
             .find_map(|i| self.overlap_below(inner.children[i], height - 1, offset, end, seq, seq_of))
     }
 }

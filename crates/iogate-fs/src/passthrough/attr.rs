@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::handle::OpenFile;
-use super::inode::Inode;
+use super::inode::{HeldInode, ProcPath};
 use super::{FileSystem, open_again};
 use crate::abi::{Attr, AttrOut, GETATTR_FH, GetattrIn, InHeader, Input, SetattrIn, StatfsOut, fattr};
 
@@ -40,7 +40,12 @@ pub(super) fn stat(fd: impl AsFd) -> Result<Stat, Errno> {
 }
 
 impl FileSystem {
-    pub(super) fn getattr(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn getattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: GetattrIn = input.record().ok_or(Errno::INVAL)?;
         let stat = if arg.flags & GETATTR_FH != 0 {
             match self.files.get(arg.fh) {
@@ -63,24 +68,35 @@ impl FileSystem {
         }
     }
 
-    pub(super) fn setattr(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn setattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: SetattrIn = input.record().ok_or(Errno::INVAL)?;
         let inode = self.inodes.get(header.nodeid)?;
         let file = if arg.valid & fattr::FH != 0 { Some(self.files.get(arg.fh)?) } else { None };
 
         if arg.valid & fattr::MODE != 0 {
-            change_mode(&inode, arg.mode)?;
+            change_mode(inode.as_fd(), arg.mode)?;
         }
         if arg.valid & (fattr::UID | fattr::GID) != 0 {
             let uid = (arg.valid & fattr::UID != 0).then(|| Uid::from_raw(arg.uid));
             let gid = (arg.valid & fattr::GID != 0).then(|| Gid::from_raw(arg.gid));
-            rustix::fs::chownat(inode.as_fd(), c"", uid, gid, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::chownat(
+                inode.as_fd(),
+                c"",
+                uid,
+                gid,
+                AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
+            )?;
         }
         if arg.valid & fattr::SIZE != 0 {
             truncate(&inode, file.as_ref(), arg.size)?;
         }
         if arg.valid & fattr::KILL_SUIDGID != 0 {
-            clear_suid_sgid(&inode, inode.as_fd())?;
+            clear_suid_sgid(inode.as_fd())?;
         }
         if arg.valid & (fattr::ATIME | fattr::MTIME) != 0 {
             let time = |set: u32, now: u32, secs: u64, nsec: u32| Timespec {
@@ -97,7 +113,12 @@ impl FileSystem {
                 last_access: time(fattr::ATIME, fattr::ATIME_NOW, arg.atime, arg.atimensec),
                 last_modification: time(fattr::MTIME, fattr::MTIME_NOW, arg.mtime, arg.mtimensec),
             };
-            rustix::fs::utimensat(inode.as_fd(), c"", &times, AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW)?;
+            rustix::fs::utimensat(
+                inode.as_fd(),
+                c"",
+                &times,
+                AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
+            )?;
         }
         out.extend_from_slice(self.attr_out(&stat(inode.as_fd())?).as_bytes());
         Ok(())
@@ -122,16 +143,12 @@ impl FileSystem {
     }
 }
 
-pub(super) fn change_mode(inode: &Inode, mode: u32) -> Result<(), Errno> {
-    rustix::fs::chmodat(
-        CWD,
-        inode.proc_path().as_bytes(),
-        Mode::from_raw_mode(mode & 0o7777),
-        AtFlags::empty(),
-    )
+pub(super) fn change_mode(file: BorrowedFd<'_>, mode: u32) -> Result<(), Errno> {
+    let path = ProcPath::new(file);
+    rustix::fs::chmodat(CWD, path.as_bytes(), Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
 }
 
-fn truncate(inode: &Inode, file: Option<&Arc<OpenFile>>, size: u64) -> Result<(), Errno> {
+fn truncate(inode: &HeldInode, file: Option<&Arc<OpenFile>>, size: u64) -> Result<(), Errno> {
     match file {
         Some(file) => rustix::fs::ftruncate(&file.fd, size),
         None => rustix::fs::ftruncate(open_again(inode, libc::O_WRONLY | libc::O_NONBLOCK)?, size),
@@ -139,11 +156,11 @@ fn truncate(inode: &Inode, file: Option<&Arc<OpenFile>>, size: u64) -> Result<()
 }
 
 /// Clears set-user-id, and set-group-id where it means what it says, as a write by somebody else must.
-pub(super) fn clear_suid_sgid(inode: &Inode, file: BorrowedFd<'_>) -> Result<(), Errno> {
+pub(super) fn clear_suid_sgid(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let mode = stat(file)?.st_mode;
     let mut cleared = mode & !libc::S_ISUID;
     if mode & libc::S_IXGRP != 0 {
         cleared &= !libc::S_ISGID;
     }
-    if cleared != mode { change_mode(inode, cleared) } else { Ok(()) }
+    if cleared != mode { change_mode(file, cleared) } else { Ok(()) }
 }

@@ -56,7 +56,11 @@ impl FileSystem {
     }
 
     /// Prepares a write; also returns its data.
-    pub(crate) fn write<'a>(&self, header: &InHeader, mut input: Input<'a>) -> Result<(Data, &'a [u8]), Errno> {
+    pub(crate) fn write<'a>(
+        &self,
+        header: &InHeader,
+        mut input: Input<'a>,
+    ) -> Result<(Data, &'a [u8]), Errno> {
         let arg: WriteIn = input.record().ok_or(Errno::INVAL)?;
         let data = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
         if arg.size > self.request_bytes_max {
@@ -64,7 +68,7 @@ impl FileSystem {
         }
         let file = self.files.get(arg.fh)?;
         if arg.write_flags & WRITE_KILL_SUIDGID != 0 {
-            clear_suid_sgid(&file.inode, file.fd.as_fd())?;
+            clear_suid_sgid(file.fd.as_fd())?;
         }
         let flags = arg.flags as i32;
         let cached = arg.write_flags & WRITE_CACHE != 0;

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::FileSystem;
-use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenIn, OpenOut, ReadIn, ReleaseIn};
 use super::handle::OpenDir;
-use super::inode::Inode;
+use super::inode::HeldInode;
+use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenIn, OpenOut, ReadIn, ReleaseIn};
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -94,7 +94,12 @@ impl DirStream {
 }
 
 impl FileSystem {
-    pub(super) fn opendir(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn opendir(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let _: OpenIn = input.record().ok_or(Errno::INVAL)?;
         let inode = self.inodes.get(header.nodeid)?;
         let fd = super::open_again(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
@@ -143,8 +148,12 @@ impl FileSystem {
             if plus {
                 out.extend_from_slice(self.entry_plus(&parent, entry.name).as_bytes());
             }
-            let dirent =
-                Dirent { ino: entry.ino, off: entry.next, namelen: name.len() as u32, kind: entry.kind.into() };
+            let dirent = Dirent {
+                ino: entry.ino,
+                off: entry.next,
+                namelen: name.len() as u32,
+                kind: entry.kind.into(),
+            };
             out.extend_from_slice(dirent.as_bytes());
             out.extend_from_slice(name);
             out.resize(end, 0);
@@ -154,10 +163,9 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The attributes that go with a directory entry; none (node id 0) for `.` and `..`, for what is gone by now, and
-    /// when descriptors run short, so that listing a huge directory leaves some for opening files.
-    fn entry_plus(&self, parent: &Inode, name: &CStr) -> EntryOut {
-        if matches!(name.to_bytes(), b"." | b"..") || self.inodes.len() > self.inodes_max {
+    /// The attributes that go with a directory entry; none (node id 0) for `.` and `..` and for what is gone by now.
+    fn entry_plus(&self, parent: &HeldInode, name: &CStr) -> EntryOut {
+        if matches!(name.to_bytes(), b"." | b"..") {
             return EntryOut::default();
         }
         self.look_up(parent, name).unwrap_or_default()

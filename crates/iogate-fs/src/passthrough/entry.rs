@@ -7,14 +7,19 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::FileSystem;
 use super::attr::{attr_of, stat};
 use super::caller::in_name_of;
-use super::inode::Inode;
-use super::FileSystem;
+use super::inode::HeldInode;
 use crate::abi::{EntryOut, InHeader, Input, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn, op};
 
 impl FileSystem {
-    pub(super) fn lookup(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn lookup(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let name = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
@@ -22,7 +27,7 @@ impl FileSystem {
     }
 
     /// Looks a name up and counts the lookup.
-    pub(super) fn look_up(&self, parent: &Inode, name: &CStr) -> Result<EntryOut, Errno> {
+    pub(super) fn look_up(&self, parent: &HeldInode, name: &CStr) -> Result<EntryOut, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path_fd = rustix::fs::openat(parent, name, flags, Mode::empty())?;
         self.enter(path_fd)
@@ -31,9 +36,9 @@ impl FileSystem {
     /// Counts a lookup of the file that an `O_PATH` descriptor holds.
     pub(super) fn enter(&self, path_fd: std::os::fd::OwnedFd) -> Result<EntryOut, Errno> {
         let stat = stat(&path_fd)?;
-        let inode = self.inodes.look_up(path_fd, &stat);
+        let nodeid = self.inodes.look_up(path_fd, &stat);
         Ok(EntryOut {
-            nodeid: inode.id,
+            nodeid,
             generation: 0,
             entry_valid: self.timeout.as_secs(),
             attr_valid: self.timeout.as_secs(),
@@ -43,33 +48,48 @@ impl FileSystem {
         })
     }
 
-    pub(super) fn mknod(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn mknod(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: MknodIn = input.record().ok_or(Errno::INVAL)?;
         let name = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
         in_name_of(header, arg.umask, || {
             let kind = FileType::from_raw_mode(arg.mode);
-            rustix::fs::mknodat(&*parent, name, kind, Mode::from_raw_mode(arg.mode & 0o7777), arg.rdev.into())
+            rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(arg.mode & 0o7777), arg.rdev.into())
         })?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
         Ok(())
     }
 
-    pub(super) fn mkdir(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn mkdir(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: MkdirIn = input.record().ok_or(Errno::INVAL)?;
         let name = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
         let mode = Mode::from_raw_mode(arg.mode & 0o7777);
-        in_name_of(header, arg.umask, || rustix::fs::mkdirat(&*parent, name, mode))?;
+        in_name_of(header, arg.umask, || rustix::fs::mkdirat(&parent, name, mode))?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
         Ok(())
     }
 
-    pub(super) fn symlink(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn symlink(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let name = name_of(&mut input)?;
         let target = input.name().ok_or(Errno::INVAL)?;
         let parent = self.inodes.get(header.nodeid)?;
-        in_name_of(header, 0, || rustix::fs::symlinkat(target, &*parent, name))?;
+        in_name_of(header, 0, || rustix::fs::symlinkat(target, &parent, name))?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
         Ok(())
     }
@@ -81,12 +101,17 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(super) fn link(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn link(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: LinkIn = input.record().ok_or(Errno::INVAL)?;
         let name = name_of(&mut input)?;
         let inode = self.inodes.get(arg.oldnodeid)?;
         let parent = self.inodes.get(header.nodeid)?;
-        rustix::fs::linkat(CWD, inode.proc_path().as_bytes(), &*parent, name, AtFlags::SYMLINK_FOLLOW)?;
+        rustix::fs::linkat(CWD, inode.proc_path().as_bytes(), &parent, name, AtFlags::SYMLINK_FOLLOW)?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
         Ok(())
     }
@@ -94,7 +119,7 @@ impl FileSystem {
     pub(super) fn unlink(&self, header: &InHeader, mut input: Input<'_>, dir: bool) -> Result<(), Errno> {
         let name = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
-        rustix::fs::unlinkat(&*parent, name, if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+        rustix::fs::unlinkat(&parent, name, if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
     }
 
     pub(super) fn rename(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
@@ -108,7 +133,7 @@ impl FileSystem {
         let to = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
         let new_parent = self.inodes.get(arg.newdir)?;
-        rustix::fs::renameat_with(&*parent, from, &*new_parent, to, RenameFlags::from_bits_retain(arg.flags))
+        rustix::fs::renameat_with(&parent, from, &new_parent, to, RenameFlags::from_bits_retain(arg.flags))
     }
 }
 

@@ -11,11 +11,11 @@ use super::attr::clear_suid_sgid;
 use super::caller::in_name_of;
 use super::entry::name_of;
 use super::handle::OpenFile;
-use super::inode::{Inode, ProcPath};
+use super::inode::{HeldInode, Inode, ProcPath};
 use super::{FileSystem, open_again};
 use crate::abi::{
-    CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input, LseekIn,
-    LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReleaseIn, WriteOut, fopen,
+    CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input,
+    LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReleaseIn, WriteOut, fopen,
 };
 use crate::options::CacheMode;
 
@@ -24,20 +24,30 @@ use crate::options::CacheMode;
 const FLAGS_KEPT_BACK: i32 = libc::O_APPEND | libc::O_DIRECT | libc::O_NOFOLLOW | libc::O_NOATIME;
 
 impl FileSystem {
-    pub(super) fn open(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn open(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: OpenIn = input.record().ok_or(Errno::INVAL)?;
         let inode = self.inodes.get(header.nodeid)?;
         let flags = arg.flags as i32 & !FLAGS_KEPT_BACK & !(libc::O_CREAT | libc::O_EXCL);
         let fd = open_again(&inode, flags)?;
         if arg.open_flags & OPEN_KILL_SUIDGID != 0 {
-            clear_suid_sgid(&inode, fd.as_fd())?;
+            clear_suid_sgid(fd.as_fd())?;
         }
-        let reply = self.opened(fd, inode)?;
+        let reply = self.opened(fd, inode.inode)?;
         out.extend_from_slice(reply.as_bytes());
         Ok(())
     }
 
-    pub(super) fn create(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn create(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
         let name = name_of(&mut input)?;
         let parent = self.inodes.get(header.nodeid)?;
@@ -52,7 +62,12 @@ impl FileSystem {
         self.created(fd, out)
     }
 
-    pub(super) fn tmpfile(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn tmpfile(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
         let parent = self.inodes.get(header.nodeid)?;
         let flags = (arg.flags as i32 & !FLAGS_KEPT_BACK & !libc::O_CREAT) | libc::O_TMPFILE;
@@ -63,9 +78,10 @@ impl FileSystem {
     /// Replies with the entry and the handle of a file that was just created.
     fn created(&self, fd: OwnedFd, out: &mut Vec<u8>) -> Result<(), Errno> {
         let path = ProcPath::new(fd.as_fd());
-        let path_fd = rustix::fs::openat(CWD, path.as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let path_fd =
+            rustix::fs::openat(CWD, path.as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let entry: EntryOut = self.enter(path_fd)?;
-        let opened = self.inodes.get(entry.nodeid).and_then(|inode| self.opened(fd, inode));
+        let opened = self.inodes.get(entry.nodeid).and_then(|inode| self.opened(fd, inode.inode));
         match opened {
             Ok(opened) => {
                 out.extend_from_slice(entry.as_bytes());
@@ -111,7 +127,9 @@ impl FileSystem {
     }
 
     pub(super) fn sync(&self, file: &OpenFile, data_only: bool) -> Result<(), Errno> {
-        self.store.sync(&file.data, data_only).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        self.store
+            .sync(&file.data, data_only)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
     pub(super) fn fsyncdir(&self, mut input: Input<'_>) -> Result<(), Errno> {
@@ -161,14 +179,19 @@ impl FileSystem {
         let (mut from_offset, mut to_offset) = (arg.off_in, arg.off_out);
         // The reply counts in 32 bits; the caller goes on after a short copy.
         let bytes = arg.len.min(1 << 30) as usize;
-        let copied =
-            rustix::fs::copy_file_range(&from.fd, Some(&mut from_offset), &to.fd, Some(&mut to_offset), bytes)?;
+        let copied = rustix::fs::copy_file_range(
+            &from.fd,
+            Some(&mut from_offset),
+            &to.fd,
+            Some(&mut to_offset),
+            bytes,
+        )?;
         out.extend_from_slice(WriteOut { size: copied as u32, padding: 0 }.as_bytes());
         Ok(())
     }
 }
 
-fn open_at(parent: &Inode, name: &std::ffi::CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
+fn open_at(parent: &HeldInode, name: &std::ffi::CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode & 0o7777))
 }

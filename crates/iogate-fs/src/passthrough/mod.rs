@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 pub(crate) use self::data::{Data, Unsynced};
 use self::handle::{Handles, OpenDir, OpenFile};
-use self::inode::{Inode, InodeTable};
+use self::inode::{HeldInode, InodeTable};
 use crate::abi::{InHeader, Input, op};
 use crate::app::Applications;
 use crate::control::{Control, ControlFiles};
@@ -42,8 +42,6 @@ pub(crate) struct FileSystem {
     copy_offload: bool,
     timeout: Duration,
     pub(crate) request_bytes_max: u32,
-    /// Number of inodes up to which listing a directory also looks its entries up.
-    inodes_max: usize,
     /// Bytes of a `SetxattrIn`, as agreed on with the kernel.
     setxattr_in_bytes: usize,
 }
@@ -66,7 +64,9 @@ impl FileSystem {
         control: Arc<dyn Control>,
     ) -> Result<FileSystem, Errno> {
         Ok(FileSystem {
-            inodes: InodeTable::new(root)?,
+            // The other half is for open files.
+            // The other half is for open files.
+            inodes: InodeTable::new(root, descriptors_max() / 2)?,
             files: Handles::default(),
             dirs: Handles::default(),
             engine,
@@ -77,7 +77,6 @@ impl FileSystem {
             copy_offload: options.copy_offload,
             timeout: options.metadata_timeout,
             request_bytes_max: agreed.request_bytes_max,
-            inodes_max: descriptors_max() / 4 * 3,
             setxattr_in_bytes: agreed.setxattr_in_bytes,
         })
     }
@@ -146,7 +145,10 @@ pub(crate) fn has_reply(opcode: u32) -> bool {
 
 /// Whether an operation usually takes so long that others should not wait behind it.
 pub(crate) fn may_be_slow(opcode: u32) -> bool {
-    matches!(opcode, op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY)
+    matches!(
+        opcode,
+        op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY
+    )
 }
 
 /// Most descriptors that this process may have.
@@ -156,7 +158,7 @@ fn descriptors_max() -> usize {
 }
 
 /// Opens a file that is held already, whatever happened to its name.
-fn open_again(inode: &Inode, flags: i32) -> Result<OwnedFd, Errno> {
+fn open_again(inode: &HeldInode, flags: i32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
     rustix::fs::open(inode.proc_path().as_bytes(), flags, Mode::empty())
 }

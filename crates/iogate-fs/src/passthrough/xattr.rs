@@ -1,16 +1,23 @@
 //! Extended attributes, and the mount's controls that look like some on the root.
 
+use std::os::fd::AsFd;
+
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::attr::{change_mode, stat};
-use super::inode::Inode;
+use super::inode::HeldInode;
 use crate::abi::{GetxattrIn, GetxattrOut, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
 
 impl FileSystem {
-    pub(super) fn getxattr(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn getxattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
         let name = input.name().ok_or(Errno::INVAL)?;
         if header.nodeid == ROOT_ID
@@ -23,7 +30,12 @@ impl FileSystem {
         fill(out, arg.size, |buffer| rustix::fs::getxattr(path.as_bytes(), name, buffer))
     }
 
-    pub(super) fn listxattr(&self, header: &InHeader, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    pub(super) fn listxattr(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
         let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
         let inode = self.inodes.get(header.nodeid)?;
         let path = inode.proc_path();
@@ -74,7 +86,8 @@ fn fill(
     read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<(), Errno> {
     if room == 0 {
-        let size = read(&mut [])? as u32;
+        // rustix does not ask for the size when the buffer is empty.
+        let size = read(&mut [0; 1 << 16])? as u32;
         out.extend_from_slice(GetxattrOut { size, padding: 0 }.as_bytes());
         return Ok(());
     }
@@ -86,7 +99,7 @@ fn fill(
     Ok(())
 }
 
-fn clear_sgid(inode: &Inode) -> Result<(), Errno> {
+fn clear_sgid(inode: &HeldInode) -> Result<(), Errno> {
     let mode = stat(inode)?.st_mode;
-    if mode & libc::S_ISGID != 0 { change_mode(inode, mode & !libc::S_ISGID) } else { Ok(()) }
+    if mode & libc::S_ISGID != 0 { change_mode(inode.as_fd(), mode & !libc::S_ISGID) } else { Ok(()) }
 }

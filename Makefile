@@ -1,0 +1,33 @@
+# The project's commands. `make help` lists them.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint fmt bench clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what this machine lacks (Debian packages, Rust components, cargo-deny)
+	@scripts/setup
+
+build: ## build the program: target/debug/iogate
+	cargo build --locked --package iogate
+
+demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
+	target/debug/iogate demo --html target/iogate-demo.html
+
+test: ## everything that CI runs
+	@scripts/setup
+	@scripts/check
+
+lint: ## formatting, clippy, licences and sources, shellcheck, layers and file sizes
+	@scripts/check rustfmt clippy deny shellcheck tidy
+
+fmt: ## format the Rust code
+	cargo fmt --all
+
+bench: ## all benchmarks; results in target/bench
+	@scripts/setup bench
+	@bench/run
+
+clean: ## remove everything that was built
+	cargo clean

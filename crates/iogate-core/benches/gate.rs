@@ -1,0 +1,180 @@
+//! Scheduling alone: submit, next and complete of 8 KiB reads on one thread, with a steady number of requests queued.
+//!
+//! `cargo bench -p iogate-core --bench gate -- [--quick] [--json] [--only SCHEDULER]
+//! [--queued N] [--pattern P] [--rounds N]`. Time is the thread's CPU time; the table shows medians of rounds.
+
+use iogate_core::{
+    AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
+    SchedulerConfig, SchedulerKind, Span, Time,
+};
+
+const BYTES: u32 = 8192;
+
+#[derive(Clone, Copy)]
+struct Case {
+    kind: SchedulerKind,
+    files: u64,
+    pattern: Pattern,
+    queued: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pattern {
+    /// Each file from its beginning, piece after piece.
+    Sequential,
+    /// Each file from its beginning, every fourth piece.
+    Strided,
+    /// Anywhere in a file of 8 GiB.
+    Random,
+}
+
+struct Source {
+    case: Case,
+    count: u64,
+    random: u64,
+}
+
+impl Source {
+    fn request(&mut self) -> Request {
+        let (id, files) = (self.count, self.case.files);
+        self.count += 1;
+        let piece = id / files;
+        let piece = match self.case.pattern {
+            Pattern::Sequential => piece,
+            Pattern::Strided => piece * 4,
+            Pattern::Random => {
+                self.random = self
+                    .random
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                self.random >> 44
+            }
+        };
+        Request {
+            id: RequestId(id),
+            file: FileId(id % files),
+            op: Op::Read,
+            offset: piece * u64::from(BYTES),
+            bytes: BYTES,
+            app: AppId(id as u32 % 4),
+            client: ClientId(0),
+            target: None,
+            issued: None,
+        }
+    }
+}
+
+/// A gate with its queue filled.
+fn filled(case: Case) -> (Gate, Source, Time) {
+    let config = GateConfig {
+        scheduler: SchedulerConfig::new(case.kind),
+        queue_max: u32::MAX / 2,
+        depth: 1,
+        layout: Layout { first_target: 0, stripe_bytes: 65_536, targets: 4 },
+    };
+    let mut gate = Gate::new(&config).expect("valid settings");
+    let (mut source, mut now) = (Source { case, count: 0, random: 1 }, Time::from_nanos(1 << 40));
+    for _ in 0..case.queued {
+        now = now + Span::from_nanos(100);
+        gate.submit(now, &source.request()).expect("there is room");
+    }
+    (gate, source, now)
+}
+
+/// CPU time of this thread in nanoseconds: what other programs take of a shared core does not count.
+fn cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Serves `requests` requests, keeping the queue at its length; nanoseconds a request.
+fn measure(gate: &mut Gate, source: &mut Source, now: &mut Time, requests: u64) -> f64 {
+    let queued = source.case.queued;
+    let (start, first) = (cpu_ns(), source.count);
+    while source.count - first < requests {
+        *now = *now + Span::from_nanos(100);
+        match gate.next(*now) {
+            Decision::Dispatch(dispatch) => {
+                gate.complete(*now, dispatch.id, Outcome::Done { bytes: dispatch.bytes })
+            }
+            Decision::WaitUntil(until, _) => *now = until,
+            Decision::Idle => {}
+        }
+        while gate.len() < queued {
+            gate.submit(*now, &source.request()).expect("there is room");
+        }
+    }
+    (cpu_ns() - start) as f64 / (source.count - first) as f64
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let value = |flag: &str| arguments.iter().skip_while(|a| *a != flag).nth(1);
+    let (quick, json) = (has("--quick"), has("--json"));
+    let rounds = value("--rounds").and_then(|n| n.parse().ok()).unwrap_or(if quick { 1 } else { 7 });
+    let all_lengths: &[usize] = if quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000, 1_000_000] };
+    let only_length = value("--queued").and_then(|n| n.parse().ok());
+    let lengths: Vec<usize> = only_length.map_or(all_lengths.to_vec(), |length| vec![length]);
+
+    let mut rows = Vec::new();
+    for kind in SchedulerKind::ALL {
+        if value("--only").is_some_and(|only| only != kind.name()) {
+            continue;
+        }
+        for &queued in &lengths {
+            for files in [1, 32, 1024] {
+                for pattern in [Pattern::Sequential, Pattern::Strided, Pattern::Random] {
+                    if value("--pattern").is_some_and(|only| *only != format!("{pattern:?}").to_lowercase()) {
+                        continue;
+                    }
+                    let case = Case { kind, files, pattern, queued };
+                    let (mut gate, mut source, mut now) = filled(case);
+                    let bytes_each = gate.allocated_bytes() as f64 / queued as f64;
+                    let requests = if quick { 20_000 } else { 200_000 };
+                    measure(&mut gate, &mut source, &mut now, requests.min(queued as u64 * 2)); // warm-up
+                    let mut ns: Vec<f64> =
+                        (0..rounds).map(|_| measure(&mut gate, &mut source, &mut now, requests)).collect();
+                    let (low, high) =
+                        (ns.iter().copied().fold(f64::MAX, f64::min), ns.iter().copied().fold(0.0, f64::max));
+                    rows.push((case, median(&mut ns), low, high, bytes_each));
+                }
+            }
+        }
+    }
+    if json {
+        let items: Vec<String> = rows
+            .iter()
+            .map(|(case, ns, low, high, bytes)| {
+                format!(
+                    "{{\"scheduler\":\"{}\",\"files\":{},\"pattern\":\"{:?}\",\"queued\":{},\"ns\":{ns:.1},\"ns_min\":{low:.1},\"ns_max\":{high:.1},\"bytes_each\":{bytes:.1}}}",
+                    case.kind.name(), case.files, case.pattern, case.queued
+                )
+            })
+            .collect();
+        println!("[{}]", items.join(",\n"));
+        return;
+    }
+    println!(
+        "CPU ns a request (submit + next + complete): worst and median of 9 workloads; bytes a queued request"
+    );
+    println!(
+        "{:<14} {:>9} {:>8} {:>8}  {:<20} {:>7}",
+        "scheduler", "queued", "median", "worst", "worst workload", "bytes"
+    );
+    for kind in SchedulerKind::ALL {
+        for &queued in &lengths {
+            let of: Vec<_> = rows.iter().filter(|(c, ..)| c.kind == kind && c.queued == queued).collect();
+            let Some(worst) = of.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
+            let mid = median(&mut of.iter().map(|row| row.1).collect::<Vec<_>>());
+            let bytes = of.iter().map(|row| row.4).fold(0.0, f64::max);
+            let name = format!("{:?}, {} files", worst.0.pattern, worst.0.files);
+            println!("{:<14} {queued:>9} {mid:>8.0} {:>8.0}  {name:<20} {bytes:>7.1}", kind.name(), worst.1);
+        }
+    }
+}

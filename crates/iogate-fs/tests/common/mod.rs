@@ -1,0 +1,137 @@
+//! Mounts for tests: a source and a mount point in a temporary directory, taken down whatever happens.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::store::DirectoryStore;
+use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
+
+/// What the controls were told.
+#[derive(Default)]
+pub struct Recorder {
+    pub told: Mutex<Vec<String>>,
+}
+
+impl Control for Recorder {
+    fn status(&self) -> Vec<u8> {
+        format!("told {}", self.told.lock().unwrap().len()).into_bytes()
+    }
+
+    fn set(&self, text: &str) -> Result<(), String> {
+        if text.contains('=') {
+            self.told.lock().unwrap().push(text.to_owned());
+            Ok(())
+        } else {
+            Err(format!("expected key=value, got {text}"))
+        }
+    }
+}
+
+/// A mounted directory.
+pub struct Mount {
+    pub mounted: Option<Mounted>,
+    pub engine: Arc<Engine>,
+    pub control: Arc<Recorder>,
+    pub source: PathBuf,
+    pub path: PathBuf,
+    // After `mounted`, so that it is removed when nothing is mounted in it any more.
+    _dir: tempfile::TempDir,
+}
+
+impl Mount {
+    pub fn new(options: &MountOptions) -> Mount {
+        Mount::with_store(options, |store| store)
+    }
+
+    /// On a store that `wrap` makes of the directory's.
+    pub fn with_store(options: &MountOptions, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Mount {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        let path = dir.path().join("mount");
+        std::fs::create_dir(&source).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        // Other users must get there too.
+        open_to_all(dir.path());
+        open_to_all(&source);
+        let store = wrap(Arc::new(DirectoryStore::new(&source).unwrap()));
+        let engine = engine_over(store.clone());
+        let control = Arc::new(Recorder::default());
+        let mounted =
+            iogate_fs::mount(&source, &path, engine.clone(), store, options, control.clone()).unwrap();
+        Mount { mounted: Some(mounted), engine, control, source, path, _dir: dir }
+    }
+
+    pub fn mounted(&self) -> &Mounted {
+        self.mounted.as_ref().unwrap()
+    }
+
+    /// A path below the mount point.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.path.join(path)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if let Some(mounted) = self.mounted.take() {
+            // Detaches; then wait, so that the directory can be removed.
+            let _ = mounted.detach();
+            mounted.wait();
+        }
+        self.engine.shutdown();
+    }
+}
+
+pub fn engine(source: &Path) -> (Arc<Engine>, Arc<dyn Store>) {
+    let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(source).unwrap());
+    (engine_over(store.clone()), store)
+}
+
+fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
+    let gate = GateConfig {
+        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
+        queue_max: 1024,
+        depth: 16,
+        layout: Layout::SINGLE,
+    };
+    Engine::new(&EngineConfig { gate }, store).unwrap()
+}
+
+pub fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+/// Whether mounts can be tried; says so loudly if not.
+pub fn can_mount() -> bool {
+    let can = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !can {
+        eprintln!("SKIPPED: this test needs /dev/fuse and root");
+    }
+    can
+}
+
+/// Each transport with each cache mode.
+pub fn all_options() -> Vec<MountOptions> {
+    let mut all = Vec::new();
+    for transport in [Transport::Device, Transport::Uring] {
+        for cache in [CacheMode::Direct, CacheMode::Page] {
+            all.push(MountOptions { transport, cache, ..MountOptions::default() });
+        }
+    }
+    all
+}
+
+/// Runs a test on a mount of each kind.
+pub fn on_all_mounts(test: impl Fn(&Mount)) {
+    if !can_mount() {
+        return;
+    }
+    for options in all_options() {
+        eprintln!("with {:?}, {:?}", options.transport, options.cache);
+        test(&Mount::new(&options));
+    }
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# The demo's programs finish sooner with scheduling, and its report is one file that a browser draws.
+# limit: 90
+# variants: aioli
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+"$IOGATE" demo --quick --scheduler "$SCHEDULER" --html "$SIDE/report.html" --json >"$SIDE/result.json" ||
+    fail "the demo failed"
+jq -r '.runs[] | "\(.device): \([.apps[] | "\(.name) \(.completion_ns / 1e6 | round) ms"] | join(", ")); " +
+    "\(.gate.read.requests) requests in \(.gate.read.dispatches) dispatches"' "$SIDE/result.json"
+jq -e '.runs | length == 2' "$SIDE/result.json" >/dev/null || fail "expected two runs: without and with scheduling"
+jq -e '[.runs[] | [.apps[].completion_ns] | max] | .[1] < .[0]' "$SIDE/result.json" >/dev/null ||
+    fail "the programs did not finish sooner with scheduling"
+jq -e '.runs[1].gate.read | .dispatches < .requests' "$SIDE/result.json" >/dev/null || fail "nothing was aggregated"
+
+! grep -Eio '(src|href|url)[=(]["'\'']?(https?:)?//[^"'\'' )>]*' "$SIDE/report.html" || fail "the report needs the network"
+command -v chromium >/dev/null || skip "there is no chromium to draw the report with"
+timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$SIDE/browser" --enable-logging=stderr \
+    --virtual-time-budget=2000 --dump-dom "file://$SIDE/report.html" >"$SIDE/drawn.html" 2>"$SIDE/browser.log" ||
+    fail "the browser failed: $(tail -n 3 "$SIDE/browser.log")"
+! grep -E 'CONSOLE.*(Uncaught|Error)' "$SIDE/browser.log" || fail "the report's script failed"
+shapes=$(grep -oE '<(rect|path|line|circle)[ >]' "$SIDE/drawn.html" | wc -l)
+[ "$shapes" -ge 50 ] || fail "the report draws $shapes shapes only"

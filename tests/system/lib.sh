@@ -1,0 +1,99 @@
+# shellcheck shell=bash
+# What the system tests share: a source, a mount point, mounting, and cleaning up. Sourced by each test.
+#
+# From the runner: WORK (the test's folder), IOGATE (the program); SCHEDULER, CACHE and TRANSPORT (of the mount).
+set -euo pipefail
+: "${WORK:?run this through tests/system/run}" "${IOGATE:?}" "${SCHEDULER:?}" "${CACHE:?}" "${TRANSPORT:?}"
+
+SRC=$WORK/source # what is mounted
+MNT=$WORK/mount  # where
+SIDE=$WORK/side  # not on the mount
+mkdir -p "$SRC" "$MNT" "$SIDE"
+cd "$SIDE" # fio and others leave files where they are
+GATE_PID=
+
+SCHEDULERS="fifo to-agg sjf mlf aioli hbrr app-window server-window twins"
+export SCHEDULERS
+
+fail() {
+    echo "failed: $*"
+    exit 1
+}
+
+skip() {
+    echo "$*"
+    exit 77
+}
+
+# eventually SECONDS COMMAND...: tries until the command succeeds.
+eventually() {
+    local tries=$(($1 * 20))
+    shift
+    until "$@"; do
+        tries=$((tries - 1))
+        [ "$tries" -gt 0 ] || return 1
+        sleep 0.05
+    done
+}
+
+is_mounted() { mountpoint --quiet "$MNT"; }
+is_unmounted() { ! findmnt --raw --noheadings --output TARGET | grep -qxF -- "$MNT"; }
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+# Mounts SRC at MNT as the variant says, with the options given; GATE_PID is the mount's process.
+mount_gate() {
+    [ -c /dev/fuse ] || skip "there is no /dev/fuse"
+    [ "$TRANSPORT" = auto ] || set -- --no-uring "$@"
+    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" -f "$@" >>"$WORK/mount.log" 2>&1 &
+    GATE_PID=$!
+    mounted_or_gone() { is_mounted || is_gone "$GATE_PID"; }
+    eventually 10 mounted_or_gone || true
+    is_mounted || fail "the mount did not come up"
+}
+
+# The mount's process ends by itself, with the exit status expected (0 unless given).
+# shellcheck disable=SC2120 # it has an argument in some tests
+gate_ends() {
+    local status=0
+    eventually 10 is_gone "$GATE_PID" || fail "the mount's process is still there"
+    wait "$GATE_PID" || status=$?
+    GATE_PID=
+    [ "$status" -eq "${1:-0}" ] || fail "the mount's process ended with status $status instead of ${1:-0}"
+}
+
+unmount_gate() {
+    "$IOGATE" umount "$MNT" || fail "iogate umount failed"
+    eventually 5 is_unmounted || fail "still mounted after iogate umount"
+    gate_ends
+}
+
+# refused STATUS PATTERN COMMAND...: the command fails with the exit status (`any`: other than 0) and says PATTERN,
+# a case-insensitive extended regular expression, without a panic.
+refused() {
+    local expected=$1 pattern=$2 status=0
+    shift 2
+    timeout 10 "$@" >"$SIDE/refused" 2>&1 </dev/null || status=$?
+    echo "\$ $*" && cat "$SIDE/refused"
+    [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "expected it to fail, and it ended with status $status"
+    [ "$expected" = any ] || [ "$status" -eq "$expected" ] || fail "expected exit status $expected, got $status"
+    grep -Eqi -- "$pattern" "$SIDE/refused" || fail "expected it to say '$pattern'"
+    ! grep -q "panicked at" "$SIDE/refused" || fail "it panicked"
+}
+
+# Kills what the test started and unmounts what it mounted.
+clean_up() {
+    local status=$? pid
+    trap - EXIT
+    exec 2>/dev/null # the shell would report each process that is killed here
+    for pid in $(jobs -p); do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    cd /
+    for _ in 1 2 3; do
+        is_unmounted || umount --force "$MNT" 2>/dev/null || umount --lazy "$MNT" 2>/dev/null || true
+    done
+    ! mountpoint --quiet "$SRC" || umount --lazy "$SRC" || true
+    exit "$status"
+}
+trap clean_up EXIT
+trap 'exit 143' TERM INT

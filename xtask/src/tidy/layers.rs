@@ -1,0 +1,155 @@
+//! Dependencies between the crates of the workspace point one way.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Finding, Tree};
+
+/// The crates from the bottom up: each may depend on those before it.
+const LAYERS: [&str; 9] = [
+    "iogate-core",
+    "iogate-engine",
+    "iogate-net",
+    "iogate-fs",
+    "iogate-preload",
+    "iogate-capi",
+    "iogate-sim",
+    "iogate-report",
+    "iogate",
+];
+/// Drives the core in virtual time: with nothing else of ours, it cannot depend on real time or real files.
+const CORE_ONLY: [&str; 2] = ["iogate-sim", "iogate-testkit"];
+/// For tests: no crate may need it to be built.
+const DEV_ONLY: &str = "iogate-testkit";
+const CORE: &str = "iogate-core";
+/// The crates from elsewhere that the core may use: without an operating system all of them.
+const CORE_MAY_USE: [&str; 4] = ["hashbrown", "libm", "serde", "thiserror"];
+const CORE_MUST_SAY: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
+
+/// Checks what `cargo metadata --no-deps` says of the workspace, and what the core says of itself.
+pub(crate) fn check(metadata: &Value, tree: &Tree) -> Result<Vec<Finding>> {
+    let list = |value: &Value, key: &str| -> Result<Vec<Value>> {
+        Ok(value[key].as_array().with_context(|| format!("cargo metadata has no list `{key}`"))?.clone())
+    };
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let packages = list(metadata, "packages")?;
+    let ours: Vec<String> = packages.iter().map(|package| text(package, "name")).collect();
+
+    let mut findings = Vec::new();
+    for (name, package) in ours.iter().zip(&packages) {
+        if name == "xtask" {
+            continue;
+        }
+        let manifest = format!("crates/{name}/Cargo.toml");
+        let level = LAYERS.iter().position(|layer| layer == name);
+        if level.is_none() && name != DEV_ONLY {
+            findings.push(Finding::new(
+                &manifest,
+                0,
+                format!("`{name}` has no place in LAYERS in {}", file!()),
+            ));
+            continue;
+        }
+        for dependency in list(package, "dependencies")? {
+            let on = text(&dependency, "name");
+            let dev = dependency["kind"] == "dev";
+            let problem = if !ours.contains(&on) {
+                (name == CORE && !dev && !CORE_MAY_USE.contains(&&on[..]))
+                    .then(|| format!("`{CORE}` may use {CORE_MAY_USE:?} only, not `{on}`"))
+            } else if on == DEV_ONLY {
+                (!dev).then(|| format!("`{DEV_ONLY}` is a dev-dependency only"))
+            } else if CORE_ONLY.contains(&&name[..]) {
+                (on != CORE && !dev).then(|| format!("`{name}` depends on `{CORE}` only, not on `{on}`"))
+            } else {
+                let below = LAYERS.iter().position(|layer| *layer == on);
+                (below.is_none() || below >= level)
+                    .then(|| format!("`{name}` is below `{on}` and cannot depend on it"))
+            };
+            findings.extend(problem.map(|what| Finding::new(&manifest, 0, what)));
+        }
+    }
+
+    let root = "crates/iogate-core/src/lib.rs";
+    let core = tree.get(root).unwrap_or_default();
+    for attribute in CORE_MUST_SAY {
+        if !core.lines().any(|line| line.trim() == attribute) {
+            findings.push(Finding::new(root, 0, format!("`{attribute}` is missing")));
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PURE: &str = "//! Pure.\n#![no_std]\n#![forbid(unsafe_code)]\n";
+
+    /// `(crate, [(dependency, kind)])`, to what was found.
+    fn found(crates: &[(&str, &[(&str, &str)])]) -> Vec<String> {
+        let packages: Vec<Value> = crates
+            .iter()
+            .map(|(name, dependencies)| {
+                let dependencies: Vec<Value> = dependencies
+                    .iter()
+                    .map(|(name, kind)| {
+                        let kind = if kind.is_empty() { Value::Null } else { Value::from(*kind) };
+                        serde_json::json!({ "name": name, "kind": kind })
+                    })
+                    .collect();
+                serde_json::json!({ "name": name, "dependencies": dependencies })
+            })
+            .collect();
+        let tree = Tree::from([("crates/iogate-core/src/lib.rs", PURE)]);
+        let findings = check(&serde_json::json!({ "packages": packages }), &tree).unwrap();
+        findings.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn dependencies_that_point_down_are_fine() {
+        let crates: &[(&str, &[(&str, &str)])] = &[
+            ("iogate-core", &[("hashbrown", ""), ("proptest", "dev"), ("iogate-testkit", "dev")]),
+            ("iogate-engine", &[("iogate-core", ""), ("libc", "")]),
+            ("iogate-sim", &[("iogate-core", ""), ("csv", "")]),
+            ("iogate-testkit", &[("iogate-core", ""), ("proptest", "")]),
+            ("iogate", &[("iogate-core", ""), ("iogate-engine", ""), ("iogate-sim", "")]),
+            ("xtask", &[("anyhow", "")]),
+        ];
+        assert_eq!(found(crates), Vec::<String>::new());
+    }
+
+    #[test]
+    fn dependencies_that_point_up_or_sideways_are_found() {
+        for (name, on, kind) in [
+            ("iogate-core", "iogate-engine", ""),
+            ("iogate-engine", "iogate-fs", ""),
+            ("iogate-engine", "iogate", "dev"),
+            ("iogate-sim", "iogate-engine", ""),
+            ("iogate-fs", "iogate-testkit", ""),
+            ("iogate-engine", "iogate-testkit", "build"),
+            ("iogate-testkit", "iogate-engine", ""),
+        ] {
+            let found = found(&[(name, &[(on, kind)]), (on, &[])]);
+            assert_eq!(found.len(), 1, "{name} on {on}: {found:?}");
+            assert!(found[0].starts_with(&format!("crates/{name}/Cargo.toml: ")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_core_uses_few_crates_and_every_crate_has_a_place() {
+        assert!(found(&[("iogate-core", &[("libc", "")])])[0].contains("not `libc`"));
+        assert!(found(&[("iogate-core", &[("libc", "build")])])[0].contains("not `libc`"));
+        assert!(found(&[("iogate-extra", &[])])[0].contains("no place"));
+    }
+
+    #[test]
+    fn the_core_says_that_it_is_pure() {
+        let check = |text: &str| {
+            let tree = Tree::from([("crates/iogate-core/src/lib.rs", text)]);
+            check(&serde_json::json!({ "packages": [] }), &tree).unwrap().len()
+        };
+        assert_eq!(check(PURE), 0);
+        assert_eq!(check("//! Pure.\n#![no_std]\n// #![forbid(unsafe_code)]\n"), 1);
+        assert_eq!(check(""), 2);
+    }
+}
