@@ -264,7 +264,10 @@ pub(crate) struct DemoArgs {
     pub(crate) scheduler: SchedulerArgs,
 
     /// The modelled device (`iogate devices` lists them)
-    #[arg(long, value_name = "DEVICE", default_value = "hdd")]
+    ///
+    /// The default is the disk of the aIOLi paper. Newer disks read ahead so far that without scheduling it depends on how
+    /// the programs happen to keep step how much they suffer.
+    #[arg(long, value_name = "DEVICE", default_value = "aioli-ide")]
     pub(crate) device: String,
 
     /// Do without a mount: the programs are threads that call the engine

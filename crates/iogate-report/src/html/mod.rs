@@ -91,7 +91,11 @@ fn figures(report: &Report) -> Markup {
             }
         };
     }
-    let from_to = |value: &dyn Fn(&Run) -> String| format!("{} \u{2192} {}", value(first), value(last));
+    // Breaks, if it must, before the arrow's target only.
+    let whole = |value: String| value.replace(' ', "\u{a0}");
+    let from_to = |value: &dyn Fn(&Run) -> String| {
+        format!("{}\u{a0}\u{2192} {}", whole(value(first)), whole(value(last)))
+    };
     let ratio = first.makespan_ns as f64 / last.makespan_ns.max(1) as f64;
     let mean = |run: &Run| bytes(run.gate.bytes() as f64 / run.gate.dispatches().max(1) as f64);
     html! {

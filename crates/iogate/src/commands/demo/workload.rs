@@ -43,7 +43,7 @@ impl Workload {
     }
 
     pub(crate) fn full() -> Workload {
-        Workload::new(64 * MIB)
+        Workload::new(48 * MIB)
     }
 
     pub(crate) fn quick() -> Workload {
