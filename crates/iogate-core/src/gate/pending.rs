@@ -154,6 +154,8 @@ pub(crate) struct Pending {
     pub(crate) queued: usize,
     /// The slots of the run walked last.
     pub(crate) run: Vec<SlotId>,
+    /// Whether a queued request may begin where the run walked last ends.
+    pub(crate) run_goes_on: bool,
     /// The dispatch being put together.
     pub(crate) taken: Vec<SlotId>,
     /// The neighbours of the request enqueued last.
@@ -177,6 +179,7 @@ impl Pending {
             len: 0,
             queued: 0,
             run: Vec::new(),
+            run_goes_on: false,
             taken: Vec::new(),
             near: Neighbours { before: None, after: None },
             targets: 1,
@@ -444,9 +447,13 @@ impl Pending {
         let mut run = Run { first, last: first, offset, bytes: u64::from(bytes), requests: 1 };
         self.run.clear();
         self.run.push(first);
+        self.run_goes_on = true;
         while run.requests < cap.requests {
             cursor = self.arena.forward(cursor);
-            let Some((offset, bytes, slot)) = self.arena.at(cursor) else { break };
+            let Some((offset, bytes, slot)) = self.arena.at(cursor).filter(|next| next.0 <= run.end()) else {
+                self.run_goes_on = false;
+                break;
+            };
             if offset != run.end() || run.bytes + u64::from(bytes) > cap.bytes {
                 break;
             }

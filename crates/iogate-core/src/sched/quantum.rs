@@ -66,7 +66,7 @@ pub(super) struct Quantum<D> {
     waiting: IndexedHeap<(Time, WaitReason)>,
     /// All queues that have something, by their oldest request.
     by_age: IndexedHeap<u64>,
-    /// Open turns by deadline; `Time::MAX` while in service.
+    /// Open turns by deadline (asynchronous discipline only).
     turns: IndexedHeap<Time>,
     /// The queue of the last dispatch, while its turn is open.
     current: Option<u32>,
@@ -116,6 +116,8 @@ struct Turn {
     sequential: bool,
     /// Until when it is waited for, once that is known.
     deadline: Time,
+    /// Its continuation may be queued.
+    goes_on: bool,
 }
 
 impl Queue {
@@ -309,10 +311,10 @@ impl<D: Discipline> Quantum<D> {
             served: run.bytes,
             sequential,
             deadline: if D::SYNCHRONOUS { Time::MAX } else { now + self.contiguous_wait },
+            goes_on: pending.run_goes_on,
         });
         if let Some(turn) = this.turn {
-            self.turns.set(queue.0, turn.deadline);
-            self.current = Some(queue.0);
+            self.await_turn(queue, turn.deadline);
         } else {
             self.adapt(queue, run.bytes, granted, pending);
         }
@@ -339,10 +341,21 @@ impl<D: Discipline> Quantum<D> {
 
     // ---- turns -------------------------------------------------------------------------------------------
 
+    /// The queue's turn is the open one now; only the asynchronous discipline can have others beside it.
+    fn await_turn(&mut self, queue: QueueId, deadline: Time) {
+        self.current = Some(queue.0);
+        if !D::SYNCHRONOUS {
+            self.turns.set(queue.0, deadline);
+        }
+    }
+
     /// Serves what continues an open turn, if it is there and fits.
     fn continue_turn(&mut self, now: Time, queue: QueueId, pending: &mut Pending) -> bool {
         let this = &self.queues[queue.index()];
         let (Some(turn), Some(last)) = (this.turn, this.last) else { return false };
+        if !turn.goes_on {
+            return false;
+        }
         let Some(first) = pending.starting_at(queue, last.end) else { return false };
         let left = turn.granted - turn.served;
         if u64::from(pending.slot(first).bytes) > left {
@@ -354,9 +367,8 @@ impl<D: Discipline> Quantum<D> {
         let served = turn.served + run.bytes;
         let spent = served == turn.granted;
         let this = &mut self.queues[queue.index()];
-        this.turn = Some(Turn { served, sequential: true, deadline, ..turn });
-        self.turns.set(queue.0, deadline);
-        self.current = Some(queue.0);
+        this.turn = Some(Turn { served, sequential: true, deadline, goes_on: pending.run_goes_on, ..turn });
+        self.await_turn(queue, deadline);
         self.serve(queue, run, pending);
         if spent {
             self.close_turn(queue, pending);
@@ -371,9 +383,11 @@ impl<D: Discipline> Quantum<D> {
         if self.current == Some(queue.0) {
             self.current = None;
         }
+        let factor = self.queues[queue.index()].factor_log2;
         self.adapt(queue, turn.served, turn.granted, pending);
-        if self.queues[queue.index()].wait.is_none() {
-            self.rank(queue, pending);
+        let this = &self.queues[queue.index()];
+        if this.factor_log2 != factor && this.wait.is_none() {
+            self.rank(queue, pending); // its first run grows at another pace now
         }
     }
 
@@ -449,12 +463,13 @@ impl<D: Discipline> Scheduler for Quantum<D> {
         pending.slot_mut(slot).note = this.clock;
         this.arrivals.push(pending, slot);
         let (offset, key) = (pending.slot(slot).offset, pending.slot(slot).key());
-        if !D::SYNCHRONOUS
-            && let (Some(turn), Some(last)) = (this.turn, this.last)
+        if let (Some(turn), Some(last)) = (&mut this.turn, this.last)
             && last.end == offset
-            && now <= turn.deadline
         {
-            self.continued.push(queue.0);
+            turn.goes_on = true;
+            if !D::SYNCHRONOUS && now <= turn.deadline {
+                self.continued.push(queue.0);
+            }
         }
         match this.run {
             Some(formed) if key > pending.slot(formed.run.last).key() => {
@@ -464,10 +479,13 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                     && formed.run.bytes + u64::from(pending.slot(slot).bytes) <= self.cap.bytes;
                 if joins {
                     self.extend(queue, slot, pending);
-                } else if this.wait.is_none() {
-                    self.rank(queue, pending); // it may be the queue's oldest
-                } else if let Some(oldest) = this.arrivals.oldest(pending) {
-                    self.by_age.set(queue.0, pending.slot(oldest).seq);
+                } else if this.arrivals.oldest(pending) == Some(slot) {
+                    // It was held back for long, and is now the queue's oldest.
+                    if this.wait.is_none() {
+                        self.rank(queue, pending);
+                    } else {
+                        self.by_age.set(queue.0, pending.slot(slot).seq);
+                    }
                 }
             }
             _ => self.form(queue, pending),
@@ -504,7 +522,6 @@ impl<D: Discipline> Scheduler for Quantum<D> {
             && let Some(turn) = &mut self.queues[queue as usize].turn
         {
             turn.deadline = now + self.contiguous_wait;
-            self.turns.set(queue, turn.deadline);
         }
     }
 
