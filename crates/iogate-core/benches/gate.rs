@@ -24,7 +24,7 @@ enum Pattern {
     Sequential,
     /// Each file from its beginning, every fourth piece.
     Strided,
-    /// Anywhere in a file of 8 GiB.
+    /// Anywhere in a file of 128 GiB.
     Random,
 }
 
@@ -47,7 +47,7 @@ impl Source {
                     .random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
-                self.random >> 44
+                self.random >> 40
             }
         };
         Request {

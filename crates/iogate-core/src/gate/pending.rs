@@ -428,8 +428,20 @@ impl Pending {
     /// one before it ends and the caps allow. The slots are left in `self.run`.
     pub(crate) fn walk(&mut self, first: SlotId, cap: RunCap) -> Run {
         let Slot { offset, bytes, .. } = *self.slot(first);
+        let place = self.place(self.slot(first).queue(), self.slot(first).key());
+        self.walk_from(place, (offset, bytes, first), cap)
+    }
+
+    /// Walks the first run of a queue.
+    pub(crate) fn walk_first(&mut self, queue: QueueId, cap: RunCap) -> Option<Run> {
+        let place = self.arena.begin(self.tree(queue));
+        let first = self.arena.at(place)?;
+        Some(self.walk_from(place, first, cap))
+    }
+
+    fn walk_from(&mut self, mut cursor: Cursor, first: (u64, u32, SlotId), cap: RunCap) -> Run {
+        let (offset, bytes, first) = first;
         let mut run = Run { first, last: first, offset, bytes: u64::from(bytes), requests: 1 };
-        let mut cursor = self.place(self.slot(first).queue(), self.slot(first).key());
         self.run.clear();
         self.run.push(first);
         while run.requests < cap.requests {

@@ -3,17 +3,23 @@
 //! Entries are ordered by (offset, arrival). Inner nodes know the largest end below each child, so that "which
 //! range overlaps this one?" takes O(log n), and a lower bound of the arrival numbers below it, so that "... and
 //! arrived before?" does not walk what came later. Nodes are recycled: a gate in steady state allocates nothing.
+//!
+//! At a million entries the cost is that of cache misses, so what a search reads is kept apart from what it does not
+//! (`Inner` from `Summary`), and a search in a node counts instead of bisecting: its loads do not wait for each other.
 
 use alloc::vec::Vec;
 
-/// Entries of a node: both kinds are 512 bytes, whole cache lines.
+/// Entries of a leaf: 512 bytes, whole cache lines.
 const LEAF: usize = 31;
-const INNER: usize = 14;
+/// Children of an inner node: 256 bytes for what a search reads.
+const INNER: usize = 20;
+/// In place of the offset of an entry that is not there: no range begins there.
+const VACANT: u64 = u64::MAX;
 /// A node with fewer entries than this tries to merge with a neighbour.
 const LEAF_MIN: usize = LEAF / 4;
 const INNER_MIN: usize = INNER / 4;
-/// More levels than 2^32 entries can need.
-const HEIGHT_MAX: usize = 16;
+/// More levels than 2^32 entries can need: two neighbours hold three quarters of a node between them.
+const HEIGHT_MAX: usize = 12;
 const NONE: u32 = u32::MAX;
 
 /// The key of an entry: first byte, then arrival number.
@@ -33,18 +39,23 @@ struct Leaf {
     slots: [u32; LEAF],
 }
 
+/// The part of an inner node that a search reads.
 #[repr(align(64))]
 struct Inner {
     len: u32,
-    /// A lower bound of the keys below each child, its offset and its arrival number apart, because a search
-    /// mostly reads the offsets alone; the first child's is not read.
+    /// A lower bound of the offsets below each child; the first child's is not read.
     offsets: [u64; INNER],
+    children: [u32; INNER],
+}
+
+/// The other part.
+struct Summary {
+    /// The arrival number that goes with each lower bound, for entries of equal offset.
     ties: [u64; INNER],
     /// The largest end below each child, exact.
     ends: [u64; INNER],
     /// A lower bound of the arrival numbers below each child.
     seqs: [u64; INNER],
-    children: [u32; INNER],
 }
 
 /// One ordered set of byte ranges. Its nodes live in the arena.
@@ -61,6 +72,8 @@ pub(crate) struct Tree {
 pub(crate) struct Arena {
     leaves: Vec<Leaf>,
     inners: Vec<Inner>,
+    /// Beside each inner node.
+    summaries: Vec<Summary>,
     free_leaves: Vec<u32>,
     free_inners: Vec<u32>,
 }
@@ -81,8 +94,16 @@ pub(crate) struct Neighbours {
 
 /// The way from the root to a leaf: (inner node, child index) per level.
 struct Path {
-    steps: [(u32, usize); HEIGHT_MAX],
+    steps: [(u32, u32); HEIGHT_MAX],
     len: usize,
+}
+
+impl Path {
+    /// The steps from the leaf's parent to the root.
+    fn up(&self) -> impl Iterator<Item = (u32, usize)> + use<> {
+        let steps = self.steps;
+        (0..self.len).rev().map(move |level| (steps[level].0, steps[level].1 as usize))
+    }
 }
 
 /// What a node tells its parent about itself.
@@ -116,7 +137,14 @@ impl Leaf {
     }
 
     fn empty() -> Leaf {
-        Leaf { len: 0, next: NONE, prev: NONE, offsets: [0; LEAF], bytes: [0; LEAF], slots: [NONE; LEAF] }
+        Leaf {
+            len: 0,
+            next: NONE,
+            prev: NONE,
+            offsets: [VACANT; LEAF],
+            bytes: [0; LEAF],
+            slots: [NONE; LEAF],
+        }
     }
 
     fn insert(&mut self, index: usize, offset: u64, bytes: u32, slot: u32) {
@@ -130,6 +158,7 @@ impl Leaf {
     fn remove(&mut self, index: usize) {
         let len = self.len();
         self.offsets.copy_within(index + 1..len, index);
+        self.offsets[len - 1] = VACANT;
         self.bytes.copy_within(index + 1..len, index);
         self.slots.copy_within(index + 1..len, index);
         self.len -= 1;
@@ -145,7 +174,7 @@ impl Leaf {
 
     /// Index of the first entry whose key is at least `key`.
     fn lower_bound(&self, key: Key, seq_of: &impl Fn(u32) -> u64) -> usize {
-        let mut index = self.offsets[..self.len()].partition_point(|&offset| offset < key.offset);
+        let mut index = self.offsets.iter().filter(|offset| **offset < key.offset).count();
         while index < self.len() && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
             index += 1;
         }
@@ -154,27 +183,15 @@ impl Leaf {
 }
 
 impl Inner {
+    const EMPTY: Inner = Inner { len: 0, offsets: [VACANT; INNER], children: [NONE; INNER] };
+
     fn len(&self) -> usize {
         self.len as usize
     }
 
-    fn empty() -> Inner {
-        Inner {
-            len: 0,
-            offsets: [0; INNER],
-            ties: [0; INNER],
-            ends: [0; INNER],
-            seqs: [0; INNER],
-            children: [NONE; INNER],
-        }
-    }
-
-    fn insert(&mut self, index: usize, key: Key, bounds: Bounds, child: u32) {
+    fn insert(&mut self, index: usize, offset: u64, child: u32) {
         let len = self.len();
-        insert_at(&mut self.offsets, len, index, key.offset);
-        insert_at(&mut self.ties, len, index, key.seq);
-        insert_at(&mut self.ends, len, index, bounds.end);
-        insert_at(&mut self.seqs, len, index, bounds.seq);
+        insert_at(&mut self.offsets, len, index, offset);
         insert_at(&mut self.children, len, index, child);
         self.len += 1;
     }
@@ -182,34 +199,56 @@ impl Inner {
     fn remove(&mut self, index: usize) {
         let len = self.len();
         self.offsets.copy_within(index + 1..len, index);
-        self.ties.copy_within(index + 1..len, index);
-        self.ends.copy_within(index + 1..len, index);
-        self.seqs.copy_within(index + 1..len, index);
+        self.offsets[len - 1] = VACANT;
         self.children.copy_within(index + 1..len, index);
         self.len -= 1;
     }
 
-    fn max_end(&self) -> u64 {
-        self.ends[..self.len()].iter().copied().max().unwrap_or(0)
+    /// Moves the children from `at` on into an empty node.
+    fn split_off(&mut self, at: usize) -> Inner {
+        let mut right = Inner::EMPTY;
+        right.append(0, self, at);
+        self.offsets[at..].fill(VACANT);
+        self.len = at as u32;
+        right
     }
 
-    fn min_seq(&self) -> u64 {
-        self.seqs[..self.len()].iter().copied().min().unwrap_or(u64::MAX)
+    /// Puts the children of `other` from `at` on behind the first `len`.
+    fn append(&mut self, len: usize, other: &Inner, at: usize) {
+        let more = other.len() - at;
+        self.offsets[len..len + more].copy_from_slice(&other.offsets[at..at + more]);
+        self.children[len..len + more].copy_from_slice(&other.children[at..at + more]);
+        self.len = (len + more) as u32;
+    }
+}
+
+impl Summary {
+    const EMPTY: Summary = Summary { ties: [0; INNER], ends: [0; INNER], seqs: [0; INNER] };
+
+    fn insert(&mut self, len: usize, index: usize, tie: u64, bounds: Bounds) {
+        insert_at(&mut self.ties, len, index, tie);
+        insert_at(&mut self.ends, len, index, bounds.end);
+        insert_at(&mut self.seqs, len, index, bounds.seq);
     }
 
-    /// The child in which `key` belongs.
-    fn child_of(&self, key: Key) -> usize {
-        // Few keys in two cache lines: counting beats a binary search's mispredictions.
-        let keys = &self.offsets[1..self.len()];
-        let mut index = keys.iter().filter(|offset| **offset <= key.offset).count();
-        while index > 0 && self.offsets[index] == key.offset && self.ties[index] > key.seq {
-            index -= 1;
+    fn remove(&mut self, len: usize, index: usize) {
+        self.ties.copy_within(index + 1..len, index);
+        self.ends.copy_within(index + 1..len, index);
+        self.seqs.copy_within(index + 1..len, index);
+    }
+
+    fn append(&mut self, len: usize, other: &Summary, at: usize, more: usize) {
+        self.ties[len..len + more].copy_from_slice(&other.ties[at..at + more]);
+        self.ends[len..len + more].copy_from_slice(&other.ends[at..at + more]);
+        self.seqs[len..len + more].copy_from_slice(&other.seqs[at..at + more]);
+    }
+
+    /// Over the first `len` children.
+    fn bounds(&self, len: usize) -> Bounds {
+        Bounds {
+            end: self.ends[..len].iter().copied().max().unwrap_or(0),
+            seq: self.seqs[..len].iter().copied().min().unwrap_or(u64::MAX),
         }
-        index
-    }
-
-    fn key(&self, index: usize) -> Key {
-        Key { offset: self.offsets[index], seq: self.ties[index] }
     }
 }
 
@@ -218,6 +257,7 @@ impl Arena {
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.leaves.capacity() * size_of::<Leaf>()
             + self.inners.capacity() * size_of::<Inner>()
+            + self.summaries.capacity() * size_of::<Summary>()
             + (self.free_leaves.capacity() + self.free_inners.capacity()) * size_of::<u32>()
     }
 
@@ -239,11 +279,12 @@ impl Arena {
     fn new_inner(&mut self) -> u32 {
         match self.free_inners.pop() {
             Some(inner) => {
-                self.inners[inner as usize] = Inner::empty();
+                self.inners[inner as usize] = Inner::EMPTY;
                 inner
             }
             None => {
-                self.inners.push(Inner::empty());
+                self.inners.push(Inner::EMPTY);
+                self.summaries.push(Summary::EMPTY);
                 self.free_inners.reserve(self.inners.len() - self.free_inners.len());
                 (self.inners.len() - 1) as u32
             }
@@ -266,17 +307,52 @@ impl Arena {
         &mut self.inners[inner as usize]
     }
 
+    fn summary(&self, inner: u32) -> &Summary {
+        &self.summaries[inner as usize]
+    }
+
+    fn summary_mut(&mut self, inner: u32) -> &mut Summary {
+        &mut self.summaries[inner as usize]
+    }
+
+    fn insert_child(&mut self, inner: u32, index: usize, key: Key, bounds: Bounds, child: u32) {
+        let len = self.inner(inner).len();
+        self.inner_mut(inner).insert(index, key.offset, child);
+        self.summary_mut(inner).insert(len, index, key.seq, bounds);
+    }
+
+    fn remove_child(&mut self, inner: u32, index: usize) {
+        let len = self.inner(inner).len();
+        self.inner_mut(inner).remove(index);
+        self.summary_mut(inner).remove(len, index);
+    }
+
+    /// The index of the child of `inner` in which `key` belongs.
+    fn child_of(&self, inner: u32, key: Key) -> usize {
+        let offsets = &self.inner(inner).offsets;
+        let mut index = offsets[1..].iter().filter(|offset| **offset <= key.offset).count();
+        while index > 0 && offsets[index] == key.offset && self.summary(inner).ties[index] > key.seq {
+            index -= 1;
+        }
+        index
+    }
+
+    /// The leaf in which `key` belongs, and the way there.
     fn descend(&self, tree: &Tree, key: Key) -> (Path, u32) {
         let mut path = Path { steps: [(NONE, 0); HEIGHT_MAX], len: 0 };
         let mut node = tree.root;
         for _ in 0..tree.height {
-            let inner = self.inner(node);
-            let index = inner.child_of(key);
-            path.steps[path.len] = (node, index);
+            let index = self.child_of(node, key);
+            path.steps[path.len] = (node, index as u32);
             path.len += 1;
-            node = inner.children[index];
+            node = self.inner(node).children[index];
         }
         (path, node)
+    }
+
+    fn leaf_of(&self, tree: &Tree, key: Key) -> u32 {
+        let child = |node, _| self.inner(node).children[self.child_of(node, key)];
+        (0..tree.height).fold(tree.root, child)
     }
 
     /// Adds an entry; says between which others it stands.
@@ -293,14 +369,14 @@ impl Arena {
         }
         tree.len += 1;
         let (path, leaf) = self.descend(tree, key);
-        let bounds = Bounds { end: key.offset + u64::from(bytes), seq: key.seq };
-        for &(node, index) in &path.steps[..path.len] {
-            let inner = self.inner_mut(node);
-            inner.ends[index] = inner.ends[index].max(bounds.end);
-            inner.seqs[index] = inner.seqs[index].min(bounds.seq);
-        }
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         let neighbours = self.neighbours_of_gap(leaf, index);
+        let bounds = Bounds { end: key.offset + u64::from(bytes), seq: key.seq };
+        for (node, index) in path.up() {
+            let summary = self.summary_mut(node);
+            summary.ends[index] = summary.ends[index].max(bounds.end);
+            summary.seqs[index] = summary.seqs[index].min(bounds.seq);
+        }
         if self.leaf(leaf).len() < LEAF {
             self.leaf_mut(leaf).insert(index, key.offset, bytes, slot);
         } else {
@@ -347,6 +423,7 @@ impl Arena {
             moved.bytes[..LEAF - at].copy_from_slice(&left.bytes[at..]);
             moved.slots[..LEAF - at].copy_from_slice(&left.slots[at..]);
             left.len = at as u32;
+            left.offsets[at..].fill(VACANT);
             left.next = right;
         }
         if next != NONE {
@@ -366,8 +443,8 @@ impl Arena {
         };
         // Reading the arrival number of every entry would cost a cache miss each: what the parent knew of the whole
         // stays a lower bound of both halves.
-        let whole = match path.steps[..path.len].last() {
-            Some(&(parent, index)) => self.inner(parent).seqs[index],
+        let whole = match path.up().next() {
+            Some((parent, index)) => self.summary(parent).seqs[index],
             None => self.min_seq(leaf, slot, seq_of).min(self.min_seq(right, slot, seq_of)).min(key.seq),
         };
         let left_bounds = Bounds { end: self.leaf(leaf).max_end(), seq: whole };
@@ -390,40 +467,44 @@ impl Arena {
         mut left: (u32, Bounds),
         mut right: (Key, u32, Bounds),
     ) {
-        for &(node, index) in path.steps[..path.len].iter().rev() {
-            let inner = self.inner_mut(node);
-            inner.ends[index] = left.1.end;
-            inner.seqs[index] = left.1.seq;
+        for (node, index) in path.up() {
+            let summary = self.summary_mut(node);
+            summary.ends[index] = left.1.end;
+            summary.seqs[index] = left.1.seq;
             let (key, child, bounds) = right;
-            if inner.len() < INNER {
-                inner.insert(index + 1, key, bounds, child);
+            if self.inner(node).len() < INNER {
+                self.insert_child(node, index + 1, key, bounds, child);
                 return;
             }
             let at = if index + 1 == INNER { INNER - 1 } else { INNER / 2 };
             let sibling = self.new_inner();
-            let mut moved = Inner { len: (INNER - at) as u32, ..Inner::empty() };
-            let inner = self.inner_mut(node);
-            moved.offsets[..INNER - at].copy_from_slice(&inner.offsets[at..]);
-            moved.ties[..INNER - at].copy_from_slice(&inner.ties[at..]);
-            moved.ends[..INNER - at].copy_from_slice(&inner.ends[at..]);
-            moved.seqs[..INNER - at].copy_from_slice(&inner.seqs[at..]);
-            moved.children[..INNER - at].copy_from_slice(&inner.children[at..]);
-            inner.len = at as u32;
-            if index < at {
-                inner.insert(index + 1, key, bounds, child);
-            } else {
-                moved.insert(index + 1 - at, key, bounds, child);
-            }
-            left = (node, Bounds { end: inner.max_end(), seq: inner.min_seq() });
-            right = (moved.key(0), sibling, Bounds { end: moved.max_end(), seq: moved.min_seq() });
+            let moved = self.inner_mut(node).split_off(at);
+            let mut moved_summary = Summary::EMPTY;
+            moved_summary.append(0, self.summary(node), at, INNER - at);
             *self.inner_mut(sibling) = moved;
+            *self.summary_mut(sibling) = moved_summary;
+            let separator = self.key(sibling, 0);
+            if index < at {
+                self.insert_child(node, index + 1, key, bounds, child);
+            } else {
+                self.insert_child(sibling, index + 1 - at, key, bounds, child);
+            }
+            left = (node, self.bounds(node));
+            right = (separator, sibling, self.bounds(sibling));
         }
         let root = self.new_inner();
-        let inner = self.inner_mut(root);
-        inner.insert(0, Key { offset: 0, seq: 0 }, left.1, left.0);
-        inner.insert(1, right.0, right.2, right.1);
+        self.insert_child(root, 0, Key { offset: 0, seq: 0 }, left.1, left.0);
+        self.insert_child(root, 1, right.0, right.2, right.1);
         tree.root = root;
         tree.height += 1;
+    }
+
+    fn key(&self, inner: u32, index: usize) -> Key {
+        Key { offset: self.inner(inner).offsets[index], seq: self.summary(inner).ties[index] }
+    }
+
+    fn bounds(&self, inner: u32) -> Bounds {
+        self.summary(inner).bounds(self.inner(inner).len())
     }
 
     /// Removes the entry of `slot`, which is in the tree under `key`.
@@ -458,8 +539,8 @@ impl Arena {
             self.leaf_mut(next).prev = prev;
         }
         self.free_leaves.push(leaf);
-        for &(node, index) in path.steps[..path.len].iter().rev() {
-            self.inner_mut(node).remove(index);
+        for (node, index) in path.up() {
+            self.remove_child(node, index);
             if self.inner(node).len() > 0 {
                 break;
             }
@@ -480,14 +561,13 @@ impl Arena {
     /// An entry that ended at `removed` is gone from `leaf`, at the bottom of `path`.
     fn lower_ends(&mut self, path: &Path, leaf: u32, removed: u64) {
         let mut below = None;
-        for &(node, index) in path.steps[..path.len].iter().rev() {
-            if self.inner(node).ends[index] != removed {
+        for (node, index) in path.up() {
+            if self.summary(node).ends[index] != removed {
                 return;
             }
             let end = below.unwrap_or_else(|| self.leaf(leaf).max_end());
-            let inner = self.inner_mut(node);
-            inner.ends[index] = end;
-            below = Some(inner.max_end());
+            self.summary_mut(node).ends[index] = end;
+            below = Some(self.bounds(node).end);
         }
     }
 
@@ -495,7 +575,7 @@ impl Arena {
     /// three quarters of a node, and goes on upwards.
     fn shrink(&mut self, tree: &mut Tree, path: &Path) {
         for level in (0..path.len).rev() {
-            let (parent, index) = path.steps[level];
+            let (parent, index) = (path.steps[level].0, path.steps[level].1 as usize);
             let children_are_leaves = level + 1 == path.len;
             let children = self.inner(parent).len();
             let left = if index + 1 < children { index } else { index.wrapping_sub(1) };
@@ -508,11 +588,11 @@ impl Arena {
             if !merged {
                 return;
             }
-            let inner = self.inner_mut(parent);
-            inner.ends[left] = inner.ends[left].max(inner.ends[left + 1]);
-            inner.seqs[left] = inner.seqs[left].min(inner.seqs[left + 1]);
-            inner.remove(left + 1);
-            if inner.len() >= INNER_MIN {
+            let summary = self.summary_mut(parent);
+            summary.ends[left] = summary.ends[left].max(summary.ends[left + 1]);
+            summary.seqs[left] = summary.seqs[left].min(summary.seqs[left + 1]);
+            self.remove_child(parent, left + 1);
+            if self.inner(parent).len() >= INNER_MIN {
                 return;
             }
         }
@@ -540,20 +620,16 @@ impl Arena {
 
     fn merge_inners(&mut self, parent: u32, left: usize) -> bool {
         let (a, b) = (self.inner(parent).children[left], self.inner(parent).children[left + 1]);
-        let separator = self.inner(parent).key(left + 1);
+        let separator = self.key(parent, left + 1);
         let (n, m) = (self.inner(a).len(), self.inner(b).len());
         if n + m > INNER * 3 / 4 {
             return false;
         }
-        let mut right = core::mem::replace(self.inner_mut(b), Inner::empty());
-        (right.offsets[0], right.ties[0]) = (separator.offset, separator.seq);
-        let inner = self.inner_mut(a);
-        inner.offsets[n..n + m].copy_from_slice(&right.offsets[..m]);
-        inner.ties[n..n + m].copy_from_slice(&right.ties[..m]);
-        inner.ends[n..n + m].copy_from_slice(&right.ends[..m]);
-        inner.seqs[n..n + m].copy_from_slice(&right.seqs[..m]);
-        inner.children[n..n + m].copy_from_slice(&right.children[..m]);
-        inner.len = (n + m) as u32;
+        let mut right = core::mem::replace(self.inner_mut(b), Inner::EMPTY);
+        let mut summary = core::mem::replace(self.summary_mut(b), Summary::EMPTY);
+        (right.offsets[0], summary.ties[0]) = (separator.offset, separator.seq);
+        self.inner_mut(a).append(n, &right, 0);
+        self.summary_mut(a).append(n, &summary, 0, m);
         self.free_inners.push(b);
         true
     }
@@ -577,16 +653,15 @@ impl Arena {
         self.free_inners.push(node);
     }
 
+    /// The place of the first entry in order.
+    pub(crate) fn begin(&self, tree: &Tree) -> Cursor {
+        let leaf = (0..tree.height).fold(tree.root, |node, _| self.inner(node).children[0]);
+        Cursor { leaf, index: 0 }
+    }
+
     /// The first entry in order.
     pub(crate) fn first(&self, tree: &Tree) -> Option<u32> {
-        let mut node = tree.root;
-        if node == NONE {
-            return None;
-        }
-        for _ in 0..tree.height {
-            node = self.inner(node).children[0];
-        }
-        Some(self.leaf(node).slots[0])
+        self.at(self.begin(tree)).map(|(.., slot)| slot)
     }
 
     /// The place of the first entry whose key is at least `key`.
@@ -594,7 +669,7 @@ impl Arena {
         if tree.root == NONE {
             return Cursor { leaf: NONE, index: 0 };
         }
-        let (_, leaf) = self.descend(tree, key);
+        let leaf = self.leaf_of(tree, key);
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         if index < self.leaf(leaf).len() {
             return Cursor { leaf, index };
@@ -659,10 +734,12 @@ impl Arena {
                 .find(|&i| leaf.end(i) > offset && seq_of(leaf.slots[i]) < seq)
                 .map(|i| leaf.slots[i]);
         }
-        let inner = self.inner(node);
+        let (inner, summary) = (self.inner(node), self.summary(node));
         (0..inner.len())
             .rev()
-            .filter(|&i| (i == 0 || inner.offsets[i] < end) && inner.ends[i] > offset && inner.seqs[i] < seq)
+            .filter(|&i| {
+                (i == 0 || inner.offsets[i] < end) && summary.ends[i] > offset && summary.seqs[i] < seq
+            })
             .find_map(|i| self.overlap_below(inner.children[i], height - 1, offset, end, seq, seq_of))
     }
 }

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 const ABSENT: u32 = u32::MAX;
 
-/// A binary heap over indices (queues, groups), smallest key first, that knows where each index stands.
+/// A heap (four children a node: fewer levels) over indices (queues, groups), smallest key first, that knows where each index stands.
 /// O(log n) for each change, n the number of indices in it.
 #[derive(Debug)]
 pub(super) struct IndexedHeap<K> {
@@ -65,7 +65,7 @@ impl<K: Ord + Copy> IndexedHeap<K> {
 
     fn up(&mut self, mut at: usize) {
         while at > 0 {
-            let parent = (at - 1) / 2;
+            let parent = (at - 1) / 4;
             if self.heap[parent] <= self.heap[at] {
                 break;
             }
@@ -76,19 +76,13 @@ impl<K: Ord + Copy> IndexedHeap<K> {
 
     fn down(&mut self, mut at: usize) {
         loop {
-            let left = 2 * at + 1;
-            let Some(mut least) = self.heap.get(left) else { return };
-            let mut child = left;
-            if let Some(right) = self.heap.get(left + 1)
-                && right < least
-            {
-                (least, child) = (right, left + 1);
-            }
-            if self.heap[at] <= *least {
+            let children = 4 * at + 1..(4 * at + 5).min(self.heap.len());
+            let Some(least) = children.min_by_key(|&child| self.heap[child]) else { return };
+            if self.heap[at] <= self.heap[least] {
                 return;
             }
-            self.swap(at, child);
-            at = child;
+            self.swap(at, least);
+            at = least;
         }
     }
 

@@ -169,10 +169,9 @@ impl<D: Discipline> Quantum<D> {
         let this = &mut self.queues[queue.index()];
         this.advance(self.step, self.base);
         let before = this.run;
-        this.run = pending.first(queue).map(|first| {
-            let run = pending.walk(first, self.cap);
+        this.run = pending.walk_first(queue, self.cap).map(|run| {
             let kept = before.filter(|before| {
-                before.run.first == first
+                before.run.first == run.first
                     && pending.run.get(before.run.requests as usize - 1) == Some(&before.run.last)
             });
             let (quantum, joined) =
@@ -382,8 +381,7 @@ impl<D: Discipline> Quantum<D> {
         if granted == 0 {
             return;
         }
-        let percent = u128::from(served) * 100 / u128::from(granted);
-        pending.stats.quantum_utilisation_percent.record(percent as u64);
+        pending.stats.quantum_utilisation_percent.record(served.saturating_mul(100) / granted);
         let this = &mut self.queues[queue.index()];
         this.advance(self.step, self.base);
         let (served, granted) = (u128::from(served), u128::from(granted));
@@ -491,7 +489,7 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 this.advance(self.step, self.base);
                 let Some(formed) = this.run else { return Pick::Idle };
                 let granted = formed.quantum_at(this.clock);
-                let run = pending.walk(formed.run.first, self.cap);
+                let run = pending.walk_first(queue, self.cap).unwrap_or(formed.run);
                 debug_assert_eq!(run, formed.run, "the formed run is what a walk finds");
                 self.dispatch(now, run, granted, pending);
                 Pick::Dispatch

@@ -77,15 +77,14 @@ impl Scheduler for Sjf {
     }
 
     fn pick(&mut self, now: Time, _patience: bool, pending: &mut Pending) -> Pick {
-        let first = match self.aged(now, pending) {
-            Some(aged) => aged,
+        let run = match self.aged(now, pending) {
+            Some(aged) => pending.walk(aged, self.cap),
             None => {
                 let Some((_, queue)) = self.by_bytes.peek() else { return Pick::Idle };
-                pending.first(QueueId(queue)).expect("a ranked queue has a request")
+                pending.walk_first(QueueId(queue), self.cap).expect("a ranked queue has a request")
             }
         };
-        let queue = pending.slot(first).queue();
-        let run = pending.walk(first, self.cap);
+        let queue = pending.slot(run.first).queue();
         let this = &mut self.queues[queue.index()];
         this.bytes -= run.bytes;
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
