@@ -108,6 +108,14 @@ pub(crate) struct MountArgs {
     #[arg(long, value_enum, default_value_t = StoreKind::Directory)]
     pub(crate) store: StoreKind,
 
+    /// How the source's files are read and written
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(crate) backend: Backend,
+
+    /// Read and write the source past its page cache
+    #[arg(long)]
+    pub(crate) direct: bool,
+
     /// The device that a modelled store takes the time of (`iogate devices` lists them)
     #[arg(long, value_name = "DEVICE", default_value = "hdd")]
     pub(crate) device: String,
@@ -139,6 +147,16 @@ pub(crate) enum Cache {
     Direct,
     /// The kernel's page cache: cached data is not read again, and small reads become larger ones
     Page,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Backend {
+    /// What is in memory by calls at once, what needs the device through io_uring where that is permitted
+    Auto,
+    /// By vectored calls
+    Calls,
+    /// Through io_uring
+    Ring,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -7,14 +7,14 @@
 //! At a million entries the cost is that of cache misses, so what a search reads is kept apart from what it does not
 //! (`Inner` from `Summary`), and a search in a node counts instead of bisecting: its loads do not wait for each other.
 
+mod node;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 
-/// Entries of a leaf: 512 bytes, whole cache lines.
-const LEAF: usize = 31;
-/// Children of an inner node: 256 bytes for what a search reads.
-const INNER: usize = 20;
-/// In place of the offset of an entry that is not there: no range begins there.
-const VACANT: u64 = u64::MAX;
+use self::node::{Bounds, INNER, Inner, LEAF, Leaf, Summary, VACANT};
+
 /// A node with fewer entries than this tries to merge with a neighbour.
 const LEAF_MIN: usize = LEAF / 4;
 const INNER_MIN: usize = INNER / 4;
@@ -27,35 +27,6 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct Key {
     pub(crate) offset: u64,
     pub(crate) seq: u64,
-}
-
-#[repr(align(64))]
-struct Leaf {
-    len: u32,
-    next: u32,
-    prev: u32,
-    offsets: [u64; LEAF],
-    bytes: [u32; LEAF],
-    slots: [u32; LEAF],
-}
-
-/// The part of an inner node that a search reads.
-#[repr(align(64))]
-struct Inner {
-    len: u32,
-    /// A lower bound of the offsets below each child; the first child's is not read.
-    offsets: [u64; INNER],
-    children: [u32; INNER],
-}
-
-/// The other part.
-struct Summary {
-    /// The arrival number that goes with each lower bound, for entries of equal offset.
-    ties: [u64; INNER],
-    /// The largest end below each child, exact.
-    ends: [u64; INNER],
-    /// A lower bound of the arrival numbers below each child.
-    seqs: [u64; INNER],
 }
 
 /// One ordered set of byte ranges. Its nodes live in the arena.
@@ -106,13 +77,6 @@ impl Path {
     }
 }
 
-/// What a node tells its parent about itself.
-#[derive(Clone, Copy)]
-struct Bounds {
-    end: u64,
-    seq: u64,
-}
-
 impl Default for Tree {
     fn default() -> Tree {
         Tree { root: NONE, height: 0, len: 0 }
@@ -122,133 +86,6 @@ impl Default for Tree {
 impl Tree {
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
-    }
-}
-
-/// Inserts into the first `len` elements of an array.
-fn insert_at<T: Copy>(array: &mut [T], len: usize, index: usize, value: T) {
-    array.copy_within(index..len, index + 1);
-    array[index] = value;
-}
-
-impl Leaf {
-    fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    fn empty() -> Leaf {
-        Leaf {
-            len: 0,
-            next: NONE,
-            prev: NONE,
-            offsets: [VACANT; LEAF],
-            bytes: [0; LEAF],
-            slots: [NONE; LEAF],
-        }
-    }
-
-    fn insert(&mut self, index: usize, offset: u64, bytes: u32, slot: u32) {
-        let len = self.len();
-        insert_at(&mut self.offsets, len, index, offset);
-        insert_at(&mut self.bytes, len, index, bytes);
-        insert_at(&mut self.slots, len, index, slot);
-        self.len += 1;
-    }
-
-    fn remove(&mut self, index: usize) {
-        let len = self.len();
-        self.offsets.copy_within(index + 1..len, index);
-        self.offsets[len - 1] = VACANT;
-        self.bytes.copy_within(index + 1..len, index);
-        self.slots.copy_within(index + 1..len, index);
-        self.len -= 1;
-    }
-
-    fn end(&self, index: usize) -> u64 {
-        self.offsets[index] + u64::from(self.bytes[index])
-    }
-
-    fn max_end(&self) -> u64 {
-        (0..self.len()).map(|i| self.end(i)).max().unwrap_or(0)
-    }
-
-    /// Index of the first entry whose key is at least `key`.
-    fn lower_bound(&self, key: Key, seq_of: &impl Fn(u32) -> u64) -> usize {
-        let mut index = self.offsets.iter().filter(|offset| **offset < key.offset).count();
-        while index < self.len() && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
-            index += 1;
-        }
-        index
-    }
-}
-
-impl Inner {
-    const EMPTY: Inner = Inner { len: 0, offsets: [VACANT; INNER], children: [NONE; INNER] };
-
-    fn len(&self) -> usize {
-        self.len as usize
-    }
-
-    fn insert(&mut self, index: usize, offset: u64, child: u32) {
-        let len = self.len();
-        insert_at(&mut self.offsets, len, index, offset);
-        insert_at(&mut self.children, len, index, child);
-        self.len += 1;
-    }
-
-    fn remove(&mut self, index: usize) {
-        let len = self.len();
-        self.offsets.copy_within(index + 1..len, index);
-        self.offsets[len - 1] = VACANT;
-        self.children.copy_within(index + 1..len, index);
-        self.len -= 1;
-    }
-
-    /// Moves the children from `at` on into an empty node.
-    fn split_off(&mut self, at: usize) -> Inner {
-        let mut right = Inner::EMPTY;
-        right.append(0, self, at);
-        self.offsets[at..].fill(VACANT);
-        self.len = at as u32;
-        right
-    }
-
-    /// Puts the children of `other` from `at` on behind the first `len`.
-    fn append(&mut self, len: usize, other: &Inner, at: usize) {
-        let more = other.len() - at;
-        self.offsets[len..len + more].copy_from_slice(&other.offsets[at..at + more]);
-        self.children[len..len + more].copy_from_slice(&other.children[at..at + more]);
-        self.len = (len + more) as u32;
-    }
-}
-
-impl Summary {
-    const EMPTY: Summary = Summary { ties: [0; INNER], ends: [0; INNER], seqs: [0; INNER] };
-
-    fn insert(&mut self, len: usize, index: usize, tie: u64, bounds: Bounds) {
-        insert_at(&mut self.ties, len, index, tie);
-        insert_at(&mut self.ends, len, index, bounds.end);
-        insert_at(&mut self.seqs, len, index, bounds.seq);
-    }
-
-    fn remove(&mut self, len: usize, index: usize) {
-        self.ties.copy_within(index + 1..len, index);
-        self.ends.copy_within(index + 1..len, index);
-        self.seqs.copy_within(index + 1..len, index);
-    }
-
-    fn append(&mut self, len: usize, other: &Summary, at: usize, more: usize) {
-        self.ties[len..len + more].copy_from_slice(&other.ties[at..at + more]);
-        self.ends[len..len + more].copy_from_slice(&other.ends[at..at + more]);
-        self.seqs[len..len + more].copy_from_slice(&other.seqs[at..at + more]);
-    }
-
-    /// Over the first `len` children.
-    fn bounds(&self, len: usize) -> Bounds {
-        Bounds {
-            end: self.ends[..len].iter().copied().max().unwrap_or(0),
-            seq: self.seqs[..len].iter().copied().min().unwrap_or(u64::MAX),
-        }
     }
 }
 
@@ -741,107 +578,5 @@ impl Arena {
                 (i == 0 || inner.offsets[i] < end) && summary.ends[i] > offset && summary.seqs[i] < seq
             })
             .find_map(|i| self.overlap_below(inner.children[i], height - 1, offset, end, seq, seq_of))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeMap;
-    use std::vec::Vec;
-
-    /// A small deterministic generator.
-    struct Rng(u64);
-    impl Rng {
-        fn below(&mut self, n: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % n
-        }
-    }
-
-    /// Drives the tree and a sorted map with the same operations.
-    fn compare(seed: u64, operations: usize, offsets: u64, bytes_max: u64, grow: u64) {
-        let mut rng = Rng(seed);
-        let (mut arena, mut tree) = (Arena::default(), Tree::default());
-        let mut model: BTreeMap<(u64, u64), (u32, u32)> = BTreeMap::new();
-        let mut seqs: Vec<u64> = Vec::new();
-        for step in 0..operations as u64 {
-            if rng.below(100) < grow || model.is_empty() {
-                // Now and then an old arrival number, as of a request that was held back.
-                let seq = if rng.below(8) == 0 && step > 0 { step - 1 } else { step + (1 << 40) };
-                let (offset, bytes) = (rng.below(offsets), 1 + rng.below(bytes_max) as u32);
-                if model.contains_key(&(offset, seq)) {
-                    continue;
-                }
-                let slot = seqs.len() as u32;
-                seqs.push(seq);
-                let found = arena.insert(&mut tree, Key { offset, seq }, bytes, slot, |s| seqs[s as usize]);
-                let before = model.range(..(offset, seq)).next_back().map(|(_, v)| v.1);
-                let after = model.range((offset, seq)..).next().map(|(_, v)| v.1);
-                assert_eq!(found, Neighbours { before, after });
-                model.insert((offset, seq), (bytes, slot));
-            } else {
-                let nth = rng.below(model.len() as u64) as usize;
-                let (&(offset, seq), &(_, slot)) = model.iter().nth(nth).unwrap();
-                arena.remove(&mut tree, Key { offset, seq }, slot, |s| seqs[s as usize]);
-                model.remove(&(offset, seq));
-            }
-            let seq_of = |s: u32| seqs[s as usize];
-            assert_eq!(tree.len as usize, model.len());
-            assert_eq!(arena.first(&tree), model.values().next().map(|v| v.1));
-            let (from, to) = (rng.below(offsets), rng.below(offsets));
-            let (from, to) = (from.min(to), from.max(to) + 1);
-            let limit = rng.below(2 << 40);
-            let expected = model
-                .iter()
-                .rfind(|((o, s), (b, _))| *o < to && o + u64::from(*b) > from && *s < limit)
-                .map(|(_, v)| v.1);
-            assert_eq!(arena.overlap(&tree, from, to, limit, seq_of), expected);
-            let key = Key { offset: from, seq: limit };
-            let cursor = arena.seek(&tree, key, seq_of);
-            let mut forward = model.range((from, limit)..).map(|(k, v)| (k.0, v.0, v.1));
-            assert_eq!(arena.at(cursor), forward.next());
-            if arena.at(cursor).is_some() {
-                assert_eq!(arena.at(arena.forward(cursor)), forward.next());
-                let back = model.range(..(from, limit)).next_back().map(|(k, v)| (k.0, v.0, v.1));
-                assert_eq!(arena.at(arena.back(cursor)), back);
-            }
-        }
-        arena.clear(&mut tree);
-        assert_eq!(arena.free_leaves.len(), arena.leaves.len(), "all leaves come back");
-        assert_eq!(arena.free_inners.len(), arena.inners.len(), "all inner nodes come back");
-    }
-
-    #[test]
-    fn empties_from_either_end_and_from_the_middle() {
-        for (seed, rank) in [(1u64, 0.0), (2, 1.0), (3, 0.5), (4, 0.3)] {
-            let mut rng = Rng(seed);
-            let (mut arena, mut tree) = (Arena::default(), Tree::default());
-            let mut keys: Vec<Key> = (0..3_000).map(|seq| Key { offset: rng.below(2_000), seq }).collect();
-            for key in &keys {
-                arena.insert(&mut tree, *key, 7, key.seq as u32, u64::from);
-            }
-            keys.sort();
-            while !keys.is_empty() {
-                let key = keys.remove(((keys.len() - 1) as f64 * rank) as usize);
-                arena.remove(&mut tree, key, key.seq as u32, u64::from);
-                assert_eq!(arena.first(&tree), keys.first().map(|key| key.seq as u32));
-                let end = keys.last().map_or(0, |key| key.offset + 7);
-                let last = arena.overlap(&tree, 0, u64::MAX, u64::MAX, u64::from);
-                assert_eq!(last, keys.last().map(|key| key.seq as u32));
-                assert_eq!(arena.overlap(&tree, end, u64::MAX, u64::MAX, u64::from), None);
-            }
-            assert_eq!(arena.free_inners.len(), arena.inners.len());
-        }
-    }
-
-    #[test]
-    fn agrees_with_a_sorted_map() {
-        compare(1, 6_000, 100_000, 64, 60);
-        compare(2, 6_000, 50, 10, 55);
-        compare(3, 6_000, 1, 1, 55);
-        compare(4, 6_000, 4_000, 4_000, 50);
-        compare(5, 12_000, 1_000_000, 8, 52);
-        compare(6, 3_000, 1_000_000, 8, 100);
     }
 }

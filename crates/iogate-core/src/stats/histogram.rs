@@ -64,7 +64,9 @@ impl Histogram {
     /// The smallest value that at least the fraction `q` (0 to 1) of all values do not exceed, rounded up to the
     /// end of its bucket; 0 if none.
     pub fn quantile(&self, q: f64) -> u64 {
-        let rank = ((self.count as f64 * q.clamp(0.0, 1.0)) as u64).clamp(1, self.count.max(1));
+        // Rounded up, so that the values up to the quantile are never fewer than asked for.
+        let exact = self.count as f64 * q.clamp(0.0, 1.0);
+        let rank = (exact as u64 + u64::from(exact > exact as u64 as f64)).clamp(1, self.count.max(1));
         let mut seen = 0;
         for (bucket, &n) in self.buckets.iter().enumerate() {
             seen += n;
@@ -126,6 +128,9 @@ mod tests {
         assert_eq!((h.min(), h.max(), h.count(), h.sum()), (1, 100, 100, 5050));
         assert!((50..=56).contains(&h.quantile(0.5)), "{}", h.quantile(0.5));
         assert_eq!(h.quantile(1.0), 100);
+        let mut few = Histogram::default();
+        [2, 7].into_iter().for_each(|v| few.record(v));
+        assert_eq!((few.quantile(0.5), few.quantile(0.51), few.quantile(0.99)), (2, 7, 7));
         assert_eq!(h.iter().map(|(_, n)| n).sum::<u64>(), 100);
     }
 }

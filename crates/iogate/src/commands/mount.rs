@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, anyhow};
 use iogate_core::device;
 use iogate_core::{AppId, FileId, GateConfig, Layout};
-use iogate_engine::store::{DirectoryStore, ModelledStore, Regions};
+use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore, ModelledStore, Regions};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
 use iogate_report::Summary;
@@ -15,7 +15,7 @@ use iogate_report::summary::Names;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::{Cache, MountArgs, StoreKind, foreground_again};
+use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::failure::Failure;
 use crate::settings;
 use crate::watched::WatchedStore;
@@ -37,7 +37,15 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 
-    let directory = DirectoryStore::new(&args.source).with_context(|| {
+    let how = DirectoryOptions {
+        backend: match args.backend {
+            cli::Backend::Auto => Backend::Auto,
+            cli::Backend::Calls => Backend::Calls,
+            cli::Backend::Ring => Backend::Ring,
+        },
+        direct: args.direct,
+    };
+    let directory = DirectoryStore::with(&args.source, how).with_context(|| {
         format!("the source {} must be a directory that can be read", args.source.display())
     })?;
     let inner: Arc<dyn Store> = match args.store {
