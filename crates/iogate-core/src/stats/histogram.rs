@@ -64,7 +64,10 @@ impl Histogram {
     /// The smallest value that at least the fraction `q` (0 to 1) of all values do not exceed, rounded up to the
     /// end of its bucket; 0 if none.
     pub fn quantile(&self, q: f64) -> u64 {
-        let rank = ((self.count as f64 * q.clamp(0.0, 1.0)) as u64).clamp(1, self.count.max(1));
+        // Less the rounding of the product, which must not lift 0.55 of 100 to the 56th.
+        let exact = self.count as f64 * q.clamp(0.0, 1.0) * (1.0 - f64::EPSILON);
+        let rank = (exact as u64).saturating_add(u64::from((exact as u64 as f64) < exact));
+        let rank = rank.clamp(1, self.count.max(1));
         let mut seen = 0;
         for (bucket, &n) in self.buckets.iter().enumerate() {
             seen += n;
@@ -117,6 +120,17 @@ mod tests {
                 "{value} ends at {bound}"
             );
         }
+    }
+
+    #[test]
+    fn few_values_hide_no_outlier() {
+        let mut h = Histogram::default();
+        [0, 0, 0, 0, 0, 1000].map(|v| h.record(v));
+        // Five of six are 83 %: what 95 % do not exceed is the sixth.
+        assert_eq!([0.5, 0.83, 0.95, 0.99].map(|q| h.quantile(q)), [0, 0, 1000, 1000]);
+        let mut h = Histogram::default();
+        (1..=20).for_each(|v| h.record(u64::from(v > 11)));
+        assert_eq!((h.quantile(0.55), h.quantile(0.56)), (0, 1));
     }
 
     #[test]
