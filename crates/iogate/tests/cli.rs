@@ -156,6 +156,9 @@ fn bad_input_is_refused() {
         2,
         "did you mean 'hdd'?",
     );
+    refused(&["mount", ".", "nowhere", "--device", "hdd"], "", 2, "--device is for a modelled store");
+    // A file system of others.
+    refused(&["umount", "/proc"], "", 1, "/proc is a mount of type proc, not of iogate, and was left alone");
     refused(&["demo", "--html", "no/such/folder/r.html"], "", 1, "no/such/folder/r.html cannot be written");
 }
 
