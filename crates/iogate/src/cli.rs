@@ -108,9 +108,9 @@ pub(crate) struct MountArgs {
     #[arg(long, value_enum, default_value_t = StoreKind::Directory)]
     pub(crate) store: StoreKind,
 
-    /// The device that a modelled store takes the time of (`iogate devices` lists them)
-    #[arg(long, value_name = "DEVICE", default_value = "hdd")]
-    pub(crate) device: String,
+    /// The device that a modelled store takes the time of (`iogate devices` lists them) [default: hdd]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
 
     /// Stay in the foreground until the mount ends
     #[arg(long, short)]
