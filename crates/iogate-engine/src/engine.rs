@@ -8,16 +8,14 @@ mod table;
 mod waiter;
 
 use std::io;
-use std::process;
 use std::sync::Arc;
-use std::thread;
 
 use iogate_core::sched::ConfigError;
 use iogate_core::{AppId, ClientId, FileId, Gate, GateConfig, Layout, Op, SchedulerConfig, Time};
 
 use crate::store::{FileHandle, Store};
 pub(crate) use pool::precise_sleep;
-use shared::Shared;
+use shared::{AbortOnUnwind, Shared};
 use table::Done;
 use waiter::Mailbox;
 
@@ -182,17 +180,9 @@ impl Engine {
     }
 
     fn transfer_one(&self, transfer: Transfer) -> io::Result<usize> {
-        /// The store may still write into the caller's memory, and the result into the mailbox.
-        struct AbortOnUnwind;
-        impl Drop for AbortOnUnwind {
-            fn drop(&mut self) {
-                if thread::panicking() {
-                    process::abort();
-                }
-            }
-        }
         let mailbox = Mailbox::new();
-        let _guard = AbortOnUnwind;
+        // The store may still write into the caller's memory, and the result into the mailbox.
+        let _guard = AbortOnUnwind::new();
         // SAFETY: the mailbox is not moved, and this waits below whenever the waiter was accepted.
         let done = Done::Wake(unsafe { mailbox.waiter() });
         let mut list = frame::list();

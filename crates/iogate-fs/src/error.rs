@@ -32,7 +32,7 @@ pub enum MountError {
     )]
     SourceInMountpoint { mountpoint: PathBuf, source_path: PathBuf },
     #[error(
-        "/dev/fuse cannot be opened: {cause}; load the kernel's fuse module (modprobe fuse), or give the container the device"
+        "/dev/fuse cannot be used: {cause}; load the kernel's fuse module (modprobe fuse), or give the container the device"
     )]
     NoDevice { cause: io::Error },
     #[error(
@@ -45,6 +45,10 @@ pub enum MountError {
     KernelTooOld { major: u32, minor: u32 },
     #[error("{path} is not a mount point: name the directory given to the mount")]
     NotMounted { path: PathBuf },
+    #[error("{path} is a mount of type {found}, not of iogate, and was left alone: use umount(8) for it")]
+    NotOurs { path: PathBuf, found: String },
+    #[error("{path} was not unmounted ({found}): do it as root or as the user who mounted it")]
+    UnmountRefused { path: PathBuf, found: String },
     #[error("{path} is in use: close the files that are open below it, or detach it (lazy unmount)")]
     InUse { path: PathBuf },
     #[error("{action}: {cause}")]

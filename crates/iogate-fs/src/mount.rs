@@ -18,6 +18,9 @@ use rustix::net::{
 use crate::error::MountError;
 use crate::options::MountOptions;
 
+/// The type of iogate mounts, of the kind `fuse` and the subtype `iogate`.
+const FS_TYPE: &str = "fuse.iogate";
+
 /// A source and a mount point that fit each other.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -111,8 +114,11 @@ pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd,
     if options.read_only {
         flags |= MountFlags::RDONLY;
     }
-    match rustix::mount::mount(&places.source, &places.mountpoint, c"fuse.iogate", flags, &*data) {
+    match rustix::mount::mount(&places.source, &places.mountpoint, FS_TYPE, flags, &*data) {
         Ok(()) => Ok(device),
+        Err(Errno::INVAL) if !is_fuse_device(&device) => {
+            Err(MountError::NoDevice { cause: io::Error::other("it is not the FUSE device") })
+        }
         Err(Errno::NODEV) => Err(MountError::NoDevice { cause: Errno::NODEV.into() }),
         Err(Errno::PERM) => {
             Err(MountError::NoPermission { found: "the kernel refused root's mount (a container?)".into() })
@@ -120,6 +126,11 @@ pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd,
         Err(Errno::BUSY) => Err(MountError::MountpointBusy { path: places.mountpoint.clone() }),
         Err(errno) => Err(MountError::system("mounting", errno)),
     }
+}
+
+/// Sandboxes put other files in its place, which then open.
+fn is_fuse_device(file: &OwnedFd) -> bool {
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_rdev == rustix::fs::makedev(10, 229))
 }
 
 /// fusermount3 mounts, and sends the device over a socket.
@@ -172,9 +183,15 @@ fn receive_device(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     Err(Errno::BADMSG)
 }
 
-/// Unmounts what is mounted at `mountpoint`; with `detach` even while it is in use (it then goes away when the last
-/// file is closed).
+/// Unmounts the iogate mount at `mountpoint`, also one whose process is gone; with `detach` even while it is in use
+/// (it then goes away when the last file is closed). Mounts of other file systems are left alone.
 pub fn unmount(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
+    let path = mountpoint.to_owned();
+    match mounted_type(mountpoint).map_err(|cause| MountError::system("reading the list of mounts", cause))? {
+        None => return Err(MountError::NotMounted { path }),
+        Some(found) if found != FS_TYPE => return Err(MountError::NotOurs { path, found }),
+        Some(_) => {}
+    }
     if !rustix::process::geteuid().is_root() {
         return unmount_by_program(mountpoint, detach);
     }
@@ -187,8 +204,49 @@ pub fn unmount(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
     }
 }
 
+/// The type of the file system mounted at `path`, if one is. Asks the kernel only, for the file system may be dead.
+fn mounted_type(path: &Path) -> io::Result<Option<String>> {
+    // Resolves all but the last component, which may be the root of a dead mount.
+    let path = std::path::absolute(path)?;
+    let path = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) => match folder.canonicalize() {
+            Ok(folder) => folder.join(name),
+            Err(_) => return Ok(None),
+        },
+        _ => path.canonicalize()?,
+    };
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let types = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let at = unescape(fields.nth(4)?);
+        let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
+        (OsStr::from_bytes(&at) == path.as_os_str()).then(|| String::from_utf8_lossy(fs_type).into_owned())
+    });
+    // Of several on top of each other, the last is the one in sight.
+    Ok(types.last())
+}
+
+/// Takes back mountinfo's `\040` for a blank, and the like.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [byte, tail @ ..] = rest {
+        match tail {
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] if *byte == b'\\' => {
+                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = tail;
+            }
+            _ => {
+                out.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    out
+}
+
 fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
-    let mut arguments = vec![OsStr::new("-u"), OsStr::new("-q")];
+    let mut arguments = vec![OsStr::new("-u")];
     if detach {
         arguments.push(OsStr::new("-z"));
     }
@@ -197,8 +255,10 @@ fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError>
     if output.status.success() {
         return Ok(());
     }
-    match is_mount_root(mountpoint) {
-        Ok(false) => Err(MountError::NotMounted { path: mountpoint.to_owned() }),
-        _ => Err(MountError::InUse { path: mountpoint.to_owned() }),
+    let path = mountpoint.to_owned();
+    let found = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    match found.contains("busy") {
+        true => Err(MountError::InUse { path }),
+        false => Err(MountError::UnmountRefused { path, found }),
     }
 }

@@ -175,6 +175,19 @@ pub enum ReplayError {
         /// The gate's reason.
         source: Rejected,
     },
+    /// A row that the scheduler splits has more pieces than the gate takes.
+    #[error(
+        "row {row} is {pieces} requests once it is split at stripe boundaries, and the gate holds at most {queue_max}; \
+         raise that, use longer stripes, or do not split"
+    )]
+    TooManyPieces {
+        /// The row, from 1.
+        row: u64,
+        /// Its pieces, one a stripe.
+        pieces: u64,
+        /// Most requests in the gate.
+        queue_max: u32,
+    },
     /// The gate holds requests and nothing is left that would make it dispatch them.
     #[error(
         "the scheduler stopped at {at_us} us with {held} requests undispatched; this is a defect of the scheduler"
@@ -356,6 +369,11 @@ impl<R: BufRead> Replay<R> {
             };
             match self.gate.submit(self.now, &request) {
                 Ok(()) => {}
+                // Nothing is left to complete: the row would wait for ever.
+                Err(Rejected::Full { max: queue_max }) if self.gate.is_empty() => {
+                    let pieces = self.gate.config().layout.stripes(row.offset, row.bytes);
+                    return Err(ReplayError::TooManyPieces { row: row.number, pieces, queue_max });
+                }
                 // Back-pressure: the row waits outside until a completion.
                 Err(Rejected::Full { .. }) => {
                     self.full = true;

@@ -397,13 +397,13 @@ impl<R: BufRead> Lines<R> {
                 self.line.pop();
             }
             if !self.line.is_empty() {
-                self.split();
+                self.split()?;
                 return Ok(true);
             }
         }
     }
 
-    fn split(&mut self) {
+    fn split(&mut self) -> Result<(), TraceError> {
         self.csv.reset();
         self.text.resize(self.line.len() + 1, 0);
         let (mut read, mut written, mut count) = (0, 0, 0);
@@ -420,6 +420,13 @@ impl<R: BufRead> Lines<R> {
             }
         }
         self.count = count;
+        if read < self.line.len() {
+            // To the CSV parser a bare CR ends a record too; what follows it must not be lost.
+            let rest = String::from_utf8_lossy(&self.line[read..]);
+            let expected = "the end of the line, which is LF or CRLF";
+            return Err(self.field_error(count + 1, "none", expected, Some(format!("\r{rest}").into())));
+        }
+        Ok(())
     }
 
     fn fields(&self) -> usize {

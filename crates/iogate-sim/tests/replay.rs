@@ -60,6 +60,19 @@ fn any_other_device_serves_one_at_a_time_at_any_depth() {
 }
 
 #[test]
+fn a_row_of_more_pieces_than_the_gate_takes_is_refused() {
+    let text = format!("{HEADER}\n0,1,1,a,r,0,4\n0,1,1,a,r,0,50\n");
+    let mut scheduler = SchedulerConfig::by_name("twins").unwrap();
+    scheduler.set("split", "true").unwrap();
+    let layout = Layout { first_target: 0, stripe_bytes: 4, targets: 2 };
+    let gate = GateConfig { scheduler, queue_max: 10, depth: 1, layout };
+    let mut replay = Replay::new(TraceReader::new(text.as_bytes()).unwrap(), &gate, unit(100)).unwrap();
+    assert!(replay.next_dispatch().unwrap().is_some());
+    let error = replay.next_dispatch().unwrap_err().to_string();
+    assert!(error.starts_with("row 2 is 13 requests once it is split"), "{error}");
+}
+
+#[test]
 fn stripes_are_served_by_their_targets_at_once() {
     /// Notes where transfers went; a byte takes a nanosecond.
     struct Noting(std::sync::Arc<std::sync::Mutex<Vec<Transfer>>>);

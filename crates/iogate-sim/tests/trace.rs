@@ -67,6 +67,11 @@ fn refusals_name_line_column_and_what_was_expected() {
             "line 4, column 1 (time_us): expected a time in microseconds",
         ),
         ("H\r\n0,1,1,1,r,0,8\r\n1.2345,1,1,1,r,0,8\r\n", "line 3, column 1 (time_us)"),
+        ("H\r0,1,1,1,r,0,8\r", "line 1, column 8 (none): expected the end of the line, which is LF or CRLF"),
+        (
+            "H\n0,1,1,1,r,0,8\r1,1,1,1,r,8,8\n",
+            "line 2, column 8 (none): expected the end of the line, which is LF or CRLF, found '\\r1,1,1,1,r,8,8'",
+        ),
         ("H\n1.,1,1,1,r,0,8\n", "found '1.'"),
         ("H\n1e3,1,1,1,r,0,8\n", "found '1e3'"),
         ("H\n18446744073709552,1,1,1,r,0,8\n", "line 2, column 1 (time_us)"),

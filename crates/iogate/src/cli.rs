@@ -116,9 +116,9 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     pub(crate) direct: bool,
 
-    /// The device that a modelled store takes the time of (`iogate devices` lists them)
-    #[arg(long, value_name = "DEVICE", default_value = "hdd")]
-    pub(crate) device: String,
+    /// The device that a modelled store takes the time of (`iogate devices` lists them) [default: hdd]
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
 
     /// Stay in the foreground until the mount ends
     #[arg(long, short)]

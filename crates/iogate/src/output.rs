@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -31,7 +32,7 @@ pub(crate) struct OutputFile {
 #[derive(Debug)]
 enum Target {
     Beside(NamedTempFile),
-    /// A pipe, a terminal: nothing to rename.
+    /// A pipe, a terminal, standard output: nothing to rename.
     Direct(fs::File),
 }
 
@@ -54,6 +55,9 @@ impl OutputFile {
         let begin = || -> io::Result<OutputFile> {
             // The file that a symbolic link names is replaced, not the link.
             let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            if let Some(file) = own_stream(&path)? {
+                return Ok(OutputFile { path, out: BufWriter::new(Target::Direct(file)) });
+            }
             if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
                 let file = fs::File::options().write(true).open(&path)?;
                 return Ok(OutputFile { path, out: BufWriter::new(Target::Direct(file)) });
@@ -69,6 +73,13 @@ impl OutputFile {
         let error =
             |error| anyhow::Error::new(error).context(format!("{} cannot be written", path.display()));
         begin().map_err(|cause| Failure::failed(error(cause)))
+    }
+
+    /// Writes the rest, and puts the file in its place.
+    pub(crate) fn finish_with(mut self, text: &str) -> Result<(), Failure> {
+        self.write_all(text.as_bytes())
+            .with_context(|| format!("{} cannot be written", self.path.display()))?;
+        self.finish()
     }
 
     /// Puts the file in its place.
@@ -95,9 +106,28 @@ impl Write for OutputFile {
     }
 }
 
-/// Writes a whole file.
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut file = OutputFile::create(path)?;
-    file.write_all(text.as_bytes()).with_context(|| format!("{} cannot be written", path.display()))?;
-    file.finish()
+/// Standard output or standard error, if that is what the path names (as /dev/stdout does, also when it is
+/// redirected to a file, which must not be replaced under the stream).
+fn own_stream(path: &Path) -> io::Result<Option<fs::File>> {
+    let Ok(named) = fs::metadata(path) else { return Ok(None) };
+    for stream in [io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned()] {
+        let Ok(stream) = stream.map(fs::File::from) else { continue };
+        let open = stream.metadata()?;
+        // A device such as /dev/null or a terminal is as well opened by its name.
+        if (open.is_file() || open.file_type().is_fifo())
+            && (open.dev(), open.ino()) == (named.dev(), named.ino())
+        {
+            return Ok(Some(stream));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether two paths name one regular file, or the place for one. Pipes and devices may be named twice.
+pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
+    match (fs::metadata(one), fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => std::path::absolute(one).ok() == std::path::absolute(other).ok(),
+        _ => false,
+    }
 }

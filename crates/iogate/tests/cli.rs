@@ -123,7 +123,12 @@ fn bad_input_is_refused() {
     let unit = |rest: &[&'static str]| [&["replay", "-", "--device", "unit:1"], rest].concat();
     let header = "time_us,app,client,file,op,offset,bytes\n";
     let bad = format!("{header}0,1,1,a,r,0,8\n0,1,1,a,x,0,8\n");
-    refused(&unit(&["--log", "l.csv"]), &bad, 2, "-: line 3, column 5 (op): expected r or w, found 'x'");
+    refused(
+        &unit(&["--log", "l.csv"]),
+        &bad,
+        2,
+        "standard input: line 3, column 5 (op): expected r or w, found 'x'",
+    );
     let late = format!("{header}5,1,1,a,r,0,8\n4,1,1,a,r,8,8\n");
     refused(&unit(&["--log", "l.csv"]), &late, 2, "line 3, column 1 (time_us): expected a time not before 5");
     refused(&unit(&[]), "", 2, "line 1, column 1 (time_us): expected a header");
@@ -151,7 +156,53 @@ fn bad_input_is_refused() {
         2,
         "did you mean 'hdd'?",
     );
+    refused(&["mount", ".", "nowhere", "--device", "hdd"], "", 2, "--device is for a modelled store");
+    // A file system of others.
+    refused(&["umount", "/proc"], "", 1, "/proc is a mount of type proc, not of iogate, and was left alone");
     refused(&["demo", "--html", "no/such/folder/r.html"], "", 1, "no/such/folder/r.html cannot be written");
+}
+
+#[test]
+fn outputs_replace_neither_the_trace_nor_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), TRACE).unwrap();
+    for (outputs, said) in [
+        (["--log", "t.csv", "--html", "r.html"], "--log t.csv would replace the trace"),
+        (["--log", "l.csv", "--html", "./t.csv"], "--html ./t.csv would replace the trace"),
+        (["--log", "new", "--html", "new"], "--html new would replace the log"),
+    ] {
+        let args = [&["replay", "t.csv", "--device", "unit:1"], &outputs[..]].concat();
+        let output = iogate(&args, "", folder.path());
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    assert_eq!(std::fs::read_to_string(folder.path().join("t.csv")).unwrap(), TRACE);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_report_that_cannot_be_written_leaves_no_log() {
+    let args = ["replay", "-", "--device", "unit:1", "--log", "l.csv", "--html"];
+    for html in ["no/such/r.html", "/dev/full"] {
+        refused(&[&args[..], &[html]].concat(), TRACE, 1, &format!("{html} cannot be written"));
+    }
+}
+
+#[test]
+fn a_log_on_standard_output_does_not_replace_the_file_behind_it() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("t.csv"), TRACE).unwrap();
+    std::fs::write(folder.path().join("out"), "before\n").unwrap();
+    let out = std::fs::File::options().append(true).open(folder.path().join("out")).unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_iogate"))
+        .args(["replay", "t.csv", "--scheduler", "fifo", "--device", "unit:100", "--log", "/dev/stdout"])
+        .current_dir(folder.path())
+        .stdout(out)
+        .status();
+    assert!(status.unwrap().success());
+    let out = std::fs::read_to_string(folder.path().join("out")).unwrap();
+    assert!(out.starts_with("before\nstart_us,"), "{out}");
+    assert!(out.contains("requests    4"), "the summary is there too: {out}");
 }
 
 #[test]

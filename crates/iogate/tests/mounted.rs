@@ -177,6 +177,56 @@ fn the_demo_shows_the_improvement() {
 }
 
 #[test]
+fn a_mount_whose_process_was_killed_is_taken_off() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // The list of mounts has its own way with blanks and backslashes.
+    let (source, point) = (folder.path().join("source"), folder.path().join("a b\\040 \u{e9}"));
+    std::fs::create_dir(&source).unwrap();
+    std::fs::create_dir(&point).unwrap();
+    let mut child = iogate().arg("mount").args([&source, &point]).arg("--foreground").spawn().unwrap();
+    let is_root = || iogate().arg("status").arg(&point).output().unwrap().status.success();
+    for _ in 0..500 {
+        if is_root() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(is_root());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(std::fs::read_dir(&point).is_err(), "nobody serves it");
+    let output = iogate().arg("umount").arg(&point).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
+    let again = iogate().arg("umount").arg(&point).output().unwrap();
+    assert!(text(&again.stderr).contains("is not a mount point"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn the_demo_sees_that_the_device_is_not_the_real_one() {
+    let hide = "mount --bind /dev/null /dev/fuse && exec \"$0\" demo --quick --json --html \"$1\"";
+    let hidden = |script: &str, html: &Path| {
+        Command::new("unshare")
+            .args(["--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_iogate")])
+            .arg(html)
+            .output()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let html = folder.path().join("r.html");
+    if !can_mount() || !hidden("mount --bind /dev/null /dev/fuse", &html).is_ok_and(|o| o.status.success()) {
+        return eprintln!("skipped: /dev/fuse cannot be hidden here");
+    }
+    let output = hidden(hide, &html).unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let said = report["notes"][1].as_str().unwrap();
+    assert!(said.starts_with("There is no mount (/dev/fuse cannot be used"), "{said}");
+}
+
+#[test]
 fn the_demo_does_without_a_mount() {
     let (report, html) = demo(&["--in-process"]);
     assert!(report["notes"][1].as_str().unwrap().starts_with("There is no mount (as asked for)"));

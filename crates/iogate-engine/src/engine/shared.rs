@@ -4,7 +4,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::{mem, thread};
+use std::{mem, process, thread};
 
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
@@ -43,6 +43,32 @@ pub(super) struct State {
     armed: Time,
     /// Submitters that wait for room.
     waiting: usize,
+}
+
+/// Ends the process if the scope that holds it is left by a panic.
+///
+/// A panic of the gate or of a store is a defect that leaves requests with nobody to complete them: their submitters,
+/// and everything that overlaps them, would wait for ever. When the process ends they all get an error: the
+/// kernel fails what a mount has not answered.
+pub(super) struct AbortOnUnwind {
+    panicking_before: bool,
+}
+
+impl AbortOnUnwind {
+    pub(super) fn new() -> AbortOnUnwind {
+        AbortOnUnwind { panicking_before: thread::panicking() }
+    }
+}
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.panicking_before {
+            tracing::error!(
+                "a defect in the gate or its store: the process ends, so that nobody waits for ever"
+            );
+            process::abort();
+        }
+    }
 }
 
 impl State {
@@ -114,6 +140,7 @@ impl Shared {
         done: Done,
         list: &mut List,
     ) -> Result<Time, SubmitError> {
+        let _guard = AbortOnUnwind::new();
         let Transfer { file, op, offset, memory, bytes, origin } = transfer;
         let mut request = Request {
             id: RequestId(0),
@@ -174,6 +201,7 @@ impl Shared {
 
     /// Changes something, and collects what the gate then says.
     fn ask<R>(self: &Arc<Self>, list: &mut List, change: impl FnOnce(&mut State, Time) -> R) -> R {
+        let _guard = AbortOnUnwind::new();
         let now = self.clock.now();
         let mut state = self.lock();
         let changed = change(&mut state, now);
@@ -205,6 +233,7 @@ impl Shared {
     /// Carries out what is in the list and what follows from it. A thread that came to submit (at the time
     /// `submitted`) soon leaves the rest to others; a thread of the engine or of the store does not.
     pub(super) fn work(self: &Arc<Self>, list: &mut List, submitted: Option<Time>) {
+        let _guard = AbortOnUnwind::new();
         let mut before = submitted;
         let mut carried_out = 0;
         while let Some(work) = list.pop_front() {
@@ -358,5 +387,49 @@ impl Shared {
         }
         drop(state);
         self.pool.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+
+    use super::*;
+    use crate::store::NullStore;
+
+    const INNER: &str = "IOGATE_TEST_PANIC_UNDER_THE_LOCK";
+
+    #[test]
+    fn a_panic_under_the_gates_lock_ends_the_process() {
+        if std::env::var_os(INNER).is_some() {
+            let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+            let gate = GateConfig { scheduler, queue_max: 10, depth: 1, layout: Layout::SINGLE };
+            let shared = Arc::new(Shared::new(Gate::new(&gate).unwrap(), Arc::new(NullStore::new())));
+            let _ = thread::spawn(move || shared.kick(|_, _| panic!("a defect of the gate"))).join();
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "engine::shared::tests::a_panic_under_the_gates_lock_ends_the_process"])
+            .env(INNER, "1")
+            .stdout(process::Stdio::null())
+            .stderr(process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let start = Instant::now();
+        let status = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None if start.elapsed() > Duration::from_secs(20) => {
+                    let _ = child.kill();
+                    panic!("the process goes on");
+                }
+                None => thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert_eq!(status.signal(), Some(libc::SIGABRT), "{status}");
     }
 }

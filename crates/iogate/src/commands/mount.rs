@@ -28,6 +28,12 @@ const GROUPS_MAX: usize = 32;
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
     let scheduler = args.scheduler.config()?;
+    let device = device::parse(args.device.as_deref().unwrap_or("hdd"))
+        .map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))?;
+    if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
+        let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
+        return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
+    }
     if !args.foreground {
         return in_background();
     }
@@ -51,8 +57,6 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let inner: Arc<dyn Store> = match args.store {
         StoreKind::Directory => Arc::new(directory),
         StoreKind::Modelled => {
-            let device = device::parse(&args.device)
-                .map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))?;
             let store = ModelledStore::new(Arc::new(directory), device, Regions::default());
             Arc::new(store.context("the modelled device")?)
         }

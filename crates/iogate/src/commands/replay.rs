@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Device};
 use iogate_core::{FileId, GateConfig, Layout, Time};
 use iogate_report::summary::Names;
@@ -15,7 +15,7 @@ use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceRead
 
 use crate::cli::ReplayArgs;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print, write_file};
+use crate::output::{OutputFile, print, same_file};
 
 /// Files in the summary.
 const GROUPS_MAX: usize = 32;
@@ -27,8 +27,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         device::parse(spec).map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))
     };
     device()?;
-    let name = args.trace.display();
-    let refused = |error: TraceError| Failure::usage(anyhow::Error::new(error).context(name.to_string()));
+    check_outputs(args)?;
+    let name = match args.trace == Path::new("-") {
+        true => "standard input".into(),
+        false => args.trace.display().to_string(),
+    };
+    let refused = |error: TraceError| Failure::usage(anyhow::Error::new(error).context(name.clone()));
 
     let mut input = open(&args.trace)?;
     let targets = match args.targets {
@@ -56,9 +60,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let failed = |error: ReplayError| match error {
         ReplayError::Trace(error) => refused(error),
         ReplayError::Config(_) => Failure::usage(error),
-        _ => Failure::failed(anyhow::Error::new(error).context(name.to_string())),
+        ReplayError::TooManyPieces { .. } => Failure::usage(anyhow::Error::new(error).context(name.clone())),
+        _ => Failure::failed(anyhow::Error::new(error).context(name.clone())),
     };
     let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
+    // Begun before the work, so that a place that cannot be written costs no time.
+    let html_file = args.html.as_deref().map(OutputFile::create).transpose()?;
     let write_error =
         || format!("{} cannot be written", args.log.as_deref().unwrap_or(Path::new("")).display());
     if let Some(file) = &mut log_file {
@@ -75,15 +82,32 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         let origin = *origin.get_or_insert(replay.first_arrival());
         record(&mut timeline, &dispatched, origin, &name);
     }
+    let report = report(args, &replay, timeline);
+    if let Some(file) = html_file {
+        file.finish_with(&iogate_report::html::page(&report))?;
+    }
     if let Some(file) = log_file {
         file.finish()?;
     }
-
-    let report = report(args, &replay, timeline);
-    if let Some(path) = &args.html {
-        write_file(path, &iogate_report::html::page(&report))?;
-    }
     print(&if args.json { report.json() + "\n" } else { text::run(&report.runs[0]) })
+}
+
+/// Refuses outputs that would replace the trace or each other.
+fn check_outputs(args: &ReplayArgs) -> Result<(), Failure> {
+    let (trace, log, html) = (Some(&args.trace), args.log.as_ref(), args.html.as_ref());
+    for (flag, output, other, what) in [
+        ("--log", log, trace, "the trace"),
+        ("--html", html, trace, "the trace"),
+        ("--html", html, log, "the log"),
+    ] {
+        if let (Some(output), Some(other)) = (output, other)
+            && same_file(output, other)
+        {
+            let path = output.display();
+            return Err(Failure::usage(anyhow!("{flag} {path} would replace {what}: expected another file")));
+        }
+    }
+    Ok(())
 }
 
 fn record(timeline: &mut Timeline, dispatched: &Dispatched, origin: Time, file: &str) {
