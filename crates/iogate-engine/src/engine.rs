@@ -65,7 +65,7 @@ pub enum SubmitError {
     /// The engine is shutting down.
     #[error("the gate is closed")]
     Closed,
-    /// The gate refused the request as malformed.
+    /// The gate refused the request: it is malformed, or has more pieces than an empty gate takes.
     #[error(transparent)]
     Rejected(#[from] iogate_core::Rejected),
 }
@@ -199,12 +199,13 @@ impl Engine {
         mailbox.wait()
     }
 
-    /// Changes the algorithm, live.
+    /// Changes the algorithm, live. Fails as [`Gate::switch`] does.
     pub fn switch(&self, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
         self.shared.kick(|state, now| state.gate.switch(now, scheduler))
     }
 
-    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
+    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on. Fails as
+    /// [`Gate::set_layout`] does.
     pub fn set_layout(&self, file: FileId, layout: Option<Layout>) -> Result<(), ConfigError> {
         self.shared.lock().gate.set_layout(file, layout)
     }

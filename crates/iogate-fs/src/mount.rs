@@ -216,14 +216,14 @@ fn mounted_type(path: &Path) -> io::Result<Option<String>> {
         _ => path.canonicalize()?,
     };
     let mounts = std::fs::read("/proc/self/mountinfo")?;
-    let types = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+    let mut types = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b' ');
         let at = unescape(fields.nth(4)?);
         let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
         (OsStr::from_bytes(&at) == path.as_os_str()).then(|| String::from_utf8_lossy(fs_type).into_owned())
     });
     // Of several on top of each other, the last is the one in sight.
-    Ok(types.last())
+    Ok(types.next_back())
 }
 
 /// Takes back mountinfo's `\040` for a blank, and the like.

@@ -21,7 +21,7 @@ use crate::time::Time;
 pub struct GateConfig {
     /// The algorithm and its parameters.
     pub scheduler: SchedulerConfig,
-    /// Most requests that may be in the gate (queued, held back or in service) at once.
+    /// Most requests (pieces of split ones count) that may be in the gate, queued, held back or in service, at once.
     pub queue_max: u32,
     /// Most dispatches in service at once; a scheduler may want fewer (aioli: one).
     pub depth: u32,
@@ -121,7 +121,8 @@ pub enum Outcome {
 /// Why a gate did not take a request. The request is the caller's again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// The bound on requests in the gate is reached; try again after a completion.
+    /// The bound on requests in the gate is reached; try again after a completion. From an empty gate: the request
+    /// would be split into more pieces than the bound.
     #[error("the gate holds {max} requests, its bound; retry when one completes")]
     Full {
         /// The bound.

@@ -76,12 +76,13 @@ pub struct OpenMode {
     pub create: bool,
 }
 
-/// Executes dispatches.
+/// Executes dispatches. A panic in one while the engine calls it ends the process: nobody would complete its requests.
 pub trait Store: Send + Sync + 'static {
-    /// Opens a file by its path below the store's root.
+    /// Opens a file by its path below the store's root. Fails as `open(2)` does where the store has real files.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle>;
 
     /// Takes over a file that a front end opened itself below the store's root (a directory's, a modelled one's).
+    /// Fails with [`io::ErrorKind::Unsupported`] where files are known by path only.
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle>;
 
     /// Carries out a dispatch and calls `done`, before it returns or later in another thread.
@@ -111,6 +112,6 @@ pub trait Store: Send + Sync + 'static {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this store does not know the sizes of its files"))
     }
 
-    /// Makes what was written to a file durable.
+    /// Makes what was written to a file durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()>;
 }
