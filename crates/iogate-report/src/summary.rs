@@ -16,6 +16,9 @@ pub struct Summary {
     pub params: BTreeMap<String, String>,
     /// Most dispatches in service at once.
     pub depth: u32,
+    /// What else is to be known of the place that the gate serves, name and value; of a mount: what it shows, and how.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<(String, String)>,
     /// What was read.
     pub read: OpSummary,
     /// What was written.
@@ -160,6 +163,7 @@ impl Summary {
             scheduler: scheduler.kind().name().into(),
             params: scheduler.values().map(|(param, value)| (param.name.into(), value)).collect(),
             depth,
+            about: Vec::new(),
             read: OpSummary::new(&stats.ops[0]),
             write: OpSummary::new(&stats.ops[1]),
             held: held

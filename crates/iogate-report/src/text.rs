@@ -36,6 +36,9 @@ fn dispatches(depth: u32) -> String {
 /// The state of a live gate.
 pub fn status(gate: &Summary) -> String {
     let mut out = String::new();
+    for (name, value) in &gate.about {
+        writeln!(out, "{name:<12}{value}").expect("text grows");
+    }
     writeln!(out, "{:<12}{}", "scheduler", gate.settings()).expect("text grows");
     writeln!(out, "{:<12}{}", "depth", dispatches(gate.depth)).expect("text grows");
     if gate.switches > 0 {

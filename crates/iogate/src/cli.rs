@@ -124,6 +124,10 @@ pub(crate) struct MountArgs {
     #[arg(long, short)]
     pub(crate) foreground: bool,
 
+    /// Append warnings and errors of a mount in the background to this file; without it they are dropped
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) log: Option<PathBuf>,
+
     /// Most threads that serve /dev/fuse; they are started as they are needed
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: u16,

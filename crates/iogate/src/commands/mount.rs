@@ -1,6 +1,8 @@
 //! `iogate mount`: a directory behind a gate, until it is unmounted.
 
+use std::fs::File;
 use std::io::{Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     if args.announce {
         rustix::process::setsid().context("a session of its own for the mount's process")?;
     }
+    let log = args.log.as_deref().map(open_log).transpose()?;
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 
@@ -65,8 +68,13 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: Layout::SINGLE };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
 
-    let control =
-        Arc::new(MountControl { engine: engine.clone(), store: store.clone(), apps: OnceLock::new() });
+    let control = Arc::new(MountControl {
+        engine: engine.clone(),
+        store: store.clone(),
+        about: about(args),
+        apps: OnceLock::new(),
+        transport: OnceLock::new(),
+    });
     let options = MountOptions {
         cache: match args.cache {
             Cache::Direct => CacheMode::Direct,
@@ -84,8 +92,12 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         iogate_fs::mount(&args.source, &args.mountpoint, engine.clone(), store, &options, control.clone())
             .map_err(Failure::failed)?;
     let _ = control.apps.set(mounted.app_names());
+    let _ = control.transport.set(match mounted.transport() {
+        Transport::Uring => "FUSE over io_uring",
+        Transport::Device | Transport::Auto => "/dev/fuse",
+    });
     if args.announce {
-        announce()?;
+        announce(log)?;
     }
     std::thread::scope(|scope| {
         scope.spawn(|| signals.forever().for_each(|_| take_off(&mounted)));
@@ -94,6 +106,23 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     });
     engine.shutdown();
     Ok(())
+}
+
+/// What a mount's status says of its settings.
+fn about(args: &MountArgs) -> Vec<(String, String)> {
+    let cache = match args.cache {
+        Cache::Direct => "direct: every read and write is a request",
+        Cache::Page => "the kernel's page cache",
+    };
+    let store = match args.store {
+        StoreKind::Directory => "directory",
+        StoreKind::Modelled => "directory in the time of a modelled device",
+    };
+    let store = if args.direct { format!("{store}, direct I/O") } else { store.into() };
+    let source = std::fs::canonicalize(&args.source).unwrap_or_else(|_| args.source.clone());
+    [("source", source.display().to_string()), ("store", store), ("cache", cache.into())]
+        .map(|(name, value)| (name.into(), value))
+        .into()
 }
 
 /// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it.
@@ -131,14 +160,20 @@ fn in_background() -> Result<(), Failure> {
     }
 }
 
-/// Tells the parent that the mount is ready, and lets go of its terminal.
-fn announce() -> Result<(), Failure> {
+/// The file that takes a background mount's messages. Opened before the mount is up, so that a wrong path is refused.
+fn open_log(path: &Path) -> Result<File, Failure> {
+    let file = File::options().append(true).create(true).open(path);
+    Ok(file.with_context(|| format!("--log {}: the file cannot be opened for appending", path.display()))?)
+}
+
+/// Tells the parent that the mount is ready, and lets go of its terminal: messages go to the log from here on.
+fn announce(log: Option<File>) -> Result<(), Failure> {
     let tell = || -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(READY)?;
         out.flush()?;
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stderr(&null)?;
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&null))?;
         rustix::stdio::dup2_stdout(&null)?;
         std::env::set_current_dir("/")
     };
@@ -149,8 +184,12 @@ fn announce() -> Result<(), Failure> {
 struct MountControl {
     engine: Arc<Engine>,
     store: Arc<WatchedStore>,
+    /// What does not change, for its status.
+    about: Vec<(String, String)>,
     /// Known when the mount is up.
     apps: OnceLock<Arc<AppNames>>,
+    /// Likewise.
+    transport: OnceLock<&'static str>,
 }
 
 impl Names for MountControl {
@@ -176,10 +215,16 @@ impl Names for MountControl {
 impl Control for MountControl {
     fn status(&self) -> Vec<u8> {
         // Copied under the gate's lock, turned into text outside.
-        let (stats, scheduler, depth) = self
-            .engine
-            .with_gate(|gate, _| (gate.stats().clone(), gate.scheduler().clone(), gate.config().depth));
-        let summary = Summary::new(&stats, &scheduler, depth, self, GROUPS_MAX);
+        let (stats, config, now) = self.engine.with_gate(|gate, _| {
+            let now = format!("{} queued, {} dispatches in service", gate.queued(), gate.in_service());
+            (gate.stats().clone(), gate.config().clone(), now)
+        });
+        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
+        summary.about.clone_from(&self.about);
+        if let Some(transport) = self.transport.get() {
+            summary.about.push(("transport".into(), (*transport).into()));
+        }
+        summary.about.push(("now".into(), now));
         serde_json::to_vec(&summary).unwrap_or_default()
     }
 
