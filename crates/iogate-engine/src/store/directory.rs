@@ -13,6 +13,7 @@ use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::{FileId, Op};
@@ -84,10 +85,14 @@ struct DirectoryFile {
     direct: Option<DirectFile>,
     id: FileId,
     ids: Arc<Ids>,
+    /// The file system knows `RWF_NOWAIT`. Those that do not (tmpfs, FUSE, NFS) gain nothing by the ring: it hands
+    /// such reads to a kernel thread.
+    nowait: AtomicBool,
 }
 
 impl DirectoryFile {
-    /// Reads what the page cache has; `None` if that is not all of it, or if the file ends before.
+    /// Reads what the page cache has; `None` if that is not all of it, or if the file ends before. Where that cannot be
+    /// asked, reads as usual.
     ///
     /// # Safety
     /// The segments must be valid memory that nobody else uses meanwhile.
@@ -96,13 +101,21 @@ impl DirectoryFile {
             return None;
         }
         let bytes = io.segments.iter().map(|segment| segment.bytes).sum::<usize>();
-        // SAFETY: as promised by the caller.
-        let result =
-            unsafe { vectored::call(self.fd.as_fd(), Op::Read, io.offset, &io.segments, libc::RWF_NOWAIT) };
-        match result {
-            Ok(count) if count == bytes => Some(Ok(count as u64)),
-            _ => None,
+        if self.nowait.load(Ordering::Relaxed) {
+            // SAFETY: as promised by the caller.
+            let result = unsafe {
+                vectored::call(self.fd.as_fd(), Op::Read, io.offset, &io.segments, libc::RWF_NOWAIT)
+            };
+            match result {
+                Ok(count) if count == bytes => return Some(Ok(count as u64)),
+                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                    self.nowait.store(false, Ordering::Relaxed);
+                }
+                _ => return None,
+            }
         }
+        // SAFETY: as promised by the caller.
+        Some(unsafe { vectored::transfer(self.fd.as_fd(), Op::Read, io.offset, &io.segments, 1) })
     }
 }
 
@@ -200,7 +213,13 @@ impl Store for DirectoryStore {
         }
         let stat = rustix::fs::fstat(&fd)?;
         let id = self.ids.claim(stat.st_dev, stat.st_ino);
-        Ok(Arc::new(DirectoryFile { fd, direct, id, ids: Arc::clone(&self.ids) }))
+        Ok(Arc::new(DirectoryFile {
+            fd,
+            direct,
+            id,
+            ids: Arc::clone(&self.ids),
+            nowait: AtomicBool::new(true),
+        }))
     }
 
     fn start(&self, io: Io, done: IoDone) {
