@@ -97,7 +97,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Transport::Device | Transport::Auto => "/dev/fuse",
     });
     if args.announce {
-        announce(log)?;
+        announce(log.as_ref())?;
     }
     std::thread::scope(|scope| {
         scope.spawn(|| signals.forever().for_each(|_| take_off(&mounted)));
@@ -167,13 +167,13 @@ fn open_log(path: &Path) -> Result<File, Failure> {
 }
 
 /// Tells the parent that the mount is ready, and lets go of its terminal: messages go to the log from here on.
-fn announce(log: Option<File>) -> Result<(), Failure> {
+fn announce(log: Option<&File>) -> Result<(), Failure> {
     let tell = || -> std::io::Result<()> {
         let mut out = std::io::stdout().lock();
         out.write_all(READY)?;
         out.flush()?;
         let null = File::options().read(true).write(true).open("/dev/null")?;
-        rustix::stdio::dup2_stderr(log.as_ref().unwrap_or(&null))?;
+        rustix::stdio::dup2_stderr(log.unwrap_or(&null))?;
         rustix::stdio::dup2_stdout(&null)?;
         std::env::set_current_dir("/")
     };
