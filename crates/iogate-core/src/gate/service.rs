@@ -59,15 +59,7 @@ impl Service {
             let slot = pending.slot_mut(this);
             let waited = now.since(slot.arrival);
             slot.next = core::mem::replace(&mut next, this);
-            sums.add(&Sums {
-                requests: 1,
-                bytes: u64::from(slot.bytes),
-                dispatches: 0,
-                waiting: waited,
-                waiting_max: waited,
-                first: slot.arrival,
-                last: Time::ZERO,
-            });
+            sums.add(&Sums::of_request(slot.bytes, slot.arrival, waited));
             pending.stats.ops[op as usize].waiting_ns.record(waited.as_nanos());
         }
         let end = offset + sums.bytes;
@@ -155,15 +147,7 @@ impl Service {
         while slot != NONE {
             let part = pending.slot(slot);
             let (next, waiters, waited) = (part.next, part.waiters, began.since(part.arrival));
-            let of_part = Sums {
-                requests: 1,
-                bytes: u64::from(part.bytes),
-                dispatches: 0,
-                waiting: waited,
-                waiting_max: waited,
-                first: part.arrival,
-                last: now,
-            };
+            let of_part = Sums { last: now, ..Sums::of_request(part.bytes, part.arrival, waited) };
             if part.app != app {
                 app_sums.dispatches = 1;
                 pending.stats.apps.sums(app).add(&app_sums);

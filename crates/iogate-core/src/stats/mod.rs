@@ -138,6 +138,12 @@ impl Default for Sums {
 }
 
 impl Sums {
+    /// Of one request that has waited; not yet completed, and its dispatch not counted.
+    pub(crate) fn of_request(bytes: u32, arrival: Time, waited: Span) -> Sums {
+        let bytes = u64::from(bytes);
+        Sums { requests: 1, bytes, waiting: waited, waiting_max: waited, first: arrival, ..Sums::default() }
+    }
+
     pub(crate) fn add(&mut self, other: &Sums) {
         self.requests += other.requests;
         self.bytes += other.bytes;
