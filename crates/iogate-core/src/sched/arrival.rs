@@ -4,6 +4,7 @@ use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
 use crate::gate::pending::{NONE, Pending, SlotId, State};
+use crate::time::{Span, Time};
 
 /// The slot is in the list's heap, not linked.
 const LATE: u8 = 1;
@@ -86,5 +87,12 @@ impl ArrivalList {
             }
         }
         (self.head != NONE).then_some(self.head)
+    }
+
+    /// The request that arrived first, if it has waited for `age_max`; never, if that is zero.
+    pub(super) fn aged(&mut self, age_max: Span, now: Time, pending: &Pending) -> Option<SlotId> {
+        let oldest = self.oldest(pending)?;
+        let waited = now.since(pending.slot(oldest).arrival);
+        (age_max > Span::ZERO && waited >= age_max).then_some(oldest)
     }
 }

@@ -48,9 +48,8 @@ impl Hbrr {
 
     /// Where the turn's next dispatch begins: at an aged request, else at the lowest offset.
     fn front(&mut self, file: u32, now: Time, pending: &Pending) -> Option<SlotId> {
-        let oldest = self.files[file as usize].arrivals.oldest(pending)?;
-        if self.age_max > Span::ZERO && now.since(pending.slot(oldest).arrival) >= self.age_max {
-            return Some(oldest);
+        if let Some(aged) = self.files[file as usize].arrivals.aged(self.age_max, now, pending) {
+            return Some(aged);
         }
         let first = |op| pending.first(QueueId::new(file, op));
         let both = [first(Op::Read), first(Op::Write)];

@@ -22,6 +22,7 @@
 //! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next. A turn and
 //! the waits are bounded by the largest quantum and by `contiguous_wait` and `wait_max`.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
@@ -71,7 +72,7 @@ pub(super) struct Quantum<D> {
     /// The queue of the last dispatch, while its turn is open.
     current: Option<u32>,
     /// Queues whose open turn has got its continuation (asynchronous discipline only), first come first served.
-    continued: Vec<u32>,
+    continued: VecDeque<u32>,
     discipline: PhantomData<D>,
 }
 
@@ -158,7 +159,7 @@ impl<D: Discipline> Quantum<D> {
             by_age: IndexedHeap::default(),
             turns: IndexedHeap::default(),
             current: None,
-            continued: Vec::new(),
+            continued: VecDeque::new(),
             discipline: PhantomData,
         }
     }
@@ -244,9 +245,7 @@ impl<D: Discipline> Quantum<D> {
     /// The oldest request of all, if that has waited for `age_max`.
     fn aged(&mut self, now: Time, pending: &Pending) -> Option<SlotId> {
         let (_, queue) = self.by_age.peek()?;
-        let oldest = self.queues[queue as usize].arrivals.oldest(pending)?;
-        let waited = now.since(pending.slot(oldest).arrival);
-        (self.age_max > Span::ZERO && waited >= self.age_max).then_some(oldest)
+        self.queues[queue as usize].arrivals.aged(self.age_max, now, pending)
     }
 
     /// Why the first run of a queue should be waited for, if it should.
@@ -334,7 +333,7 @@ impl<D: Discipline> Quantum<D> {
         this.last = Some(Served { offset: run.offset, end: run.end(), bytes: run.bytes });
         let open = this.turn.is_some_and(|turn| turn.served < turn.granted);
         if !D::SYNCHRONOUS && open && pending.starting_at(queue, run.end()).is_some() {
-            self.continued.push(queue.0);
+            self.continued.push_back(queue.0);
         }
         self.form(queue, pending);
     }
@@ -426,8 +425,7 @@ impl<D: Discipline> Quantum<D> {
             }
         }
         self.current = None;
-        while !self.continued.is_empty() {
-            let queue = self.continued.remove(0);
+        while let Some(queue) = self.continued.pop_front() {
             if self.continue_turn(now, QueueId(queue), pending) {
                 return Some(Pick::Dispatch);
             }
@@ -468,7 +466,7 @@ impl<D: Discipline> Scheduler for Quantum<D> {
         {
             turn.goes_on = true;
             if !D::SYNCHRONOUS && now <= turn.deadline {
-                self.continued.push(queue.0);
+                self.continued.push_back(queue.0);
             }
         }
         match this.run {

@@ -58,9 +58,7 @@ impl Sjf {
     /// The oldest request of all, if it has waited for `age_max`.
     fn aged(&mut self, now: Time, pending: &Pending) -> Option<SlotId> {
         let (_, queue) = self.by_age.peek()?;
-        let oldest = self.queues[queue as usize].arrivals.oldest(pending)?;
-        let waited = now.since(pending.slot(oldest).arrival);
-        (self.age_max > Span::ZERO && waited >= self.age_max).then_some(oldest)
+        self.queues[queue as usize].arrivals.aged(self.age_max, now, pending)
     }
 }
 

@@ -79,9 +79,7 @@ impl Twins {
     /// The target of the oldest request of all, if that has waited for `age_max`.
     fn aged(&mut self, now: Time, pending: &Pending) -> Option<usize> {
         let target = self.by_age.peek()?.1 as usize;
-        let oldest = self.targets[target].oldest(pending)?;
-        let waited = now.since(pending.slot(oldest).arrival);
-        (self.age_max > Span::ZERO && waited >= self.age_max).then_some(target)
+        self.targets[target].aged(self.age_max, now, pending).map(|_| target)
     }
 
     /// The first target from `from` on, around the circle, that has something queued.
