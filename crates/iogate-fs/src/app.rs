@@ -223,10 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_session_and_is_its_own_main_thread() {
+    fn a_process_has_a_session_and_threads() {
+        // A session of its own: this process's may belong to another process-id namespace, and then has no number.
+        let mut child = std::process::Command::new("setsid").args(["sleep", "5"]).spawn().expect("setsid is there");
+        std::thread::sleep(Duration::from_millis(200));
+        let (session, started) = stat(child.id()).expect("/proc is there");
+        assert_eq!(session, child.id());
+        assert!(started > 0);
+        child.kill().expect("it runs");
+        child.wait().expect("it was started here");
         let pid = std::process::id();
-        let (session, started) = stat(pid).expect("/proc is there");
-        assert!(session > 0 && started > 0);
         assert_eq!(process_of(pid), Some(pid));
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         assert_eq!(process_of(thread), Some(pid));
