@@ -225,7 +225,8 @@ mod tests {
     #[test]
     fn a_process_has_a_session_and_threads() {
         // A session of its own: this process's may belong to another process-id namespace, and then has no number.
-        let mut child = std::process::Command::new("setsid").args(["sleep", "5"]).spawn().expect("setsid is there");
+        let mut child =
+            std::process::Command::new("setsid").args(["sleep", "5"]).spawn().expect("setsid is there");
         std::thread::sleep(Duration::from_millis(200));
         let (session, started) = stat(child.id()).expect("/proc is there");
         assert_eq!(session, child.id());

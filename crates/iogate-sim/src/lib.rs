@@ -1,14 +1,27 @@
-//! Drives the core in virtual time: the same gate as the daemons, with a modelled device behind it.
+//! Drives the core in virtual time: the same gates as the daemons, with modelled devices behind them.
 //!
-//! [`trace`] reads what arrived and when, [`replay`] plays it through a gate, [`placement`] says where on a
-//! device a file lies. Nothing here reads a clock or touches storage: the same trace and settings give the same
-//! dispatches at the same times, on every machine. `docs/replay.md` describes the formats.
+//! | module | purpose |
+//! |---|---|
+//! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
+//! | [`workload`] | what each process of an application does, step by step |
+//! | [`world`] | a run: events, network, nodes with their gates, processes |
+//! | [`result`] | what a run did |
+//! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
+//! | [`placement`] | where on a device a file lies |
+//! | [`rng`] | seeded random numbers |
+//!
+//! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
 #![forbid(unsafe_code)]
 
 pub mod log;
 pub mod placement;
 pub mod replay;
+pub mod result;
+pub mod rng;
+pub mod scenario;
 pub mod trace;
+pub mod workload;
+pub mod world;
 
 pub use replay::{Backend, Dispatched, Replay, ReplayError, Totals};
 pub use trace::{Row, TraceError, TraceReader};

@@ -1,0 +1,128 @@
+//! What one run did: plain sums, from which all metrics are computed.
+
+use iogate_core::stats::Stats;
+use iogate_core::{Span, Time};
+
+/// One run of a scenario with one seed, simulated or real.
+#[derive(Clone, Debug)]
+pub struct RunResult {
+    /// Its seed.
+    pub seed: u64,
+    /// From the start of the first application to the end of the last.
+    pub makespan: Span,
+    /// The applications, in the order of the scenario.
+    pub apps: Vec<AppResult>,
+    /// The data servers.
+    pub servers: Vec<ServerResult>,
+    /// The gates of each layer, summed: clients (if they have gates), forwarders, servers.
+    pub layers: Vec<LayerResult>,
+    /// The network.
+    pub network: NetworkResult,
+    /// Requests that reached the servers: what the speed of the simulator is counted in.
+    pub requests: u64,
+    /// Whether the time limit ended it.
+    pub cut_off: bool,
+}
+
+/// What one application did.
+#[derive(Clone, Debug)]
+pub struct AppResult {
+    /// Its name.
+    pub name: String,
+    /// Its application id.
+    pub id: u32,
+    /// When it was submitted.
+    pub submitted: Time,
+    /// When it started.
+    pub start: Time,
+    /// When its last process ended.
+    pub end: Time,
+    /// Whether it was lost with a client node.
+    pub lost: bool,
+    /// Calls that completed.
+    pub calls: u64,
+    /// Bytes of calls that completed.
+    pub bytes: u64,
+    /// From call to completion, summed.
+    pub call_time: Span,
+    /// The longest.
+    pub call_time_max: Span,
+    /// Time between barriers around one call, summed over the calls of rank 0 (with [`crate::scenario::Barrier::Call`]).
+    pub step_time: Span,
+    /// How many of these.
+    pub steps: u64,
+    /// The I/O phases: from when the first process began it to when the last had ended it.
+    pub phases: Vec<Phase>,
+    /// When each server completed its last request of this application; `None` where there was none.
+    pub server_finish: Vec<Option<Time>>,
+    /// How long it ran with nobody else, where that was asked for.
+    pub alone: Option<Span>,
+}
+
+/// One I/O phase of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// When the first process began it.
+    pub start: Time,
+    /// When the last process had ended it.
+    pub end: Time,
+    /// Bytes of calls that completed in it.
+    pub bytes: u64,
+}
+
+/// What one data server did.
+#[derive(Clone, Debug)]
+pub struct ServerResult {
+    /// Time that its device was serving.
+    pub busy: Span,
+    /// Times that its device had to reposition.
+    pub repositions: u64,
+    /// Requests that it completed.
+    pub requests: u64,
+    /// Transfers of its device.
+    pub dispatches: u64,
+    /// Bytes that it transferred.
+    pub bytes: u64,
+    /// When it was done.
+    pub finish: Time,
+}
+
+/// The gates of one layer, summed.
+#[derive(Clone, Debug)]
+pub struct LayerResult {
+    /// `clients`, the name of a layer of forwarders, or `servers`.
+    pub name: String,
+    /// Its scheduler and parameters, as in `aioli quantum_base=32KiB`.
+    pub scheduler: String,
+    /// Requests that arrived.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Dispatches that left.
+    pub dispatches: u64,
+    /// Distance in bytes between the end of a dispatch and the start of the next of the same file, mean over all.
+    pub offset_distance_mean: f64,
+    /// From arrival to dispatch, mean.
+    pub waiting_mean: Span,
+    /// Deliberate waits by [`iogate_core::WaitReason`], how many and how long.
+    pub waits: Vec<(&'static str, u64, Span)>,
+    /// Requests that found the gate full and came in later.
+    pub held_back: u64,
+    /// Requests whose issue time was not believed.
+    pub skewed: u64,
+    /// The statistics of the layer's first gate, whole.
+    pub first_gate: Box<Stats>,
+}
+
+/// What the network did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkResult {
+    /// Messages delivered.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Messages lost for want of buffer, and sent again.
+    pub lost: u64,
+    /// Of these, those that were noticed only by a time-out.
+    pub timeouts: u64,
+}

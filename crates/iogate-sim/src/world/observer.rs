@@ -1,0 +1,57 @@
+//! What an onlooker of a run is told, as it happens: for timelines and trace exports.
+
+use iogate_core::{AppId, FileId, Op, Time};
+
+/// Looks on. Times never decrease from call to call in `end`.
+pub trait Observer {
+    /// A server's device has served a dispatch.
+    fn served(&mut self, served: &Served) {
+        let _ = served;
+    }
+
+    /// A process has ended a phase.
+    fn phase(&mut self, phase: &Phase) {
+        let _ = phase;
+    }
+}
+
+/// Sees nothing.
+impl Observer for () {}
+
+/// One dispatch on one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Which server.
+    pub server: u32,
+    /// The application of its first request.
+    pub app: AppId,
+    /// The file.
+    pub file: FileId,
+    /// Read or write.
+    pub op: Op,
+    /// First byte, in the server's part of the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Requests in it.
+    pub requests: u32,
+    /// When the device began it.
+    pub start: Time,
+    /// When it was complete.
+    pub end: Time,
+}
+
+/// A stretch of time that a process spent in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// The application.
+    pub app: AppId,
+    /// The rank of the process.
+    pub rank: u32,
+    /// Whether it did I/O, or computed.
+    pub io: bool,
+    /// From when.
+    pub start: Time,
+    /// Until when.
+    pub end: Time,
+}
