@@ -8,21 +8,60 @@ use iogate_core::FileId;
 /// first byte is touched. A file no longer than an extent is contiguous; past the device's end it wraps around.
 ///
 /// Left out: fragmentation within an extent, metadata, free space of an aged file system.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Placement {
+    extent_bytes: u64,
     extents: HashMap<(FileId, u64), u64>,
+    /// The extent that was asked for last, and its address: most are asked for many times in a row.
+    last: Option<((FileId, u64), u64)>,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement::new(Placement::EXTENT_BYTES)
+    }
 }
 
 impl Placement {
-    /// Bytes per extent.
+    /// Bytes per extent, if nothing else is said.
     pub const EXTENT_BYTES: u64 = 256 << 20;
+
+    /// No files yet; `extent_bytes` is not zero.
+    pub fn new(extent_bytes: u64) -> Placement {
+        Placement { extent_bytes, extents: HashMap::new(), last: None }
+    }
 
     /// The device address of a file's byte.
     pub fn address(&mut self, file: FileId, offset: u64) -> u64 {
-        let next = self.extents.len() as u64;
-        let extent = *self.extents.entry((file, offset / Self::EXTENT_BYTES)).or_insert(next);
-        // Wraps as the device itself does, should a trace touch 2^64 bytes.
-        extent.wrapping_mul(Self::EXTENT_BYTES).wrapping_add(offset % Self::EXTENT_BYTES)
+        let key = (file, offset / self.extent_bytes);
+        let start = match self.last {
+            Some((last, start)) if last == key => start,
+            _ => {
+                let next = self.extents.len() as u64;
+                // Wraps as the device itself does, should 2^64 bytes be touched.
+                let start = self.extents.entry(key).or_insert(next).wrapping_mul(self.extent_bytes);
+                self.last = Some((key, start));
+                start
+            }
+        };
+        start.wrapping_add(offset % self.extent_bytes)
+    }
+
+    /// Calls `piece(address, bytes)` for each part of a range that lies in an extent of its own.
+    pub fn for_each_extent(
+        &mut self,
+        file: FileId,
+        offset: u64,
+        bytes: u64,
+        mut piece: impl FnMut(u64, u64),
+    ) {
+        let (mut at, end) = (offset, offset.saturating_add(bytes));
+        while at < end {
+            let extent_end = (at - at % self.extent_bytes).saturating_add(self.extent_bytes);
+            let piece_end = extent_end.min(end);
+            piece(self.address(file, at), piece_end - at);
+            at = piece_end;
+        }
     }
 }
 
@@ -37,5 +76,15 @@ mod tests {
         assert_eq!(placement.address(FileId(3), 0), Placement::EXTENT_BYTES);
         assert_eq!(placement.address(FileId(7), Placement::EXTENT_BYTES), 2 * Placement::EXTENT_BYTES);
         assert_eq!(placement.address(FileId(7), 101), 101);
+    }
+
+    #[test]
+    fn a_range_is_cut_where_its_extents_end() {
+        let mut placement = Placement::new(100);
+        placement.address(FileId(1), 0);
+        placement.address(FileId(2), 0);
+        let mut pieces = Vec::new();
+        placement.for_each_extent(FileId(1), 50, 200, |address, bytes| pieces.push((address, bytes)));
+        assert_eq!(pieces, [(50, 50), (200, 100), (300, 50)]);
     }
 }

@@ -309,6 +309,13 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
+impl Fault {
+    /// Whether it holds so long after the start of the run.
+    pub fn holds_at(&self, at: Span) -> bool {
+        self.from <= at && self.until.is_none_or(|until| at < until)
+    }
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {

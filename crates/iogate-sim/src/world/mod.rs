@@ -1,13 +1,43 @@
-//! The simulated world: nodes, network, processes, and the events between them.
+//! The simulated world: nodes with their gates, a network, processes, and the events between them.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod` | the run: from event to event; what processes do |
+//! | `request` | the way of a call: through gates and the network to the devices, and back |
+//! | `build` | from a scenario to a world, from a world to a result |
+//! | `event` | the event queue |
+//! | `network` | ports, messages, losses |
+//! | `node`, `process`, `stripe` | the state of a node, of a process; which server holds what |
+//! | `observer` | what an onlooker is told |
+//!
+//! In one instant everything that happens by itself happens first (messages come in, devices finish, processes go on), in the
+//! order in which it was caused; then each gate that something has happened to is asked until it dispatches no more.
 
+mod build;
+mod event;
+mod network;
+mod node;
 mod observer;
+mod process;
+mod request;
+mod slab;
+mod stripe;
 
-use iogate_core::Time;
+use iogate_core::{AppId, DispatchId, Span, Time};
 
+use self::event::EventQueue;
+use self::network::{Net, NetEvent, WorldEvent};
+use self::node::Node;
+use self::process::{AppRun, Process, Waiting};
+use self::request::{CallRun, Note, Piece};
+use self::slab::Slab;
+use self::stripe::Striping;
+use crate::batch::{BatchError, BatchScheduler, Job};
 use crate::result::RunResult;
-use crate::scenario::Scenario;
+use crate::scenario::{App, Barrier, FaultKind, Scenario};
+use crate::workload::Step;
 
-pub use observer::{Observer, Phase, Served};
+pub use observer::{Arrived, Observer, Phase, Served};
 
 /// Why a run could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -23,13 +53,25 @@ pub enum SimError {
     /// The device of the servers.
     #[error("the device of the servers: {0}")]
     Device(String),
-    /// Processes wait for something that cannot happen.
+    /// An application does not fit the cluster.
+    #[error("{0}")]
+    Batch(#[from] BatchError),
+    /// A gate refuses a request for good.
     #[error(
-        "nothing can happen any more at {at:?}: {waiting}; this is a defect of the simulator or of a scheduler"
+        "the gate of {layer} refuses a request: {source}; it is split into more pieces than the gate holds: raise `queue`, \
+         use longer stripes, or do not split"
     )]
+    Rejected {
+        /// Whose.
+        layer: String,
+        /// What the gate says.
+        source: iogate_core::Rejected,
+    },
+    /// Processes wait for something that cannot happen.
+    #[error("nothing can happen any more at {at_s} s: {waiting}")]
     Stalled {
-        /// Simulated time.
-        at: Time,
+        /// Simulated time, in seconds.
+        at_s: f64,
         /// Who waits for what.
         waiting: String,
     },
@@ -38,11 +80,353 @@ pub enum SimError {
 /// Runs `scenario` once with `seed` (its own `seed`, `repetitions`, `alone` and `confidence` are the caller's to see to).
 ///
 /// # Errors
-/// If the scenario does not make sense, or the run cannot end.
+/// If the scenario does not fit together, or the run cannot end.
 pub fn simulate<O: Observer>(
-    _scenario: &Scenario,
-    _seed: u64,
-    _observer: &mut O,
+    scenario: &Scenario,
+    seed: u64,
+    observer: &mut O,
 ) -> Result<RunResult, SimError> {
-    unimplemented!("being built")
+    let mut world = World::build(scenario, seed, observer)?;
+    let cut_off = world.run(scenario.time_max)?;
+    world.check(cut_off)?;
+    Ok(world.result(seed, cut_off))
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// An application is submitted.
+    Submit(u32),
+    /// A process goes on.
+    Process(u32),
+    /// A gate has asked to be looked at.
+    Gate(u32),
+    /// A server's device has served a dispatch.
+    Served {
+        node: u32,
+        dispatch: DispatchId,
+    },
+    /// A node's processor has taken in a request.
+    Taken(u32),
+    Arrive(Message),
+    Deliver(Message),
+    Net(NetEvent),
+    /// A fault begins (`true`) or ends.
+    Fault(u32, bool),
+}
+
+/// What travels.
+#[derive(Clone, Copy, Debug)]
+enum Message {
+    /// A request on its way to the next layer.
+    Request(u32),
+    /// Its reply on the way back.
+    Reply(u32),
+    /// From process to process.
+    Note(u32),
+}
+
+impl WorldEvent<Message> for Event {
+    fn arrive(message: Message) -> Event {
+        Event::Arrive(message)
+    }
+    fn deliver(message: Message) -> Event {
+        Event::Deliver(message)
+    }
+    fn net(event: NetEvent) -> Event {
+        Event::Net(event)
+    }
+}
+
+struct World<'a, O> {
+    scenario: &'a Scenario,
+    /// Those of the scenario, then those drawn for this seed.
+    specs: Vec<App>,
+    seed: u64,
+    queue: EventQueue<Event>,
+    net: Net<Message>,
+    nodes: Vec<Node>,
+    /// The first node of each layer (clients, forwarders, servers), and one past the last of all.
+    layers: Vec<u32>,
+    /// Nodes whose gates are to be asked at the end of this instant.
+    touched: Vec<u32>,
+    striping: Striping,
+    apps: Vec<AppRun>,
+    processes: Vec<Process>,
+    batch: Option<BatchScheduler>,
+    calls: Slab<CallRun>,
+    pieces: Slab<Piece>,
+    notes: Slab<Note>,
+    requests: u64,
+    observer: &'a mut O,
+}
+
+impl<O: Observer> World<'_, O> {
+    /// Goes from event to event; whether the time limit ended it.
+    fn run(&mut self, time_max: Span) -> Result<bool, SimError> {
+        loop {
+            while let Some(event) = self.queue.pop_now() {
+                self.handle(event)?;
+            }
+            if !self.touched.is_empty() {
+                self.ask_gates()?;
+                continue;
+            }
+            match self.queue.advance() {
+                None => return Ok(false),
+                Some(now) if now > Time::ZERO + time_max => return Ok(true),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> Result<(), SimError> {
+        match event {
+            Event::Submit(app) => self.submit_app(app)?,
+            Event::Process(process) => self.go_on(process)?,
+            Event::Gate(node) => {
+                let now = self.queue.now();
+                let this = &mut self.nodes[node as usize];
+                if this.wake <= now {
+                    this.wake = Time::MAX;
+                    self.touch(node);
+                }
+            }
+            Event::Served { node, dispatch } => self.served(node, dispatch)?,
+            Event::Taken(piece) => self.enter(piece)?,
+            Event::Arrive(message) => {
+                let (to, bytes) = self.destination(message);
+                self.net.arrive(&mut self.queue, to, bytes, message);
+            }
+            Event::Deliver(Message::Request(piece)) => self.take_in(piece)?,
+            Event::Deliver(Message::Reply(piece)) => self.replied(piece)?,
+            Event::Deliver(Message::Note(note)) => {
+                let process = self.notes[note].to;
+                self.notes.free(note);
+                let this = &mut self.processes[process as usize];
+                this.messages += 1;
+                if this.waiting == Waiting::Messages(this.messages) {
+                    self.go_on(process)?;
+                }
+            }
+            Event::Net(event) => self.net.handle(&mut self.queue, event),
+            Event::Fault(fault, begins) => self.fault(fault, begins)?,
+        }
+        Ok(())
+    }
+
+    fn submit_app(&mut self, app: u32) -> Result<(), SimError> {
+        let spec = &self.specs[app as usize];
+        match &mut self.batch {
+            None => {
+                let nodes = (spec.first_node..spec.first_node + spec.nodes).collect();
+                self.start_app(app, nodes)
+            }
+            Some(batch) => {
+                batch.submit(Job { id: app, nodes: spec.nodes, walltime: spec.walltime })?;
+                self.start_ready()
+            }
+        }
+    }
+
+    fn start_ready(&mut self) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let ready = self.batch.as_mut().map(|batch| batch.start_ready(now)).unwrap_or_default();
+        ready.into_iter().try_for_each(|job| self.start_app(job.id, job.nodes))
+    }
+
+    fn start_app(&mut self, app: u32, nodes: Vec<u32>) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let run = &mut self.apps[app as usize];
+        run.start = Some(now);
+        for process in run.first..run.first + run.count {
+            let this = &mut self.processes[process as usize];
+            this.node = nodes[this.rank as usize % nodes.len()];
+            this.since = now;
+            self.queue.add(now, Event::Process(process));
+        }
+        Ok(())
+    }
+
+    /// Lets a process take its next steps, up to one that takes time.
+    fn go_on(&mut self, process: u32) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let id = process;
+        if self.processes[id as usize].waiting == Waiting::Ended {
+            return Ok(());
+        }
+        self.processes[id as usize].waiting = Waiting::Running;
+        loop {
+            let process = &mut self.processes[id as usize];
+            let workload = &self.specs[process.app as usize].workload;
+            match process.program.next_step() {
+                Step::Compute(span) => {
+                    self.queue.add(now + span, Event::Process(id));
+                    return Ok(());
+                }
+                Step::Until(span) => {
+                    let start = self.apps[process.app as usize].start.unwrap_or(now);
+                    if start + span > now {
+                        self.queue.add(start + span, Event::Process(id));
+                        return Ok(());
+                    }
+                }
+                Step::Call(call) => {
+                    process.calls += 1;
+                    if workload.barrier == Barrier::Call {
+                        process.step.get_or_insert(now);
+                    }
+                    let full = workload.outstanding.is_some_and(|most| process.calls >= most);
+                    if full {
+                        process.waiting = Waiting::Room;
+                    }
+                    self.issue(id, &call)?;
+                    if full {
+                        return Ok(());
+                    }
+                }
+                Step::Finish if process.calls == 0 => {}
+                Step::Finish => {
+                    process.waiting = Waiting::Calls;
+                    return Ok(());
+                }
+                Step::Receive { messages } if process.messages >= messages => {}
+                Step::Receive { messages } => {
+                    process.waiting = Waiting::Messages(messages);
+                    return Ok(());
+                }
+                Step::Send { to, bytes } => {
+                    let from = process.node;
+                    let to = self.apps[process.app as usize].first + to;
+                    let note = self.notes.add(Note { to, bytes });
+                    let node = self.processes[to as usize].node;
+                    self.net.send(&mut self.queue, from, node, bytes, Message::Note(note));
+                }
+                Step::Barrier => {
+                    process.waiting = Waiting::Barrier;
+                    let app = process.app;
+                    self.apps[app as usize].arrived += 1;
+                    self.open_barrier(app);
+                    return Ok(());
+                }
+                Step::Phase(begins) => self.phase(id, begins),
+                Step::End => {
+                    process.waiting = Waiting::Ended;
+                    let app = process.app;
+                    let run = &mut self.apps[app as usize];
+                    run.alive -= 1;
+                    if run.alive == 0 {
+                        self.end_app(app)?;
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn open_barrier(&mut self, app: u32) {
+        let now = self.queue.now();
+        let run = &mut self.apps[app as usize];
+        if run.arrived < run.alive {
+            return;
+        }
+        run.arrived = 0;
+        for process in run.first..run.first + run.count {
+            let this = &mut self.processes[process as usize];
+            if this.waiting != Waiting::Barrier {
+                continue;
+            }
+            if let Some(since) = this.step.take()
+                && this.rank == 0
+            {
+                run.step_time += now.since(since);
+                run.steps += 1;
+            }
+            self.queue.add(now, Event::Process(process));
+        }
+    }
+
+    fn phase(&mut self, process: u32, begins: bool) {
+        let now = self.queue.now();
+        let this = &mut self.processes[process as usize];
+        let run = &mut self.apps[this.app as usize];
+        let (rank, since) = (this.rank, this.since);
+        if since < now {
+            let app = AppId(self.specs[this.app as usize].id);
+            self.observer.phase(&Phase { app, rank, io: this.in_phase, start: since, end: now });
+        }
+        this.since = now;
+        this.in_phase = begins;
+        if begins {
+            run.phase(this.phases, now);
+            this.phases += 1;
+        } else {
+            run.phase(this.phases.saturating_sub(1), now).end = now;
+        }
+    }
+
+    fn end_app(&mut self, app: u32) -> Result<(), SimError> {
+        let now = self.queue.now();
+        self.apps[app as usize].end = Some(now);
+        if let Some(batch) = &mut self.batch {
+            batch.finished(app)?;
+            self.start_ready()?;
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, fault: u32, begins: bool) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let faults = &self.scenario.faults;
+        let fault = &faults[fault as usize];
+        match fault.kind {
+            FaultKind::SlowServer { server, .. } => {
+                let slowness =
+                    faults.iter().filter(|fault| fault.holds_at(now.since(Time::ZERO))).map(|fault| {
+                        match fault.kind {
+                            FaultKind::SlowServer { server: other, factor } if other == server => factor,
+                            _ => 1.0,
+                        }
+                    });
+                let slowness = slowness.product();
+                if let Some(disk) = &mut self.server(server).disk {
+                    disk.slowness = slowness;
+                }
+            }
+            FaultKind::StoppedServer { server } if begins => {
+                let until = fault.until.map_or(Time::MAX, |until| Time::ZERO + until);
+                if let Some(disk) = &mut self.server(server).disk {
+                    disk.stopped_until = until.max(disk.stopped_until);
+                }
+            }
+            FaultKind::LostClient { node } if begins => {
+                for app in 0..self.apps.len() as u32 {
+                    let run = &self.apps[app as usize];
+                    let mut processes = run.first..run.first + run.count;
+                    let there = processes.any(|process| self.processes[process as usize].node == node);
+                    if there && run.start.is_some() && run.end.is_none() {
+                        self.lose(app)?;
+                    }
+                }
+            }
+            FaultKind::Delay { extra } => self.net.delay(if begins { extra } else { Span::ZERO }),
+            FaultKind::StoppedServer { .. } | FaultKind::LostClient { .. } | FaultKind::Skew { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Ends all processes of an application: its launcher does, when one of them is lost.
+    fn lose(&mut self, app: u32) -> Result<(), SimError> {
+        let run = &mut self.apps[app as usize];
+        run.lost = true;
+        run.alive = 0;
+        for process in run.first..run.first + run.count {
+            self.processes[process as usize].waiting = Waiting::Ended;
+        }
+        self.end_app(app)
+    }
+
+    fn server(&mut self, server: u32) -> &mut Node {
+        let first = self.layers[self.layers.len() - 2];
+        &mut self.nodes[(first + server) as usize]
+    }
 }

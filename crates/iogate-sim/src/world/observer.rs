@@ -2,9 +2,14 @@
 
 use iogate_core::{AppId, FileId, Op, Time};
 
-/// Looks on. Times never decrease from call to call in `end`.
+/// Looks on.
 pub trait Observer {
-    /// A server's device has served a dispatch.
+    /// A request has entered the gate of a server, or waits in front of it because it is full.
+    fn arrived(&mut self, arrived: &Arrived) {
+        let _ = arrived;
+    }
+
+    /// A server's device has been handed a dispatch. On each server these come in the order in which it serves them.
     fn served(&mut self, served: &Served) {
         let _ = served;
     }
@@ -17,6 +22,25 @@ pub trait Observer {
 
 /// Sees nothing.
 impl Observer for () {}
+
+/// One request at one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Which server.
+    pub server: u32,
+    /// The application.
+    pub app: AppId,
+    /// The file.
+    pub file: FileId,
+    /// Read or write.
+    pub op: Op,
+    /// First byte, in the server's part of the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+    /// When.
+    pub time: Time,
+}
 
 /// One dispatch on one server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,295 @@
+//! From a scenario to a world, and from a world that has ended to a result.
+
+use iogate_core::device::{self, Device, Transfer};
+use iogate_core::stats::Stats;
+use iogate_core::{Gate, GateConfig, Layout, Span, Time, WaitReason};
+
+use super::event::EventQueue;
+use super::network::Net;
+use super::node::{Disk, Node};
+use super::process::{AppRun, Process, Waiting};
+use super::slab::Slab;
+use super::stripe::Striping;
+use super::{Event, Observer, SimError, World};
+use crate::batch::BatchScheduler;
+use crate::placement::Placement;
+use crate::result::{AppResult, LayerResult, RunResult};
+use crate::rng::{Distribution, Rng};
+use crate::scenario::{App, FaultKind, GateSpec, Scenario};
+use crate::workload::{self, Program};
+
+/// Streams of random numbers; those of processes and servers count on from theirs.
+const NETWORK: u64 = 1;
+const JOBS: u64 = 2;
+const DEVICES: u64 = 1 << 32;
+
+impl<'a, O: Observer> World<'a, O> {
+    pub(super) fn build(
+        scenario: &'a Scenario,
+        seed: u64,
+        observer: &'a mut O,
+    ) -> Result<World<'a, O>, SimError> {
+        let mut specs = scenario.apps.clone();
+        if let Some(jobs) = &scenario.jobs {
+            let first = specs.iter().map(|app| app.id).max().unwrap_or(0) + 1;
+            specs.extend(workload::jobs::generate(jobs, first, &mut Rng::new(seed, JOBS)));
+        }
+        let cluster = &scenario.cluster;
+        let mut layers = vec![0, cluster.clients.nodes];
+        for count in cluster.forwarders.iter().map(|layer| layer.nodes).chain([cluster.servers.nodes]) {
+            layers.push(layers[layers.len() - 1] + count);
+        }
+        let mut world = World {
+            scenario,
+            seed,
+            queue: EventQueue::new(),
+            net: Net::new(&scenario.network, layers[layers.len() - 1] as usize, Rng::new(seed, NETWORK)),
+            nodes: Vec::new(),
+            layers,
+            touched: Vec::new(),
+            striping: Striping { stripe: cluster.servers.stripe, servers: cluster.servers.nodes.into() },
+            apps: Vec::new(),
+            processes: Vec::new(),
+            batch: scenario
+                .batch
+                .as_ref()
+                .map(|batch| BatchScheduler::new(cluster.clients.nodes, batch.backfill)),
+            calls: Slab::new(),
+            pieces: Slab::new(),
+            notes: Slab::new(),
+            requests: 0,
+            observer,
+            specs,
+        };
+        world.add_nodes()?;
+        world.add_apps();
+        for (index, fault) in scenario.faults.iter().enumerate() {
+            world.queue.add(Time::ZERO + fault.from, Event::Fault(index as u32, true));
+            if let Some(until) = fault.until {
+                world.queue.add(Time::ZERO + until, Event::Fault(index as u32, false));
+            }
+        }
+        Ok(world)
+    }
+
+    fn add_nodes(&mut self) -> Result<(), SimError> {
+        let cluster = &self.scenario.cluster;
+        let striped =
+            Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
+        for node in 0..cluster.clients.nodes {
+            let gate = match &cluster.clients.gate {
+                Some(spec) => Some(gate("clients", spec, node, striped)?),
+                None => None,
+            };
+            self.nodes.push(Node::new(gate, self.clock(0, node), Span::ZERO, None));
+        }
+        for (index, layer) in cluster.forwarders.iter().enumerate() {
+            for node in 0..layer.nodes {
+                let gate = gate(&layer.name, &layer.gate, node, striped)?;
+                self.nodes.push(Node::new(Some(gate), self.clock(1 + index, node), layer.overhead, None));
+            }
+        }
+        let servers = &cluster.servers;
+        let layer = 1 + cluster.forwarders.len();
+        for node in 0..servers.nodes {
+            let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
+            let rng = Rng::new(self.seed, DEVICES + u64::from(node));
+            let disk = Disk::new(parse_device(&servers.device, rng)?, Placement::new(servers.extent));
+            self.nodes.push(Node::new(Some(gate), self.clock(layer, node), servers.overhead, Some(disk)));
+        }
+        Ok(())
+    }
+
+    /// What a node's clock shows at the start: far enough from zero for the clock that is most behind.
+    fn clock(&self, layer: usize, node: u32) -> Time {
+        let skews = self.scenario.faults.iter().filter_map(|fault| match fault.kind {
+            FaultKind::Skew { layer, node, ahead_ns } => Some((layer as usize, node, ahead_ns)),
+            _ => None,
+        });
+        let behind = skews.clone().map(|(.., ahead)| ahead.min(0).unsigned_abs()).max().unwrap_or(0);
+        let ahead = skews.filter(|(l, n, _)| (*l, *n) == (layer, node)).map(|(.., ahead)| ahead).sum::<i64>();
+        Time::from_nanos(behind.saturating_add_signed(ahead))
+    }
+
+    fn add_apps(&mut self) {
+        let servers = self.scenario.cluster.servers.nodes as usize;
+        for (index, app) in self.specs.iter().enumerate() {
+            let submitted = Time::ZERO + app.start;
+            let first = self.processes.len() as u32;
+            self.apps.push(AppRun::new(first, app.processes, submitted, servers));
+            for rank in 0..app.processes {
+                self.processes.push(Process {
+                    app: index as u32,
+                    rank,
+                    node: app.first_node,
+                    program: Program::new(app, rank, self.seed),
+                    waiting: Waiting::Running,
+                    calls: 0,
+                    messages: 0,
+                    phases: 0,
+                    in_phase: false,
+                    since: Time::ZERO,
+                    step: None,
+                });
+            }
+            self.queue.add(submitted, Event::Submit(index as u32));
+        }
+    }
+
+    /// That nothing was lost: what was sent has been answered, and who began has ended.
+    pub(super) fn check(&self, cut_off: bool) -> Result<(), SimError> {
+        if cut_off {
+            return Ok(());
+        }
+        let stuck = |(spec, run): (&App, &AppRun)| {
+            let waiting = self.processes[run.first as usize..(run.first + run.count) as usize].iter();
+            let waiting = waiting.map(|process| process.waiting).find(|waiting| *waiting != Waiting::Ended);
+            format!("{} of {} processes of {} wait ({waiting:?})", run.alive, run.count, spec.name)
+        };
+        let unfinished = self.specs.iter().zip(&self.apps).filter(|(_, run)| run.end.is_none());
+        let mut waiting: Vec<String> = unfinished.map(stuck).take(3).collect();
+        if self.pieces.len() + self.calls.len() > 0 {
+            waiting.push(format!(
+                "{} requests of {} calls are unanswered",
+                self.pieces.len(),
+                self.calls.len()
+            ));
+        }
+        match waiting.is_empty() {
+            true => Ok(()),
+            false => Err(SimError::Stalled { at_s: self.now().as_secs_f64(), waiting: waiting.join("; ") }),
+        }
+    }
+
+    fn now(&self) -> Span {
+        self.queue.now().since(Time::ZERO)
+    }
+
+    pub(super) fn layer_name(&self, node: u32) -> String {
+        match self.layers.partition_point(|first| *first <= node) - 1 {
+            0 => "clients".into(),
+            layer => match self.scenario.cluster.forwarders.get(layer - 1) {
+                Some(forwarders) => forwarders.name.clone(),
+                None => "servers".into(),
+            },
+        }
+    }
+
+    pub(super) fn result(self, seed: u64, cut_off: bool) -> RunResult {
+        let now = self.queue.now();
+        let mut first_start = Time::MAX;
+        let mut last_end = Time::ZERO;
+        let apps = self.specs.iter().zip(&self.apps).map(|(spec, run)| {
+            let (start, end) = (run.start.unwrap_or(now), run.end.unwrap_or(now));
+            first_start = first_start.min(run.submitted);
+            last_end = last_end.max(end);
+            AppResult {
+                name: spec.name.clone(),
+                id: spec.id,
+                submitted: run.submitted,
+                start,
+                end,
+                lost: run.lost,
+                calls: run.calls,
+                bytes: run.bytes,
+                call_time: run.call_time,
+                call_time_max: run.call_time_max,
+                step_time: run.step_time,
+                steps: run.steps,
+                phases: run.phases.clone(),
+                server_finish: run.server_finish.clone(),
+                alone: None,
+            }
+        });
+        let apps: Vec<AppResult> = apps.collect();
+        RunResult {
+            seed,
+            makespan: last_end.since(first_start),
+            apps,
+            servers: self.nodes.iter().filter_map(|node| Some(node.disk.as_ref()?.result())).collect(),
+            layers: self.layers.windows(2).filter_map(|range| self.layer(range[0], range[1])).collect(),
+            network: self.net.result,
+            requests: self.requests,
+            cut_off,
+        }
+    }
+
+    fn layer(&self, first: u32, after: u32) -> Option<LayerResult> {
+        let nodes = &self.nodes[first as usize..after as usize];
+        let gates: Vec<&Gate> = nodes.iter().filter_map(|node| node.gate.as_ref()).collect();
+        let scheduler = gates.first()?.scheduler().to_string();
+        let stats = || gates.iter().map(|gate| gate.stats());
+        let ops = || stats().flat_map(|stats| &stats.ops);
+        let waiting: u64 = ops().map(|op| op.waiting_ns.sum()).sum();
+        let waited: u64 = ops().map(|op| op.waiting_ns.count()).sum();
+        let distance: f64 = ops().map(|op| op.offset_distance_bytes.sum() as f64).sum();
+        let distances: u64 = ops().map(|op| op.offset_distance_bytes.count()).sum();
+        let waits = WaitReason::ALL.into_iter().enumerate().map(|(index, reason)| {
+            let count = stats().map(|stats| stats.waits[index].count).sum();
+            let total = stats().fold(Span::ZERO, |sum, stats| sum + stats.waits[index].total);
+            (reason.name(), count, total)
+        });
+        Some(LayerResult {
+            name: self.layer_name(first),
+            scheduler,
+            requests: ops().map(|op| op.request_bytes.count()).sum(),
+            bytes: ops().map(|op| op.request_bytes.sum()).sum(),
+            dispatches: ops().map(|op| op.dispatch_bytes.count()).sum(),
+            offset_distance_mean: distance / distances.max(1) as f64,
+            waiting_mean: Span::from_nanos(waiting / waited.max(1)),
+            waits: waits.collect(),
+            held_back: nodes.iter().map(|node| node.held_back).sum(),
+            skewed: stats().map(|stats: &Stats| stats.skewed).sum(),
+            first_gate: Box::new(gates.first()?.stats().clone()),
+        })
+    }
+}
+
+/// The gate of the `node`-th node of a layer: with twins each starts at another target.
+fn gate(layer: &str, spec: &GateSpec, node: u32, layout: Layout) -> Result<Gate, SimError> {
+    let refused = |source| SimError::Gate { layer: layer.to_owned(), source };
+    let mut scheduler = spec.scheduler.clone();
+    if scheduler.values().any(|(param, _)| param.name == "node") {
+        scheduler.set("node", &node.to_string()).map_err(refused)?;
+    }
+    let config = GateConfig { scheduler, queue_max: spec.queue, depth: spec.depth, layout };
+    Gate::new(&config).map_err(refused)
+}
+
+/// A device by its text: one of the core's, or `exponential:T`.
+pub(super) fn parse_device(text: &str, rng: Rng) -> Result<Box<dyn Device>, SimError> {
+    let refused = |error: &dyn std::fmt::Display| SimError::Device(error.to_string());
+    match text.strip_prefix("exponential:") {
+        Some(mean) => {
+            // The unit device reads the time.
+            let mut unit = device::parse(&format!("unit:{mean}")).map_err(|error| refused(&error))?;
+            let span = unit.serve(Time::ZERO, Transfer { op: iogate_core::Op::Read, address: 0, bytes: 1 });
+            Ok(Box::new(Exponential { mean: Distribution::Exponential(span), rng }))
+        }
+        None => device::parse(text).map_err(|error| refused(&error)),
+    }
+}
+
+/// A device whose times are exponentially distributed, whatever it is asked for: for comparison with queueing theory.
+struct Exponential {
+    mean: Distribution,
+    rng: Rng,
+}
+
+impl Device for Exponential {
+    fn serve(&mut self, _now: Time, _transfer: Transfer) -> Span {
+        self.rng.span(self.mean)
+    }
+
+    fn flush(&mut self, _now: Time) -> Span {
+        Span::ZERO
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn repositions(&self) -> u64 {
+        0
+    }
+}

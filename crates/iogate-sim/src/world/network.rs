@@ -1,0 +1,225 @@
+//! The network: one switch, with one port to each node.
+//!
+//! A message leaves its sender's port when those before it have left, takes the latency to the switch's port of the receiver, and
+//! comes in when those that were there first have come in; each port passes `bandwidth` bytes a second in each direction. Nothing
+//! is lost, unless the switch's buffers are bounded: then each pair of nodes is a [`Flow`].
+//!
+//! Left out: several switches, processor time per message (a layer's `overhead` has it), acknowledgements' bandwidth.
+
+mod flow;
+
+use std::collections::HashMap;
+
+use iogate_core::{Span, Time};
+
+use self::flow::{Flow, Segment};
+use super::event::EventQueue;
+use super::slab::Slab;
+use crate::result::NetworkResult;
+use crate::rng::{Distribution, Rng};
+use crate::scenario::Network;
+
+/// What the network wants to be told again, at its time.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NetEvent {
+    /// A segment reaches the switch's port of its receiver.
+    Segment(u32),
+    /// A segment has come in.
+    Received(u32),
+    /// A sender learns how much has come in.
+    Ack { flow: u32, upto: u64 },
+    /// A sender has waited for an acknowledgement, since the `generation`-th time that it began to.
+    Timeout { flow: u32, generation: u32 },
+}
+
+/// An event of the world that this network causes.
+pub(super) trait WorldEvent<M>: Copy {
+    /// The message's first byte reaches the switch's port of its receiver.
+    fn arrive(message: M) -> Self;
+    /// The message has come in.
+    fn deliver(message: M) -> Self;
+    /// For [`Net::handle`].
+    fn net(event: NetEvent) -> Self;
+}
+
+/// The ports, and what is between them. `M` names a message.
+pub(super) struct Net<M> {
+    config: Network,
+    out_free: Vec<Time>,
+    in_free: Vec<Time>,
+    /// With jitter: when the last message of a pair of nodes arrives.
+    last: HashMap<(u32, u32), Time>,
+    flow_of: HashMap<(u32, u32), u32>,
+    flows: Vec<Flow<M>>,
+    segments: Slab<Segment>,
+    rng: Rng,
+    /// By a fault.
+    extra: Span,
+    pub(super) result: NetworkResult,
+}
+
+impl<M: Copy> Net<M> {
+    pub(super) fn new(config: &Network, nodes: usize, rng: Rng) -> Net<M> {
+        Net {
+            config: config.clone(),
+            out_free: vec![Time::ZERO; nodes],
+            in_free: vec![Time::ZERO; nodes],
+            last: HashMap::new(),
+            flow_of: HashMap::new(),
+            flows: Vec::new(),
+            segments: Slab::new(),
+            rng,
+            extra: Span::ZERO,
+            result: NetworkResult::default(),
+        }
+    }
+
+    /// From now on messages take up to `extra` longer.
+    pub(super) fn delay(&mut self, extra: Span) {
+        self.extra = extra;
+    }
+
+    /// Sends a message of `bytes` bytes of data.
+    pub(super) fn send<E: WorldEvent<M>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        from: u32,
+        to: u32,
+        bytes: u64,
+        message: M,
+    ) {
+        let now = queue.now();
+        if from == to {
+            queue.add(now, E::deliver(message));
+            return;
+        }
+        let bytes = bytes + u64::from(self.config.header);
+        self.result.messages += 1;
+        self.result.bytes += bytes;
+        if self.config.buffer.is_some() {
+            let flow = *self.flow_of.entry((from, to)).or_insert_with(|| {
+                self.flows.push(Flow::new(from, to));
+                (self.flows.len() - 1) as u32
+            });
+            self.flows[flow as usize].push(bytes, message);
+            self.send_segments(queue, flow);
+            return;
+        }
+        let left = self.leave(now, from, bytes);
+        let arrival = left + self.latency(from, to, left);
+        match self.config.bandwidth {
+            None => queue.add(arrival, E::deliver(message)),
+            Some(_) => queue.add(arrival, E::arrive(message)),
+        }
+    }
+
+    /// A message of `bytes` bytes of data has reached the switch's port of `to`.
+    pub(super) fn arrive<E: WorldEvent<M>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        to: u32,
+        bytes: u64,
+        message: M,
+    ) {
+        let done = self.come_in(queue.now(), to, bytes + u64::from(self.config.header));
+        queue.add(done, E::deliver(message));
+    }
+
+    /// Occupies the sender's port: when it begins to send.
+    fn leave(&mut self, now: Time, from: u32, bytes: u64) -> Time {
+        let free = &mut self.out_free[from as usize];
+        let begin = now.max(*free);
+        *free = begin + wire_time(self.config.bandwidth, bytes);
+        begin
+    }
+
+    /// Occupies the receiver's port: when all has come in.
+    fn come_in(&mut self, now: Time, to: u32, bytes: u64) -> Time {
+        let free = &mut self.in_free[to as usize];
+        *free = now.max(*free) + wire_time(self.config.bandwidth, bytes);
+        *free
+    }
+
+    fn latency(&mut self, from: u32, to: u32, left: Time) -> Span {
+        let most = self.config.jitter + self.extra;
+        if most == Span::ZERO {
+            return self.config.latency;
+        }
+        let latency = self.config.latency + self.rng.span(Distribution::Uniform(Span::ZERO, most));
+        let last = self.last.entry((from, to)).or_insert(Time::ZERO);
+        *last = (left + latency).max(*last);
+        last.since(left)
+    }
+
+    fn send_segments<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
+        while let Some((start, bytes)) = self.flows[flow as usize].next_segment() {
+            self.send_segment(queue, flow, start, bytes);
+        }
+        self.arm(queue, flow);
+    }
+
+    fn send_segment<E: WorldEvent<M>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        flow: u32,
+        start: u64,
+        bytes: u32,
+    ) {
+        let (from, to) = self.flows[flow as usize].ends();
+        let left = self.leave(queue.now(), from, bytes.into());
+        let arrival = left + self.latency(from, to, left);
+        let segment = self.segments.add(Segment { flow, start, bytes });
+        queue.add(arrival, E::net(NetEvent::Segment(segment)));
+    }
+
+    /// Starts the flow's timer, if something is on its way and it does not run.
+    fn arm<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
+        if let Some((generation, wait)) = self.flows[flow as usize].arm(self.config.retransmit) {
+            queue.add(queue.now() + wait, E::net(NetEvent::Timeout { flow, generation }));
+        }
+    }
+
+    /// Goes on with one of its own events.
+    pub(super) fn handle<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, event: NetEvent) {
+        let now = queue.now();
+        match event {
+            NetEvent::Segment(id) => {
+                let Segment { flow, bytes, .. } = self.segments[id];
+                let (_, to) = self.flows[flow as usize].ends();
+                let waiting = self.in_free[to as usize].since(now);
+                let queued = waiting.as_nanos() as f64 * self.config.bandwidth.unwrap_or(0) as f64 / 1e9;
+                if queued + f64::from(bytes) > self.config.buffer.unwrap_or(u64::MAX) as f64 && queued > 0.0 {
+                    self.result.lost += 1;
+                    self.segments.free(id);
+                    return;
+                }
+                let done = self.come_in(now, to, bytes.into());
+                queue.add(done, E::net(NetEvent::Received(id)));
+            }
+            NetEvent::Received(id) => {
+                let segment = self.segments[id];
+                self.segments.free(id);
+                let flow = &mut self.flows[segment.flow as usize];
+                let upto = flow.received(&segment, |message| queue.add(now, E::deliver(message)));
+                let ack = NetEvent::Ack { flow: segment.flow, upto };
+                queue.add(now + self.config.latency, E::net(ack));
+            }
+            NetEvent::Ack { flow, upto } => {
+                if let Some((start, bytes)) = self.flows[flow as usize].acknowledged(upto) {
+                    self.send_segment(queue, flow, start, bytes);
+                }
+                self.send_segments(queue, flow);
+            }
+            NetEvent::Timeout { flow, generation } => {
+                if self.flows[flow as usize].timed_out(generation) {
+                    self.result.timeouts += 1;
+                }
+                self.send_segments(queue, flow);
+            }
+        }
+    }
+}
+
+fn wire_time(bandwidth: Option<u64>, bytes: u64) -> Span {
+    Span::from_nanos(bandwidth.map_or(0, |bandwidth| bytes.saturating_mul(1_000_000_000) / bandwidth))
+}

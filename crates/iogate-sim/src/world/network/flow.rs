@@ -1,0 +1,184 @@
+//! A stream of messages from one node to another over a switch that can lose segments: TCP's way of finding its rate (slow start,
+//! congestion avoidance, fast retransmit after three duplicate acknowledgements, and a time-out that doubles), after RFC 5681
+//! and RFC 6582 (NewReno).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use iogate_core::Span;
+
+/// Bytes that a sender hands to the network at once: four full Ethernet frames.
+const SEGMENT_BYTES: u64 = 4 * 1448;
+/// The window at the start (RFC 6928: ten frames).
+const FIRST_WINDOW: u64 = 10 * 1448;
+/// Duplicate acknowledgements that are taken for a loss.
+const DUPLICATES: u32 = 3;
+/// How often the time-out doubles at most.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// A part of a flow's bytes on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    pub(super) flow: u32,
+    pub(super) start: u64,
+    pub(super) bytes: u32,
+}
+
+/// The bytes from one node to another, numbered from 0.
+#[derive(Debug)]
+pub(super) struct Flow<M> {
+    from: u32,
+    to: u32,
+    /// Messages not yet delivered, with the number of the byte after each.
+    messages: VecDeque<(u64, M)>,
+    /// Bytes handed over by the sender, all in all.
+    end: u64,
+    /// The next byte to send.
+    next: u64,
+    /// Bytes that the sender knows to have come in.
+    acked: u64,
+    window: u64,
+    /// Below it the window doubles each round trip, above it grows by a segment.
+    threshold: u64,
+    duplicates: u32,
+    /// While in fast recovery: the end of what was sent when it began.
+    recovering: Option<u64>,
+    /// Which start of the timer counts; `running` while it does.
+    generation: u32,
+    running: bool,
+    doublings: u32,
+    /// The receiver's side: bytes that have come in without a gap, and ranges after the gap.
+    expected: u64,
+    early: BTreeMap<u64, u64>,
+}
+
+impl<M: Copy> Flow<M> {
+    pub(super) fn new(from: u32, to: u32) -> Flow<M> {
+        Flow {
+            from,
+            to,
+            messages: VecDeque::new(),
+            end: 0,
+            next: 0,
+            acked: 0,
+            window: FIRST_WINDOW,
+            threshold: u64::MAX,
+            duplicates: 0,
+            recovering: None,
+            generation: 0,
+            running: false,
+            doublings: 0,
+            expected: 0,
+            early: BTreeMap::new(),
+        }
+    }
+
+    /// The sending and the receiving node.
+    pub(super) fn ends(&self) -> (u32, u32) {
+        (self.from, self.to)
+    }
+
+    pub(super) fn push(&mut self, bytes: u64, message: M) {
+        self.end += bytes;
+        self.messages.push_back((self.end, message));
+    }
+
+    /// What to send now (first byte, length), as far as the window permits.
+    pub(super) fn next_segment(&mut self) -> Option<(u64, u32)> {
+        let bytes = SEGMENT_BYTES.min(self.end - self.next);
+        let on_their_way = self.next - self.acked;
+        if bytes == 0 || (on_their_way > 0 && on_their_way + bytes > self.window) {
+            return None;
+        }
+        self.next += bytes;
+        Some((self.next - bytes, bytes as u32))
+    }
+
+    /// Starts the timer if it should run and does not: its generation, and how long it runs.
+    pub(super) fn arm(&mut self, least: Span) -> Option<(u32, Span)> {
+        if self.running || self.acked == self.next {
+            return None;
+        }
+        self.running = true;
+        self.generation = self.generation.wrapping_add(1);
+        Some((self.generation, Span::from_nanos(least.as_nanos().saturating_mul(1 << self.doublings))))
+    }
+
+    /// The receiver's side: a segment has come in. Delivers the messages that are complete; how much is there without a gap.
+    pub(super) fn received(&mut self, segment: &Segment, mut deliver: impl FnMut(M)) -> u64 {
+        let (start, end) = (segment.start, segment.start + u64::from(segment.bytes));
+        if end > self.expected {
+            let known = self.early.entry(start).or_insert(end);
+            *known = end.max(*known);
+        }
+        while let Some((&start, &end)) = self.early.first_key_value()
+            && start <= self.expected
+        {
+            self.expected = end.max(self.expected);
+            self.early.pop_first();
+        }
+        while let Some(&(end, message)) = self.messages.front()
+            && end <= self.expected
+        {
+            self.messages.pop_front();
+            deliver(message);
+        }
+        self.expected
+    }
+
+    /// The sender's side: an acknowledgement. What to send again at once, if it shows a loss.
+    pub(super) fn acknowledged(&mut self, upto: u64) -> Option<(u64, u32)> {
+        if upto > self.acked {
+            let news = upto - self.acked;
+            self.acked = upto;
+            self.next = self.next.max(upto);
+            (self.duplicates, self.doublings, self.running) = (0, 0, false);
+            if let Some(recover) = self.recovering {
+                if upto < recover {
+                    return Some(self.first_missing());
+                }
+                self.recovering = None;
+                self.window = self.threshold.max(SEGMENT_BYTES);
+            } else if self.window < self.threshold {
+                self.window = self.window.saturating_add(news.min(2 * SEGMENT_BYTES));
+            } else {
+                self.window += (SEGMENT_BYTES * news / self.window).max(1);
+            }
+            return None;
+        }
+        if self.acked == self.next {
+            return None;
+        }
+        self.duplicates += 1;
+        if self.duplicates != DUPLICATES || self.recovering.is_some() {
+            return None;
+        }
+        self.back_off();
+        self.window = self.threshold;
+        self.recovering = Some(self.next);
+        Some(self.first_missing())
+    }
+
+    /// The timer has run out. Whether it still counted: then everything since the last acknowledgement is sent again.
+    pub(super) fn timed_out(&mut self, generation: u32) -> bool {
+        if !self.running || generation != self.generation {
+            return false;
+        }
+        self.running = false;
+        if self.acked == self.next {
+            return false;
+        }
+        self.back_off();
+        self.window = SEGMENT_BYTES;
+        (self.next, self.duplicates, self.recovering) = (self.acked, 0, None);
+        self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
+        true
+    }
+
+    fn back_off(&mut self) {
+        self.threshold = ((self.next - self.acked) / 2).max(2 * SEGMENT_BYTES);
+    }
+
+    fn first_missing(&self) -> (u64, u32) {
+        (self.acked, SEGMENT_BYTES.min(self.end - self.acked) as u32)
+    }
+}

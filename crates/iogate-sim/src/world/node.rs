@@ -1,0 +1,118 @@
+//! A node with a gate: a client node, a forwarder, or a data server with its device.
+
+use std::collections::VecDeque;
+
+use iogate_core::device::{Device, Transfer};
+use iogate_core::{FileId, Gate, Op, Span, Time};
+
+use crate::placement::Placement;
+use crate::result::ServerResult;
+
+/// A node's gate, and what belongs to it.
+pub(super) struct Node {
+    pub(super) gate: Option<Gate>,
+    /// What its clock shows at the start of the run.
+    pub(super) clock: Time,
+    /// Processor time for each request, and when its processor is free.
+    pub(super) overhead: Span,
+    pub(super) free_at: Time,
+    /// Requests that found the gate full.
+    pub(super) outside: VecDeque<u32>,
+    pub(super) held_back: u64,
+    /// When it will be looked at again because its gate asked for that.
+    pub(super) wake: Time,
+    /// Whether it is on the list of nodes to look at in this instant.
+    pub(super) touched: bool,
+    /// Forwarders and clients: requests of each dispatch (by its number) that are not complete.
+    pub(super) open: Vec<u32>,
+    /// Of a data server.
+    pub(super) disk: Option<Disk>,
+}
+
+impl Node {
+    pub(super) fn new(gate: Option<Gate>, clock: Time, overhead: Span, disk: Option<Disk>) -> Node {
+        Node {
+            gate,
+            clock,
+            overhead,
+            free_at: Time::ZERO,
+            outside: VecDeque::new(),
+            held_back: 0,
+            wake: Time::MAX,
+            touched: false,
+            open: Vec::new(),
+            disk,
+        }
+    }
+
+    /// What its clock shows.
+    pub(super) fn clock_at(&self, now: Time) -> Time {
+        self.clock + now.since(Time::ZERO)
+    }
+
+    /// When its clock will show `clock`.
+    pub(super) fn when_clock_shows(&self, clock: Time) -> Time {
+        if clock == Time::MAX { clock } else { Time::ZERO + clock.since(self.clock) }
+    }
+}
+
+/// The device of a data server, which serves one transfer after the other.
+pub(super) struct Disk {
+    device: Box<dyn Device>,
+    placement: Placement,
+    free_at: Time,
+    /// By faults: nothing begins before; and how many times as long everything takes.
+    pub(super) stopped_until: Time,
+    pub(super) slowness: f64,
+    busy: Span,
+    pub(super) requests: u64,
+    dispatches: u64,
+    bytes: u64,
+    finish: Time,
+}
+
+impl Disk {
+    pub(super) fn new(device: Box<dyn Device>, placement: Placement) -> Disk {
+        Disk {
+            device,
+            placement,
+            free_at: Time::ZERO,
+            stopped_until: Time::ZERO,
+            slowness: 1.0,
+            busy: Span::ZERO,
+            requests: 0,
+            dispatches: 0,
+            bytes: 0,
+            finish: Time::ZERO,
+        }
+    }
+
+    /// Serves a range of a file after everything that was handed over before: when it begins, and when it has ended.
+    pub(super) fn serve(&mut self, now: Time, file: FileId, op: Op, offset: u64, bytes: u64) -> (Time, Time) {
+        let begin = now.max(self.free_at).max(self.stopped_until);
+        let mut span = Span::ZERO;
+        self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+            span += self.device.serve(begin + span, Transfer { op, address, bytes });
+        });
+        if self.slowness != 1.0 {
+            span = Span::from_nanos((span.as_nanos() as f64 * self.slowness) as u64);
+        }
+        self.free_at = begin + span;
+        self.busy += span;
+        self.dispatches += 1;
+        self.bytes += bytes;
+        self.finish = self.free_at;
+        (begin, self.free_at)
+    }
+
+    pub(super) fn result(&self) -> ServerResult {
+        ServerResult {
+            busy: self.busy,
+            repositions: self.device.repositions(),
+            requests: self.requests,
+            dispatches: self.dispatches,
+            bytes: self.bytes,
+            finish: self.finish,
+        }
+    }
+}

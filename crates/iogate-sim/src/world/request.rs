@@ -1,0 +1,400 @@
+//! The way of a call: cut into requests, through the gates of each layer, over the network, to the devices; and back.
+//!
+//! A request that crosses to the next layer is a [`Piece`]. It belongs to a call of a process or to a dispatch of the layer
+//! before, which is complete when all its pieces have been answered.
+
+use iogate_core::{
+    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Op, Outcome, Rejected, Request, RequestId, Span,
+    Time,
+};
+
+use super::process::Waiting;
+use super::{Arrived, Event, Message, Observer, Served, SimError, World};
+use crate::scenario::Spread;
+use crate::workload::Call;
+
+/// A call in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallRun {
+    process: u32,
+    bytes: u64,
+    issued: Time,
+    /// Pieces that are not answered.
+    open: u32,
+}
+
+/// What a piece belongs to.
+#[derive(Clone, Copy, Debug)]
+enum Parent {
+    Call(u32),
+    Dispatch { node: u32, id: DispatchId },
+}
+
+/// A request from one layer to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    parent: Parent,
+    from: u32,
+    to: u32,
+    range: Range,
+    /// Bytes not yet served.
+    left: u32,
+    sender: Sender,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    file: FileId,
+    op: Op,
+    offset: u64,
+    bytes: u64,
+}
+
+/// On whose behalf.
+#[derive(Clone, Copy, Debug)]
+struct Sender {
+    app: AppId,
+    client: ClientId,
+    /// By the clock of the client.
+    issued: Time,
+}
+
+/// A message between processes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    pub(super) to: u32,
+    pub(super) bytes: u64,
+}
+
+impl<O: Observer> World<'_, O> {
+    /// A process issues a call.
+    pub(super) fn issue(&mut self, process: u32, call: &Call) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let this = &self.processes[process as usize];
+        let node = this.node;
+        let sender = Sender {
+            app: AppId(self.specs[this.app as usize].id),
+            client: ClientId(process + 1),
+            issued: self.nodes[node as usize].clock_at(now),
+        };
+        let run = self.calls.add(CallRun { process, bytes: call.total_bytes(), issued: now, open: 0 });
+        let gated = self.nodes[node as usize].gate.is_some();
+        let mut open = 0;
+        for index in 0..u64::from(call.count) {
+            let offset = call.offset + index * call.stride;
+            let range = Range { file: call.file, op: call.op, offset, bytes: call.bytes.into() };
+            if gated {
+                let piece = self.add_piece(Parent::Call(run), node, node, range, sender);
+                self.take_in(piece)?;
+                open += 1;
+            } else {
+                open += self.forward(Parent::Call(run), node, 0, &range, sender);
+            }
+        }
+        self.calls[run].open = open;
+        Ok(())
+    }
+
+    /// Sends a range from a node of a layer to the next layer; in how many pieces.
+    fn forward(&mut self, parent: Parent, from: u32, layer: usize, range: &Range, sender: Sender) -> u32 {
+        if layer + 3 == self.layers.len() {
+            return self.forward_to_servers(parent, from, range, sender);
+        }
+        let next = &self.scenario.cluster.forwarders[layer];
+        let (spread, transfer, nodes) = (next.spread, u64::from(next.transfer), u64::from(next.nodes));
+        let (first, after) = (self.layers[layer], self.layers[layer + 1]);
+        let mut count = 0;
+        let mut offset = range.offset;
+        let end = range.offset + range.bytes;
+        while offset < end {
+            let bytes = transfer.min(end - offset);
+            let index = match spread {
+                Spread::Client => u64::from(from - first) * nodes / u64::from(after - first),
+                Spread::File => hash(range.file.0) % nodes,
+                Spread::Target => offset / self.striping.stripe % self.striping.servers % nodes,
+            };
+            self.send_piece(parent, from, after + index as u32, Range { offset, bytes, ..*range }, sender);
+            count += 1;
+            offset += bytes;
+        }
+        count
+    }
+
+    /// Each server's part goes in requests of at most the servers' transfer size, and all servers get one after the other.
+    fn forward_to_servers(&mut self, parent: Parent, from: u32, range: &Range, sender: Sender) -> u32 {
+        let first = self.layers[self.layers.len() - 2];
+        let transfer = u64::from(self.scenario.cluster.servers.transfer);
+        let servers = self.striping.servers_of(range.offset, range.bytes);
+        let mut count = 0;
+        let mut done = 0;
+        loop {
+            let before = count;
+            for index in 0..servers {
+                let local = self.striping.local(range.offset, range.bytes, index);
+                let offset = local.start + done;
+                if offset < local.end {
+                    let bytes = transfer.min(local.end - offset);
+                    self.send_piece(
+                        parent,
+                        from,
+                        first + local.server,
+                        Range { offset, bytes, ..*range },
+                        sender,
+                    );
+                    count += 1;
+                }
+            }
+            if count == before {
+                return count;
+            }
+            done += transfer;
+        }
+    }
+
+    fn add_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) -> u32 {
+        self.pieces.add(Piece { parent, from, to, range, left: range.bytes as u32, sender })
+    }
+
+    fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
+        let data = if range.op == Op::Write { range.bytes } else { 0 };
+        let piece = self.add_piece(parent, from, to, range, sender);
+        self.net.send(&mut self.queue, from, to, data, Message::Request(piece));
+    }
+
+    /// Where a message goes, and how many bytes of data it carries.
+    pub(super) fn destination(&self, message: Message) -> (u32, u64) {
+        match message {
+            Message::Request(piece) => {
+                let piece = &self.pieces[piece];
+                (piece.to, if piece.range.op == Op::Write { piece.range.bytes } else { 0 })
+            }
+            Message::Reply(piece) => {
+                let piece = &self.pieces[piece];
+                (piece.from, if piece.range.op == Op::Read { piece.range.bytes } else { 0 })
+            }
+            Message::Note(note) => {
+                let Note { to, bytes } = self.notes[note];
+                (self.processes[to as usize].node, bytes)
+            }
+        }
+    }
+
+    /// A request has come in at a node.
+    pub(super) fn take_in(&mut self, piece: u32) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let node = &mut self.nodes[self.pieces[piece].to as usize];
+        if node.overhead == Span::ZERO {
+            return self.enter(piece);
+        }
+        node.free_at = node.free_at.max(now) + node.overhead;
+        self.queue.add(node.free_at, Event::Taken(piece));
+        Ok(())
+    }
+
+    /// A request enters the gate of its node, or waits outside.
+    pub(super) fn enter(&mut self, piece: u32) -> Result<(), SimError> {
+        let Piece { to, range: Range { file, op, offset, bytes }, sender, .. } = self.pieces[piece];
+        let node = &mut self.nodes[to as usize];
+        if node.disk.is_some() {
+            self.requests += 1;
+            let server = to - self.layers[self.layers.len() - 2];
+            let (app, bytes, time) = (sender.app, bytes as u32, self.queue.now());
+            self.observer.arrived(&Arrived { server, app, file, op, offset, bytes, time });
+        }
+        if !node.outside.is_empty() || !self.admit(to, piece)? {
+            let node = &mut self.nodes[to as usize];
+            node.outside.push_back(piece);
+            node.held_back += 1;
+        }
+        self.touch(to);
+        Ok(())
+    }
+
+    /// Whether the gate of a node has room for a request: then it is in.
+    fn admit(&mut self, node: u32, piece: u32) -> Result<bool, SimError> {
+        let now = self.nodes[node as usize].clock_at(self.queue.now());
+        let Piece { range, sender, .. } = self.pieces[piece];
+        let request = Request {
+            id: RequestId(piece.into()),
+            file: range.file,
+            op: range.op,
+            offset: range.offset,
+            bytes: range.bytes as u32,
+            app: sender.app,
+            client: sender.client,
+            target: None,
+            issued: Some(sender.issued),
+        };
+        let Some(gate) = &mut self.nodes[node as usize].gate else { return Ok(true) };
+        match gate.submit(now, &request) {
+            Ok(()) => Ok(true),
+            Err(Rejected::Full { .. }) if !gate.is_empty() => Ok(false),
+            Err(source) => Err(SimError::Rejected { layer: self.layer_name(node), source }),
+        }
+    }
+
+    pub(super) fn touch(&mut self, node: u32) {
+        let this = &mut self.nodes[node as usize];
+        if !this.touched {
+            this.touched = true;
+            self.touched.push(node);
+        }
+    }
+
+    /// Asks all gates that something has happened to.
+    pub(super) fn ask_gates(&mut self) -> Result<(), SimError> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for node in touched.drain(..) {
+            self.nodes[node as usize].touched = false;
+            self.ask_gate(node)?;
+        }
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+        Ok(())
+    }
+
+    fn ask_gate(&mut self, node: u32) -> Result<(), SimError> {
+        while let Some(&piece) = self.nodes[node as usize].outside.front() {
+            if !self.admit(node, piece)? {
+                break;
+            }
+            self.nodes[node as usize].outside.pop_front();
+        }
+        loop {
+            let this = &mut self.nodes[node as usize];
+            let now = this.clock_at(self.queue.now());
+            let Some(gate) = &mut this.gate else { return Ok(()) };
+            match gate.next(now) {
+                Decision::Dispatch(dispatch) => self.carry_out(node, &dispatch),
+                Decision::WaitUntil(until, _) => {
+                    let until = this.when_clock_shows(until);
+                    if until < this.wake {
+                        this.wake = until;
+                        self.queue.add(until, Event::Gate(node));
+                    }
+                    return Ok(());
+                }
+                Decision::Idle => return Ok(()),
+            }
+        }
+    }
+
+    /// Hands a dispatch to the node's device, or sends it on.
+    fn carry_out(&mut self, node: u32, dispatch: &Dispatch) {
+        let now = self.queue.now();
+        let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
+        let this = &mut self.nodes[node as usize];
+        if let Some(disk) = &mut this.disk {
+            let (start, end) = disk.serve(now, file, op, offset, bytes);
+            let server = node - self.layers[self.layers.len() - 2];
+            self.observer.served(&Served {
+                server,
+                app,
+                file,
+                op,
+                offset,
+                bytes,
+                requests: parts,
+                start,
+                end,
+            });
+            self.queue.add(end, Event::Served { node, dispatch: id });
+            return;
+        }
+        let Some(first) = this.gate.as_ref().and_then(|gate| gate.parts(id).next()) else { return };
+        let sender = self.pieces[first.request.0 as u32].sender;
+        let layer = self.layers.partition_point(|first| *first <= node) - 1;
+        let range = Range { file, op, offset, bytes };
+        let open = self.forward(Parent::Dispatch { node, id }, node, layer, &range, sender);
+        let all = &mut self.nodes[node as usize].open;
+        let index = id.0 as usize;
+        if all.len() <= index {
+            all.resize(index + 1, 0);
+        }
+        all[index] = open;
+    }
+
+    /// A dispatch of a node is complete: its requests are answered as far as they are complete, too.
+    pub(super) fn served(&mut self, node: u32, id: DispatchId) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let this = &mut self.nodes[node as usize];
+        let clock = this.clock_at(now);
+        let Some(gate) = &mut this.gate else { return Ok(()) };
+        let server = this.disk.as_ref().map(|_| node - self.layers[self.layers.len() - 2]);
+        let mut bytes = 0;
+        let mut done_here = Vec::new();
+        for part in gate.parts(id) {
+            bytes += u64::from(part.bytes);
+            let index = part.request.0 as u32;
+            let piece = &mut self.pieces[index];
+            piece.left -= part.bytes;
+            if piece.left > 0 {
+                continue;
+            }
+            if let (Some(server), Some(disk)) = (server, &mut this.disk) {
+                disk.requests += 1;
+                let app = self.processes[piece.sender.client.0 as usize - 1].app;
+                self.apps[app as usize].server_finish[server as usize] = Some(now);
+            }
+            if piece.from == node {
+                done_here.push(index);
+                continue;
+            }
+            let data = if piece.range.op == Op::Read { piece.range.bytes } else { 0 };
+            self.net.send(&mut self.queue, node, piece.from, data, Message::Reply(index));
+        }
+        gate.complete(clock, id, Outcome::Done { bytes });
+        self.touch(node);
+        done_here.into_iter().try_for_each(|piece| self.replied(piece))
+    }
+
+    /// A request's answer is back where it was sent from.
+    pub(super) fn replied(&mut self, piece: u32) -> Result<(), SimError> {
+        let parent = self.pieces[piece].parent;
+        self.pieces.free(piece);
+        match parent {
+            Parent::Call(call) => {
+                self.calls[call].open -= 1;
+                if self.calls[call].open == 0 { self.call_done(call) } else { Ok(()) }
+            }
+            Parent::Dispatch { node, id } => {
+                let open = &mut self.nodes[node as usize].open[id.0 as usize];
+                *open -= 1;
+                if *open == 0 { self.served(node, id) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn call_done(&mut self, call: u32) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let CallRun { process: id, bytes, issued, .. } = self.calls[call];
+        self.calls.free(call);
+        let process = &mut self.processes[id as usize];
+        if process.waiting == Waiting::Ended {
+            return Ok(());
+        }
+        let run = &mut self.apps[process.app as usize];
+        let took = now.since(issued);
+        run.calls += 1;
+        run.bytes += bytes;
+        run.call_time += took;
+        run.call_time_max = run.call_time_max.max(took);
+        if process.in_phase {
+            run.phase(process.phases - 1, now).bytes += bytes;
+        }
+        process.calls -= 1;
+        match process.waiting {
+            Waiting::Room => self.go_on(id),
+            Waiting::Calls if process.calls == 0 => self.go_on(id),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Spreads consecutive numbers (the finalizer of SplitMix64).
+fn hash(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

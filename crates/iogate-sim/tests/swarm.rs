@@ -1,0 +1,216 @@
+//! Random worlds with random faults: first nothing may go wrong in them, then they must come to an end.
+//!
+//! `SWARM_SEEDS=from..to` chooses other seeds than the default ones; a failure names its seed.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::{app, gate, scenario};
+use iogate_core::{AppId, FileId, Op, SchedulerKind, Span, Time};
+use iogate_sim::rng::{Distribution, Rng};
+use iogate_sim::scenario::{
+    App, Barrier, Collective, Fault, FaultKind, Forwarders, Pattern, Scenario, Sharing, Spread,
+};
+use iogate_sim::world::{Arrived, Observer, Served, simulate};
+
+fn one_of<T: Clone>(rng: &mut Rng, all: &[T]) -> T {
+    all[rng.below(all.len() as u64) as usize].clone()
+}
+
+fn some_gate(rng: &mut Rng) -> iogate_sim::scenario::GateSpec {
+    let kind = one_of(rng, &SchedulerKind::ALL);
+    let mut gate = gate(kind.name());
+    gate.depth = one_of(rng, &[1, 2, 16]);
+    // Room for every piece of a request that is split.
+    gate.queue = one_of(rng, &[300, 1 << 16]);
+    gate
+}
+
+fn some_app(rng: &mut Rng, id: u32, clients: u32) -> App {
+    let mut this = app(id, 1 + rng.below(6) as u32, 0, 0);
+    let request = 1 << (10 + rng.below(10));
+    let bytes = u64::from(request) * rng.below(9) + rng.below(2) * 777;
+    let sharing = one_of(rng, &[Sharing::Shared, Sharing::PerProcess]);
+    let pattern = match rng.below(5) {
+        0 => Pattern::Contiguous { sharing, bytes, request },
+        1 => Pattern::Strided { bytes, request },
+        2 => Pattern::Random { sharing, bytes, request, file_bytes: 1 << 22 },
+        3 => Pattern::Tile { columns: 1, width: 100, height: 1 + rng.below(9) as u32, element: 64 },
+        _ => Pattern::Noncontiguous { bytes, piece: 1_000, pieces: 1 + rng.below(8) as u32 },
+    };
+    let collectable = !matches!(pattern, Pattern::Random { .. })
+        && !matches!(pattern, Pattern::Contiguous { sharing: Sharing::PerProcess, .. });
+    let workload = &mut this.workload;
+    workload.pattern = pattern;
+    workload.op = one_of(rng, &[Op::Read, Op::Write]);
+    workload.iterations = 1 + rng.below(3) as u32;
+    workload.compute = one_of(rng, &[Distribution::ZERO, Distribution::Exponential(Span::from_millis(5))]);
+    workload.think = one_of(rng, &[Distribution::ZERO, Distribution::Uniform(Span::ZERO, Span::from_millis(1))]);
+    workload.outstanding = one_of(rng, &[Some(1), Some(3), None]);
+    workload.barrier = one_of(rng, &[Barrier::None, Barrier::Phase, Barrier::Call]);
+    if collectable && rng.below(4) == 0 {
+        let aggregators = 1 + rng.below(this.processes.into()) as u32;
+        workload.collective = Some(Collective { aggregators, buffer: 1 << (12 + rng.below(6)) });
+    }
+    this.first_node = rng.below(clients.into()) as u32;
+    this.nodes = 1 + rng.below(u64::from(clients - this.first_node)) as u32;
+    this.start = Span::from_millis(rng.below(30));
+    // Several applications on the same files: their writes conflict.
+    this.files = rng.below(2) as u32;
+    this
+}
+
+fn some_fault(rng: &mut Rng, servers: u32, clients: u32, layers: u32) -> Fault {
+    let from = Span::from_millis(rng.below(100));
+    let until = Some(from + Span::from_millis(1 + rng.below(2_000)));
+    let server = rng.below(servers.into()) as u32;
+    let kind = match rng.below(8) {
+        0 | 1 => FaultKind::SlowServer { server, factor: 1.0 + rng.unit() * 20.0 },
+        2 | 3 => FaultKind::StoppedServer { server },
+        4 | 5 => FaultKind::Delay { extra: Span::from_millis(rng.below(50)) },
+        6 => FaultKind::LostClient { node: rng.below(clients.into()) as u32 },
+        _ => FaultKind::Skew {
+            layer: rng.below(layers.into()) as u32,
+            node: 0,
+            ahead_ns: rng.below(4_000_000_000) as i64 - 2_000_000_000,
+        },
+    };
+    Fault { from, until, kind }
+}
+
+fn some_world(seed: u64) -> Scenario {
+    let rng = &mut Rng::new(seed, 99);
+    let servers = 1 + rng.below(5) as u32;
+    let device = one_of(rng, &["unit:200", "hdd", "edel", "exponential:500"]);
+    let mut s = scenario(servers, device, "fifo");
+    let clients = 1 + rng.below(6) as u32;
+    s.cluster.clients.nodes = clients;
+    s.cluster.clients.gate = (rng.below(4) == 0).then(|| some_gate(rng));
+    s.cluster.servers.gate = some_gate(rng);
+    s.cluster.servers.stripe = 1 << (13 + rng.below(6));
+    s.cluster.servers.transfer = 1 << (12 + rng.below(8));
+    s.cluster.servers.overhead = Span::from_micros(rng.below(2) * 20);
+    for layer in 0..rng.below(3) {
+        s.cluster.forwarders.push(Forwarders {
+            name: format!("layer{layer}"),
+            nodes: 1 + rng.below(4) as u32,
+            gate: some_gate(rng),
+            spread: one_of(rng, &[Spread::Client, Spread::File, Spread::Target]),
+            transfer: 1 << (13 + rng.below(8)),
+            overhead: Span::from_micros(rng.below(2) * 10),
+        });
+    }
+    s.network.latency = Span::from_micros(rng.below(3) * 40);
+    s.network.jitter = Span::from_micros(rng.below(2) * 300);
+    s.network.bandwidth = one_of(rng, &[None, Some(50_000_000), Some(1_000_000_000)]);
+    if s.network.bandwidth.is_some() {
+        s.network.buffer = one_of(rng, &[None, Some(32 << 10)]);
+    }
+    s.network.header = rng.below(2) as u32 * 128;
+    s.apps = (0..1 + rng.below(4)).map(|i| some_app(rng, i as u32 + 1, clients)).collect();
+    let layers = 2 + s.cluster.forwarders.len() as u32;
+    s.faults = (0..rng.below(4)).map(|_| some_fault(rng, servers, clients, layers)).collect();
+    s
+}
+
+/// Sees that each server serves one dispatch at a time, and conflicting requests in the order in which they came.
+#[derive(Default)]
+struct Judge {
+    waiting: HashMap<(u32, FileId), Vec<Arrived>>,
+    served_until: HashMap<u32, Time>,
+    arrived: u64,
+    served: u64,
+    bytes: HashMap<AppId, u64>,
+}
+
+impl Observer for Judge {
+    fn arrived(&mut self, arrived: &Arrived) {
+        self.waiting.entry((arrived.server, arrived.file)).or_default().push(*arrived);
+        self.arrived += 1;
+        *self.bytes.entry(arrived.app).or_default() += u64::from(arrived.bytes);
+    }
+
+    fn served(&mut self, served: &Served) {
+        let until = self.served_until.insert(served.server, served.end).unwrap_or(Time::ZERO);
+        assert!(until <= served.start, "a device serves one transfer at a time: {served:?}");
+        let waiting = self.waiting.entry((served.server, served.file)).or_default();
+        let end = served.offset + served.bytes;
+        let inside = |other: &Arrived| {
+            other.op == served.op && served.offset <= other.offset && other.offset + u64::from(other.bytes) <= end
+        };
+        // Where several would do, the oldest ones are meant; those after a gap in the range are another run's.
+        let (mut at, mut taken) = (served.offset, Vec::new());
+        while at < end {
+            let next = waiting.iter().enumerate().position(|(index, other)| {
+                inside(other) && other.offset == at && !taken.contains(&index)
+            });
+            let Some(next) = next else { break };
+            at += u64::from(waiting[next].bytes);
+            taken.push(next);
+        }
+        assert_eq!((taken.len(), at), (served.requests as usize, end), "{served:?} is made of requests that wait");
+        for &index in &taken {
+            let this = &waiting[index];
+            for (_, other) in waiting[..index].iter().enumerate().filter(|(index, _)| !taken.contains(index)) {
+                let overlaps = other.offset < this.offset + u64::from(this.bytes)
+                    && this.offset < other.offset + u64::from(other.bytes);
+                assert!(
+                    !(overlaps && this.op.conflicts(other.op)),
+                    "{this:?} is served before the earlier {other:?}"
+                );
+            }
+        }
+        taken.sort_unstable();
+        for index in taken.into_iter().rev() {
+            waiting.remove(index);
+            self.served += 1;
+        }
+    }
+}
+
+fn expected_bytes(app: &App) -> u64 {
+    let of_one = match app.workload.pattern {
+        Pattern::Contiguous { bytes, .. }
+        | Pattern::Strided { bytes, .. }
+        | Pattern::Random { bytes, .. }
+        | Pattern::Noncontiguous { bytes, .. } => bytes,
+        Pattern::Tile { width, height, element, .. } => u64::from(width) * u64::from(height) * u64::from(element),
+        Pattern::Trace { .. } => unreachable!("not made here"),
+    };
+    of_one * u64::from(app.processes) * u64::from(app.workload.iterations)
+}
+
+#[test]
+fn random_worlds_are_safe_and_come_to_an_end() {
+    let seeds = match std::env::var("SWARM_SEEDS") {
+        Ok(range) => {
+            let (from, to) = range.split_once("..").expect("SWARM_SEEDS=from..to");
+            from.parse().expect("a number")..to.parse().expect("a number")
+        }
+        Err(_) => 0..400,
+    };
+    for seed in seeds {
+        let world = some_world(seed);
+        let mut judge = Judge::default();
+        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulate(&world, seed, &mut judge)));
+        let result = run.unwrap_or_else(|_| panic!("seed {seed}: see above")).unwrap_or_else(|error| {
+            panic!("seed {seed}: {error}");
+        });
+        assert!(!result.cut_off, "seed {seed} does not end");
+        assert_eq!(judge.served, judge.arrived, "seed {seed}: every request that arrives is served");
+        assert_eq!(judge.arrived, result.requests, "seed {seed}");
+        for (spec, app) in world.apps.iter().zip(&result.apps) {
+            let expected = expected_bytes(spec);
+            if app.lost {
+                assert!(app.bytes <= expected, "seed {seed}: {}", app.name);
+            } else {
+                assert_eq!(app.bytes, expected, "seed {seed}: {} moved all its bytes", app.name);
+            }
+        }
+        let moved: u64 = result.servers.iter().map(|server| server.bytes).sum();
+        assert_eq!(moved, judge.bytes.values().sum::<u64>(), "seed {seed}: bytes are conserved");
+        let again = simulate(&world, seed, &mut ()).expect("it ended before");
+        assert_eq!(format!("{again:?}"), format!("{result:?}"), "seed {seed}: the same seed gives the same result");
+    }
+}
