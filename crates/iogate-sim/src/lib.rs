@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
 //! | [`workload`] | what each process of an application does, step by step |
+//! | [`batch`] | which applications run when, on which nodes |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
@@ -13,6 +14,7 @@
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod log;
 pub mod placement;
 pub mod replay;

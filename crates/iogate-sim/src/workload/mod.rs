@@ -1,9 +1,15 @@
 //! What the processes of applications do, step by step. The simulator and `iogate bench` run the same steps.
 
+mod accesses;
+mod collective;
+mod division;
+mod files;
+pub mod jobs;
 mod program;
 
 use iogate_core::{FileId, Op, Span};
 
+pub use files::{file_id, files_needed, trace_file_id};
 pub use program::Program;
 
 /// What a process does next.

@@ -1,98 +1,195 @@
 //! The program of one process: an iterator over its steps, in constant memory.
+//!
+//! Each iteration is, in this order:
+//!
+//! | step | when |
+//! |---|---|
+//! | `Compute` | if the drawn time is not zero; the same time for all processes |
+//! | `Barrier` | with [`Barrier::Phase`] and [`Barrier::Call`] |
+//! | `Phase(true)` | always |
+//! | the calls, see below | |
+//! | `Finish` | always |
+//! | `Phase(false)` | always |
+//! | `Barrier` | with [`Barrier::Phase`] and [`Barrier::Call`] |
+//!
+//! Each call is `Until` (rows of a timed trace), `Compute` (the time to think, if not zero), `Call`; with [`Barrier::Call`] also
+//! `Finish`, `Barrier`, and a process that has fewer calls than another makes up for the barriers. Collective I/O has instead
+//! the rounds that [`super::collective`] describes, each ending in a `Barrier`, with a time to think before the aggregators'
+//! calls. After the last iteration comes `End`.
+//!
+//! All processes so make the same number of barriers, whatever their calls.
 
-use iogate_core::FileId;
+use iogate_core::Span;
 
+use super::accesses::Accesses;
+use super::collective::Exchange;
 use super::{Call, Step};
-use crate::scenario::{App, Barrier, Pattern, Sharing};
+use crate::rng::{Distribution, Rng};
+use crate::scenario::{App, Barrier};
+
+/// Streams of random numbers of applications begin here: application `i` has stream `STREAMS + i` of the seed.
+const STREAMS: u64 = 0x61_7070 << 32;
 
 /// The program of one process. The same application, rank and seed give the same steps.
 #[derive(Clone, Debug)]
 pub struct Program {
-    app: App,
-    rank: u32,
-    state: u32,
+    next: Next,
     iteration: u32,
-    call: u64,
+    iterations: u32,
+    barrier: Barrier,
+    compute: Distribution,
+    compute_seed: u64,
+    think: Distribution,
+    think_rng: Rng,
+    io: Io,
+    /// A call that waits for its process to have thought.
+    held: Option<Call>,
+}
+
+#[derive(Clone, Debug)]
+enum Io {
+    Independent(Accesses),
+    Collective(Exchange),
+}
+
+/// Where in its iteration a process is: what it does next, if there is anything to do.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Compute,
+    BarrierBefore,
+    Begin,
+    Wait,
+    Issue,
+    FinishCall,
+    BarrierCall,
+    Finish,
+    EndPhase,
+    BarrierAfter,
 }
 
 impl Program {
-    /// The program of process `rank` (below `app.processes`).
-    pub fn new(app: &App, rank: u32, _seed: u64) -> Program {
-        Program { app: app.clone(), rank, state: 0, iteration: 0, call: 0 }
+    /// The program of process `rank` (below `app.processes`). The offsets of all iterations must fit 64 bits.
+    pub fn new(app: &App, rank: u32, seed: u64) -> Program {
+        let workload = &app.workload;
+        let mut streams = Rng::new(seed, STREAMS + u64::from(app.id));
+        // What is drawn for one purpose must not depend on whether something is drawn for another.
+        let [compute_seed, think_seed, place_seed] = std::array::from_fn(|_| streams.bits());
+        let io = match Exchange::new(app, rank) {
+            Some(exchange) => Io::Collective(exchange),
+            None => Io::Independent(Accesses::new(app, rank, Rng::new(place_seed, rank.into()))),
+        };
+        Program {
+            next: Next::Compute,
+            iteration: 0,
+            iterations: workload.iterations,
+            barrier: workload.barrier,
+            compute: workload.compute,
+            compute_seed,
+            think: workload.think,
+            think_rng: Rng::new(think_seed, rank.into()),
+            io,
+            held: None,
+        }
     }
 
     /// The next step; [`Step::End`] for ever once it has ended.
     pub fn next_step(&mut self) -> Step {
-        let barrier = self.app.workload.barrier;
+        if let Some(call) = self.held.take() {
+            return Step::Call(call);
+        }
         loop {
-            self.state += 1;
-            match self.state {
-                1 => {
-                    if self.iteration == self.app.workload.iterations {
-                        self.state = 0;
+            match self.next {
+                Next::Compute => {
+                    if self.iteration == self.iterations {
                         return Step::End;
                     }
-                    self.call = 0;
-                    return Step::Compute(self.app.workload.compute.mean());
-                }
-                2 if barrier != Barrier::None => return Step::Barrier,
-                3 => return Step::Phase(true),
-                4 => match self.next_call() {
-                    Some(call) => {
-                        if barrier != Barrier::Call {
-                            self.state = 3;
-                        }
-                        return Step::Call(call);
+                    self.next = Next::BarrierBefore;
+                    // A stream for each iteration, not for each process: they all compute equally long.
+                    let span = Rng::new(self.compute_seed, self.iteration.into()).span(self.compute);
+                    if span != Span::ZERO {
+                        return Step::Compute(span);
                     }
-                    None => self.state = 9,
-                },
-                5 => return Step::Finish,
-                6 => {
-                    self.state = 3;
-                    return Step::Barrier;
                 }
-                10 => return Step::Finish,
-                11 => return Step::Phase(false),
-                12 => {
-                    self.state = 0;
-                    self.iteration += 1;
-                    if barrier != Barrier::None {
+                Next::BarrierBefore => {
+                    self.next = Next::Begin;
+                    if self.barrier != Barrier::None {
                         return Step::Barrier;
                     }
                 }
-                _ => {}
+                Next::Begin => {
+                    match &mut self.io {
+                        Io::Independent(accesses) => accesses.begin(self.iteration),
+                        Io::Collective(exchange) => exchange.begin(self.iteration),
+                    }
+                    self.next = Next::Wait;
+                    return Step::Phase(true);
+                }
+                Next::Wait => {
+                    self.next = Next::Issue;
+                    if let Io::Independent(accesses) = &self.io
+                        && let Some(at) = accesses.not_before()
+                    {
+                        return Step::Until(at);
+                    }
+                }
+                Next::Issue => {
+                    if let Some(step) = self.next_of_io() {
+                        return step;
+                    }
+                    self.next = Next::Finish;
+                }
+                Next::FinishCall => {
+                    self.next = Next::BarrierCall;
+                    return Step::Finish;
+                }
+                Next::BarrierCall => {
+                    self.next = Next::Wait;
+                    return Step::Barrier;
+                }
+                Next::Finish => {
+                    self.next = Next::EndPhase;
+                    return Step::Finish;
+                }
+                Next::EndPhase => {
+                    self.next = Next::BarrierAfter;
+                    return Step::Phase(false);
+                }
+                Next::BarrierAfter => {
+                    self.next = Next::Compute;
+                    self.iteration += 1;
+                    if self.barrier != Barrier::None {
+                        return Step::Barrier;
+                    }
+                }
             }
         }
     }
 
-    fn next_call(&mut self) -> Option<Call> {
-        let (rank, processes) = (u64::from(self.rank), u64::from(self.app.processes));
-        let (index, iteration) = (self.call, u64::from(self.iteration));
-        self.call += 1;
-        let base = u64::from(self.app.files) << 32;
-        let call = |file, offset, bytes| Call {
-            file: FileId(base | file),
-            op: self.app.workload.op,
-            offset,
-            bytes,
-            stride: u64::from(bytes),
-            count: 1,
+    /// The next step of an iteration's I/O; `None` when that is over.
+    fn next_of_io(&mut self) -> Option<Step> {
+        let accesses = match &mut self.io {
+            Io::Independent(accesses) => accesses,
+            Io::Collective(exchange) => {
+                return match exchange.next_step()? {
+                    Step::Call(call) => Some(self.think_before(call)),
+                    step => Some(step),
+                };
+            }
         };
-        match self.app.workload.pattern {
-            Pattern::Contiguous { sharing, bytes, request } => {
-                let at = index * u64::from(request);
-                let len = bytes.checked_sub(at).filter(|left| *left > 0)?.min(request.into()) as u32;
-                Some(match sharing {
-                    Sharing::Shared => call(0, (iteration * processes + rank) * bytes + at, len),
-                    Sharing::PerProcess => call(rank, iteration * bytes + at, len),
-                })
-            }
-            Pattern::Strided { bytes, request } => {
-                let left = bytes.checked_sub(index * u64::from(request)).filter(|left| *left > 0)?;
-                let at = iteration * processes * bytes + (index * processes + rank) * u64::from(request);
-                Some(call(0, at, left.min(request.into()) as u32))
-            }
-            _ => None,
+        let Some(call) = accesses.next_call() else {
+            return (self.barrier == Barrier::Call && accesses.pass()).then_some(Step::Barrier);
+        };
+        self.next = if self.barrier == Barrier::Call { Next::FinishCall } else { Next::Wait };
+        Some(self.think_before(call))
+    }
+
+    /// The call, or first the time to think before it.
+    fn think_before(&mut self, call: Call) -> Step {
+        let span = self.think_rng.span(self.think);
+        if span == Span::ZERO {
+            return Step::Call(call);
         }
+        self.held = Some(call);
+        Step::Compute(span)
     }
 }
