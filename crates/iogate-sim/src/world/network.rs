@@ -101,7 +101,8 @@ impl<M: Copy> Net<M> {
                 self.flows.push(Flow::new(from, to));
                 (self.flows.len() - 1) as u32
             });
-            self.flows[flow as usize].push(bytes, message);
+            // A stream carries no message of nothing.
+            self.flows[flow as usize].push(bytes.max(1), message);
             self.send_segments(queue, flow);
             return;
         }

@@ -8,13 +8,13 @@ use iogate_sim::scenario::{
 };
 
 /// A gate that lets one dispatch through at a time.
-pub fn gate(scheduler: &str) -> GateSpec {
+pub(crate) fn gate(scheduler: &str) -> GateSpec {
     let scheduler = SchedulerConfig::by_name(scheduler).expect("a scheduler's name");
     GateSpec { scheduler, depth: 1, queue: 1 << 20 }
 }
 
 /// One client node and servers that take `device`'s time, no network to speak of, no applications yet.
-pub fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario {
+pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario {
     Scenario {
         title: "test".into(),
         notes: Vec::new(),
@@ -52,7 +52,7 @@ pub fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario {
 }
 
 /// An application with synchronous, contiguous reads of a shared file.
-pub fn app(id: u32, processes: u32, bytes: u64, request: u32) -> App {
+pub(crate) fn app(id: u32, processes: u32, bytes: u64, request: u32) -> App {
     App {
         name: format!("app{id}"),
         id,
