@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use iogate_core::device::{Device, Transfer};
+use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::{Layout, Op, Span, TargetId, Time};
 use iogate_engine::store::{
-    Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, ModelledStore, OpenMode, PlainCalls, Regions,
-    Segment, StripedStore,
+    Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, ModelledStore, OpenMode, PlainCalls, Segment,
+    StripedStore,
 };
 use iogate_engine::{FileHandle, Store};
 use tempfile::TempDir;
@@ -70,12 +70,12 @@ fn stores() -> Vec<(&'static str, Vec<TempDir>, Arc<dyn Store>)> {
     stores.push(("striped over memory, odd stripes", vec![], striped(targets, 999, 4)));
     let root1 = root();
     let inner = directory(root1.path(), Backend::Calls, false);
-    let modelled = ModelledStore::new(inner, Box::new(TestDevice), Regions::default()).unwrap();
+    let modelled = ModelledStore::new(inner, Box::new(TestDevice), Placement::default()).unwrap();
     stores.push(("modelled", vec![root1], Arc::new(modelled)));
     let root2 = root();
     let modelled = {
         let inner = directory(root2.path(), Backend::Ring, false);
-        ModelledStore::new(inner, Box::new(TestDevice), Regions::default()).unwrap()
+        ModelledStore::new(inner, Box::new(TestDevice), Placement::default()).unwrap()
     };
     stores.push(("plain calls to modelled ring", vec![root2], Arc::new(PlainCalls::new(Arc::new(modelled)))));
     let memory = Arc::new(MemoryStore::new());
@@ -319,7 +319,7 @@ fn an_adopted_file_is_written_where_it_is_told() {
 #[test]
 fn a_modelled_device_takes_its_time_and_counts() {
     let inner = Arc::new(MemoryStore::new());
-    let store = ModelledStore::new(inner, Box::new(TestDevice), Regions::default()).unwrap();
+    let store = ModelledStore::new(inner, Box::new(TestDevice), Placement::default()).unwrap();
     let file = store.open("a".as_ref(), CREATE).unwrap();
     let before = std::time::Instant::now();
     for round in 0..3 {

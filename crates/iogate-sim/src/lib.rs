@@ -8,7 +8,6 @@
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
-//! | [`placement`] | where on a device a file lies |
 //! | [`rng`] | seeded random numbers |
 //!
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
@@ -16,7 +15,6 @@
 
 pub mod batch;
 pub mod log;
-pub mod placement;
 pub mod replay;
 pub mod result;
 pub mod rng;

@@ -4,14 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::BufRead;
 
-use iogate_core::device::{Device, Transfer};
+use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::{
     Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request,
     RequestId, Span, Time,
 };
 
-use crate::placement::Placement;
 use crate::trace::{Row, TraceError, TraceReader};
 
 /// What serves the dispatches.

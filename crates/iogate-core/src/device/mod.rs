@@ -6,6 +6,7 @@
 //! | `disk` | a hard disk: seeks ([`SeekTimes`]), rotation, zones, read-ahead and write cache |
 //! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
 //! | `raid0` | stripes over other devices |
+//! | `placement` | where on a device a file lies |
 //! | `preset` | named devices and the text that names one, as `--device` takes it |
 //! | `ratio` | sequential against random throughput of a device |
 //!
@@ -15,6 +16,7 @@
 mod disk;
 mod divisor;
 mod flash;
+mod placement;
 mod preset;
 mod raid0;
 mod ratio;
@@ -29,6 +31,7 @@ use crate::time::{Span, Time};
 
 pub use disk::{Disk, DiskConfig};
 pub use flash::{Flash, FlashConfig};
+pub use placement::Placement;
 pub use preset::{DeviceSpecError, Preset, parse};
 pub use raid0::Raid0;
 pub use ratio::{RATIO_FILE_BYTES, sequential_to_random_ratio};

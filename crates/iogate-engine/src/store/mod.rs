@@ -20,7 +20,7 @@ use iogate_core::{FileId, Op, TargetId};
 
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
-pub use modelled::{DeviceStats, ModelledStore, Regions};
+pub use modelled::{DeviceStats, ModelledStore};
 pub use null::NullStore;
 pub use plain_calls::PlainCalls;
 pub use striped::StripedStore;

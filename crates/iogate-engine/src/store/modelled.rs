@@ -6,13 +6,11 @@
 //! system metadata), and the device's cache management for `sync`. Where the real I/O is slower than the model, the
 //! completion comes when the real I/O is done, and the device's timeline is not moved by that.
 //!
-//! Each file has a region of the device to itself, given at its first transfer: contiguous, with a gap to the
-//! next, so that files are apart as on a disk that is not fragmented. A file that is larger than a region runs on
-//! into the regions behind it, and the device's addresses wrap at its capacity: that costs the model precision, not
-//! the data.
+//! Where files lie is the business of [`Placement`], which the simulator uses as well: the same transfers in the same order
+//! find the same addresses.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -20,27 +18,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use iogate_core::device::{Device, Transfer};
-use iogate_core::{FileId, Span, Time};
+use iogate_core::device::{Device, Placement, Transfer};
+use iogate_core::{Span, Time};
 
 use super::{FileHandle, Io, IoDone, OpenMode, Store};
 use crate::clock::Clock;
 use crate::engine::precise_sleep;
-
-/// Where files are on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Regions {
-    /// Bytes of the device for each file.
-    pub region_bytes: u64,
-    /// Bytes between two files' regions.
-    pub gap_bytes: u64,
-}
-
-impl Default for Regions {
-    fn default() -> Regions {
-        Regions { region_bytes: 4 << 30, gap_bytes: 1 << 30 }
-    }
-}
 
 /// What a modelled device has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,27 +49,29 @@ pub struct ModelledStore {
 
 struct Timeline {
     device: Box<dyn Device>,
-    regions: Regions,
-    starts: HashMap<FileId, u64>,
+    placement: Placement,
     busy_until: Time,
     stats: DeviceStats,
 }
 
 impl ModelledStore {
-    /// The store `inner` with the speed of `device`. Fails if no thread can be started.
+    /// Bytes of a file that lie together on the device where there is no reason for another number: most files are
+    /// shorter, and so contiguous, and far from each other, as on a disk that is not fragmented.
+    pub const EXTENT_BYTES: u64 = 5 << 30;
+
+    /// The store `inner` with the speed of `device`, on which files lie as `placement` says. Fails if no thread can be started.
     pub fn new(
         inner: Arc<dyn Store>,
         device: Box<dyn Device>,
-        regions: Regions,
+        placement: Placement,
     ) -> io::Result<ModelledStore> {
         let clock = Clock::new();
         let deliveries = Arc::new(Deliveries::default());
         let queue = Arc::clone(&deliveries);
         let thread =
             thread::Builder::new().name("iogate-modelled".into()).spawn(move || queue.deliver(clock))?;
-        let starts = HashMap::new();
         let stats = DeviceStats::default();
-        let timeline = Mutex::new(Timeline { device, regions, starts, busy_until: Time::ZERO, stats });
+        let timeline = Mutex::new(Timeline { device, placement, busy_until: Time::ZERO, stats });
         Ok(ModelledStore { inner, timeline, deliveries, thread: Some(thread), clock })
     }
 
@@ -104,12 +89,11 @@ impl Timeline {
         if bytes == 0 {
             return now;
         }
-        let next = (self.starts.len() as u64)
-            .wrapping_mul(self.regions.region_bytes.saturating_add(self.regions.gap_bytes));
-        let start = *self.starts.entry(io.file.id()).or_insert(next);
-        let address = start.wrapping_add(io.offset) % self.device.capacity().max(1);
         let begin = now.max(self.busy_until);
-        let span = self.device.serve(begin, Transfer { op: io.op, address, bytes });
+        let mut span = Span::ZERO;
+        self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
+            span += self.device.serve(begin + span, Transfer { op: io.op, address, bytes });
+        });
         self.busy_until = begin + span;
         self.stats.busy += span;
         self.stats.transfers += 1;

@@ -1,6 +1,6 @@
 //! From a scenario to a world, and from a world that has ended to a result.
 
-use iogate_core::device::{self, Device, Transfer};
+use iogate_core::device::{self, Device, Placement, Transfer};
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time, WaitReason};
 
@@ -12,7 +12,6 @@ use super::slab::Slab;
 use super::stripe::Striping;
 use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
-use crate::placement::Placement;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
 use crate::scenario::{App, FaultKind, GateSpec, Scenario};

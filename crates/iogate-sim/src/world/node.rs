@@ -2,10 +2,9 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::device::{Device, Transfer};
+use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::{FileId, Gate, Op, Span, Time};
 
-use crate::placement::Placement;
 use crate::result::ServerResult;
 
 /// A node's gate, and what belongs to it.

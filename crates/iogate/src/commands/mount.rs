@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
-use iogate_core::device;
+use iogate_core::device::{self, Placement};
 use iogate_core::{AppId, FileId, GateConfig, Layout};
-use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore, ModelledStore, Regions};
+use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
 use iogate_report::Summary;
@@ -60,7 +60,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let inner: Arc<dyn Store> = match args.store {
         StoreKind::Directory => Arc::new(directory),
         StoreKind::Modelled => {
-            let store = ModelledStore::new(Arc::new(directory), device, Regions::default());
+            let placement = Placement::new(ModelledStore::EXTENT_BYTES);
+            let store = ModelledStore::new(Arc::new(directory), device, placement);
             Arc::new(store.context("the modelled device")?)
         }
     };

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use indicatif::ProgressBar;
-use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig, device};
-use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode, Regions};
+use iogate_core::device::{self, Placement};
+use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
+use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
 use iogate_engine::{Engine, EngineConfig, Origin, Store};
 use iogate_fs::{Control, MountError, MountOptions, application_of_word};
 use iogate_report::summary::Names;
@@ -98,7 +99,8 @@ impl Stage {
         let source = self.folder.path().join("source");
         let directory = DirectoryStore::new(&source).context("the demo's files")?;
         let model = device::parse(&self.device)?;
-        let modelled = ModelledStore::new(Arc::new(directory), model, Regions::default());
+        let placement = Placement::new(ModelledStore::EXTENT_BYTES);
+        let modelled = ModelledStore::new(Arc::new(directory), model, placement);
         let modelled = Arc::new(modelled.context("the modelled device")?);
         let (store, notes) = WatchedStore::new(modelled.clone(), &source).noting();
         let store = Arc::new(store);
