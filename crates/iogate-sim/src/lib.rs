@@ -6,6 +6,7 @@
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
+//! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`placement`] | where on a device a file lies |
 //! | [`rng`] | seeded random numbers |
@@ -14,11 +15,13 @@
 #![forbid(unsafe_code)]
 
 pub mod log;
+pub mod metrics;
 pub mod placement;
 pub mod replay;
 pub mod result;
 pub mod rng;
 pub mod scenario;
+pub mod stat;
 pub mod trace;
 pub mod workload;
 pub mod world;
