@@ -34,15 +34,19 @@ pub struct Best {
 
 /// Columns that fit on a page.
 const COLUMNS_MAX: usize = 12;
+/// Situations that somebody could look at.
+const SITUATIONS_MAX: usize = 4096;
 
 impl ExperimentReport {
     /// The best scheduler in each situation by a metric of the whole run. A situation is a combination of all settings
-    /// but the scheduler. `None` unless the schedulers were varied, something else was, and the metric has a better side.
+    /// but the scheduler. `None` unless the schedulers were varied, something else was, in at most 4096 combinations, and
+    /// the metric has a better side.
     pub fn best(&self, metric: &str) -> Option<Situations> {
         let better = self.definition(metric)?.better;
         let schedulers = self.scheduler_axis().filter(|_| better != Better::Neither)?;
         let others: Vec<&Axis> = self.varied().filter(|axis| axis.key != schedulers.key).collect();
-        if others.is_empty() {
+        let situations = others.iter().fold(1usize, |all, axis| all.saturating_mul(axis.values.len()));
+        if others.is_empty() || situations > SITUATIONS_MAX {
             return None;
         }
         let baseline = (schedulers.values.iter())

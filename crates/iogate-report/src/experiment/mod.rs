@@ -21,6 +21,7 @@ use crate::recording::Recording;
 use crate::summary::SizeClass;
 
 pub use best::{Best, Situations};
+pub(crate) use best::{combinations, label};
 
 /// The form of [`ExperimentReport`] in JSON. Fields may be added without a new version.
 pub const VERSION: u32 = 1;
