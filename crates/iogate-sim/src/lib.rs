@@ -7,6 +7,7 @@
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
+//! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`rng`] | seeded random numbers |
 //!
@@ -15,10 +16,12 @@
 
 pub mod batch;
 pub mod log;
+pub mod metrics;
 pub mod replay;
 pub mod result;
 pub mod rng;
 pub mod scenario;
+pub mod stat;
 pub mod trace;
 pub mod workload;
 pub mod world;
