@@ -5,6 +5,7 @@
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`batch`] | which applications run when, on which nodes |
+//! | [`striping`] | how a call is cut into requests to the servers |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
@@ -22,6 +23,7 @@ pub mod result;
 pub mod rng;
 pub mod scenario;
 pub mod stat;
+pub mod striping;
 pub mod trace;
 pub mod workload;
 pub mod world;

@@ -1,7 +1,7 @@
 //! What one run did: plain sums, from which all metrics are computed.
 
 use iogate_core::stats::Stats;
-use iogate_core::{Span, Time};
+use iogate_core::{Span, Time, WaitReason};
 
 /// One run of a scenario with one seed, simulated or real.
 #[derive(Clone, Debug)]
@@ -112,6 +112,35 @@ pub struct LayerResult {
     pub skewed: u64,
     /// The statistics of the layer's first gate, whole.
     pub first_gate: Box<Stats>,
+}
+
+impl LayerResult {
+    /// The gates of a layer with these statistics, one gate each; `None` if there are none.
+    pub fn of(name: String, scheduler: String, gates: &[&Stats], held_back: u64) -> Option<LayerResult> {
+        let ops = || gates.iter().flat_map(|stats| &stats.ops);
+        let waiting: u64 = ops().map(|op| op.waiting_ns.sum()).sum();
+        let waited: u64 = ops().map(|op| op.waiting_ns.count()).sum();
+        let distance: f64 = ops().map(|op| op.offset_distance_bytes.sum() as f64).sum();
+        let distances: u64 = ops().map(|op| op.offset_distance_bytes.count()).sum();
+        let waits = WaitReason::ALL.into_iter().enumerate().map(|(index, reason)| {
+            let count = gates.iter().map(|stats| stats.waits[index].count).sum();
+            let total = gates.iter().fold(Span::ZERO, |sum, stats| sum + stats.waits[index].total);
+            (reason.name(), count, total)
+        });
+        Some(LayerResult {
+            name,
+            scheduler,
+            requests: ops().map(|op| op.request_bytes.count()).sum(),
+            bytes: ops().map(|op| op.request_bytes.sum()).sum(),
+            dispatches: ops().map(|op| op.dispatch_bytes.count()).sum(),
+            offset_distance_mean: distance / distances.max(1) as f64,
+            waiting_mean: Span::from_nanos(waiting / waited.max(1)),
+            waits: waits.collect(),
+            held_back,
+            skewed: gates.iter().map(|stats| stats.skewed).sum(),
+            first_gate: Box::new((*gates.first()?).clone()),
+        })
+    }
 }
 
 /// What the network did.

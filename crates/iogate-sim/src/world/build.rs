@@ -1,20 +1,21 @@
 //! From a scenario to a world, and from a world that has ended to a result.
 
 use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
-use iogate_core::{Gate, GateConfig, Layout, Span, Time, WaitReason};
+use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
 use super::event::EventQueue;
 use super::network::Net;
 use super::node::{Disk, Node};
 use super::process::{AppRun, Process, Waiting};
 use super::slab::Slab;
-use super::stripe::Striping;
 use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, FaultKind, GateSpec, Scenario};
+use crate::scenario::{App, FaultKind, GateSpec, Scenario, Servers};
+use crate::striping::Striping;
 use crate::workload::{self, Program};
 
 /// Streams of random numbers; those of processes and servers count on from theirs.
@@ -28,11 +29,6 @@ impl<'a, O: Observer> World<'a, O> {
         seed: u64,
         observer: &'a mut O,
     ) -> Result<World<'a, O>, SimError> {
-        let mut specs = scenario.apps.clone();
-        if let Some(jobs) = &scenario.jobs {
-            let first = specs.iter().map(|app| app.id).max().unwrap_or(0) + 1;
-            specs.extend(workload::jobs::generate(jobs, first, &mut Rng::new(seed, JOBS)));
-        }
         let cluster = &scenario.cluster;
         let mut layers = vec![0, cluster.clients.nodes];
         for count in cluster.forwarders.iter().map(|layer| layer.nodes).chain([cluster.servers.nodes]) {
@@ -58,7 +54,7 @@ impl<'a, O: Observer> World<'a, O> {
             notes: Slab::new(),
             requests: 0,
             observer,
-            specs,
+            specs: apps(scenario, seed),
         };
         world.add_nodes()?;
         world.add_apps();
@@ -92,8 +88,7 @@ impl<'a, O: Observer> World<'a, O> {
         let layer = 1 + cluster.forwarders.len();
         for node in 0..servers.nodes {
             let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
-            let rng = Rng::new(self.seed, DEVICES + u64::from(node));
-            let disk = Disk::new(parse_device(&servers.device, rng)?, Placement::new(servers.extent));
+            let disk = Disk::new(server_device(servers, node, self.seed)?, Placement::new(servers.extent));
             self.nodes.push(Node::new(Some(gate), self.clock(layer, node), servers.overhead, Some(disk)));
         }
         Ok(())
@@ -217,46 +212,51 @@ impl<'a, O: Observer> World<'a, O> {
         let nodes = &self.nodes[first as usize..after as usize];
         let gates: Vec<&Gate> = nodes.iter().filter_map(|node| node.gate.as_ref()).collect();
         let scheduler = gates.first()?.scheduler().to_string();
-        let stats = || gates.iter().map(|gate| gate.stats());
-        let ops = || stats().flat_map(|stats| &stats.ops);
-        let waiting: u64 = ops().map(|op| op.waiting_ns.sum()).sum();
-        let waited: u64 = ops().map(|op| op.waiting_ns.count()).sum();
-        let distance: f64 = ops().map(|op| op.offset_distance_bytes.sum() as f64).sum();
-        let distances: u64 = ops().map(|op| op.offset_distance_bytes.count()).sum();
-        let waits = WaitReason::ALL.into_iter().enumerate().map(|(index, reason)| {
-            let count = stats().map(|stats| stats.waits[index].count).sum();
-            let total = stats().fold(Span::ZERO, |sum, stats| sum + stats.waits[index].total);
-            (reason.name(), count, total)
-        });
-        Some(LayerResult {
-            name: self.layer_name(first),
-            scheduler,
-            requests: ops().map(|op| op.request_bytes.count()).sum(),
-            bytes: ops().map(|op| op.request_bytes.sum()).sum(),
-            dispatches: ops().map(|op| op.dispatch_bytes.count()).sum(),
-            offset_distance_mean: distance / distances.max(1) as f64,
-            waiting_mean: Span::from_nanos(waiting / waited.max(1)),
-            waits: waits.collect(),
-            held_back: nodes.iter().map(|node| node.held_back).sum(),
-            skewed: stats().map(|stats: &Stats| stats.skewed).sum(),
-            first_gate: Box::new(gates.first()?.stats().clone()),
-        })
+        let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
+        let held_back = nodes.iter().map(|node| node.held_back).sum();
+        LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)
     }
 }
 
-/// The gate of the `node`-th node of a layer: with twins each starts at another target.
-fn gate(layer: &str, spec: &GateSpec, node: u32, layout: Layout) -> Result<Gate, SimError> {
-    let refused = |source| SimError::Gate { layer: layer.to_owned(), source };
-    let mut scheduler = spec.scheduler.clone();
-    if scheduler.values().any(|(param, _)| param.name == "node") {
-        scheduler.set("node", &node.to_string()).map_err(refused)?;
+/// The applications of a run: those of the scenario, then those drawn for this seed.
+pub fn apps(scenario: &Scenario, seed: u64) -> Vec<App> {
+    let mut apps = scenario.apps.clone();
+    if let Some(jobs) = &scenario.jobs {
+        let first = apps.iter().map(|app| app.id).max().unwrap_or(0) + 1;
+        apps.extend(workload::jobs::generate(jobs, first, &mut Rng::new(seed, JOBS)));
     }
-    let config = GateConfig { scheduler, queue_max: spec.queue, depth: spec.depth, layout };
-    Gate::new(&config).map_err(refused)
+    apps
+}
+
+/// The device of a data server in a run with `seed`.
+///
+/// # Errors
+/// If there is no device of this name.
+pub fn server_device(servers: &Servers, server: u32, seed: u64) -> Result<Box<dyn Device>, SimError> {
+    parse_device(&servers.device, Rng::new(seed, DEVICES + u64::from(server)))
+}
+
+impl GateSpec {
+    /// The settings of the gate on the `node`-th node of a layer: with twins each starts at another target.
+    ///
+    /// # Errors
+    /// If the number is out of the scheduler's range.
+    pub fn config(&self, node: u32, layout: Layout) -> Result<GateConfig, ConfigError> {
+        let mut scheduler = self.scheduler.clone();
+        if scheduler.values().any(|(param, _)| param.name == "node") {
+            scheduler.set("node", &node.to_string())?;
+        }
+        Ok(GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout })
+    }
+}
+
+fn gate(layer: &str, spec: &GateSpec, node: u32, layout: Layout) -> Result<Gate, SimError> {
+    let gate = spec.config(node, layout).and_then(|config| Gate::new(&config));
+    gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
 }
 
 /// A device by its text: one of the core's, or `exponential:T`.
-pub(super) fn parse_device(text: &str, rng: Rng) -> Result<Box<dyn Device>, SimError> {
+fn parse_device(text: &str, rng: Rng) -> Result<Box<dyn Device>, SimError> {
     let refused = |error: &dyn std::fmt::Display| SimError::Device(error.to_string());
     match text.strip_prefix("exponential:") {
         Some(mean) => {

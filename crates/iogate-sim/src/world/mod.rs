@@ -7,7 +7,7 @@
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `event` | the event queue |
 //! | `network` | ports, messages, losses |
-//! | `node`, `process`, `stripe` | the state of a node, of a process; which server holds what |
+//! | `node`, `process` | the state of a node, of a process |
 //! | `observer` | what an onlooker is told |
 //!
 //! In one instant everything that happens by itself happens first (messages come in, devices finish, processes go on), in the
@@ -21,7 +21,6 @@ mod observer;
 mod process;
 mod request;
 mod slab;
-mod stripe;
 
 use iogate_core::{AppId, DispatchId, Span, Time};
 
@@ -31,12 +30,13 @@ use self::node::Node;
 use self::process::{AppRun, Process, Waiting};
 use self::request::{CallRun, Note, Piece};
 use self::slab::Slab;
-use self::stripe::Striping;
 use crate::batch::{BatchError, BatchScheduler, Job};
 use crate::result::RunResult;
 use crate::scenario::{App, Barrier, FaultKind, Scenario};
+use crate::striping::Striping;
 use crate::workload::Step;
 
+pub use build::{apps, server_device};
 pub use observer::{Arrived, Observer, Phase, Served};
 
 /// Why a run could not be carried out.

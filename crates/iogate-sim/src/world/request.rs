@@ -124,31 +124,13 @@ impl<O: Observer> World<'_, O> {
     fn forward_to_servers(&mut self, parent: Parent, from: u32, range: &Range, sender: Sender) -> u32 {
         let first = self.layers[self.layers.len() - 2];
         let transfer = u64::from(self.scenario.cluster.servers.transfer);
-        let servers = self.striping.servers_of(range.offset, range.bytes);
+        let striping = self.striping;
         let mut count = 0;
-        let mut done = 0;
-        loop {
-            let before = count;
-            for index in 0..servers {
-                let local = self.striping.local(range.offset, range.bytes, index);
-                let offset = local.start + done;
-                if offset < local.end {
-                    let bytes = transfer.min(local.end - offset);
-                    self.send_piece(
-                        parent,
-                        from,
-                        first + local.server,
-                        Range { offset, bytes, ..*range },
-                        sender,
-                    );
-                    count += 1;
-                }
-            }
-            if count == before {
-                return count;
-            }
-            done += transfer;
-        }
+        striping.for_each_request(range.offset, range.bytes, transfer, |server, offset, bytes| {
+            self.send_piece(parent, from, first + server, Range { offset, bytes, ..*range }, sender);
+            count += 1;
+        });
+        count
     }
 
     fn add_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) -> u32 {
