@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
+//! | [`experiment`] | all runs of a scenario and its sweep, in parallel |
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
@@ -13,6 +14,7 @@
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod log;
 pub mod placement;
 pub mod replay;
