@@ -13,6 +13,7 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`device`] | models of disks and flash |
+//! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,7 +25,7 @@ pub mod device;
 pub mod gate;
 mod hash;
 pub mod layout;
-mod nearest;
+pub mod nearest;
 pub mod request;
 pub mod sched;
 pub mod stats;

@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
+//! | [`experiment`] | all runs of a scenario and its sweep, in parallel |
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`striping`] | how a call is cut into requests to the servers |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod experiment;
 pub mod log;
 pub mod metrics;
 pub mod replay;
