@@ -1,0 +1,210 @@
+//! From what processes and gates measured to the result of a run, in the terms of the simulator.
+
+use std::time::{Duration, Instant};
+
+use iogate_core::{AppId, Span, Time};
+use iogate_sim::result::{AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult};
+use iogate_sim::world::{self, Observer, Served};
+
+use super::crowd::Outcome;
+use super::script::file_of_name;
+use super::stage::ServerMeasures;
+use super::work::Work;
+use super::worker::{Measured, now};
+use crate::watched::Note;
+
+/// The result of a run: its times count from its start.
+pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, servers: &[ServerMeasures]) -> RunResult {
+    let clock = Clock::new(outcome);
+    let apps: Vec<AppResult> =
+        (0..work.apps.len()).map(|app| app_result(work, app, outcome, servers, &clock)).collect();
+    let first = apps.iter().map(|app| app.submitted).min().unwrap_or(Time::ZERO);
+    let last = apps.iter().map(|app| app.end).max().unwrap_or(first);
+    let stats: Vec<_> = servers.iter().map(|server| &server.stats).collect();
+    let held_back = stats.iter().map(|stats| stats.rejected_full).sum();
+    let scheduler = servers.first().map_or_else(String::new, |server| server.scheduler.clone());
+    let layer = LayerResult::of(iogate_sim::metrics::SERVERS.into(), scheduler, &stats, held_back);
+    RunResult {
+        seed,
+        makespan: last.since(first),
+        requests: layer.as_ref().map_or(0, |layer| layer.requests),
+        apps,
+        servers: servers.iter().map(|server| server_result(server, &clock)).collect(),
+        layers: layer.into_iter().collect(),
+        network: NetworkResult::default(),
+        cut_off: outcome.processes.iter().any(Option::is_none),
+    }
+}
+
+/// Times of the run from times of the machine's clocks.
+struct Clock {
+    start: u64,
+    end: Time,
+    /// The start again.
+    instant: Instant,
+}
+
+impl Clock {
+    fn new(outcome: &Outcome) -> Clock {
+        let (now, instant) = (now(), Instant::now());
+        let since = Duration::from_nanos(now.saturating_sub(outcome.start));
+        let end = Time::ZERO + span(since);
+        Clock { start: outcome.start, end, instant: instant.checked_sub(since).unwrap_or(instant) }
+    }
+
+    fn at(&self, monotonic_ns: u64) -> Time {
+        Time::from_nanos(monotonic_ns.saturating_sub(self.start))
+    }
+
+    fn at_instant(&self, instant: Instant) -> Time {
+        Time::ZERO + span(instant.saturating_duration_since(self.instant))
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn app_result(
+    work: &Work,
+    index: usize,
+    outcome: &Outcome,
+    servers: &[ServerMeasures],
+    clock: &Clock,
+) -> AppResult {
+    let app = &work.apps[index];
+    let start = Time::ZERO + app.start;
+    let mut result = AppResult {
+        name: app.name.clone(),
+        id: app.id,
+        submitted: start,
+        start,
+        end: start,
+        lost: false,
+        calls: 0,
+        bytes: 0,
+        call_time: Span::ZERO,
+        call_time_max: Span::ZERO,
+        step_time: Span::ZERO,
+        steps: 0,
+        phases: Vec::new(),
+        server_finish: servers.iter().map(|server| finish(server, AppId(app.id), clock)).collect(),
+        alone: None,
+    };
+    let processes = work.processes.iter().zip(&outcome.processes);
+    for (_, measured) in processes.filter(|(process, _)| process.app == index) {
+        match measured {
+            Some(measured) => add(&mut result, measured, clock),
+            // The time limit ended it.
+            None => result.end = clock.end,
+        }
+    }
+    result
+}
+
+/// When a server completed the last request of an application.
+fn finish(server: &ServerMeasures, app: AppId, clock: &Clock) -> Option<Time> {
+    let last = server.stats.apps.get(app)?.last;
+    let (shown, at) = server.clock;
+    let ago = Duration::from_nanos(shown.since(last).as_nanos());
+    Some(clock.at_instant(at.checked_sub(ago)?))
+}
+
+fn add(result: &mut AppResult, measured: &Measured, clock: &Clock) {
+    let tally = &measured.tally;
+    result.end = result.end.max(clock.at(measured.end));
+    result.calls += tally.calls;
+    result.bytes += tally.bytes;
+    result.call_time += Span::from_nanos(tally.time_ns);
+    result.call_time_max = result.call_time_max.max(Span::from_nanos(tally.time_max_ns));
+    result.step_time += Span::from_nanos(measured.step_time_ns);
+    result.steps += measured.steps;
+    for (number, &(start, end)) in measured.phases.iter().enumerate() {
+        let found = Phase {
+            start: clock.at(start),
+            end: clock.at(end),
+            bytes: tally.phase_bytes.get(number).copied().unwrap_or(0),
+        };
+        match result.phases.get_mut(number) {
+            Some(phase) => {
+                phase.start = phase.start.min(found.start);
+                phase.end = phase.end.max(found.end);
+                phase.bytes += found.bytes;
+            }
+            None => result.phases.push(found),
+        }
+    }
+}
+
+fn server_result(server: &ServerMeasures, clock: &Clock) -> ServerResult {
+    let ops = &server.stats.ops;
+    let notes = || server.dispatches.iter().map(|(note, _)| note);
+    ServerResult {
+        busy: server.device.map_or_else(|| busy(notes()), |device| device.busy),
+        repositions: server.device.map_or(0, |device| device.repositions),
+        requests: ops.iter().map(|op| op.request_bytes.count()).sum(),
+        dispatches: ops.iter().map(|op| op.dispatch_bytes.count()).sum(),
+        bytes: notes().map(|note| note.bytes).sum(),
+        finish: notes().map(|note| clock.at_instant(note.end)).max().unwrap_or(Time::ZERO),
+    }
+}
+
+/// How long at least one dispatch was in service.
+fn busy<'a>(notes: impl Iterator<Item = &'a Note>) -> Span {
+    let mut times: Vec<(Instant, Instant)> = notes.map(|note| (note.start, note.end)).collect();
+    times.sort_unstable();
+    let mut busy = Duration::ZERO;
+    let mut until = None;
+    for (start, end) in times {
+        let begin = until.map_or(start, |until| start.max(until));
+        busy += end.saturating_duration_since(begin);
+        until = Some(end.max(begin));
+    }
+    span(busy)
+}
+
+/// Shows an onlooker the run, in order of time.
+pub(super) fn show(work: &Work, outcome: &Outcome, servers: &[ServerMeasures], observer: &mut impl Observer) {
+    enum Event {
+        Served(Served),
+        Phase(world::Phase),
+    }
+    let clock = Clock::new(outcome);
+    let mut events = Vec::new();
+    for (server, measures) in (0..).zip(servers) {
+        for (note, name) in &measures.dispatches {
+            let Some(file) = name.as_deref().and_then(file_of_name) else { continue };
+            // Its first user: the store is not told whose requests are in a dispatch.
+            let app = work.files.get(&file).map_or(0, |file| work.apps[file.app].id);
+            let (start, end) = (clock.at_instant(note.start), clock.at_instant(note.end));
+            let (op, offset, bytes, requests) = (note.op, note.offset, note.bytes, note.requests as u32);
+            let app = AppId(app);
+            let served = Served { server, app, file, op, offset, bytes, requests, start, end };
+            events.push((end, Event::Served(served)));
+        }
+    }
+    for (process, measured) in work.processes.iter().zip(&outcome.processes) {
+        let Some(measured) = measured else { continue };
+        let app = &work.apps[process.app];
+        let mut phase = |io, start, end| {
+            let (app, rank) = (AppId(app.id), process.rank);
+            if start < end {
+                events.push((end, Event::Phase(world::Phase { app, rank, io, start, end })));
+            }
+        };
+        let mut since = Time::ZERO + app.start;
+        for &(start, end) in &measured.phases {
+            let (start, end) = (clock.at(start), clock.at(end));
+            phase(false, since, start);
+            phase(true, start, end);
+            since = end;
+        }
+    }
+    events.sort_by_key(|(end, _)| *end);
+    for (_, event) in events {
+        match event {
+            Event::Served(served) => observer.served(&served),
+            Event::Phase(phase) => observer.phase(&phase),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Where a run takes place: a temporary folder, and for each data server a store, a gate and a mount.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use iogate_core::device::Placement;
+use iogate_core::stats::Stats;
+use iogate_core::{Layout, Time};
+use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
+use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_fs::{Control, MountOptions, Mounted};
+use iogate_report::units;
+use iogate_sim::scenario::Scenario;
+use iogate_sim::world;
+use tempfile::TempDir;
+
+use super::script::file_name;
+use super::work::{FileUse, Work};
+use crate::cli::BenchStore;
+use crate::failure::Failure;
+use crate::watched::{Note, WatchedStore};
+
+/// Where folders are in memory.
+const IN_MEMORY: &str = "/dev/shm";
+/// Of the free space, what a run may fill at most, in percent.
+const SPACE_PERCENT: u64 = 80;
+
+/// The scene of one run. Dropped, it leaves nothing behind.
+pub(super) struct Stage {
+    /// Before the folder, so that nothing is mounted in it when it is removed.
+    servers: Vec<Server>,
+    folder: TempDir,
+    store: BenchStore,
+}
+
+struct Server {
+    engine: Arc<Engine>,
+    store: Arc<WatchedStore>,
+    notes: Arc<Mutex<Vec<Note>>>,
+    device: Option<Arc<ModelledStore>>,
+    mounted: Mounted,
+}
+
+/// What was measured at one server.
+pub(super) struct ServerMeasures {
+    pub(super) stats: Stats,
+    pub(super) scheduler: String,
+    /// Of a modelled device.
+    pub(super) device: Option<DeviceStats>,
+    /// Its dispatches, each with the name of its file.
+    pub(super) dispatches: Vec<(Note, Option<String>)>,
+    /// What the gate's clock showed at a moment.
+    pub(super) clock: (Time, Instant),
+}
+
+impl Stage {
+    /// A folder with a source and a mount point for each server; nothing is mounted yet.
+    pub(super) fn new(store: BenchStore, dir: Option<&Path>, servers: u32) -> anyhow::Result<Stage> {
+        let in_memory = store != BenchStore::Directory && Path::new(IN_MEMORY).is_dir();
+        let place = match dir {
+            Some(dir) => dir.to_owned(),
+            None if in_memory => IN_MEMORY.into(),
+            None => std::env::temp_dir(),
+        };
+        let folder = tempfile::Builder::new().prefix("iogate-bench-").tempdir_in(&place);
+        let folder = folder.with_context(|| format!("a temporary folder in {}", place.display()))?;
+        let stage = Stage { servers: Vec::new(), folder, store };
+        for server in 0..servers {
+            for folder in [stage.source(server), stage.mountpoint(server)] {
+                std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
+            }
+        }
+        Ok(stage)
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn source(&self, server: u32) -> PathBuf {
+        self.folder.path().join(format!("server-{server}"))
+    }
+
+    pub(super) fn mountpoint(&self, server: u32) -> PathBuf {
+        self.folder.path().join(format!("mount-{server}"))
+    }
+
+    /// Makes the files of a run. Where the device is not modelled, what is read is really there.
+    pub(super) fn create_files(&self, work: &Work) -> Result<(), Failure> {
+        let sparse = self.store != BenchStore::Directory;
+        let needed = work.bytes(sparse);
+        let space = rustix::fs::statvfs(self.folder()).context("the free space of the folder")?;
+        let free = space.f_bavail.saturating_mul(space.f_frsize) / 100 * SPACE_PERCENT;
+        if needed > free {
+            let bytes = |bytes: u64| units::bytes(bytes as f64);
+            let error = anyhow!(
+                "the run needs {} in {}, and {} of the free space may be used",
+                bytes(needed),
+                self.folder().display(),
+                bytes(free)
+            );
+            return Err(Failure::usage(error)
+                .hint("let the applications access fewer bytes, or name a larger file system with --dir"));
+        }
+        for (file, FileUse { end, .. }) in &work.files {
+            for server in 0..work.striping.servers as u32 {
+                let path = self.source(server).join(file_name(*file));
+                // Whole from the start: the kernel lets writes that make a file longer wait for each other.
+                let bytes = work.striping.part_end(server, *end);
+                let made = if sparse { hole(&path, bytes) } else { filled(&path, bytes) };
+                made.with_context(|| format!("the file {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the gates and mounts them.
+    pub(super) fn open(&mut self, scenario: &Scenario, seed: u64) -> anyhow::Result<()> {
+        let servers = &scenario.cluster.servers;
+        for index in 0..servers.nodes {
+            let source = self.source(index);
+            let direct = self.store == BenchStore::Directory;
+            let how = DirectoryOptions { backend: Backend::Auto, direct };
+            let directory = Arc::new(DirectoryStore::with(&source, how).context("a server's folder")?);
+            let device = match self.store {
+                BenchStore::Modelled => {
+                    let device = world::server_device(servers, index, seed)?;
+                    let store = ModelledStore::new(directory.clone(), device, Placement::new(servers.extent));
+                    Some(Arc::new(store.context("the modelled device")?))
+                }
+                BenchStore::Directory | BenchStore::Memory => None,
+            };
+            let inner: Arc<dyn Store> = match &device {
+                Some(device) => device.clone(),
+                None => directory,
+            };
+            let (store, notes) = WatchedStore::new(inner, &source).noting();
+            let store = Arc::new(store);
+            let gate = servers.gate.config(index, Layout::SINGLE)?;
+            let engine = Engine::new(&EngineConfig { gate }, store.clone());
+            let engine = engine.context("the gate of a server cannot be started")?;
+            let options = MountOptions::default();
+            let (point, control) = (self.mountpoint(index), Arc::new(NoControl));
+            let mounted =
+                iogate_fs::mount(&source, &point, engine.clone(), store.clone(), &options, control)?;
+            self.servers.push(Server { engine, store, notes, device, mounted });
+        }
+        Ok(())
+    }
+
+    /// What was measured so far.
+    pub(super) fn measures(&self) -> Vec<ServerMeasures> {
+        self.servers.iter().map(Server::measures).collect()
+    }
+}
+
+impl Server {
+    fn measures(&self) -> ServerMeasures {
+        let (stats, scheduler, clock) = self.engine.with_gate(|gate, now| {
+            (gate.stats().clone(), gate.scheduler().to_string(), (now, Instant::now()))
+        });
+        let notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ServerMeasures {
+            stats,
+            scheduler,
+            device: self.device.as_ref().map(|device| device.device_stats()),
+            dispatches: notes.into_iter().map(|note| (note, self.store.name(note.file))).collect(),
+            clock,
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for server in self.servers.drain(..) {
+            // A process that has just ended may still hold a file for a moment.
+            if server.mounted.unmount().is_err()
+                && let Err(error) = server.mounted.detach()
+            {
+                eprintln!("error: {error}");
+                continue;
+            }
+            server.mounted.wait();
+            server.engine.shutdown();
+        }
+    }
+}
+
+/// A file of zeros that takes no room.
+fn hole(path: &Path, bytes: u64) -> io::Result<()> {
+    File::create(path)?.set_len(bytes)
+}
+
+/// A file with data, on its device and in nobody's cache.
+fn filled(path: &Path, bytes: u64) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    let block = vec![0x5a; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let count = left.min(block.len() as u64);
+        file.write_all(&block[..count as usize])?;
+        left -= count;
+    }
+    file.sync_all()?;
+    Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
+}
+
+/// The mounts are the run's own; nobody is to change them.
+struct NoControl;
+
+impl Control for NoControl {
+    fn status(&self) -> Vec<u8> {
+        b"{}".to_vec()
+    }
+
+    fn set(&self, _text: &str) -> Result<(), String> {
+        Err("the mounts of a bench cannot be changed".into())
+    }
+}
