@@ -151,7 +151,7 @@ impl BatchScheduler {
     /// Starts what may go before the first job, which does not fit.
     fn start_behind_first(&mut self, now: Time, started: &mut Vec<Started>) {
         let Some(first) = self.waiting.front().filter(|job| job.walltime.is_some()) else { return };
-        let Some(mut reservation) = self.reservation(now, first.nodes as usize) else { return };
+        let Some(mut reservation) = self.reservation(first.nodes as usize) else { return };
         let mut index = 1;
         while let Some(&job) = self.waiting.get(index)
             && let Some(walltime) = job.walltime
@@ -171,10 +171,10 @@ impl BatchScheduler {
         }
     }
 
-    /// When `nodes` nodes will be free; `None` if a job that claims no time stands in the way.
-    fn reservation(&self, now: Time, nodes: usize) -> Option<Reservation> {
-        // A job that has outrun its claim may end at any moment.
-        let known = self.running.values().filter_map(|job| Some((job.end?.max(now), job.nodes.len())));
+    /// When `nodes` nodes will be free, which is in the past if a job outruns its claim; `None` if a job that claims no time stands
+    /// in the way.
+    fn reservation(&self, nodes: usize) -> Option<Reservation> {
+        let known = self.running.values().filter_map(|job| Some((job.end?, job.nodes.len())));
         let mut ends: Vec<(Time, usize)> = known.collect();
         ends.sort_unstable();
         let mut free = self.free.len();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_outruns_its_claim_holds_the_reservation_at_now() {
+    fn while_a_job_outruns_its_claim_nothing_ends_before_the_reservation() {
         let mut batch = with(4, true, &BLOCKED);
         starts(&mut batch, 0);
         batch.submit(job(3, 1, 1)).unwrap();

@@ -91,6 +91,7 @@ impl Accesses {
     }
 
     /// The next call of this iteration.
+    #[inline]
     pub(super) fn next_call(&mut self) -> Option<Call> {
         if !self.more() {
             return None;

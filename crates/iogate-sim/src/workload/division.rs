@@ -20,7 +20,7 @@ pub(super) struct Grid {
 impl Grid {
     /// Bytes of a line: from the start of a process's piece to the start of its next.
     pub(super) fn line(&self) -> u64 {
-        self.columns * self.width
+        self.columns.saturating_mul(self.width)
     }
 
     /// Where the first piece of process `rank` begins.
@@ -52,7 +52,7 @@ pub(super) struct Division {
     pub(super) body: Grid,
     /// The line of shorter pieces at the end; of width 0 if there are none.
     pub(super) tail: Grid,
-    /// Bytes from the start of an iteration's part to the start of the next one's.
+    /// Bytes from the start of an iteration's part to the start of the next one's; the greatest number if there are too many.
     pub(super) total: u64,
 }
 
@@ -74,7 +74,8 @@ impl Division {
                 let columns = u64::from(columns.max(1));
                 let width = u64::from(width) * u64::from(element);
                 let body = Grid { start: 0, columns, width, height: height.into() };
-                let total = processes.div_ceil(columns) * body.height * body.line();
+                let total =
+                    processes.div_ceil(columns).saturating_mul(body.height).saturating_mul(body.line());
                 let tail = Grid { start: total, columns, width: 0, height: 0 };
                 Division { body, tail, total }
             }
@@ -86,8 +87,9 @@ impl Division {
     fn by_turns(columns: u64, bytes: u64, piece: u64) -> Division {
         let width = piece.max(1);
         let body = Grid { start: 0, columns, width, height: bytes / width };
-        let tail = Grid { start: body.height * body.line(), columns, width: bytes % width, height: 1 };
-        Division { body, tail, total: columns * bytes }
+        let start = body.height.saturating_mul(body.line());
+        let tail = Grid { start, columns, width: bytes % width, height: 1 };
+        Division { body, tail, total: columns.saturating_mul(bytes) }
     }
 
     /// How many bytes of process `rank` lie from `start` to `end`.

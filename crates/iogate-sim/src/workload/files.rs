@@ -40,14 +40,29 @@ pub fn files_needed(app: &App) -> Vec<(FileId, u64)> {
             }
             files.into_iter().collect()
         }
-        Pattern::Contiguous { sharing, .. } => one_or_each(sharing, all_iterations(app)),
+        Pattern::Contiguous { sharing, .. } => one_or_each(sharing, file_end(app).unwrap_or(FILE_BYTES_MAX)),
         Pattern::Strided { .. } | Pattern::Tile { .. } | Pattern::Noncontiguous { .. } => {
-            one_or_each(Sharing::Shared, all_iterations(app))
+            one_or_each(Sharing::Shared, file_end(app).unwrap_or(FILE_BYTES_MAX))
         }
     }
 }
 
-/// Bytes of one file that all iterations of a regular pattern cover.
-fn all_iterations(app: &App) -> u64 {
-    Division::of(&app.workload.pattern, app.processes).total.saturating_mul(app.workload.iterations.into())
+/// The longest file that a system call can reach the end of.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+
+/// Where the last byte that `app` can access in any of its files ends; `None` if no file can be so long (63 bits), so that no
+/// [`Program`](super::Program) can be made for it.
+pub fn file_end(app: &App) -> Option<u64> {
+    let end = match app.workload.pattern {
+        Pattern::Random { file_bytes, .. } => file_bytes,
+        Pattern::Trace { ref rows, .. } => {
+            let ends = rows.iter().flatten().map(|row| row.offset.saturating_add(row.bytes.into()));
+            ends.max().unwrap_or(0)
+        }
+        _ => {
+            let iteration = Division::of(&app.workload.pattern, app.processes).total;
+            iteration.saturating_mul(app.workload.iterations.into())
+        }
+    };
+    (end <= FILE_BYTES_MAX).then_some(end)
 }

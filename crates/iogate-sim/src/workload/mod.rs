@@ -9,7 +9,7 @@ mod program;
 
 use iogate_core::{FileId, Op, Span};
 
-pub use files::{file_id, files_needed, trace_file_id};
+pub use files::{file_end, file_id, files_needed, trace_file_id};
 pub use program::Program;
 
 /// What a process does next.

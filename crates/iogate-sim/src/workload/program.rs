@@ -68,7 +68,8 @@ enum Next {
 }
 
 impl Program {
-    /// The program of process `rank` (below `app.processes`). The offsets of all iterations must fit 64 bits.
+    /// The program of process `rank` (below `app.processes`). Its files must not be too long:
+    /// [`file_end`](super::file_end) must have an answer.
     pub fn new(app: &App, rank: u32, seed: u64) -> Program {
         let workload = &app.workload;
         let mut streams = Rng::new(seed, STREAMS + u64::from(app.id));
@@ -166,6 +167,8 @@ impl Program {
     }
 
     /// The next step of an iteration's I/O; `None` when that is over.
+    // Inlined, as is what it calls: handing steps from function to function costs more than making them.
+    #[inline]
     fn next_of_io(&mut self) -> Option<Step> {
         let accesses = match &mut self.io {
             Io::Independent(accesses) => accesses,
@@ -184,6 +187,7 @@ impl Program {
     }
 
     /// The call, or first the time to think before it.
+    #[inline]
     fn think_before(&mut self, call: Call) -> Step {
         let span = self.think_rng.span(self.think);
         if span == Span::ZERO {

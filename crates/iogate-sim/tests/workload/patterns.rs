@@ -6,7 +6,7 @@ use std::sync::Arc;
 use iogate_core::{AppId, ClientId, FileId, Op, Span, Time};
 use iogate_sim::Row;
 use iogate_sim::scenario::{App, Barrier, Pattern, Sharing};
-use iogate_sim::workload::{Call, Step, file_id, files_needed, trace_file_id};
+use iogate_sim::workload::{Call, Step, file_end, file_id, files_needed, trace_file_id};
 use proptest::prelude::*;
 
 use super::interpreter::{app, run};
@@ -244,4 +244,26 @@ fn only_equal_numbers_share_files() {
     };
     let (one, two) = (files(1), files(2));
     assert!(one.iter().all(|(file, _)| two.iter().all(|(other, _)| file != other)), "{one:?} {two:?}");
+}
+
+#[test]
+fn files_that_no_offset_can_reach_have_no_end() {
+    let sharing = Sharing::Shared;
+    let end = |iterations, pattern| {
+        let mut app = app(4, pattern);
+        app.workload.iterations = iterations;
+        file_end(&app)
+    };
+    assert_eq!(end(3, Pattern::Strided { bytes: 100, request: 7 }), Some(1200));
+    assert_eq!(end(3, Pattern::Strided { bytes: 1 << 62, request: 7 }), None);
+    assert_eq!(end(1 << 31, Pattern::Contiguous { sharing, bytes: 1 << 40, request: 7 }), None);
+    let most = u32::MAX;
+    assert_eq!(end(1, Pattern::Tile { columns: most, width: most, height: most, element: most }), None);
+    assert_eq!(end(9, Pattern::Random { sharing, bytes: 1, request: 1, file_bytes: 500 }), Some(500));
+    let trace = |offset| {
+        let rows = Arc::new(vec![vec![row(0, 1, Op::Read, 10, 5), row(0, 1, Op::Read, offset, 5)]]);
+        end(1, Pattern::Trace { rows, timed: false })
+    };
+    assert_eq!(trace(7), Some(15));
+    assert_eq!(trace(u64::MAX), None);
 }
