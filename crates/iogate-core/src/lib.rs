@@ -13,6 +13,7 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`device`] | models of disks and flash |
+//! | [`hash`] | hash maps that depend on nothing but their keys |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,7 @@ extern crate std;
 
 pub mod device;
 pub mod gate;
-mod hash;
+pub mod hash;
 pub mod layout;
 mod nearest;
 pub mod request;

@@ -1,8 +1,7 @@
 //! Where a file lies on a device.
 
-use std::collections::HashMap;
-
 use iogate_core::FileId;
+use iogate_core::hash::HashMap;
 
 /// Files as a fresh file system lays them out: in extents, each taken from the device's start onwards when its
 /// first byte is touched. A file no longer than an extent is contiguous; past the device's end it wraps around.
@@ -28,7 +27,7 @@ impl Placement {
 
     /// No files yet; `extent_bytes` is not zero.
     pub fn new(extent_bytes: u64) -> Placement {
-        Placement { extent_bytes, extents: HashMap::new(), last: None }
+        Placement { extent_bytes, extents: HashMap::default(), last: None }
     }
 
     /// The device address of a file's byte.
