@@ -14,6 +14,7 @@
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
+//! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -25,7 +26,7 @@ pub mod device;
 pub mod gate;
 pub mod hash;
 pub mod layout;
-mod nearest;
+pub mod nearest;
 pub mod request;
 pub mod sched;
 pub mod stats;

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The candidate with the smallest edit distance, if that is small enough to be a slip.
-pub(crate) fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     candidates
         .map(|candidate| (edit_distance(word, candidate), candidate))
         .min()
@@ -26,6 +26,6 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// The part of a message that offers the near name, if there is one.
-pub(crate) fn did_you_mean(near: &Option<String>) -> String {
+pub fn did_you_mean(near: &Option<String>) -> String {
     near.as_ref().map(|near| alloc::format!("did you mean '{near}'? ")).unwrap_or_default()
 }

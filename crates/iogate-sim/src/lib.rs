@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
+//! | [`experiment`] | all runs of a scenario and its sweep, in parallel |
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod experiment;
 pub mod log;
 pub mod placement;
 pub mod replay;

@@ -437,8 +437,9 @@ const BYTE_UNITS: &[(&str, u64)] = &[
 ];
 pub(crate) const TIME_UNITS: &[(&str, u64)] = &[("s", SECOND), ("ms", MS), ("us", 1_000), ("ns", 1)];
 
-/// A number with a unit; `bare` is the factor of a number without one, where that is allowed.
-pub(crate) fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<u64> {
+/// A number with a unit, as in `1.5ms`; `bare` is the factor of a number without one, where that is allowed. `None` if it is not
+/// such a text, or too large.
+pub fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..digits], text[digits..].trim());
     let factor = if unit.is_empty() {

@@ -34,9 +34,9 @@ pub mod twins;
 
 use alloc::boxed::Box;
 
-pub(crate) use config::{TIME_UNITS, parse_scaled};
+pub(crate) use config::TIME_UNITS;
 
-pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
+pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind, parse_scaled};
 
 use crate::gate::WaitReason;
 use crate::gate::pending::{Pending, RunCap, SlotId};

@@ -3,10 +3,22 @@
 //! These are plain values, checked and complete: defaults are filled in, units are bytes and nanoseconds. `docs/scenarios.md`
 //! documents the file format.
 
+mod document;
+mod path;
+mod plan;
+mod problem;
+mod read;
+pub mod schema;
+mod table;
+mod units;
+
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 
 use crate::rng::Distribution;
+
+pub use plan::{Axis, POINTS_MAX, Plan, Point, Source};
+pub use problem::{PROBLEMS_MAX, Place, Problem, ProblemKind, ScenarioError};
 
 /// One scenario, with one value for each key.
 #[derive(Clone, Debug)]

@@ -1,0 +1,305 @@
+//! What is run: a scenario with its sweep written out, one point for each combination of values.
+
+use super::document::{self, Data, Value};
+use super::path::{self, Concrete};
+use super::problem::{PROBLEMS_MAX, Place, Problem, ProblemKind, ScenarioError};
+use super::read::{self, Files};
+use super::schema::{Schema, Takes};
+use super::{Scenario, table::Problems};
+
+/// The most points of a plan.
+pub const POINTS_MAX: usize = 100_000;
+
+/// What a plan is made from.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// What messages call the text: its path or name.
+    pub name: &'a str,
+    /// The scenario, in TOML.
+    pub text: &'a str,
+    /// Settings from outside, each `key=value`; they replace what the text says, and a list makes a sweep.
+    pub settings: &'a [String],
+    /// Whether the scenario's `[quick]` applies.
+    pub quick: bool,
+    /// Gives the content of a file that the scenario names, relative to it, or says why it cannot.
+    pub open: &'a dyn Fn(&str) -> Result<String, String>,
+}
+
+/// The points of a scenario, all of them checked.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What varies; none where there is no sweep.
+    pub axes: Vec<Axis>,
+    /// At least one; the last axis varies fastest.
+    pub points: Vec<Point>,
+}
+
+/// A key that varies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The key, or `case` for several that vary together.
+    pub key: String,
+    /// Its values, as texts; a case is its label, or else its keys and values.
+    pub values: Vec<String>,
+}
+
+/// One combination of values.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The value of each axis: key and value.
+    pub settings: Vec<(String, String)>,
+    /// The scenario with these.
+    pub scenario: Scenario,
+}
+
+impl Plan {
+    /// Reads and checks a scenario.
+    ///
+    /// # Errors
+    /// Up to [`PROBLEMS_MAX`] problems, each with its line, what was expected and what to do.
+    pub fn read(source: &Source<'_>) -> Result<Plan, ScenarioError> {
+        plan(source).map_err(|mut problems| {
+            problems.truncate(PROBLEMS_MAX);
+            ScenarioError { source: source.name.into(), problems }
+        })
+    }
+
+    /// How many runs it takes, those of single applications not counted.
+    pub fn runs(&self) -> u64 {
+        self.points.iter().map(|point| u64::from(point.scenario.repetitions)).sum()
+    }
+}
+
+impl Point {
+    /// Its settings in one line: `key = value, ...`; empty where nothing varies.
+    pub fn label(&self) -> String {
+        let settings = self.settings.iter().map(|(key, value)| format!("{key} = {value}"));
+        settings.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// An axis being put together: for each of its values, what to set.
+struct Sweep {
+    key: String,
+    place: Place,
+    targets: Vec<Concrete>,
+    values: Vec<(String, Vec<(Vec<Concrete>, Value)>)>,
+}
+
+fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
+    let mut root = document::parse(source.text)?;
+    let (sweep, quick) = (root.take("sweep"), root.take("quick"));
+    let problems = Problems::default();
+    let mut overrides = Vec::new();
+    if let Some(quick) = &quick {
+        settings_table("quick", quick, &problems);
+        if source.quick {
+            overrides.extend(path::leaves(quick));
+        }
+    }
+    for text in source.settings {
+        let place = Place::Setting(format!("--set {text}").into());
+        match text.split_once('=') {
+            Some((key, value)) => {
+                overrides.extend([(key.trim().to_owned(), document::parse_value(value.trim(), &place))]);
+            }
+            None => problems.unfit(&place, "expected key=value, as in servers.nodes=4".into()),
+        }
+    }
+    let mut sweeps = Vec::new();
+    if let Some(sweep) = &sweep {
+        settings_table("sweep", sweep, &problems);
+        axes(&root, sweep, &problems, &mut sweeps);
+    }
+    for (key, value) in &overrides {
+        apply(&mut root, key, value, &mut sweeps, &problems);
+    }
+    check_overlaps(&sweeps, &problems);
+    let count = sweeps.iter().try_fold(1usize, |count, sweep| count.checked_mul(sweep.values.len()));
+    let count = count.filter(|count| *count <= POINTS_MAX).unwrap_or_else(|| {
+        let place = sweeps.first().map_or(Place::Line(1), |sweep| sweep.place.clone());
+        problems.unfit(&place, format!("more than {POINTS_MAX} points: give the sweep fewer values"));
+        0
+    });
+    if !problems.is_empty() {
+        return Err(problems.into_inner());
+    }
+    let files = Files::new(source.open);
+    let points = (0..count).map(|index| point(&root, &sweeps, index, &files));
+    let points = points.collect::<Result<Vec<_>, _>>()?;
+    let axes = sweeps.into_iter().map(|sweep| Axis {
+        key: sweep.key,
+        values: sweep.values.into_iter().map(|(text, _)| text).collect(),
+    });
+    Ok(Plan { axes: axes.collect(), points })
+}
+
+fn settings_table(name: &str, value: &Value, problems: &Problems) {
+    if !matches!(value.data, Data::Table(_)) {
+        let (found, expected) = (value.to_string(), Takes::Settings.to_string());
+        problems.push(&value.place, ProblemKind::Wrong { key: name.into(), found, expected });
+    }
+}
+
+/// The point with this index among all combinations.
+fn point(root: &Value, sweeps: &[Sweep], index: usize, files: &Files<'_>) -> Result<Point, Vec<Problem>> {
+    let mut rest = index;
+    let mut chosen = Vec::new();
+    for sweep in sweeps.iter().rev() {
+        chosen.push((sweep, &sweep.values[rest % sweep.values.len()]));
+        rest /= sweep.values.len();
+    }
+    chosen.reverse();
+    let mut root = root.clone();
+    for (targets, value) in chosen.iter().flat_map(|(_, (_, sets))| sets) {
+        for target in targets {
+            path::put(&mut root, target, value);
+        }
+    }
+    let settings: Vec<_> =
+        chosen.iter().map(|(sweep, (text, _))| (sweep.key.clone(), text.clone())).collect();
+    match read::scenario(&root, files) {
+        Ok(scenario) => Ok(Point { settings, scenario }),
+        Err(mut problems) => {
+            let at: Vec<_> = settings.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            if let (Some(first), false) = (problems.first(), at.is_empty()) {
+                let text = format!("{}; this is in the point {}", first.kind, at.join(", "));
+                problems[0] = Problem { place: first.place.clone(), kind: ProblemKind::Unfit(text) };
+            }
+            Err(problems)
+        }
+    }
+}
+
+/// The axes of a sweep, in the order of the text.
+fn axes(root: &Value, sweep: &Value, problems: &Problems, found: &mut Vec<Sweep>) {
+    for (key, value) in path::leaves(sweep) {
+        if key == "case" {
+            found.extend(cases(root, &value, problems));
+        } else if let Some(axis) = axis(root, &key, &value, problems) {
+            found.push(axis);
+        }
+    }
+}
+
+/// One key with its values.
+fn axis(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<Sweep> {
+    let Data::List(items) = &value.data else {
+        expected_list(&format!("sweep.{key}"), value, problems);
+        return None;
+    };
+    if items.is_empty() {
+        expected_list(&format!("sweep.{key}"), value, problems);
+    }
+    let targets = resolve(root, key, &value.place, problems)?;
+    let mut values = Vec::new();
+    for item in items {
+        values.push((item.to_string(), sets(root, key, item, problems)));
+    }
+    Some(Sweep { key: key.into(), place: value.place.clone(), targets, values })
+}
+
+fn expected_list(key: &str, value: &Value, problems: &Problems) {
+    let expected = "a list of values, each of which is run".to_owned();
+    problems.push(&value.place, ProblemKind::Wrong { key: key.into(), found: value.to_string(), expected });
+}
+
+/// Several keys that vary together: a list of tables, each with a label or without.
+fn cases(root: &Value, value: &Value, problems: &Problems) -> Option<Sweep> {
+    let Data::List(items) = &value.data else {
+        expected_list("sweep.case", value, problems);
+        return None;
+    };
+    if items.is_empty() {
+        expected_list("sweep.case", value, problems);
+    }
+    let mut axis =
+        Sweep { key: "case".into(), place: value.place.clone(), targets: Vec::new(), values: Vec::new() };
+    for item in items {
+        settings_table("sweep.case", item, problems);
+        let mut item = item.clone();
+        let label = item.take("label").map(|label| label.to_string());
+        let sets: Vec<_> = (path::leaves(&item).into_iter())
+            .filter_map(|(key, value)| {
+                Some((key.clone(), resolve(root, &key, &value.place, problems)?, value))
+            })
+            .collect();
+        let text =
+            || sets.iter().map(|(key, _, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
+        let label = label.unwrap_or_else(text);
+        axis.targets.extend(sets.iter().flat_map(|(_, targets, _)| targets.clone()));
+        axis.values.push((label, sets.into_iter().map(|(_, targets, value)| (targets, value)).collect()));
+    }
+    Some(axis)
+}
+
+/// What setting `key` to `value` sets: a table stands for the keys in it.
+fn sets(root: &Value, key: &str, value: &Value, problems: &Problems) -> Vec<(Vec<Concrete>, Value)> {
+    let leaves = path::leaves_at(key, value);
+    let set = |(key, value): (String, Value)| Some((resolve(root, &key, &value.place, problems)?, value));
+    leaves.into_iter().filter_map(set).collect()
+}
+
+fn resolve(root: &Value, key: &str, place: &Place, problems: &Problems) -> Option<Vec<Concrete>> {
+    let error = match path::resolve(root, key) {
+        Ok(targets) if targets.is_empty() => format!("{key}: there is none of these"),
+        Ok(targets) => return Some(targets),
+        Err(error) => error,
+    };
+    problems.unfit(place, error);
+    None
+}
+
+/// Sets a key before the sweep; it replaces an axis of the same key.
+fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, problems: &Problems) {
+    let Some(targets) = resolve(root, key, &value.place, problems) else { return };
+    let axis_before = sweeps.iter().position(|sweep| sweep.key != "case" && sweep.targets == targets);
+    let many = match &value.data {
+        Data::List(items) => {
+            !Schema::find(key.split('.')).is_some_and(|key| key.takes.is_list())
+                || items.iter().any(|item| matches!(item.data, Data::List(_)))
+        }
+        _ => false,
+    };
+    if many {
+        if let Some(axis) = axis(root, key, value, problems) {
+            match axis_before {
+                Some(index) => sweeps[index] = axis,
+                None => sweeps.push(axis),
+            }
+        }
+        return;
+    }
+    if let Some(index) = axis_before {
+        sweeps.remove(index);
+    }
+    if let Some(sweep) = sweeps.iter().find(|sweep| path::overlap(&sweep.targets, &targets)) {
+        problems.unfit(
+            &value.place,
+            format!("{key} = {value}: the sweep over {} sets it again; set that instead", sweep.key),
+        );
+        return;
+    }
+    for (targets, value) in sets(root, key, value, problems) {
+        for target in targets {
+            path::put(root, &target, &value);
+        }
+    }
+}
+
+/// Refuses axes of which one would undo the other.
+fn check_overlaps(sweeps: &[Sweep], problems: &Problems) {
+    for (index, sweep) in sweeps.iter().enumerate() {
+        if let Some(other) =
+            sweeps[..index].iter().find(|other| path::overlap(&other.targets, &sweep.targets))
+        {
+            let (key, other) = (&sweep.key, &other.key);
+            problems.unfit(
+                &sweep.place,
+                format!(
+                    "the sweep over {key} sets what that over {other} sets: put both into [[sweep.case]]"
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The nodes: clients, layers of forwarders, servers, and the gates on them.
+
+use iogate_core::device;
+use iogate_core::nearest::nearest;
+use iogate_core::sched::SchedulerConfig;
+
+use crate::scenario::problem::ProblemKind;
+use crate::scenario::schema::GATE;
+use crate::scenario::table::Table;
+use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, Servers, Spread, units};
+
+/// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
+const FORWARD_DEPTH: u32 = 16;
+
+pub(super) fn read(root: &Table<'_>) -> Option<Cluster> {
+    let (clients, servers) = (root.table("clients"), root.table("servers"));
+    let layers: Vec<Layer> =
+        root.tables("forwarders").iter().map(|(name, table)| layer(name, table)).collect();
+    let (clients, servers) = (clients?, servers?);
+    let forwarders = chain(root, &clients, layers);
+    let transfer = servers.small("transfer");
+    let device = servers.text("device");
+    check_device(&servers, &device);
+    Some(Cluster {
+        clients: Clients {
+            nodes: clients.small("nodes"),
+            gate: clients.table("gate").map(|table| gate(&table, FORWARD_DEPTH)),
+        },
+        forwarders,
+        servers: Servers {
+            nodes: servers.small("nodes"),
+            gate: gate(&servers.table_or_default("gate"), 1),
+            device,
+            stripe: servers.number("stripe"),
+            transfer,
+            extent: servers.number("extent"),
+            overhead: servers.span("overhead"),
+        },
+    })
+}
+
+/// A layer of forwarders and where its requests go.
+struct Layer {
+    to: String,
+    forwarders: Forwarders,
+}
+
+fn layer(name: &str, table: &Table<'_>) -> Layer {
+    if !is_name(name) || ["clients", "servers"].contains(&name) {
+        table.unfit(
+            "nodes",
+            format!(
+                "a layer of forwarders called '{name}': expected letters, digits, - and _, with a letter, and neither \
+                 clients nor servers"
+            ),
+        );
+    }
+    let spread = match table.choice("spread") {
+        "file" => Spread::File,
+        "target" => Spread::Target,
+        _ => Spread::Client,
+    };
+    let forwarders = Forwarders {
+        name: name.into(),
+        nodes: table.small("nodes"),
+        gate: gate(&table.table_or_default("gate"), FORWARD_DEPTH),
+        spread,
+        transfer: table.small("transfer"),
+        overhead: table.span("overhead"),
+    };
+    Layer { to: table.text("to"), forwarders }
+}
+
+/// The layers in the order in which requests pass them.
+fn chain(root: &Table<'_>, clients: &Table<'_>, mut layers: Vec<Layer>) -> Vec<Forwarders> {
+    let names: Vec<String> = layers.iter().map(|layer| layer.forwarders.name.clone()).collect();
+    let mut chain: Vec<Forwarders> = Vec::new();
+    let mut to = clients.text("to");
+    let mut from = "clients".to_owned();
+    let tables = root.tables("forwarders");
+    while to != "servers" {
+        let asking = tables.iter().find(|(name, _)| *name == from).map_or(clients, |(_, table)| table);
+        let Some(index) = layers.iter().position(|layer| layer.forwarders.name == to) else {
+            if chain.iter().any(|passed| passed.name == to) {
+                asking
+                    .unfit("to", format!("{from}.to = {to}: a circle; expected a way that leads to servers"));
+            } else {
+                let all = names.iter().map(String::as_str).chain(["servers"]);
+                let near = nearest(&to, all.clone())
+                    .map_or(String::new(), |near| format!("did you mean '{near}'? "));
+                let known = all.collect::<Vec<_>>().join(", ");
+                asking
+                    .unfit("to", format!("{from}.to = {to}: no such layer; {near}expected one of: {known}"));
+            }
+            return chain;
+        };
+        let layer = layers.remove(index);
+        from = std::mem::replace(&mut to, layer.to);
+        chain.push(layer.forwarders);
+    }
+    for layer in &layers {
+        let name = &layer.forwarders.name;
+        if let Some((_, table)) = tables.iter().find(|(label, _)| label == name) {
+            table.unfit(
+                "nodes",
+                format!("no request comes to forwarders.{name}: name it in a `to`, or remove it"),
+            );
+        }
+    }
+    chain
+}
+
+/// A gate; `depth` is that of its layer where none is given.
+fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
+    let name = table.text("scheduler");
+    let mut scheduler = match SchedulerConfig::by_name(&name) {
+        Ok(scheduler) => scheduler,
+        Err(error) => {
+            table.unfit("scheduler", error.to_string());
+            return GateSpec {
+                scheduler: SchedulerConfig::new(iogate_core::SchedulerKind::Fifo),
+                depth,
+                queue: 1,
+            };
+        }
+    };
+    let params = scheduler.kind().params();
+    for (key, value) in table.further() {
+        if params.iter().any(|param| param.name == key) {
+            if let Err(error) = scheduler.set(key, &value.to_string()) {
+                table.unfit(key, error.to_string());
+            }
+            continue;
+        }
+        let names = || GATE.keys.iter().map(|key| key.name).chain(params.iter().map(|param| param.name));
+        let kind = ProblemKind::UnknownKey {
+            key: key.into(),
+            table: format!("a gate with {name}"),
+            near: nearest(key, names()),
+            known: names().collect::<Vec<_>>().join(", "),
+        };
+        table.problems().push(table.place_of(key), kind);
+    }
+    let depth = if table.has("depth") { table.small("depth") } else { depth };
+    GateSpec { scheduler, depth, queue: table.small("queue") }
+}
+
+fn check_device(servers: &Table<'_>, device: &str) {
+    if !servers.has("device") {
+        return;
+    }
+    if let Some(mean) = device.strip_prefix("exponential:") {
+        if !units::nanoseconds(mean).is_some_and(|ns| ns > 0) {
+            servers.unfit(
+                "device",
+                format!("device '{device}': expected a time with its unit after 'exponential:', as in 5ms"),
+            );
+        }
+    } else if let Err(error) = device::parse(device) {
+        servers.unfit("device", error.to_string());
+    }
+}
+
+/// Whether it can be a step of a path to a key, and no index.
+pub(super) fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        && name.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && name.len() <= 64
+}
