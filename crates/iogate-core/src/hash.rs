@@ -3,11 +3,11 @@
 use core::hash::{BuildHasherDefault, Hasher};
 
 /// A hash map keyed by small plain values. Nothing may iterate over it where order matters.
-pub(crate) type HashMap<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Multiply and fold: spreads consecutive numbers over both the low and the high bits.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
+#[derive(Clone, Debug, Default)]
+pub struct IdHasher(u64);
 
 impl Hasher for IdHasher {
     fn finish(&self) -> u64 {

@@ -13,6 +13,7 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`device`] | models of disks and flash |
+//! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -23,7 +24,7 @@ extern crate std;
 
 pub mod device;
 pub mod gate;
-mod hash;
+pub mod hash;
 pub mod layout;
 pub mod nearest;
 pub mod request;

@@ -46,7 +46,8 @@ fn some_app(rng: &mut Rng, id: u32, clients: u32) -> App {
     workload.op = one_of(rng, &[Op::Read, Op::Write]);
     workload.iterations = 1 + rng.below(3) as u32;
     workload.compute = one_of(rng, &[Distribution::ZERO, Distribution::Exponential(Span::from_millis(5))]);
-    workload.think = one_of(rng, &[Distribution::ZERO, Distribution::Uniform(Span::ZERO, Span::from_millis(1))]);
+    workload.think =
+        one_of(rng, &[Distribution::ZERO, Distribution::Uniform(Span::ZERO, Span::from_millis(1))]);
     workload.outstanding = one_of(rng, &[Some(1), Some(3), None]);
     workload.barrier = one_of(rng, &[Barrier::None, Barrier::Phase, Barrier::Call]);
     if collectable && rng.below(4) == 0 {
@@ -159,7 +160,8 @@ impl Observer for Judge {
         assert!(found, "{served:?} is made of requests that wait: {waiting:?}");
         for &index in &taken {
             let this = &waiting[index];
-            for (_, other) in waiting[..index].iter().enumerate().filter(|(index, _)| !taken.contains(index)) {
+            for (_, other) in waiting[..index].iter().enumerate().filter(|(index, _)| !taken.contains(index))
+            {
                 let overlaps = other.offset < this.offset + u64::from(this.bytes)
                     && this.offset < other.offset + u64::from(other.bytes);
                 assert!(
@@ -182,7 +184,9 @@ fn expected_bytes(app: &App) -> u64 {
         | Pattern::Strided { bytes, .. }
         | Pattern::Random { bytes, .. }
         | Pattern::Noncontiguous { bytes, .. } => bytes,
-        Pattern::Tile { width, height, element, .. } => u64::from(width) * u64::from(height) * u64::from(element),
+        Pattern::Tile { width, height, element, .. } => {
+            u64::from(width) * u64::from(height) * u64::from(element)
+        }
         Pattern::Trace { .. } => unreachable!("not made here"),
     };
     of_one * u64::from(app.processes) * u64::from(app.workload.iterations)
@@ -199,9 +203,12 @@ fn random_worlds_are_safe_and_come_to_an_end() {
     };
     for seed in seeds {
         let world = some_world(seed);
-        if std::env::var("SWARM_SHOW").is_ok() { println!("{world:#?}"); }
+        if std::env::var("SWARM_SHOW").is_ok() {
+            println!("{world:#?}");
+        }
         let mut judge = Judge::default();
-        let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulate(&world, seed, &mut judge)));
+        let run =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulate(&world, seed, &mut judge)));
         let result = run.unwrap_or_else(|_| panic!("seed {seed}: see above")).unwrap_or_else(|error| {
             panic!("seed {seed}: {error}");
         });
@@ -219,6 +226,10 @@ fn random_worlds_are_safe_and_come_to_an_end() {
         let moved: u64 = result.servers.iter().map(|server| server.bytes).sum();
         assert_eq!(moved, judge.bytes.values().sum::<u64>(), "seed {seed}: bytes are conserved");
         let again = simulate(&world, seed, &mut ()).expect("it ended before");
-        assert_eq!(format!("{again:?}"), format!("{result:?}"), "seed {seed}: the same seed gives the same result");
+        assert_eq!(
+            format!("{again:?}"),
+            format!("{result:?}"),
+            "seed {seed}: the same seed gives the same result"
+        );
     }
 }

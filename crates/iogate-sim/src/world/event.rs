@@ -18,9 +18,16 @@ pub(super) struct EventQueue<E> {
 
 #[derive(Clone, Copy, Debug)]
 struct Entry<E> {
-    /// The time, then the order of insertion.
-    key: u128,
+    at: Time,
+    /// The order of insertion.
+    number: u64,
     event: E,
+}
+
+impl<E> Entry<E> {
+    fn before(&self, other: &Entry<E>) -> bool {
+        (self.at, self.number) < (other.at, other.number)
+    }
 }
 
 const ARITY: usize = 4;
@@ -41,9 +48,8 @@ impl<E: Copy> EventQueue<E> {
             self.at_once.push_back(event);
             return;
         }
-        let key = (u128::from(at.as_nanos()) << 64) | u128::from(self.added);
         self.added += 1;
-        self.heap.push(Entry { key, event });
+        self.heap.push(Entry { at, number: self.added, event });
         self.sift_up(self.heap.len() - 1);
     }
 
@@ -66,7 +72,7 @@ impl<E: Copy> EventQueue<E> {
     }
 
     fn next_time(&self) -> Option<Time> {
-        self.heap.first().map(|entry| Time::from_nanos((entry.key >> 64) as u64))
+        self.heap.first().map(|entry| entry.at)
     }
 
     fn pop_heap(&mut self) -> E {
@@ -81,7 +87,7 @@ impl<E: Copy> EventQueue<E> {
         let entry = self.heap[at];
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if self.heap[parent].key < entry.key {
+            if self.heap[parent].before(&entry) {
                 break;
             }
             self.heap[at] = self.heap[parent];
@@ -101,11 +107,11 @@ impl<E: Copy> EventQueue<E> {
             }
             let mut least = first;
             for child in first + 1..(first + ARITY).min(len) {
-                if self.heap[child].key < self.heap[least].key {
+                if self.heap[child].before(&self.heap[least]) {
                     least = child;
                 }
             }
-            if entry.key < self.heap[least].key {
+            if entry.before(&self.heap[least]) {
                 break;
             }
             self.heap[at] = self.heap[least];

@@ -218,8 +218,8 @@ impl<O: Observer> World<'_, O> {
         let spec = &self.specs[app as usize];
         match &mut self.batch {
             None => {
-                let nodes = (spec.first_node..spec.first_node + spec.nodes).collect();
-                self.start_app(app, nodes)
+                let nodes: Vec<u32> = (spec.first_node..spec.first_node + spec.nodes).collect();
+                self.start_app(app, &nodes)
             }
             Some(batch) => {
                 batch.submit(Job { id: app, nodes: spec.nodes, walltime: spec.walltime })?;
@@ -231,10 +231,10 @@ impl<O: Observer> World<'_, O> {
     fn start_ready(&mut self) -> Result<(), SimError> {
         let now = self.queue.now();
         let ready = self.batch.as_mut().map(|batch| batch.start_ready(now)).unwrap_or_default();
-        ready.into_iter().try_for_each(|job| self.start_app(job.id, job.nodes))
+        ready.into_iter().try_for_each(|job| self.start_app(job.id, &job.nodes))
     }
 
-    fn start_app(&mut self, app: u32, nodes: Vec<u32>) -> Result<(), SimError> {
+    fn start_app(&mut self, app: u32, nodes: &[u32]) -> Result<(), SimError> {
         let now = self.queue.now();
         let run = &mut self.apps[app as usize];
         run.start = Some(now);

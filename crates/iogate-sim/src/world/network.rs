@@ -8,8 +8,7 @@
 
 mod flow;
 
-use std::collections::HashMap;
-
+use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
 use self::flow::{Flow, Segment};
@@ -27,7 +26,7 @@ pub(super) enum NetEvent {
     /// A segment has come in.
     Received(u32),
     /// A sender learns how much has come in.
-    Ack { flow: u32, upto: u64 },
+    Ack(u32),
     /// A sender has waited for an acknowledgement, since the `generation`-th time that it began to.
     Timeout { flow: u32, generation: u32 },
 }
@@ -64,8 +63,8 @@ impl<M: Copy> Net<M> {
             config: config.clone(),
             out_free: vec![Time::ZERO; nodes],
             in_free: vec![Time::ZERO; nodes],
-            last: HashMap::new(),
-            flow_of: HashMap::new(),
+            last: HashMap::default(),
+            flow_of: HashMap::default(),
             flows: Vec::new(),
             segments: Slab::new(),
             rng,
@@ -201,12 +200,11 @@ impl<M: Copy> Net<M> {
                 let segment = self.segments[id];
                 self.segments.free(id);
                 let flow = &mut self.flows[segment.flow as usize];
-                let upto = flow.received(&segment, |message| queue.add(now, E::deliver(message)));
-                let ack = NetEvent::Ack { flow: segment.flow, upto };
-                queue.add(now + self.config.latency, E::net(ack));
+                flow.received(&segment, |message| queue.add(now, E::deliver(message)));
+                queue.add(now + self.config.latency, E::net(NetEvent::Ack(segment.flow)));
             }
-            NetEvent::Ack { flow, upto } => {
-                if let Some((start, bytes)) = self.flows[flow as usize].acknowledged(upto) {
+            NetEvent::Ack(flow) => {
+                if let Some((start, bytes)) = self.flows[flow as usize].acknowledged() {
                     self.send_segment(queue, flow, start, bytes);
                 }
                 self.send_segments(queue, flow);

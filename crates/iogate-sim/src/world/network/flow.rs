@@ -49,6 +49,8 @@ pub(super) struct Flow<M> {
     /// The receiver's side: bytes that have come in without a gap, and ranges after the gap.
     expected: u64,
     early: BTreeMap<u64, u64>,
+    /// Acknowledgements on their way back, which takes all of them equally long.
+    acks: VecDeque<u64>,
 }
 
 impl<M: Copy> Flow<M> {
@@ -69,6 +71,7 @@ impl<M: Copy> Flow<M> {
             doublings: 0,
             expected: 0,
             early: BTreeMap::new(),
+            acks: VecDeque::new(),
         }
     }
 
@@ -103,8 +106,8 @@ impl<M: Copy> Flow<M> {
         Some((self.generation, Span::from_nanos(least.as_nanos().saturating_mul(1 << self.doublings))))
     }
 
-    /// The receiver's side: a segment has come in. Delivers the messages that are complete; how much is there without a gap.
-    pub(super) fn received(&mut self, segment: &Segment, mut deliver: impl FnMut(M)) -> u64 {
+    /// The receiver's side: a segment has come in. Delivers the messages that are complete, and acknowledges what is there without a gap.
+    pub(super) fn received(&mut self, segment: &Segment, mut deliver: impl FnMut(M)) {
         let (start, end) = (segment.start, segment.start + u64::from(segment.bytes));
         if end > self.expected {
             let known = self.early.entry(start).or_insert(end);
@@ -122,11 +125,12 @@ impl<M: Copy> Flow<M> {
             self.messages.pop_front();
             deliver(message);
         }
-        self.expected
+        self.acks.push_back(self.expected);
     }
 
-    /// The sender's side: an acknowledgement. What to send again at once, if it shows a loss.
-    pub(super) fn acknowledged(&mut self, upto: u64) -> Option<(u64, u32)> {
+    /// The sender's side: the next acknowledgement. What to send again at once, if it shows a loss.
+    pub(super) fn acknowledged(&mut self) -> Option<(u64, u32)> {
+        let upto = self.acks.pop_front()?;
         if upto > self.acked {
             let news = upto - self.acked;
             self.acked = upto;
