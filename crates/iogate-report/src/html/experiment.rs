@@ -28,9 +28,9 @@ pub fn page(report: &ExperimentReport) -> String {
     let situations = report.best(JUDGED);
     let content = html! {
         (figures(report, situations.as_ref()))
+        @if let Some(situations) = &situations { (best(situations)) }
         (completion(report))
         (sweeps(report))
-        @if let Some(situations) = &situations { (best(situations)) }
         (phases::timelines(report))
         (distributions(report))
         h2 { "The figures" }
@@ -55,7 +55,7 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
             @if let (Some(most), Some(situations)) = (most, situations) {
                 (figure(
                     format!("\u{2212}{:.0} %", 100.0 * most.gain),
-                    format!("completion time at most, {} instead of {}", most.scheduler, situations.baseline),
+                    format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
                 ))
             }
             @if cut_off > 0 { (figure(count(cut_off), "runs ended by the time limit".into())) }

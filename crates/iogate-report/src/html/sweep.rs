@@ -151,7 +151,7 @@ impl<'a> Sweep<'a> {
             title,
             x_label: self.over.short().into(),
             x_ticks,
-            y_label: metric.meaning.clone(),
+            y_label: metric.name.clone(),
             unit: metric.unit,
             series: series.collect(),
         })
