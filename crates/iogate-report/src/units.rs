@@ -47,11 +47,16 @@ pub fn quantity(value: f64, unit: Unit) -> String {
 
 /// A mean with its interval, in one unit: `12.3 \u{b1} 0.40 ms`; the mean alone where there is no interval.
 pub fn estimate(estimate: &Estimate, unit: Unit) -> String {
-    let (factor, name) = scale(estimate.mean, unit);
-    let mean = significant(estimate.mean * factor);
-    match estimate.half_width {
-        Some(half_width) => format!("{mean} \u{b1} {}{name}", significant(half_width * factor)),
-        None => format!("{mean}{name}"),
+    interval(estimate.mean, estimate.half_width, unit)
+}
+
+/// A value and half the width of the interval around it, in one unit.
+pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> String {
+    let (factor, name) = scale(value, unit);
+    let value = significant(value * factor);
+    match half_width {
+        Some(half_width) => format!("{value} \u{b1} {}{name}", significant(half_width * factor)),
+        None => format!("{value}{name}"),
     }
 }
 

@@ -146,6 +146,7 @@ fn a_browser_draws_it() {
             };
             assert_eq!(drawn.title, report.title, "{name} at {width}");
             assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
+            assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
             assert!(drawn.tip, "{name} at {width}: {drawn:?}");
             assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
             assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");

@@ -19,8 +19,8 @@ const BARS_MAX: usize = 8;
 const BAR_APPS_MAX: usize = 16;
 const DISTRIBUTIONS_MAX: usize = 4;
 const ROWS_MAX: usize = 150;
-const SITUATION_ROWS_MAX: usize = 100;
-const LAYER_POINTS_MAX: usize = 24;
+const SITUATION_ROWS_MAX: usize = 60;
+const PART_ROWS_MAX: usize = 60;
 const SCENARIO_MAX: usize = 100_000;
 
 /// The page, at most about 2 MB whatever the number of points: of what is too much, it shows the first and says so.
@@ -28,14 +28,14 @@ pub fn page(report: &ExperimentReport) -> String {
     let situations = report.best(JUDGED);
     let content = html! {
         (figures(report, situations.as_ref()))
+        @if let Some(situations) = &situations { (best(situations)) }
         (completion(report))
         (sweeps(report))
-        @if let Some(situations) = &situations { (best(situations)) }
         (phases::timelines(report))
         (distributions(report))
         h2 { "The figures" }
         (table(report))
-        (layers(report))
+        (parts(report))
         (meanings(report))
         @if !report.scenario.is_empty() { (scenario(report)) }
     };
@@ -55,7 +55,7 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
             @if let (Some(most), Some(situations)) = (most, situations) {
                 (figure(
                     format!("\u{2212}{:.0} %", 100.0 * most.gain),
-                    format!("completion time at most, {} instead of {}", most.scheduler, situations.baseline),
+                    format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
                 ))
             }
             @if cut_off > 0 { (figure(count(cut_off), "runs ended by the time limit".into())) }
@@ -239,29 +239,59 @@ fn table(report: &ExperimentReport) -> Markup {
     }
 }
 
-fn layers(report: &ExperimentReport) -> Markup {
-    let shown = &report.points[..report.points.len().min(LAYER_POINTS_MAX)];
+/// A row for each application and each layer of each point.
+fn parts(report: &ExperimentReport) -> Markup {
+    let apps = report.points.iter().flat_map(|point| {
+        point
+            .apps
+            .iter()
+            .map(|app| (format!("{}: {}", app.name, report.label(point)), None, &app.metrics[..]))
+    });
+    let layers = report.points.iter().flat_map(|point| {
+        let name = |name: &str| format!("{name}: {}", report.label(point));
+        point
+            .layers
+            .iter()
+            .map(move |layer| (name(&layer.name), Some(&layer.scheduler[..]), &layer.metrics[..]))
+    });
+    html! {
+        (part_table("Applications", &apps.collect::<Vec<_>>()))
+        (part_table("Layers of gates", &layers.collect::<Vec<_>>()))
+    }
+}
+
+/// Rows of a name, a scheduler and metrics.
+fn part_table(title: &str, rows: &[(String, Option<&str>, &[Measured])]) -> Markup {
+    let shown = &rows[..rows.len().min(PART_ROWS_MAX)];
     let mut names: Vec<&str> = Vec::new();
-    for metric in shown.iter().flat_map(|point| &point.layers).flat_map(|layer| &layer.metrics) {
+    for metric in shown.iter().flat_map(|(.., metrics)| *metrics) {
         if !names.contains(&metric.name.as_str()) {
             names.push(&metric.name);
         }
     }
+    let schedulers = shown.iter().any(|(_, scheduler, _)| scheduler.is_some());
+    let value = |metrics: &[Measured], name: &str| {
+        metrics.iter().find(|metric| metric.name == name).map_or("-".into(), Measured::shown)
+    };
     html! {
         @if !names.is_empty() {
-            h3 { "Layers of gates" }
-            (first_of(shown.len(), report.points.len(), "points"))
+            h3 { (title) }
+            (first_of(shown.len(), rows.len(), "rows"))
             div.scroll {
                 table {
-                    thead { tr { th scope="col" {} th scope="col" { "scheduler" } @for name in &names { th scope="col" { (name) } } } }
+                    thead {
+                        tr {
+                            th scope="col" {}
+                            @if schedulers { th scope="col" { "scheduler" } }
+                            @for name in &names { th scope="col" { (name) } }
+                        }
+                    }
                     tbody {
-                        @for point in shown {
-                            @for layer in &point.layers {
-                                tr {
-                                    th scope="row" { (layer.name) ": " (report.label(point)) }
-                                    td { code { (layer.scheduler) } }
-                                    @for name in &names { td { (layer.metric(name).map_or("-".into(), Measured::shown)) } }
-                                }
+                        @for (name, scheduler, metrics) in shown {
+                            tr {
+                                th scope="row" { (name) }
+                                @if let Some(scheduler) = scheduler { td { code { (scheduler) } } }
+                                @for name in &names { td { (value(metrics, name)) } }
                             }
                         }
                     }

@@ -7,7 +7,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::axis::ticks;
 use super::{WIDTH, key, picture, series_class};
-use crate::units::quantity;
+use crate::units::{interval, quantity};
 
 const HEIGHT: f64 = 280.0;
 const TOP: f64 = 30.0;
@@ -92,8 +92,8 @@ pub fn lines(of: &Lines) -> Markup {
                 path.line.(format!("s{}", index % 8)) .dashed[index >= 8] d=(format!("M{}", corners.join("L"))) {}
             }
             @for (at, value, half) in &series.points {
-                @let interval = if *half > 0.0 { format!(" \u{b1} {}", quantity(*half, of.unit)) } else { String::new() };
-                @let tip = format!("{}, {}: {}{interval}", series.name, x_name(of, *at), quantity(*value, of.unit));
+                @let shown = interval(*value, (*half > 0.0).then_some(*half), of.unit);
+                @let tip = format!("{}, {}: {shown}", series.name, x_name(of, *at));
                 g.(series_class(index)) data-tip=(tip) { title { (tip) } (marker(index, x(*at), y(*value))) }
             }
         }

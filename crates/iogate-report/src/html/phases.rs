@@ -11,6 +11,8 @@ use crate::experiment::{AppTimeline, ExperimentReport, PointTimeline};
 use crate::recording::{AppLane, Recording};
 use crate::units::{bytes, rate, time};
 
+/// Points that are shown at once; the others are a click away.
+const OPEN: usize = 4;
 const SERVERS_MAX: usize = 8;
 const APPS_MAX: usize = 12;
 const PHASES_MAX: usize = 48;
@@ -56,7 +58,13 @@ pub(super) fn timelines(report: &ExperimentReport) -> Markup {
                 "The first " (drawn.len()) " of " (report.points.len()) " points are shown."
             }
         }
-        @for markup in &drawn { (markup) }
+        @for markup in drawn.iter().take(OPEN) { (markup) }
+        @if drawn.len() > OPEN {
+            details {
+                summary { (drawn.len() - OPEN) " more points" }
+                @for markup in &drawn[OPEN..] { (markup) }
+            }
+        }
     }
 }
 
@@ -159,24 +167,34 @@ fn apps(label: &str, timeline: &PointTimeline, axis: &Axis) -> Markup {
                         width=(format!("{:.1}", axis.length(phase.end_ns.saturating_sub(phase.start_ns)).max(0.8))) {}
                 },
             }
-            @for phase in app.phases.iter().take(PHASES_MAX) {
-                @let ns = phase.end_ns.saturating_sub(phase.start_ns);
-                @let (x, width) = (axis.x(phase.start_ns), axis.length(ns));
-                @let throughput = rate(phase.bytes, ns);
-                @let tip = format!(
-                    "{}: {} in {}, {throughput}\nfrom {}", app.name, bytes(phase.bytes as f64), time(ns as f64),
-                    time(phase.start_ns as f64)
-                );
-                rect.hover x=(format!("{x:.1}")) y=(top) width=(format!("{:.1}", width.max(2.0))) height=(LANE)
-                    data-tip=(tip) { title { (tip) } }
-                @if width >= LABEL {
-                    text.soft x=(format!("{:.1}", x + width / 2.0)) y=(format!("{:.1}", top - 4.0)) text-anchor="middle"
-                        font-size="11" { (throughput) }
-                }
-            }
+            (phases(app, axis, top))
         }
     };
     picture(bottom + AXIS, &format!("What the applications did: {label}"), &said.join("; "), &content)
+}
+
+/// What to point at for each I/O phase, and their throughputs as far as there is room.
+fn phases(app: &AppTimeline, axis: &Axis, top: f64) -> Markup {
+    let mut free_from = 0.0;
+    html! {
+        @for phase in app.phases.iter().take(PHASES_MAX) {
+            @let ns = phase.end_ns.saturating_sub(phase.start_ns);
+            @let (x, width) = (axis.x(phase.start_ns), axis.length(ns));
+            @let throughput = rate(phase.bytes, ns);
+            @let tip = format!(
+                "{}: {} in {}, {throughput}\nfrom {}", app.name, bytes(phase.bytes as f64), time(ns as f64),
+                time(phase.start_ns as f64)
+            );
+            rect.hover x=(format!("{x:.1}")) y=(top) width=(format!("{:.1}", width.max(2.0))) height=(LANE)
+                data-tip=(tip) { title { (tip) } }
+            @let middle = x + width / 2.0;
+            @if middle - LABEL / 2.0 >= free_from {
+                @let () = free_from = middle + LABEL / 2.0;
+                text.soft x=(format!("{middle:.1}")) y=(format!("{:.1}", top - 4.0)) text-anchor="middle"
+                    font-size="11" { (throughput) }
+            }
+        }
+    }
 }
 
 /// I/O, and computing above it, as shares of an application's processes.

@@ -67,6 +67,8 @@ pub(super) struct Columns {
     from: Vec<u64>,
     /// Powers of two in each.
     powers: u32,
+    /// The share that is as high as a picture.
+    highest: f64,
     label: fn(f64) -> String,
 }
 
@@ -77,15 +79,19 @@ impl Columns {
         label: fn(f64) -> String,
     ) -> Columns {
         let values = || all.clone().flat_map(BTreeMap::keys).map(|from| from.max(&1).ilog2());
-        let (Some(first), Some(last)) = (values().min(), values().max()) else {
-            return Columns { from: Vec::new(), powers: 1, label };
-        };
+        let (first, last) = (values().min().unwrap_or(0), values().max().unwrap_or(0));
         let powers = (last - first + 1).div_ceil(COLUMNS_MAX);
-        Columns {
-            from: (first..=last).step_by(powers as usize).map(|power| 1 << power).collect(),
-            powers,
-            label,
+        let from = (first..=last).step_by(powers as usize).map(|power| 1 << power).collect();
+        let mut columns = Columns { from, powers, highest: 0.0, label };
+        for classes in all {
+            let shares = columns.from.iter().map(|from| columns.share(classes, *from));
+            columns.highest = shares.fold(columns.highest, f64::max);
         }
+        columns
+    }
+
+    fn share(&self, classes: &Classes, column: u64) -> f64 {
+        self.count(classes, column) as f64 / classes.values().sum::<u64>().max(1) as f64
     }
 
     fn count(&self, classes: &Classes, column: u64) -> u64 {
@@ -96,15 +102,13 @@ impl Columns {
 
     /// One picture: for each column, the share of each distribution that lies in it.
     pub(super) fn picture(&self, label: &str, title: &str, distributions: &[Distribution]) -> Markup {
-        if self.from.is_empty() {
+        if self.highest == 0.0 {
             return html! {};
         }
         let pitch = ((WIDTH - LEFT) / self.from.len() as f64).min(150.0);
         let bar = (pitch * 0.8 / distributions.len() as f64).min(44.0);
         let bottom = TITLE + HEIGHT + 14.0;
-        let share = |of: &Distribution, column: u64| {
-            self.count(of.classes, column) as f64 / of.classes.values().sum::<u64>().max(1) as f64
-        };
+        let share = |of: &Distribution, column: u64| self.share(of.classes, column);
         let name = |from: u64| (self.label)(from as f64);
         let said: Vec<String> = (self.from.iter())
             .map(|from| {
@@ -125,7 +129,7 @@ impl Columns {
                 @for (row, of) in distributions.iter().enumerate() {
                     @let n = self.count(of.classes, *from);
                     @if n > 0 {
-                        @let height = (HEIGHT * share(of, *from)).max(1.5);
+                        @let height = (HEIGHT * share(of, *from) / self.highest).max(1.5);
                         @let x = middle + (row as f64 - distributions.len() as f64 / 2.0) * (bar + 2.0) + 1.0;
                         @let to = (self.label)(*from as f64 * 2f64.powi(self.powers as i32));
                         @let tip = format!("{n} {} from {} to below {to}", of.noun, name(*from));

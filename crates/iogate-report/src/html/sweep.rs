@@ -1,5 +1,7 @@
 //! How a metric changes over a sweep.
 
+use std::cell::Cell;
+
 use maud::{Markup, html};
 
 use super::lines::{Lines, Series, lines};
@@ -8,6 +10,10 @@ use crate::experiment::{Axis, Definition, ExperimentReport, combinations, label}
 
 /// Pictures of one metric, one for each combination of what is neither an axis of the picture nor a line.
 const PICTURES_MAX: usize = 6;
+/// Bytes of markup after which no further picture is drawn.
+const MARKUP_MAX: usize = 500_000;
+/// Values of all lines of a picture.
+const VALUES_MAX: usize = 640;
 const SERIES_MAX: usize = 16;
 const GROUPS_MAX: usize = 24;
 
@@ -21,6 +27,8 @@ pub(super) struct Sweep<'a> {
     series: Option<&'a Axis>,
     /// A picture for each combination.
     rest: Vec<&'a Axis>,
+    /// Bytes of markup that are left.
+    room: Cell<usize>,
 }
 
 impl<'a> Sweep<'a> {
@@ -42,23 +50,44 @@ impl<'a> Sweep<'a> {
             .or_else(|| rest.iter().copied().min_by_key(|axis| axis.values.len()));
         rest.retain(|axis| !is(axis, series));
         let numbers = over.numbers().filter(|numbers| numbers.len() >= 3);
-        Some(Sweep { over, numbers, series, rest })
+        Some(Sweep { over, numbers, series, rest, room: Cell::new(MARKUP_MAX) })
     }
 
-    /// The pictures of a metric of the whole run; nothing where no point has it.
+    /// The pictures of a metric of the whole run; nothing where no point has it, or the page is long enough.
     pub(super) fn pictures(&self, report: &ExperimentReport, metric: &Definition) -> Markup {
         let combinations = combinations(&self.rest);
-        let left_out = combinations.len().saturating_sub(PICTURES_MAX);
-        html! {
-            @for rest in combinations.iter().take(PICTURES_MAX) {
-                @let (drawn, title) = (self.values(report, metric, rest), label(&self.rest, rest));
-                @if drawn.iter().any(|(_, values)| values.iter().any(Option::is_some)) {
-                    @if !self.rest.is_empty() { h4 { (title) } }
-                    (self.picture(metric, &title, drawn))
-                }
+        let mut pictures = Vec::new();
+        for rest in combinations.iter().take(PICTURES_MAX) {
+            let (drawn, title) = (self.values(report, metric, rest), label(&self.rest, rest));
+            if self.room.get() == 0 || drawn.iter().all(|(_, values)| values.iter().all(Option::is_none)) {
+                continue;
             }
-            @if left_out > 0 { p.soft { "The first " (PICTURES_MAX) " of " (combinations.len()) " combinations are shown." } }
+            let picture = self.picture(metric, &title, drawn);
+            self.room.set(self.room.get().saturating_sub(picture.0.len()));
+            pictures.push((title, picture));
         }
+        if pictures.is_empty() {
+            return html! {};
+        }
+        html! {
+            @for (title, picture) in &pictures {
+                @if !self.rest.is_empty() { h4 { (title) } }
+                (picture)
+            }
+            @if pictures.len() < combinations.len() {
+                p.soft { (pictures.len()) " of " (combinations.len()) " combinations are shown." }
+            }
+            @if self.shown() < self.over.values.len() {
+                p.soft { "The first " (self.shown()) " of " (self.over.values.len()) " values are shown." }
+            }
+        }
+    }
+
+    /// How many values of its axis are shown.
+    fn shown(&self) -> usize {
+        let series = self.series.map_or(1, |axis| axis.values.len().min(SERIES_MAX));
+        let most = if self.numbers.is_some() { VALUES_MAX / series } else { GROUPS_MAX };
+        most.min(self.over.values.len())
     }
 
     /// For each line, its name and its value at each value of the axis.
@@ -69,7 +98,7 @@ impl<'a> Sweep<'a> {
         rest: &[(&str, &str)],
     ) -> Vec<(String, Vec<Option<(f64, f64)>>)> {
         let one = |series: Option<(&Axis, &String)>| {
-            let values = self.over.values.iter().map(|over| {
+            let values = self.over.values.iter().take(self.shown()).map(|over| {
                 let mut settings = rest.to_vec();
                 settings.push((&self.over.key, over));
                 settings.extend(series.map(|(axis, value)| (axis.key.as_str(), value.as_str())));
@@ -99,7 +128,13 @@ impl<'a> Sweep<'a> {
             return groups(&Groups {
                 title,
                 unit: metric.unit,
-                groups: self.over.values.iter().take(GROUPS_MAX).map(|value| self.over.word(value)).collect(),
+                groups: self
+                    .over
+                    .values
+                    .iter()
+                    .take(self.shown())
+                    .map(|value| self.over.word(value))
+                    .collect(),
                 series: drawn.into_iter().map(|(name, values)| Bars { name, values }).collect(),
             });
         };
@@ -109,13 +144,14 @@ impl<'a> Sweep<'a> {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name, points }
         });
-        let mut x_ticks: Vec<_> = numbers.iter().copied().zip(self.over.values.iter().cloned()).collect();
+        let mut x_ticks: Vec<_> =
+            numbers.iter().copied().zip(self.over.values.iter().cloned()).take(self.shown()).collect();
         x_ticks.sort_by(|a, b| a.0.total_cmp(&b.0));
         lines(&Lines {
             title,
             x_label: self.over.short().into(),
             x_ticks,
-            y_label: metric.meaning.clone(),
+            y_label: metric.name.clone(),
             unit: metric.unit,
             series: series.collect(),
         })

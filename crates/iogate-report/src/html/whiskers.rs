@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::{LEFT, clipped, key, picture, series_class, swatch};
-use crate::units::quantity;
+use crate::units::interval;
 
 /// Room at the right for a value with its interval.
 const ROOM: f64 = 150.0;
@@ -40,10 +40,7 @@ pub fn groups(of: &Groups) -> Markup {
     let (bar, gap) = if of.series.len() > 4 { (13.0, 12.0) } else { (18.0, 14.0) };
     let group = (bar + 2.0) * of.series.len() as f64;
     let bottom = 6.0 + of.groups.len() as f64 * (group + gap);
-    let shown = |value: f64, half: f64| {
-        let (value, half_text) = (quantity(value, of.unit), quantity(half, of.unit));
-        if half > 0.0 { format!("{value} \u{b1} {half_text}") } else { value }
-    };
+    let shown = |value: f64, half: f64| interval(value, (half > 0.0).then_some(half), of.unit);
     let said: Vec<String> = (of.groups.iter().enumerate())
         .map(|(index, name)| {
             let values = of.series.iter().filter_map(|bars| {
