@@ -63,6 +63,7 @@ impl Plan {
     pub fn read(source: &Source<'_>) -> Result<Plan, ScenarioError> {
         plan(source).map_err(|mut problems| {
             problems.truncate(PROBLEMS_MAX);
+            problems.sort_by_key(|problem| problem.place.line());
             ScenarioError { source: source.name.into(), problems }
         })
     }
