@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),
+    Bench(BenchArgs),
     Scenario(ScenarioArgs),
     Demo(DemoArgs),
     Schedulers(ListArgs),
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     #[command(hide = true)]
     DemoReader(DemoReaderArgs),
+    #[command(hide = true)]
+    BenchWorker(BenchWorkerArgs),
 }
 
 /// Which scheduler, with which parameters.
@@ -280,6 +283,53 @@ pub(crate) struct SimArgs {
     /// Most runs at once [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
+}
+
+/// Run a scenario for real on this machine, and compare it with its simulation
+///
+/// Each process of the applications is a process here, each data server a gate with a mount. What one machine has not is left
+/// out (the network) or refused (forwarders, gates on clients, faults, a batch scheduler).
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    #[command(flatten)]
+    pub(crate) scenario: ScenarioChoice,
+
+    /// What the data servers keep their data on
+    #[arg(long, value_enum, default_value_t = BenchStore::Modelled)]
+    pub(crate) store: BenchStore,
+
+    /// Where the servers' folders are made for the time of the run [default: in memory, with --store directory the
+    /// folder for temporary files]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Write the results of simulation and reality as JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write a report with pictures
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// Do not simulate the scenario for comparison
+    #[arg(long)]
+    pub(crate) no_sim: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchStore {
+    /// Files in memory, in the time that the scenario's device would take
+    Modelled,
+    /// Files on this machine's own device, past its page cache
+    Directory,
+    /// Files in memory, as fast as that is
+    Memory,
+}
+
+/// One process of a bench's applications.
+#[derive(Debug, Args)]
+pub(crate) struct BenchWorkerArgs {
+    pub(crate) script: PathBuf,
 }
 
 /// Which scenario, in which form.

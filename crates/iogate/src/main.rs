@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         Command::Sim(args) => commands::sim::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
+        Command::Bench(args) => commands::bench::run(&args),
+        Command::BenchWorker(args) => commands::bench::worker::run(&args),
         Command::DemoReader(args) => commands::demo::reader::run(&args),
         Command::Schedulers(args) => commands::lists::schedulers(&args),
         Command::Devices(args) => commands::lists::devices(&args),

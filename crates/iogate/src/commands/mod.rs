@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+pub(crate) mod bench;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod lists;

@@ -26,13 +26,19 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
     }
     if let Some(layer) = cluster.forwarders.first() {
         return refuse(
-            format!("forwarders.{}: a real run has no forwarders, its processes go to the servers", layer.name),
+            format!(
+                "forwarders.{}: a real run has no forwarders, its processes go to the servers",
+                layer.name
+            ),
             "leave forwarders out and set clients.to=servers, or use `iogate sim`",
         );
     }
     if cluster.servers.nodes > SERVERS_MAX {
         return refuse(
-            format!("servers.nodes: expected at most {SERVERS_MAX} on one machine, found {}", cluster.servers.nodes),
+            format!(
+                "servers.nodes: expected at most {SERVERS_MAX} on one machine, found {}",
+                cluster.servers.nodes
+            ),
             "--set servers.nodes=4",
         );
     }
@@ -64,7 +70,13 @@ pub(super) fn check_processes(processes: u64) -> Result<(), Failure> {
 
 /// The scenario as it is here, for the simulator too: without a network, and with requests that the kernel does not cut.
 pub(super) fn adapt(scenario: &mut Scenario) {
-    scenario.network = Network { latency: Span::ZERO, jitter: Span::ZERO, bandwidth: None, buffer: None, ..scenario.network };
+    scenario.network = Network {
+        latency: Span::ZERO,
+        jitter: Span::ZERO,
+        bandwidth: None,
+        buffer: None,
+        ..scenario.network
+    };
     scenario.cluster.servers.overhead = Span::ZERO;
     let transfer = &mut scenario.cluster.servers.transfer;
     *transfer = TRANSFER_MAX.min(*transfer);
@@ -78,7 +90,9 @@ pub(super) fn notes(scenario: &Scenario) -> Vec<String> {
         notes.push("The network is left out, in the simulation too: everything is on one machine.".into());
     }
     if scenario.cluster.servers.overhead != Span::ZERO {
-        notes.push("servers.overhead is left out, in the simulation too: real gates take their own time.".into());
+        notes.push(
+            "servers.overhead is left out, in the simulation too: real gates take their own time.".into(),
+        );
     }
     if scenario.cluster.servers.transfer > TRANSFER_MAX {
         let (most, found) = (f64::from(TRANSFER_MAX), f64::from(scenario.cluster.servers.transfer));

@@ -154,7 +154,7 @@ impl Needs {
                 let mut requests = 0u32;
                 for index in 0..u64::from(call.count) {
                     let offset = call.offset + index * call.stride;
-                    striping.for_each_request(offset, call.bytes.into(), transfer, |..| requests += 1);
+                    striping.for_each_request(offset, call.bytes.into(), transfer, |_, _, _| requests += 1);
                 }
                 self.of_call = self.of_call.max(requests);
                 self.since_wait = self.since_wait.saturating_add(requests);
@@ -195,7 +195,10 @@ mod tests {
         }
         // 10 + 10 + 5, twice.
         assert_eq!(needs.of_call, 6);
-        assert_eq!([Some(1), Some(2), Some(9), None].map(|calls| needs.requests_at_once(calls)), [6, 12, 12, 12]);
+        assert_eq!(
+            [Some(1), Some(2), Some(9), None].map(|calls| needs.requests_at_once(calls)),
+            [6, 12, 12, 12]
+        );
         assert_eq!(needs.files[&FileId(1)], FileUse { end: 125, written: 150, app: 0 });
     }
 }

@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use iogate_core::{FileId, Op};
+use iogate_core::FileId;
 use iogate_sim::striping::Striping;
 use iogate_sim::workload::{Call, Step};
 use rustix::process::Signal;
@@ -177,7 +177,8 @@ impl Worker {
 
     /// The requests of a call, in the order in which the simulator issues them.
     fn requests(&self, call: &Call) -> Result<Vec<Request>> {
-        let files = self.files.get(&call.file).with_context(|| format!("file {} is not in the job", call.file))?;
+        let files =
+            self.files.get(&call.file).with_context(|| format!("file {} is not in the job", call.file))?;
         let mut requests = Vec::new();
         for index in 0..u64::from(call.count) {
             let offset = call.offset + index * call.stride;
