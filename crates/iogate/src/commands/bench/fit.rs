@@ -82,17 +82,23 @@ pub(super) fn adapt(scenario: &mut Scenario) {
     *transfer = TRANSFER_MAX.min(*transfer);
 }
 
+/// Gives the simulation the way that requests have in reality: half of `path` there, half back. It is drawn from half as
+/// long to one and a half times as long, for without a difference simulated processes keep step as real ones never do.
+pub(super) fn add_path(scenario: &mut Scenario, path: Span) {
+    let quarter = path.as_nanos() / 4;
+    scenario.network.latency = Span::from_nanos(quarter);
+    scenario.network.jitter = Span::from_nanos(2 * quarter);
+}
+
 /// What is different here, a sentence each.
 pub(super) fn notes(scenario: &Scenario) -> Vec<String> {
     let mut notes = Vec::new();
     let Network { latency, jitter, bandwidth, buffer, .. } = scenario.network;
     if (latency, jitter, bandwidth, buffer) != (Span::ZERO, Span::ZERO, None, None) {
-        notes.push("The network is left out, in the simulation too: everything is on one machine.".into());
+        notes.push("The scenario's network is left out: everything is on one machine.".into());
     }
     if scenario.cluster.servers.overhead != Span::ZERO {
-        notes.push(
-            "servers.overhead is left out, in the simulation too: real gates take their own time.".into(),
-        );
+        notes.push("servers.overhead is left out: real gates take their own time.".into());
     }
     if scenario.cluster.servers.transfer > TRANSFER_MAX {
         let (most, found) = (f64::from(TRANSFER_MAX), f64::from(scenario.cluster.servers.transfer));

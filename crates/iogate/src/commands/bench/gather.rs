@@ -36,6 +36,19 @@ pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, servers: &[Serve
     }
 }
 
+/// What a request spent outside of its gate and the device, in the kernel and between processes: mean over all.
+pub(super) fn path_time(outcome: &Outcome, servers: &[ServerMeasures]) -> Span {
+    let tallies = || outcome.processes.iter().flatten().map(|measured| &measured.tally);
+    let requests: u64 = tallies().map(|tally| tally.requests).sum();
+    let all: u64 = tallies().map(|tally| tally.request_time_ns).sum();
+    let ops = servers.iter().flat_map(|server| &server.stats.ops);
+    let waiting: u64 = ops.map(|op| op.waiting_ns.sum()).sum();
+    let notes = servers.iter().flat_map(|server| &server.dispatches).map(|(note, _)| note);
+    let service = |note: &Note| note.requests * span(note.end.duration_since(note.start)).as_nanos();
+    let inside = waiting.saturating_add(notes.map(service).sum());
+    Span::from_nanos(all.saturating_sub(inside) / requests.max(1))
+}
+
 /// Times of the run from times of the machine's clocks.
 struct Clock {
     start: u64,

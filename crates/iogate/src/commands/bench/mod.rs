@@ -20,17 +20,18 @@ mod stage;
 mod work;
 pub(crate) mod worker;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
-use iogate_core::Time;
+use iogate_core::{Span, Time};
 use iogate_report::{ExperimentReport, Recording, html, units};
 use iogate_sim::experiment::{self, PointResult};
 use iogate_sim::result::RunResult;
-use iogate_sim::scenario::{Plan, Scenario};
+use iogate_sim::scenario::{Plan, Point, Scenario};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -57,12 +58,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let mut json = args.json.as_deref().map(OutputFile::create).transpose()?;
     let mut page = args.html.as_deref().map(OutputFile::create).transpose()?;
 
-    let simulated = if args.no_sim { None } else { Some(simulate(&plan)?) };
-    let interrupted = Arc::new(AtomicBool::new(false));
+    let bench = Bench { args, interrupted: Arc::default(), simulating: Arc::default() };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, interrupted.clone()).context("signals cannot be handled")?;
+        // While it simulates there is nothing to clean up.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, bench.simulating.clone())
+            .and_then(|_| signal_hook::flag::register(signal, bench.interrupted.clone()))
+            .context("signals cannot be handled")?;
     }
-    let bench = Bench { args, interrupted };
     let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
     notes.splice(0..0, first.notes.iter().cloned());
     notes.push(how(args.store, &first));
@@ -75,21 +77,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         first.title,
         notes.iter().map(|note| format!("  {note}\n")).collect::<String>()
     ))?;
-    for (index, point) in plan.points.iter().enumerate() {
-        let real = bench.point(&point.scenario, &mut notes)?;
-        let settings = |by: &str| {
-            let axis = args.no_sim.then_some(()).is_none().then(|| (BY.to_owned(), by.to_owned()));
-            point.settings.iter().cloned().chain(axis).collect::<Vec<_>>()
+    for point in plan.points {
+        let (real, path) = bench.point(&point.scenario, &mut notes)?;
+        let add = |report: &mut ExperimentReport, by: &str, result: &PointResult<Recording>| {
+            let by = (BY.to_owned(), by.to_owned());
+            let settings = point.settings.iter().cloned().chain([by]).collect();
+            report.add(settings, &result.runs, result.observer.clone());
         };
         let mut rows = Vec::new();
-        if let Some(simulated) = &simulated {
-            let PointResult { runs, observer } = &simulated[index];
-            rows = compare::compare(runs, &real.runs);
-            report.add(settings("simulation"), runs, observer.clone());
+        if !args.no_sim {
+            let simulated = bench.simulate(&point, path)?;
+            rows = compare::compare(&simulated.runs, &real.runs);
+            add(&mut report, "simulation", &simulated);
         }
-        report.add(settings("real run"), &real.runs, real.observer.clone());
-        print(&shown(&point.label(), &real.runs, &rows))?;
-        comparisons.push(json!({ "settings": point.settings, "metrics": rows }));
+        add(&mut report, "real run", &real);
+        print(&shown(&point.label(), &real.runs, path, &rows))?;
+        let settings: BTreeMap<_, _> = point.settings.into_iter().collect();
+        comparisons.push(json!({ "settings": settings, "path_ns": path.as_nanos(), "metrics": rows }));
     }
     report.notes = notes;
     if let Some(out) = json.take() {
@@ -116,15 +120,13 @@ fn how(store: BenchStore, scenario: &Scenario) -> String {
     format!("Real processes read and write real files through a mount for each server, {store}.")
 }
 
-fn simulate(plan: &Plan) -> Result<Vec<PointResult<Recording>>, Failure> {
-    let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-    experiment::run(plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|_| ())
-        .map_err(|error| Failure::failed(anyhow::Error::new(error)))
-}
-
 /// What a point gave, for a terminal.
-fn shown(label: &str, runs: &[RunResult], rows: &[Row]) -> String {
-    let mut out = if label.is_empty() { String::new() } else { format!("{label}\n\n") };
+fn shown(label: &str, runs: &[RunResult], path: Span, rows: &[Row]) -> String {
+    let mut out = if label.is_empty() { String::new() } else { format!("{label}\n") };
+    out += &format!(
+        "A request spent {} outside of gate and device, mean over all.\n\n",
+        units::time(path.as_nanos() as f64)
+    );
     let makespans: Vec<f64> = runs.iter().map(|run| run.makespan.as_nanos() as f64).collect();
     if rows.is_empty() {
         let mean = makespans.iter().sum::<f64>() / makespans.len().max(1) as f64;
@@ -142,20 +144,40 @@ fn shown(label: &str, runs: &[RunResult], rows: &[Row]) -> String {
 struct Bench<'a> {
     args: &'a BenchArgs,
     interrupted: Arc<AtomicBool>,
+    simulating: Arc<AtomicBool>,
 }
 
 impl Bench<'_> {
-    /// All runs of a point.
-    fn point(&self, scenario: &Scenario, notes: &mut Vec<String>) -> Result<PointResult<Recording>, Failure> {
+    /// The same in the simulator, with the time that requests spent between processes and gates.
+    fn simulate(&self, point: &Point, path: Span) -> Result<PointResult<Recording>, Failure> {
+        let mut point = point.clone();
+        fit::add_path(&mut point.scenario, path);
+        let plan = Plan { axes: Vec::new(), points: vec![point] };
+        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.simulating.store(true, Ordering::SeqCst);
+        let results = experiment::run(&plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|_| ());
+        self.simulating.store(false, Ordering::SeqCst);
+        let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+        Ok(results.into_iter().next().context("the simulation gave no result")?)
+    }
+
+    /// All runs of a point, and what a request spent outside of gate and device, mean over all runs.
+    fn point(
+        &self,
+        scenario: &Scenario,
+        notes: &mut Vec<String>,
+    ) -> Result<(PointResult<Recording>, Span), Failure> {
         let mut result = PointResult { runs: Vec::new(), observer: None };
+        let mut paths = 0;
         for repetition in 0..scenario.repetitions {
             let seed = scenario.seed.saturating_add(repetition.into());
             let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
-            let mut run = self.once(scenario, seed, recording.as_mut(), notes)?;
+            let (mut run, path) = self.once(scenario, seed, recording.as_mut(), notes)?;
+            paths += path.as_nanos();
             if scenario.alone {
                 for app in &scenario.apps {
                     let single = Scenario { apps: vec![app.clone()], ..scenario.clone() };
-                    let alone = self.once(&single, seed, None, notes)?;
+                    let (alone, _) = self.once(&single, seed, None, notes)?;
                     let took = alone.apps.first().map(|result| result.end.since(result.start));
                     if let Some(result) = run.apps.iter_mut().find(|result| result.id == app.id) {
                         result.alone = took;
@@ -165,17 +187,17 @@ impl Bench<'_> {
             result.runs.push(run);
             result.observer = result.observer.or(recording);
         }
-        Ok(result)
+        Ok((result, Span::from_nanos(paths / u64::from(scenario.repetitions.max(1)))))
     }
 
-    /// One run.
+    /// One run, and what a request spent outside of gate and device.
     fn once(
         &self,
         scenario: &Scenario,
         seed: u64,
         recording: Option<&mut Recording>,
         notes: &mut Vec<String>,
-    ) -> Result<RunResult, Failure> {
+    ) -> Result<(RunResult, Span), Failure> {
         let servers = scenario.cluster.servers.nodes;
         let mut stage = Stage::new(self.args.store, self.args.dir.as_deref(), servers)?;
         let folders: Vec<_> = (0..servers).map(|server| stage.mountpoint(server)).collect();
@@ -199,6 +221,6 @@ impl Bench<'_> {
         if let Some(recording) = recording {
             gather::show(&work, &outcome, &measures, recording);
         }
-        Ok(gather::result(&work, seed, &outcome, &measures))
+        Ok((gather::result(&work, seed, &outcome, &measures), gather::path_time(&outcome, &measures)))
     }
 }

@@ -39,6 +39,9 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     pub(super) time_ns: u64,
     pub(super) time_max_ns: u64,
+    /// Requests, and from the start of each to its end, summed.
+    pub(super) requests: u64,
+    pub(super) request_time_ns: u64,
     /// Bytes of calls that completed in each I/O phase.
     pub(super) phase_bytes: Vec<u64>,
 }
@@ -103,8 +106,14 @@ impl Pool {
         let bytes = requests.iter().map(|request| request.bytes as u64).sum();
         let call = Call { open: requests.len() as u32, bytes, issued: (self.shared.clock)() };
         if self.threads.is_empty() {
-            requests.iter().try_for_each(|request| request.carry_out(&mut self.buffer))?;
-            self.shared.lock().tally(&call, (self.shared.clock)());
+            let mut start = call.issued;
+            for request in requests {
+                request.carry_out(&mut self.buffer)?;
+                let end = (self.shared.clock)();
+                self.shared.lock().tally_request(start, end);
+                start = end;
+            }
+            self.shared.lock().tally(&call, start);
             return Ok(());
         }
         let mut state = self.shared.lock();
@@ -173,11 +182,13 @@ impl Shared {
                 continue;
             };
             drop(state);
+            let start = (self.clock)();
             let result = request.carry_out(&mut buffer);
-            let now = (self.clock)();
+            let end = (self.clock)();
             state = self.lock();
+            state.tally_request(start, end);
             match result {
-                Ok(()) => state.done(call, now),
+                Ok(()) => state.done(call, end),
                 Err(error) => state.error = Some(error),
             }
             self.completed.notify_all();
@@ -200,6 +211,11 @@ impl State {
             self.calls.pop_front();
             self.first_call += 1;
         }
+    }
+
+    fn tally_request(&mut self, start: u64, end: u64) {
+        self.tally.requests += 1;
+        self.tally.request_time_ns += end.saturating_sub(start);
     }
 
     fn tally(&mut self, call: &Call, now: u64) {
