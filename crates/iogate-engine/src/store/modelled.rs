@@ -4,11 +4,14 @@
 //! Charged: what the device model charges, one transfer at a time in the order in which they were started, each
 //! beginning when it is started or when the one before it ends. Left out: everything between (host, bus, file
 //! system metadata), and the device's cache management for `sync`. Where the real I/O is slower than the model, the
-//! completion comes when the real I/O is done, and the device's timeline is not moved by that.
+//! completion comes when the real I/O is done, and the device's timeline is not moved by that. A transfer that is started
+//! in the completion of another begins when that one was due: that this machine's timers wake late is not the device's doing,
+//! and would cost a disk a whole revolution where it costs this machine some microseconds.
 //!
 //! Where files lie is the business of [`Placement`], which the simulator uses as well: the same transfers in the same order
 //! find the same addresses.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -36,6 +39,11 @@ pub struct DeviceStats {
     pub bytes: u64,
     /// Times that it had to reposition.
     pub repositions: u64,
+}
+
+thread_local! {
+    /// When the completion that this thread reports was due.
+    static REPORTED: Cell<Option<Time>> = const { Cell::new(None) };
 }
 
 /// A store that takes as long as a modelled device would. See the file's header for what is modelled.
@@ -115,7 +123,7 @@ impl Store for ModelledStore {
         let due = {
             let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
             // Under the lock, so that times reach the device in order.
-            let now = self.clock.now();
+            let now = REPORTED.get().unwrap_or_else(|| self.clock.now());
             timeline.serve(now, &io)
         };
         match self.inner.run(&io) {
@@ -241,8 +249,10 @@ impl Deliveries {
             }
             let Some(Reverse(Entry { delivery, .. })) = queue.heap.pop() else { continue };
             drop(queue);
-            let Delivery { io, result, done, .. } = delivery;
+            let Delivery { due, io, result, done } = delivery;
+            REPORTED.set(Some(due));
             done(io, result);
+            REPORTED.set(None);
             queue = self.lock();
         }
     }
