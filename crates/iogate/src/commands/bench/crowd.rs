@@ -9,12 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use iogate_core::Span;
+use iogate_sim::rng::Rng;
 
 use super::work::Work;
 use super::worker::{Measured, now, said, told};
 
 /// How long processes may take until they are ready.
 const READY_MAX: Duration = Duration::from_secs(60);
+/// Processes start within so many nanoseconds, in an order drawn from the seed: the kernel would wake them in one of its own,
+/// and programs that do the same by turns keep the order in which they begin.
+const SCATTER_NS: u64 = 500_000;
+/// The stream of random numbers for that.
+const STARTS: u64 = 1 << 40;
 /// How often a wait looks whether it has been interrupted.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -30,6 +36,7 @@ pub(super) struct Outcome {
 pub(super) fn run(
     work: &Work,
     scripts: &[PathBuf],
+    seed: u64,
     time_max: Span,
     interrupted: &AtomicBool,
 ) -> Result<Outcome> {
@@ -63,8 +70,9 @@ pub(super) fn run(
         let start = now() + 20_000_000 + 200_000 * count as u64;
         {
             let mut state = leader.lock();
+            let mut rng = Rng::new(seed, STARTS);
             for (index, process) in work.processes.iter().enumerate() {
-                let time = start + work.apps[process.app].start.as_nanos();
+                let time = start + work.apps[process.app].start.as_nanos() + rng.below(SCATTER_NS);
                 state.tell(index, &[&[told::START], &time.to_le_bytes()[..]].concat())?;
             }
         }

@@ -85,6 +85,14 @@ pub(super) fn adapt(scenario: &mut Scenario) {
 /// Gives the simulation the way that requests have in reality: half of `path` there, half back. It is drawn from half as
 /// long to one and a half times as long, for without a difference simulated processes keep step as real ones never do.
 pub(super) fn add_path(scenario: &mut Scenario, path: Span) {
+    // Each process on a node of its own: what goes from node to node stays in order.
+    let mut node = 0;
+    for app in &mut scenario.apps {
+        (app.first_node, app.nodes) = (node, app.processes);
+        node += app.processes;
+    }
+    let nodes = &mut scenario.cluster.clients.nodes;
+    *nodes = node.max(*nodes);
     let quarter = path.as_nanos() / 4;
     scenario.network.latency = Span::from_nanos(quarter);
     scenario.network.jitter = Span::from_nanos(2 * quarter);

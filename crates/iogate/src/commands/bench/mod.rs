@@ -210,7 +210,7 @@ impl Bench<'_> {
         stage.create_files(&work)?;
         let scripts = work.write_scripts(seed, stage.folder())?;
         stage.open(scenario, seed)?;
-        let outcome = crowd::run(&work, &scripts, scenario.time_max, &self.interrupted);
+        let outcome = crowd::run(&work, &scripts, seed, scenario.time_max, &self.interrupted);
         let outcome = match outcome {
             Err(_) if self.interrupted.load(Ordering::SeqCst) => {
                 return Err(Failure::failed(anyhow!("interrupted")));
