@@ -1,12 +1,12 @@
 //! All runs of a plan, on as many threads as there are: the results are the same for any number.
 
 use std::num::NonZero;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::result::RunResult;
-use crate::scenario::{Plan, Scenario};
-use crate::world::{SimError, simulate};
+use crate::scenario::{Plan, Point, Scenario};
+use crate::world::{Observer, SimError, simulate};
 
 /// A run that could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub struct ExperimentError {
     /// The application that was to run alone, if it was such a run.
     pub alone: Option<String>,
     /// Why.
-    pub source: SimError,
+    pub source: Box<SimError>,
 }
 
 fn in_point(label: &str) -> String {
@@ -30,44 +30,60 @@ fn alone_text(app: &Option<String>) -> String {
     app.as_ref().map_or(String::new(), |app| format!(", {app} alone"))
 }
 
-/// Runs every point of `plan` as often as it says, with consecutive seeds. The result has, for each point, its runs in the order
-/// of their seeds.
-///
-/// `progress` is told how many runs are done, from any thread.
-///
-/// # Errors
-/// The first run, in this order, that fails. No further ones are begun then.
-pub fn run(
-    plan: &Plan,
-    threads: NonZero<usize>,
-    progress: &(impl Fn(u64) + Sync),
-) -> Result<Vec<Vec<RunResult>>, ExperimentError> {
-    run_with(plan, threads, progress, &|scenario: &Scenario, seed| simulate(scenario, seed, &mut ()))
+/// What the runs of one point did.
+#[derive(Clone, Debug)]
+pub struct PointResult<O> {
+    /// Its runs, in the order of their seeds; at least one.
+    pub runs: Vec<RunResult>,
+    /// Who looked on at the first of them.
+    pub observer: Option<O>,
 }
 
-type Simulated = Result<RunResult, ExperimentError>;
-
-fn run_with(
+/// Runs every point of `plan` as often as it says, with consecutive seeds, and returns their results in the order of the points.
+///
+/// `observe` gives an onlooker, if there is to be one, for the first run of the point with this index; `progress` is told how many
+/// runs are done. Both are called from any thread.
+///
+/// # Errors
+/// The first run, in the order of points and seeds, that fails. No further ones are begun then.
+pub fn run<O: Observer + Send>(
     plan: &Plan,
     threads: NonZero<usize>,
+    observe: &(impl Fn(usize) -> Option<O> + Sync),
     progress: &(impl Fn(u64) + Sync),
-    simulate: &(impl Fn(&Scenario, u64) -> Result<RunResult, SimError> + Sync),
-) -> Result<Vec<Vec<RunResult>>, ExperimentError> {
+) -> Result<Vec<PointResult<O>>, ExperimentError> {
+    let simulate = |scenario: &Scenario, seed, observer: Option<&mut O>| match observer {
+        Some(observer) => simulate(scenario, seed, observer),
+        None => simulate(scenario, seed, &mut ()),
+    };
+    run_with(plan, threads, observe, progress, &simulate)
+}
+
+type Simulated<O> = Result<(RunResult, Option<O>), ExperimentError>;
+
+fn run_with<O: Send>(
+    plan: &Plan,
+    threads: NonZero<usize>,
+    observe: &(impl Fn(usize) -> Option<O> + Sync),
+    progress: &(impl Fn(u64) + Sync),
+    simulate: &(impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError> + Sync),
+) -> Result<Vec<PointResult<O>>, ExperimentError> {
     let runs: Vec<(usize, u32)> = (plan.points.iter().enumerate())
         .flat_map(|(index, point)| (0..point.scenario.repetitions).map(move |repetition| (index, repetition)))
         .collect();
     let (next, done, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let results: Mutex<Vec<(usize, Simulated)>> = Mutex::default();
+    let results: Mutex<Vec<(usize, Simulated<O>)>> = Mutex::default();
     let work = || {
         // Runs are begun in order, and what is begun is finished: the first failure is the same for any number of threads.
         while !failed.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(&(point, repetition)) = runs.get(index) else { return };
-            let result = one(&plan.points[point], repetition, simulate);
+            let observer = if repetition == 0 { observe(point) } else { None };
+            let result = one(&plan.points[point], repetition, observer, simulate);
             if result.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
-            results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, result));
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
             progress(done.fetch_add(1, Ordering::Relaxed) + 1);
         }
     };
@@ -76,36 +92,43 @@ fn run_with(
             scope.spawn(work);
         }
     });
-    let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_unstable_by_key(|(index, _)| *index);
-    let mut points: Vec<Vec<RunResult>> = plan.points.iter().map(|_| Vec::new()).collect();
+    let mut points: Vec<PointResult<O>> =
+        plan.points.iter().map(|_| PointResult { runs: Vec::new(), observer: None }).collect();
     for (index, result) in results {
-        points[runs[index].0].push(result?);
+        let (run, observer) = result?;
+        let point = &mut points[runs[index].0];
+        point.runs.push(run);
+        point.observer = point.observer.take().or(observer);
     }
     Ok(points)
 }
 
 /// One repetition of a point, and its applications alone where that is asked for.
-fn one(
-    point: &crate::scenario::Point,
+fn one<O>(
+    point: &Point,
     repetition: u32,
-    simulate: &impl Fn(&Scenario, u64) -> Result<RunResult, SimError>,
-) -> Simulated {
+    mut observer: Option<O>,
+    simulate: &impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError>,
+) -> Simulated<O> {
     let scenario = &point.scenario;
     let seed = scenario.seed.saturating_add(repetition.into());
-    let fail = |alone, source| ExperimentError { point: point.label(), seed, alone, source };
-    let mut result = simulate(scenario, seed).map_err(|source| fail(None, source))?;
+    let fail =
+        |alone, source| ExperimentError { point: point.label(), seed, alone, source: Box::new(source) };
+    let mut result = simulate(scenario, seed, observer.as_mut()).map_err(|source| fail(None, source))?;
     if scenario.alone {
         for app in &scenario.apps {
             let single = Scenario { apps: vec![app.clone()], ..scenario.clone() };
-            let alone = simulate(&single, seed).map_err(|source| fail(Some(app.name.clone()), source))?;
+            let alone =
+                simulate(&single, seed, None).map_err(|source| fail(Some(app.name.clone()), source))?;
             let took = alone.apps.first().map(|result| result.end.since(result.start));
             if let Some(result) = result.apps.iter_mut().find(|result| result.id == app.id) {
                 result.alone = took;
             }
         }
     }
-    Ok(result)
+    Ok((result, observer))
 }
 
 #[cfg(test)]
@@ -136,9 +159,12 @@ mod tests {
     }
 
     /// Takes as many seconds as the seed, the servers and the applications are together.
-    fn fake(scenario: &Scenario, seed: u64) -> Result<RunResult, SimError> {
+    fn fake(scenario: &Scenario, seed: u64, observer: Option<&mut u64>) -> Result<RunResult, SimError> {
         let sum = seed + u64::from(scenario.cluster.servers.nodes) + scenario.apps.len() as u64;
         let end = Time::ZERO + Span::from_secs(sum);
+        if let Some(seen) = observer {
+            *seen += sum;
+        }
         let app = |app: &crate::scenario::App| AppResult {
             name: app.name.clone(),
             id: app.id,
@@ -175,8 +201,10 @@ mod tests {
     #[test]
     fn results_are_in_order_for_any_number_of_threads() {
         let plan = plan();
-        let seconds = |results: Vec<Vec<RunResult>>| -> Vec<Vec<f64>> {
-            results.iter().map(|runs| runs.iter().map(|run| run.makespan.as_secs_f64()).collect()).collect()
+        let seconds = |results: &[PointResult<u64>]| -> Vec<Vec<f64>> {
+            let seconds =
+                |point: &PointResult<u64>| point.runs.iter().map(|run| run.makespan.as_secs_f64()).collect();
+            results.iter().map(seconds).collect()
         };
         let expected = vec![vec![13.0, 14.0, 15.0], vec![14.0, 15.0, 16.0], vec![15.0, 16.0, 17.0]];
         for n in [1, 2, 7, 100] {
@@ -184,17 +212,20 @@ mod tests {
             let progress = |done| {
                 most.fetch_max(done, Ordering::Relaxed);
             };
-            let results = run_with(&plan, threads(n), &progress, &fake).unwrap();
-            assert_eq!(seconds(results), expected);
+            let results =
+                run_with(&plan, threads(n), &|point| (point != 1).then_some(100), &progress, &fake).unwrap();
+            assert_eq!(seconds(&results), expected);
+            let seen: Vec<_> = results.iter().map(|point| point.observer).collect();
+            assert_eq!(seen, [Some(113), None, Some(115)], "the first run of each");
             assert_eq!((most.into_inner(), plan.runs()), (9, 9));
         }
     }
 
     #[test]
     fn applications_run_alone_with_the_same_seed() {
-        let results = run_with(&plan(), threads(2), &|_| (), &fake).unwrap();
-        for (point, runs) in results.iter().enumerate() {
-            for (repetition, run) in runs.iter().enumerate() {
+        let results = run_with(&plan(), threads(2), &|_| None, &|_| (), &fake).unwrap();
+        for (point, result) in results.iter().enumerate() {
+            for (repetition, run) in result.runs.iter().enumerate() {
                 let alone = Span::from_secs(10 + repetition as u64 + point as u64 + 1 + 1);
                 assert!(run.apps.iter().all(|app| app.alone == Some(alone)), "{run:?}");
             }
@@ -203,12 +234,15 @@ mod tests {
 
     #[test]
     fn the_first_failure_ends_it() {
-        let fails = |scenario: &Scenario, seed| match (scenario.cluster.servers.nodes, seed) {
+        let fails = |scenario: &Scenario, seed, observer: Option<&mut u64>| match (
+            scenario.cluster.servers.nodes,
+            seed,
+        ) {
             (2, 12) | (3, _) => Err(SimError::Device("broken".into())),
-            _ => fake(scenario, seed),
+            _ => fake(scenario, seed, observer),
         };
         for n in [1, 2, 9] {
-            let error = run_with(&plan(), threads(n), &|_| (), &fails).unwrap_err();
+            let error = run_with(&plan(), threads(n), &|_| None, &|_| (), &fails).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "servers.nodes = 2, seed 12: the device of the servers: broken",

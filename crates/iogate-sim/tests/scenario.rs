@@ -292,7 +292,7 @@ fn refusals_name_the_line_and_what_to_do() {
     let with = |more: &str| refusal(&format!("{BASE}{more}"));
     assert_eq!(
         refusal("title = 'x'\nclients = 3\n"),
-        "t.toml:2: clients = 3: expected a table\nt.toml:1: the scenario has no 'servers': expected a table (servers)"
+        "t.toml:1: the scenario has no 'servers': expected a table (servers)\nt.toml:2: clients = 3: expected a table"
     );
     assert!(refusal("title = \n").starts_with("t.toml:1: not valid TOML: "));
     assert!(

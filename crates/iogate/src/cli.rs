@@ -1,6 +1,7 @@
 //! The commands and their flags, defined once: help, man pages and shell completions come from here.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Set(SetArgs),
     Replay(ReplayArgs),
+    Sim(SimArgs),
+    Scenario(ScenarioArgs),
     Demo(DemoArgs),
     Schedulers(ListArgs),
     Devices(DevicesArgs),
@@ -264,6 +267,67 @@ pub(crate) struct ReplayArgs {
     /// Sort the trace by time first (in memory); otherwise a row earlier than the one before it is refused
     #[arg(long)]
     pub(crate) sort: bool,
+}
+
+/// Simulate a scenario: a cluster, its gates, and applications, with all points of a sweep
+///
+/// The same scenario and seeds give the same results, on every machine and for any number of threads.
+#[derive(Debug, Args)]
+pub(crate) struct SimArgs {
+    #[command(flatten)]
+    pub(crate) scenario: ScenarioChoice,
+
+    /// Most runs at once [default: as many as there are processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+/// Which scenario, in which form.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioChoice {
+    /// The scenario: a file, or the name of one that comes with the program (`iogate scenario list`)
+    #[arg(value_name = "SCENARIO", value_hint = ValueHint::FilePath)]
+    pub(crate) scenario: String,
+
+    /// Set a key, as in servers.nodes=4; a list, as in 'servers.nodes=[1, 2, 4]', makes a sweep; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+
+    /// How often each point is run, each time with another seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) seeds: Option<u32>,
+
+    /// The first seed
+    #[arg(long, value_name = "S")]
+    pub(crate) seed: Option<u64>,
+
+    /// The scenario's quick form
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// Check, list and show scenarios
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArgs {
+    #[command(subcommand)]
+    pub(crate) command: ScenarioCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ScenarioCommand {
+    /// Check scenarios with all points of their sweeps, and say what they are
+    Check {
+        /// The scenarios
+        #[arg(required = true, value_name = "SCENARIO", value_hint = ValueHint::FilePath)]
+        scenarios: Vec<String>,
+    },
+    /// List the scenarios that come with the program
+    List,
+    /// Print a scenario that comes with the program
+    Show {
+        /// Its name
+        name: String,
+    },
 }
 
 /// Let programs compete for a modelled disk, without and with scheduling, and compare

@@ -27,6 +27,15 @@ impl Failure {
         Failure { hint: Some(hint.to_string()), ..self }
     }
 
+    /// Both, with the advice of the first that has some.
+    pub(crate) fn and(self, other: Failure) -> Failure {
+        Failure {
+            error: anyhow::anyhow!("{:#}\n{:#}", self.error, other.error),
+            hint: self.hint.or(other.hint),
+            status: self.status.max(other.status),
+        }
+    }
+
     /// Says it on standard error.
     pub(crate) fn report(self) -> ExitCode {
         // Standard error may be gone; the exit status says it too.

@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::control::status(&args),
         Command::Set(args) => commands::control::set(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Sim(args) => commands::sim::run(&args),
+        Command::Scenario(args) => commands::scenario::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::DemoReader(args) => commands::demo::reader::run(&args),
         Command::Schedulers(args) => commands::lists::schedulers(&args),

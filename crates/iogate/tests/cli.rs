@@ -241,3 +241,51 @@ fn lists_and_manuals_know_every_scheduler_and_command() {
     assert!(page.contains("issued_us"), "{page}");
     assert!(!folder.path().join("man/iogate-demo-reader.1").exists(), "hidden commands have no page");
 }
+
+const SCENARIO: &str = "title = \"One reader\"\nrepetitions = 2\n\n[clients]\nnodes = 2\n\n[servers]\nnodes = 1\n\
+    device = \"unit:1ms\"\n\n[[app]]\nname = \"reader\"\npattern = \"trace\"\nfile = \"t.csv\"\n\n\
+    [sweep]\nservers.gate.scheduler = [\"fifo\", \"sjf\"]\n";
+
+#[test]
+fn scenarios_are_listed_shown_and_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let listed = iogate(&["scenario", "list"], "", folder.path());
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    assert!(text(&listed.stdout).lines().any(|line| line.starts_with("two-readers  ")));
+    let shown = iogate(&["scenario", "show", "two-readers"], "", folder.path());
+    std::fs::write(folder.path().join("mine.toml"), &shown.stdout).unwrap();
+    std::fs::create_dir(folder.path().join("sub")).unwrap();
+    std::fs::write(folder.path().join("sub/s.toml"), SCENARIO).unwrap();
+    std::fs::write(folder.path().join("sub/t.csv"), TRACE).unwrap();
+    let checked = iogate(&["scenario", "check", "mine.toml", "windows", "sub/s.toml"], "", folder.path());
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let said = text(&checked.stdout);
+    assert!(said.contains("sub/s.toml: One reader"), "{said}");
+    assert!(said.contains("applications 1 with 3 processes"), "{said}");
+    assert!(said.contains("sweep        servers.gate.scheduler: fifo | sjf"), "{said}");
+    assert!(said.contains("runs         4 (4 in the quick form)"), "{said}");
+}
+
+#[test]
+fn scenarios_that_are_wrong_are_refused() {
+    refused(&["sim", "two-raeders"], "", 2, "did you mean 'two-readers'?");
+    refused(&["sim", "none.toml"], "", 2, "the scenario none.toml cannot be read");
+    refused(&["scenario", "show", "none"], "", 2, "expected a file, or one of: forwarders");
+    refused(
+        &["sim", "windows", "--set", "servers.nods=1"],
+        "",
+        2,
+        "--set servers.nods=1: unknown key 'nods'",
+    );
+    refused(&["sim", "windows", "--seeds", "0"], "", 2, "0 is not in 1..=100000");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.toml"), SCENARIO.replace("fifo", "fif")).unwrap();
+    std::fs::write(folder.path().join("t.csv"), TRACE).unwrap();
+    let output = iogate(&["scenario", "check", "a.toml", "windows", "b.toml"], "", folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stdout).starts_with("windows: "), "what is right is said all the same");
+    let error = text(&output.stderr);
+    assert!(error.starts_with("error: a.toml:17: unknown scheduler 'fif'; did you mean 'fifo'?"), "{error}");
+    assert!(error.contains("this is in the point servers.gate.scheduler = fif\n"), "{error}");
+    assert!(error.contains("\nthe scenario b.toml cannot be read"), "{error}");
+}

@@ -10,6 +10,9 @@ use super::{Scenario, table::Problems};
 /// The most points of a plan.
 pub const POINTS_MAX: usize = 100_000;
 
+/// The most applications of all points together: what keeps a plan's memory in bounds.
+const APPS_MAX: usize = 1_000_000;
+
 /// What a plan is made from.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
@@ -60,6 +63,7 @@ impl Plan {
     pub fn read(source: &Source<'_>) -> Result<Plan, ScenarioError> {
         plan(source).map_err(|mut problems| {
             problems.truncate(PROBLEMS_MAX);
+            problems.sort_by_key(|problem| problem.place.line());
             ScenarioError { source: source.name.into(), problems }
         })
     }
@@ -83,7 +87,27 @@ struct Sweep {
     key: String,
     place: Place,
     targets: Vec<Concrete>,
-    values: Vec<(String, Vec<(Vec<Concrete>, Value)>)>,
+    values: Vec<Choice>,
+}
+
+/// One value of an axis.
+struct Choice {
+    text: String,
+    sets: Vec<Set>,
+}
+
+/// A value and all the places that it is put in.
+struct Set {
+    targets: Vec<Concrete>,
+    value: Value,
+}
+
+impl Set {
+    fn put(&self, root: &mut Value) {
+        for target in &self.targets {
+            path::put(root, target, &self.value);
+        }
+    }
 }
 
 fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
@@ -125,11 +149,20 @@ fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
         return Err(problems.into_inner());
     }
     let files = Files::new(source.open);
-    let points = (0..count).map(|index| point(&root, &sweeps, index, &files));
-    let points = points.collect::<Result<Vec<_>, _>>()?;
+    let (mut points, mut apps) = (Vec::new(), 0);
+    for index in 0..count {
+        let point = point(&root, &sweeps, index, &files)?;
+        apps += point.scenario.apps.len();
+        if apps > APPS_MAX {
+            let text =
+                format!("more than {APPS_MAX} applications in all points: give the sweep fewer values");
+            return Err(vec![Problem { place: Place::Line(1), kind: ProblemKind::Unfit(text) }]);
+        }
+        points.push(point);
+    }
     let axes = sweeps.into_iter().map(|sweep| Axis {
         key: sweep.key,
-        values: sweep.values.into_iter().map(|(text, _)| text).collect(),
+        values: sweep.values.into_iter().map(|choice| choice.text).collect(),
     });
     Ok(Plan { axes: axes.collect(), points })
 }
@@ -151,13 +184,11 @@ fn point(root: &Value, sweeps: &[Sweep], index: usize, files: &Files<'_>) -> Res
     }
     chosen.reverse();
     let mut root = root.clone();
-    for (targets, value) in chosen.iter().flat_map(|(_, (_, sets))| sets) {
-        for target in targets {
-            path::put(&mut root, target, value);
-        }
+    for set in chosen.iter().flat_map(|(_, choice)| &choice.sets) {
+        set.put(&mut root);
     }
     let settings: Vec<_> =
-        chosen.iter().map(|(sweep, (text, _))| (sweep.key.clone(), text.clone())).collect();
+        chosen.iter().map(|(sweep, choice)| (sweep.key.clone(), choice.text.clone())).collect();
     match read::scenario(&root, files) {
         Ok(scenario) => Ok(Point { settings, scenario }),
         Err(mut problems) => {
@@ -194,7 +225,7 @@ fn axis(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<S
     let targets = resolve(root, key, &value.place, problems)?;
     let mut values = Vec::new();
     for item in items {
-        values.push((item.to_string(), sets(root, key, item, problems)));
+        values.push(Choice { text: item.to_string(), sets: sets(root, key, item, problems) });
     }
     Some(Sweep { key: key.into(), place: value.place.clone(), targets, values })
 }
@@ -219,24 +250,21 @@ fn cases(root: &Value, value: &Value, problems: &Problems) -> Option<Sweep> {
         settings_table("sweep.case", item, problems);
         let mut item = item.clone();
         let label = item.take("label").map(|label| label.to_string());
-        let sets: Vec<_> = (path::leaves(&item).into_iter())
-            .filter_map(|(key, value)| {
-                Some((key.clone(), resolve(root, &key, &value.place, problems)?, value))
-            })
-            .collect();
+        let sets = sets(root, "", &item, problems);
         let text =
-            || sets.iter().map(|(key, _, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
-        let label = label.unwrap_or_else(text);
-        axis.targets.extend(sets.iter().flat_map(|(_, targets, _)| targets.clone()));
-        axis.values.push((label, sets.into_iter().map(|(_, targets, value)| (targets, value)).collect()));
+            || path::leaves(&item).iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>();
+        axis.targets.extend(sets.iter().flat_map(|set| set.targets.clone()));
+        axis.values.push(Choice { text: label.unwrap_or_else(|| text().join(", ")), sets });
     }
     Some(axis)
 }
 
 /// What setting `key` to `value` sets: a table stands for the keys in it.
-fn sets(root: &Value, key: &str, value: &Value, problems: &Problems) -> Vec<(Vec<Concrete>, Value)> {
+fn sets(root: &Value, key: &str, value: &Value, problems: &Problems) -> Vec<Set> {
     let leaves = path::leaves_at(key, value);
-    let set = |(key, value): (String, Value)| Some((resolve(root, &key, &value.place, problems)?, value));
+    let set = |(key, value): (String, Value)| {
+        Some(Set { targets: resolve(root, &key, &value.place, problems)?, value })
+    };
     leaves.into_iter().filter_map(set).collect()
 }
 
@@ -280,10 +308,8 @@ fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, pr
         );
         return;
     }
-    for (targets, value) in sets(root, key, value, problems) {
-        for target in targets {
-            path::put(root, &target, &value);
-        }
+    for set in sets(root, key, value, problems) {
+        set.put(root);
     }
 }
 

@@ -17,12 +17,22 @@ pub enum Place {
     Setting(Arc<str>),
 }
 
+impl Place {
+    /// The line, if it is one.
+    pub fn line(&self) -> Option<u32> {
+        match self {
+            Place::Line(line) => Some(*line),
+            Place::Setting(_) => None,
+        }
+    }
+}
+
 /// A scenario that cannot be used: at least one problem.
 #[derive(Clone, Debug)]
 pub struct ScenarioError {
     /// What the scenario was read from, as messages name it.
     pub source: String,
-    /// The problems, at most [`PROBLEMS_MAX`].
+    /// The problems, at most [`PROBLEMS_MAX`], in the order of their lines.
     pub problems: Vec<Problem>,
 }
 

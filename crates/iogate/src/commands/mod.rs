@@ -6,3 +6,5 @@ pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
 pub(crate) mod replay;
+pub(crate) mod scenario;
+pub(crate) mod sim;

@@ -229,7 +229,7 @@ fn pattern(table: &Table<'_>, name: &str, processes: u32, iterations: u32, rows:
             let columns = table.needed_small("columns");
             let (width, height) = (table.needed_small("width"), table.needed_small("height"));
             let element = table.needed_small("element");
-            if columns == 0 || processes % columns != 0 {
+            if !processes.is_multiple_of(columns) {
                 let text = format!(
                     "columns = {columns}: expected a divisor of the {processes} processes, one tile each"
                 );

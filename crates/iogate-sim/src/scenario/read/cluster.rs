@@ -150,7 +150,7 @@ fn check_device(servers: &Table<'_>, device: &str) {
         return;
     }
     if let Some(mean) = device.strip_prefix("exponential:") {
-        if !units::nanoseconds(mean).is_some_and(|ns| ns > 0) {
+        if units::nanoseconds(mean).is_none_or(|ns| ns == 0) {
             servers.unfit(
                 "device",
                 format!("device '{device}': expected a time with its unit after 'exponential:', as in 5ms"),

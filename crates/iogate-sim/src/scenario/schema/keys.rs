@@ -1,0 +1,394 @@
+//! All tables and their keys.
+
+use super::Absent::{Required, Value as Is, Words};
+use super::{Absent, Key, Schema, Takes};
+
+pub(super) const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+/// What one number of bytes may be at most.
+const BYTES_MAX: u64 = 1 << 62;
+/// Nodes of a layer of gates.
+const NODES_MAX: u64 = 4_096;
+/// Processes of an application, and of all together.
+pub(in crate::scenario) const PROCESSES_MAX: u64 = 1 << 20;
+
+const fn key(name: &'static str, takes: Takes, default: Absent, help: &'static str) -> Key {
+    Key { name, takes, default, help }
+}
+
+/// The whole file.
+pub(in crate::scenario) static SCENARIO: Schema = Schema {
+    name: "the scenario",
+    keys: &[
+        key("title", Takes::Text, Required, "what it is called, in a few words"),
+        key("notes", Takes::Texts, Words("none"), "what it is for, a sentence each"),
+        key(
+            "seed",
+            Takes::Count(0, 1 << 62),
+            Is("1"),
+            "where random numbers come from; repetition i has seed + i",
+        ),
+        key("repetitions", Takes::Count(1, 100_000), Is("8"), "runs of each point, each with another seed"),
+        key("confidence", Takes::Number(0.5, 0.9999), Is("0.95"), "confidence level of intervals"),
+        key("time_max", Takes::Time(1), Is("24h"), "simulated time after which a run is stopped"),
+        key("alone", Takes::Flag, Is("false"), "also run each application alone, for interference factors"),
+        key("clients", Takes::Table(&CLIENTS), Required, "where applications run"),
+        key("forwarders", Takes::Named(&FORWARDERS), Words("none"), "layers between clients and servers"),
+        key("servers", Takes::Table(&SERVERS), Required, "where data lies"),
+        key("network", Takes::Table(&NETWORK), Words("no latency and no limit"), "what connects the nodes"),
+        key(
+            "batch",
+            Takes::Table(&BATCH),
+            Words("each starts at its time"),
+            "a batch scheduler: one application a node",
+        ),
+        key("jobs", Takes::Table(&JOBS), Words("none"), "applications that are drawn anew for each seed"),
+        key("app", Takes::List(&APP), Words("none"), "the applications"),
+        key("fault", Takes::List(&FAULT), Words("none"), "what goes wrong"),
+        key(
+            "sweep",
+            Takes::Settings,
+            Words("one point"),
+            "keys with a list of values each: all combinations are run",
+        ),
+        key(
+            "quick",
+            Takes::Settings,
+            Words("none"),
+            "keys with other values, for a quick form of the scenario",
+        ),
+    ],
+};
+
+/// `[clients]`
+pub(super) static CLIENTS: Schema = Schema {
+    name: "clients",
+    keys: &[
+        key("nodes", Takes::Count(1, 65_536), Required, "how many nodes"),
+        key("to", Takes::Text, Is("servers"), "where their requests go: `servers`, or a layer of forwarders"),
+        key("gate", Takes::Gate(&GATE), Words("none"), "a gate on each, shared by its processes"),
+    ],
+};
+
+/// `[forwarders.NAME]`
+pub(super) static FORWARDERS: Schema = Schema {
+    name: "forwarders",
+    keys: &[
+        key("nodes", Takes::Count(1, NODES_MAX), Required, "how many nodes"),
+        key("to", Takes::Text, Is("servers"), "where their requests go: `servers`, or another layer"),
+        key("gate", Takes::Gate(&GATE), Words("fifo"), "the gate on each"),
+        key(
+            "spread",
+            Takes::Choice(&["client", "file", "target"]),
+            Is("client"),
+            "which forwarder takes a request: by sending node in blocks, by file, or by the server of its first byte",
+        ),
+        key(
+            "transfer",
+            Takes::Bytes(1, GIB),
+            Is("1MiB"),
+            "longest request that they take; longer ones come in several",
+        ),
+        key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
+    ],
+};
+
+/// `[servers]`
+pub(super) static SERVERS: Schema = Schema {
+    name: "servers",
+    keys: &[
+        key("nodes", Takes::Count(1, NODES_MAX), Required, "how many nodes"),
+        key(
+            "device",
+            Takes::Text,
+            Required,
+            "the device of each: a model of `iogate devices`, `unit:TIME`, or `exponential:TIME` for random times of this mean",
+        ),
+        key("gate", Takes::Gate(&GATE), Words("fifo"), "the gate on each"),
+        key(
+            "stripe",
+            Takes::Bytes(1, TIB),
+            Is("64KiB"),
+            "bytes of a file on one server before the next has its turn",
+        ),
+        key(
+            "transfer",
+            Takes::Bytes(1, GIB),
+            Is("1MiB"),
+            "longest request that they take; longer ones come in several",
+        ),
+        key("extent", Takes::Bytes(1, TIB), Is("256MiB"), "bytes of a file that lie together on the device"),
+        key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
+    ],
+};
+
+/// Gates of any layer.
+pub(in crate::scenario) static GATE: Schema = Schema {
+    name: "gate",
+    keys: &[
+        key(
+            "scheduler",
+            Takes::Text,
+            Is("fifo"),
+            "the scheduler (`iogate schedulers`); its parameters are further keys",
+        ),
+        key(
+            "depth",
+            Takes::Count(1, 65_536),
+            Words("1 on servers, else 16"),
+            "most dispatches in service at once",
+        ),
+        key(
+            "queue",
+            Takes::Count(1, 16_777_216),
+            Is("65536"),
+            "most requests in the gate; more wait outside",
+        ),
+    ],
+};
+
+/// `[network]`
+pub(super) static NETWORK: Schema = Schema {
+    name: "network",
+    keys: &[
+        key("latency", Takes::Time(0), Is("0s"), "from one node to another, for the first byte"),
+        key("jitter", Takes::Time(0), Is("0s"), "at most so much is added to the latency of each message"),
+        key(
+            "bandwidth",
+            Takes::OrUnlimited(&Takes::Rate),
+            Is("unlimited"),
+            "of each node's port, in each direction",
+        ),
+        key(
+            "buffer",
+            Takes::OrUnlimited(&Takes::Bytes(1, TIB)),
+            Is("unlimited"),
+            "what the switch holds for each port; what does not fit is lost and sent again",
+        ),
+        key(
+            "retransmit",
+            Takes::Time(1),
+            Is("200ms"),
+            "shortest time until a loss without an answer is noticed",
+        ),
+        key("header", Takes::Bytes(0, 1 << 20), Is("128"), "bytes of a message besides its data"),
+    ],
+};
+
+/// `[batch]`
+pub(super) static BATCH: Schema = Schema {
+    name: "batch",
+    keys: &[key(
+        "backfill",
+        Takes::Flag,
+        Is("true"),
+        "a later application may go first where that delays no earlier one",
+    )],
+};
+
+/// `[jobs]`
+pub(super) static JOBS: Schema = Schema {
+    name: "jobs",
+    keys: &[
+        key("count", Takes::Count(1, 10_000), Required, "how many"),
+        key("nodes", Takes::Range(&Takes::Count(1, 65_536)), Required, "client nodes of each"),
+        key("processes_per_node", Takes::Count(1, 4_096), Is("1"), "processes on each of its nodes"),
+        key("submit", Takes::Range(&Takes::Time(0)), Is("0s"), "when it is submitted"),
+        key(
+            "iterations",
+            Takes::Range(&Takes::Count(1, 1_000_000)),
+            Is("1"),
+            "how often it computes and writes",
+        ),
+        key(
+            "compute_total",
+            Takes::Range(&Takes::Time(0)),
+            Required,
+            "how long it computes, all iterations together",
+        ),
+        key(
+            "bytes_total",
+            Takes::Range(&Takes::Bytes(1, BYTES_MAX)),
+            Required,
+            "what it writes, all processes and iterations together",
+        ),
+        key("request", Takes::Bytes(1, GIB), Is("1MiB"), "bytes of a call"),
+        key(
+            "sharing",
+            Takes::Choice(SHARING),
+            Is("shared"),
+            "one file for all processes of a job, or one each",
+        ),
+    ],
+};
+
+/// The words of `sharing`.
+const SHARING: &[&str] = &["shared", "per-process"];
+/// The words of `pattern`.
+const PATTERNS: &[&str] = &["contiguous", "strided", "random", "tile", "noncontiguous", "trace"];
+
+/// `[[app]]`
+pub(super) static APP: Schema = Schema {
+    name: "app",
+    keys: &[
+        key("name", Takes::Text, Required, "what it is called: letters, digits, - and _"),
+        key("count", Takes::Count(1, 10_000), Is("1"), "so many equal ones, called name-1, name-2, ..."),
+        key(
+            "id",
+            Takes::Count(1, 1 << 31),
+            Words("its place in the file"),
+            "application id in the gates (of the first)",
+        ),
+        key(
+            "processes",
+            Takes::Count(1, PROCESSES_MAX),
+            Words("required; for a trace, its clients"),
+            "how many processes",
+        ),
+        key(
+            "nodes",
+            Takes::Count(1, 65_536),
+            Words("all from `first_node` on, at most one a process"),
+            "client nodes that it runs on",
+        ),
+        key(
+            "first_node",
+            Takes::Count(0, 65_535),
+            Is("0"),
+            "its first client node (without a batch scheduler)",
+        ),
+        key(
+            "node_step",
+            Takes::Count(0, 65_535),
+            Is("0"),
+            "with `count`: nodes from the first of one to the first of the next",
+        ),
+        key("start", Takes::Time(0), Is("0s"), "when it starts, or is submitted to the batch scheduler"),
+        key(
+            "start_step",
+            Takes::Time(0),
+            Is("0s"),
+            "with `count`: time from the start of one to the start of the next",
+        ),
+        key(
+            "walltime",
+            Takes::Time(1),
+            Words("unknown"),
+            "how long it claims to run, for the batch scheduler",
+        ),
+        key(
+            "files",
+            Takes::Text,
+            Words("its own"),
+            "a label: applications with the same label use the same files",
+        ),
+        key("pattern", Takes::Choice(PATTERNS), Required, "which bytes its processes access (see Patterns)"),
+        key(
+            "op",
+            Takes::Choice(&["read", "write"]),
+            Words("required, but for a trace"),
+            "what it does with them",
+        ),
+        key("sharing", Takes::Choice(SHARING), Is("shared"), "one file for all processes, or one each"),
+        key(
+            "bytes",
+            Takes::Bytes(1, BYTES_MAX),
+            Words("required where the pattern has it"),
+            "of one process in one iteration",
+        ),
+        key("request", Takes::Bytes(1, GIB), Words("required where the pattern has it"), "bytes of a call"),
+        key(
+            "file_bytes",
+            Takes::Bytes(1, BYTES_MAX),
+            Words("as much as is accessed"),
+            "length of a file (random)",
+        ),
+        key("columns", Takes::Count(1, PROCESSES_MAX), Words("required (tile)"), "tiles side by side"),
+        key("width", Takes::Count(1, 1 << 30), Words("required (tile)"), "elements of a tile side by side"),
+        key("height", Takes::Count(1, 1 << 30), Words("required (tile)"), "rows of a tile"),
+        key("element", Takes::Bytes(1, GIB), Words("required (tile)"), "bytes of an element"),
+        key("piece", Takes::Bytes(1, GIB), Words("required (noncontiguous)"), "bytes of a piece"),
+        key("pieces", Takes::Count(1, 1 << 30), Words("required (noncontiguous)"), "pieces of a call"),
+        key(
+            "file",
+            Takes::Text,
+            Words("required (trace)"),
+            "a trace as of `iogate replay`, relative to the scenario",
+        ),
+        key(
+            "timed",
+            Takes::Flag,
+            Is("true"),
+            "each row at its time (trace), or as soon as earlier calls permit",
+        ),
+        key("iterations", Takes::Count(1, 1_000_000_000), Is("1"), "how often it computes and does I/O"),
+        key(
+            "compute",
+            Takes::Distribution,
+            Is("0s"),
+            "how long it computes before the I/O of each iteration",
+        ),
+        key("think", Takes::Distribution, Is("0s"), "how long a process waits before each call"),
+        key(
+            "outstanding",
+            Takes::OrUnlimited(&Takes::Count(1, 65_536)),
+            Is("1"),
+            "calls that a process has in progress at once",
+        ),
+        key(
+            "barrier",
+            Takes::Choice(&["none", "phase", "call"]),
+            Is("phase"),
+            "where processes wait for each other: nowhere, around the I/O of each iteration, after each call too",
+        ),
+        key(
+            "collective",
+            Takes::Table(&COLLECTIVE),
+            Words("none"),
+            "two-phase I/O instead of a call by each process",
+        ),
+    ],
+};
+
+/// `collective` of an application.
+pub(super) static COLLECTIVE: Schema = Schema {
+    name: "collective",
+    keys: &[
+        key("aggregators", Takes::Count(1, PROCESSES_MAX), Required, "processes that do the I/O"),
+        key("buffer", Takes::Bytes(1, GIB), Is("16MiB"), "what an aggregator reads or writes in a round"),
+    ],
+};
+
+/// The words of `kind` of a fault.
+const FAULTS: &[&str] = &["slow-server", "stopped-server", "lost-client", "delay", "skew"];
+
+/// `[[fault]]`
+pub(super) static FAULT: Schema = Schema {
+    name: "fault",
+    keys: &[
+        key("kind", Takes::Choice(FAULTS), Required, "what goes wrong (see Faults)"),
+        key("from", Takes::Time(0), Is("0s"), "from when (not for skew)"),
+        key("until", Takes::Time(1), Words("for good"), "until when (not for skew and lost-client)"),
+        key("server", Takes::Count(0, NODES_MAX - 1), Words("required (servers)"), "which server, from 0"),
+        key(
+            "factor",
+            Takes::Number(1.0, 1e6),
+            Words("required (slow-server)"),
+            "how many times as long its device takes",
+        ),
+        key("layer", Takes::Text, Words("required (skew)"), "`clients`, `servers` or a layer of forwarders"),
+        key(
+            "node",
+            Takes::Count(0, 65_535),
+            Words("required (lost-client, skew)"),
+            "which node of the layer, from 0",
+        ),
+        key("extra", Takes::Time(1), Words("required (delay)"), "longest time that is added to each message"),
+        key(
+            "ahead",
+            Takes::SignedTime,
+            Words("required (skew)"),
+            "how far the node's clock is ahead, or, negative, behind",
+        ),
+    ],
+};

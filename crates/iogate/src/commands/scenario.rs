@@ -1,0 +1,148 @@
+//! `iogate scenario`, and where scenarios come from: files, and those that are built in.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use iogate_core::nearest::{did_you_mean, nearest};
+use iogate_report::Table;
+use iogate_sim::scenario::{Plan, Source};
+
+use crate::cli::{ScenarioArgs, ScenarioChoice, ScenarioCommand};
+use crate::failure::Failure;
+use crate::output::print;
+
+/// A scenario that is built in.
+struct BuiltIn {
+    name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        &[$(BuiltIn { name: $name, text: include_str!(concat!("../../../../scenarios/", $name, ".toml")) }),*]
+    };
+}
+
+/// All in `scenarios/`, by name.
+const BUILT_IN: &[BuiltIn] = built_in!["forwarders", "two-readers", "windows"];
+
+pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
+    match &args.command {
+        ScenarioCommand::Check { scenarios } => check(scenarios),
+        ScenarioCommand::List => list(),
+        ScenarioCommand::Show { name } => print(built_in(name)?.text),
+    }
+}
+
+/// The plan that is asked for.
+pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Plan, Failure> {
+    let seeds = choice.seeds.map(|seeds| format!("repetitions={seeds}"));
+    let seed = choice.seed.map(|seed| format!("seed={seed}"));
+    let settings: Vec<String> = choice.settings.iter().cloned().chain(seeds).chain(seed).collect();
+    read(&choice.scenario, &settings, choice.quick)
+}
+
+/// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
+fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Plan, Failure> {
+    let path = Path::new(scenario);
+    let is_path = scenario.contains('/') || scenario.ends_with(".toml") || path.is_file();
+    let plan = if is_path {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("the scenario {scenario} cannot be read"))
+            .map_err(Failure::usage)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+        Plan::read(&Source { name: scenario, text: &text, settings, quick, open: &open })
+    } else {
+        let BuiltIn { name, text } = built_in(scenario)?;
+        let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
+        Plan::read(&Source { name, text, settings, quick, open: &open })
+    };
+    plan.map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))
+}
+
+fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
+    let names = || BUILT_IN.iter().map(|scenario| scenario.name);
+    BUILT_IN.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+        let (near, known) = (nearest(name, names()), names().collect::<Vec<_>>().join(", "));
+        let near = did_you_mean(&near);
+        Failure::usage(anyhow!("unknown scenario '{name}'; {near}expected a file, or one of: {known}"))
+            .hint("`iogate scenario list` describes them")
+    })
+}
+
+fn list() -> Result<(), Failure> {
+    let width = BUILT_IN.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    let mut out = String::new();
+    for scenario in BUILT_IN {
+        let plan = read(scenario.name, &[], false)?;
+        let title = plan.points.first().map_or("", |point| &point.scenario.title);
+        writeln!(out, "{:width$}  {title}", scenario.name).expect("text grows");
+    }
+    print(&out)
+}
+
+fn check(scenarios: &[String]) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    let mut out = String::new();
+    for scenario in scenarios {
+        match read(scenario, &[], false).and_then(|plan| Ok((plan, read(scenario, &[], true)?))) {
+            Ok((plan, quick)) => out += &description(scenario, &plan, &quick),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    print(&out)?;
+    failures.into_iter().reduce(Failure::and).map_or(Ok(()), Err)
+}
+
+/// What a scenario is, by its first point; `quick` is its quick form.
+fn description(name: &str, plan: &Plan, quick: &Plan) -> String {
+    let Some(first) = plan.points.first().map(|point| &point.scenario) else { return String::new() };
+    let cluster = &first.cluster;
+    let mut out = format!("{name}: {}\n\n", first.title);
+    let mut table = Table::new(["layer", "nodes", "gate", "depth"]);
+    let mut layer = |name: &str, nodes: u32, gate: Option<&iogate_sim::scenario::GateSpec>| {
+        let (scheduler, depth) = gate.map_or(("none".into(), String::new()), |gate| {
+            (gate.scheduler.to_string(), gate.depth.to_string())
+        });
+        table.row([name.into(), nodes.to_string(), scheduler, depth]);
+    };
+    layer("clients", cluster.clients.nodes, cluster.clients.gate.as_ref());
+    for forwarders in &cluster.forwarders {
+        layer(&forwarders.name, forwarders.nodes, Some(&forwarders.gate));
+    }
+    layer(
+        &format!("servers ({})", cluster.servers.device),
+        cluster.servers.nodes,
+        Some(&cluster.servers.gate),
+    );
+    let processes: u64 = first.apps.iter().map(|app| u64::from(app.processes)).sum();
+    let jobs = first.jobs.as_ref().map_or(String::new(), |jobs| format!(", {} jobs", jobs.count));
+    let mut fact = |what: &str, text: String| writeln!(out, "{what:<13}{text}").expect("text grows");
+    fact("applications", format!("{} with {processes} processes{jobs}", first.apps.len()));
+    for axis in &plan.axes {
+        fact("sweep", format!("{}: {}", axis.key, axis.values.join(" | ")));
+    }
+    fact("points", plan.points.len().to_string());
+    fact("runs", format!("{} ({} in the quick form)", plan.runs(), quick.runs()));
+    format!("{out}\n{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scenario_is_built_in() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+        let mut names: Vec<String> = (fs::read_dir(folder).unwrap())
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        names.sort();
+        assert_eq!(names, BUILT_IN.iter().map(|scenario| scenario.name).collect::<Vec<_>>());
+    }
+}
