@@ -21,7 +21,7 @@ fn a_point_is_the_mean_of_its_runs() {
     assert_eq!(layers, ["clients", "servers"]);
     assert_eq!(point.layers[1].request_sizes.iter().map(|class| class.count).sum::<u64>(), 5 * 500);
     assert_eq!(report.label(point), "aioli");
-    let window = &report.points[3].layers[1];
+    let window = report.points[3].layer("servers").unwrap();
     assert_eq!(window.metric("waits:window").unwrap().estimate.mean, 10.0);
 }
 

@@ -49,16 +49,16 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
     let most = cells().filter(|best| best.clear).max_by(|a, b| a.gain.total_cmp(&b.gain));
     html! {
         div.figures {
-            (figure(count(report.points.len() as u64), if report.points.len() == 1 { "point".into() } else { "points".into() }))
-            (figure(count(runs as u64), "runs, each point with several seeds".into()))
-            (figure(format!("{} %", number(100.0 * report.confidence)), "confidence of all intervals (Student's t)".into()))
+            (figure(&count(report.points.len() as u64), if report.points.len() == 1 { "point" } else { "points" }))
+            (figure(&count(runs as u64), "runs, over all points and seeds"))
+            (figure(&format!("{} %", number(100.0 * report.confidence)), "confidence of all intervals (Student's t)"))
             @if let (Some(most), Some(situations)) = (most, situations) {
                 (figure(
-                    format!("\u{2212}{:.0} %", 100.0 * most.gain),
-                    format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
+                    &format!("\u{2212}{:.0} %", 100.0 * most.gain),
+                    &format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
                 ))
             }
-            @if cut_off > 0 { (figure(count(cut_off), "runs ended by the time limit".into())) }
+            @if cut_off > 0 { (figure(&count(cut_off), "runs ended by the time limit")) }
         }
     }
 }
@@ -82,7 +82,7 @@ fn completion(report: &ExperimentReport) -> Markup {
         measured.map(|measured| (measured.estimate.mean, measured.estimate.half_width.unwrap_or(0.0)))
     };
     let series = shown.iter().map(|point| {
-        let of = |name: &&str| value(point.apps.iter().find(|app| app.name == *name)?.metric("completion"));
+        let of = |name: &&str| value(point.app(name)?.metric("completion"));
         Bars {
             name: report.label(point),
             values: names.iter().map(of).chain([value(point.metric("makespan"))]).collect(),

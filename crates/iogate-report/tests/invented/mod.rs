@@ -84,7 +84,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
             end: at(now),
             lost: false,
             calls: processes * 30,
-            bytes: ITERATIONS * processes << 24,
+            bytes: (ITERATIONS * processes) << 24,
             call_time: Span::from_millis(processes * 30 * 12),
             call_time_max: Span::from_millis(95),
             step_time: Span::ZERO,
