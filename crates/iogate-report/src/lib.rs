@@ -5,6 +5,8 @@
 //! | [`summary`] | what one gate did, from its statistics |
 //! | [`run`] | one run: a summary with its device, its applications and its timeline; several make a report |
 //! | [`timeline`] | who was served when, in bounded memory |
+//! | [`experiment`] | many runs: what was measured at each point of a sweep, with confidence intervals |
+//! | [`recording`], [`perfetto`] | onlookers of a run: its timeline in bounded memory, its trace for a viewer |
 //! | [`text`] | the same for a terminal |
 //! | [`html`] | the same as a page with pictures |
 //! | [`units`] | quantities for people |
@@ -12,14 +14,21 @@
 //! Every result is a serde type, so that JSON has all of it; the other forms show what matters most.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod html;
+pub mod perfetto;
+pub mod recording;
 pub mod run;
+mod slots;
 pub mod summary;
 mod table;
 pub mod text;
 pub mod timeline;
 pub mod units;
 
+pub use experiment::ExperimentReport;
+pub use perfetto::Perfetto;
+pub use recording::Recording;
 pub use run::{AppResult, Report, Run};
 pub use summary::{Names, Summary};
 pub use table::Table;

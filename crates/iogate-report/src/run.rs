@@ -65,7 +65,6 @@ impl Report {
     /// The applications of all runs, a line each, for spreadsheets:
     /// `run,scheduler,device,application,bytes,completion_us,waiting_mean_us`.
     pub fn csv(&self) -> String {
-        let mut out = csv::Writer::from_writer(Vec::new());
         let us = |ns: u64| format!("{:.3}", ns as f64 / 1e3);
         let header =
             ["run", "scheduler", "device", "application", "bytes", "completion_us", "waiting_mean_us"];
@@ -83,9 +82,15 @@ impl Report {
                 ]);
             }
         }
-        for line in lines {
-            out.write_record(line).expect("memory can be written");
-        }
-        String::from_utf8(out.into_inner().expect("memory can be flushed")).expect("made of text")
+        csv(lines)
     }
+}
+
+/// Lines of CSV, quoted where needed.
+pub(crate) fn csv<Line: IntoIterator<Item = String>>(lines: impl IntoIterator<Item = Line>) -> String {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    for line in lines {
+        out.write_record(line.into_iter().collect::<Vec<_>>()).expect("memory can be written");
+    }
+    String::from_utf8(out.into_inner().expect("memory can be flushed")).expect("made of text")
 }

@@ -19,6 +19,20 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).take(self.rows[0].len()).collect());
     }
 
+    /// The same as a table of Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            let cells = (0..self.rows[0].len()).map(|column| row.get(column).map_or("", String::as_str));
+            let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+            out += &format!("| {} |\n", cells.join(" | "));
+            if index == 0 {
+                out += &format!("|---|{}\n", "---:|".repeat(row.len() - 1));
+            }
+        }
+        out
+    }
+
     /// Whether it has no rows but its header.
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 1
@@ -61,5 +75,13 @@ mod tests {
         table.row(["a", "1 KiB"]);
         table.row(["\u{e4}bcdef", "12 B"]);
         assert_eq!(table.to_string(), "name     size\n-------------\na       1 KiB\näbcdef   12 B\n");
+    }
+
+    #[test]
+    fn markdown_keeps_its_columns() {
+        let mut table = super::Table::new(["name", "size"]);
+        table.row(["a|b", "1\nKiB"]);
+        table.row(["c"]);
+        assert_eq!(table.markdown(), "| name | size |\n|---|---:|\n| a\\|b | 1 KiB |\n| c |  |\n");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use iogate_sim::metrics::Better;
+
 use crate::run::{Report, Run};
 use crate::summary::{Distribution, Group, Summary};
 use crate::table::Table;
@@ -138,14 +140,6 @@ pub(crate) struct Compared {
     pub(crate) shown: Vec<String>,
     /// By what factor the last run is better than the first.
     pub(crate) better_by: Option<f64>,
-}
-
-/// Which values are better.
-#[derive(Clone, Copy)]
-enum Better {
-    Lower,
-    Higher,
-    Neither,
 }
 
 /// The rows of a comparison.

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Slots of a timeline; a picture of a thousand pixels shows no more.
-const SLOTS_MAX: u64 = 512;
+use crate::slots::{self, SLOTS_MAX};
+
 /// Lanes of a timeline; applications that come later share the last.
 const LANES_MAX: usize = 8;
 /// Dispatches kept one by one.
@@ -74,23 +74,12 @@ impl Timeline {
 
     /// Adds a dispatch of a lane that [`Timeline::lane`] gave.
     pub fn record(&mut self, served: Served) {
-        while served.end_ns > self.slot_ns.saturating_mul(SLOTS_MAX) {
-            self.slot_ns = self.slot_ns.saturating_mul(2);
-            for lane in &mut self.lanes {
-                lane.busy_ns = lane.busy_ns.chunks(2).map(|pair| pair.iter().sum()).collect();
-            }
+        let doublings = slots::doublings(self.slot_ns, SLOTS_MAX, served.end_ns);
+        if doublings > 0 {
+            self.slot_ns <<= doublings;
+            self.lanes.iter_mut().for_each(|lane| slots::join(&mut lane.busy_ns, doublings));
         }
-        let (slot_ns, lane) = (self.slot_ns, &mut self.lanes[served.lane]);
-        let mut at = served.start_ns;
-        while at < served.end_ns {
-            let slot = at / slot_ns;
-            let end = ((slot + 1) * slot_ns).min(served.end_ns);
-            if lane.busy_ns.len() <= slot as usize {
-                lane.busy_ns.resize(slot as usize + 1, 0);
-            }
-            lane.busy_ns[slot as usize] += end - at;
-            at = end;
-        }
+        slots::add(&mut self.lanes[served.lane].busy_ns, self.slot_ns, served.start_ns, served.end_ns);
         if self.opening.len() < OPENING_MAX {
             self.opening.push(served);
         }

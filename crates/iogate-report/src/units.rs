@@ -1,8 +1,14 @@
 //! Quantities for people: three significant digits and a unit.
 
+use iogate_sim::metrics::Unit;
+use iogate_sim::stat::Estimate;
+
+const BYTES: (f64, &[&str]) = (1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
+const TIMES: (f64, &[&str]) = (1000.0, &["ns", "us", "ms", "s"]);
+
 /// A number of bytes: `512 B`, `32 KiB`, `1.50 MiB`.
 pub fn bytes(bytes: f64) -> String {
-    scaled(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+    scaled(bytes, BYTES)
 }
 
 /// Bytes in an amount of time: `12.3 MiB/s`; a dash if no time passed.
@@ -12,7 +18,7 @@ pub fn rate(bytes_moved: u64, ns: u64) -> String {
 
 /// A length of time in nanoseconds: `900 ns`, `1.50 ms`, `75.0 s`.
 pub fn time(ns: f64) -> String {
-    scaled(ns, 1000.0, &["ns", "us", "ms", "s"])
+    scaled(ns, TIMES)
 }
 
 /// A count with its thousands apart: `1 234 567`, by thin no-break spaces.
@@ -33,14 +39,69 @@ pub fn number(x: f64) -> String {
     significant(x)
 }
 
-fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
+/// A value of a metric: `12.3 ms`, `1.50 MiB/s`, `42 %`.
+pub fn quantity(value: f64, unit: Unit) -> String {
+    let (factor, name) = scale(value, unit);
+    format!("{}{name}", significant(value * factor))
+}
+
+/// A mean with its interval, in one unit: `12.3 \u{b1} 0.40 ms`; the mean alone where there is no interval.
+pub fn estimate(estimate: &Estimate, unit: Unit) -> String {
+    interval(estimate.mean, estimate.half_width, unit)
+}
+
+/// A value and half the width of the interval around it, in one unit.
+pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> String {
+    let (factor, name) = scale(value, unit);
+    let value = significant(value * factor);
+    match half_width {
+        Some(half_width) => format!("{value} \u{b1} {}{name}", deviation(half_width * factor)),
+        None => format!("{value}{name}"),
+    }
+}
+
+/// As [`significant`], but of what is small, the first digit that is not 0.
+fn deviation(x: f64) -> String {
+    if x > 0.0 && x < 0.005 {
+        let decimals = (-x.log10()).ceil().min(6.0) as usize;
+        format!("{x:.decimals$}")
+    } else {
+        significant(x)
+    }
+}
+
+/// What to multiply values like `value` with for people, and the unit to name then, with the space before it.
+fn scale(value: f64, unit: Unit) -> (f64, String) {
+    let (factor, name) = match unit {
+        Unit::Seconds if value == 0.0 => (1.0, "s".to_owned()),
+        Unit::Seconds => {
+            let (divisor, name) = prefix(value * 1e9, TIMES);
+            (1e9 / divisor, name.to_owned())
+        }
+        Unit::Bytes | Unit::BytesPerSecond => {
+            let (divisor, name) = prefix(value, BYTES);
+            (1.0 / divisor, if unit == Unit::Bytes { name.to_owned() } else { format!("{name}/s") })
+        }
+        Unit::Percent => (1.0, "%".to_owned()),
+        Unit::Count | Unit::Ratio => return (1.0, String::new()),
+    };
+    (factor, format!(" {name}"))
+}
+
+fn scaled(value: f64, units: (f64, &[&'static str])) -> String {
+    let (divisor, unit) = prefix(value, units);
+    format!("{} {unit}", significant(value / divisor))
+}
+
+/// The largest unit in which the value is not shown as less than 1, and how much of the first unit it is.
+fn prefix(value: f64, (step, units): (f64, &[&'static str])) -> (f64, &'static str) {
+    let (mut unit, mut divisor) = (0, 1.0);
     // What would be shown as 1000 or more (1024 for bytes) takes the next unit.
-    while unit + 1 < units.len() && value.abs() >= step * 0.9995 {
-        value /= step;
+    while unit + 1 < units.len() && (value / divisor).abs() >= step * 0.9995 {
+        divisor *= step;
         unit += 1;
     }
-    format!("{} {}", significant(value), units[unit])
+    (divisor, units[unit])
 }
 
 fn significant(x: f64) -> String {
@@ -56,6 +117,8 @@ fn significant(x: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::{Estimate, Unit};
+
     #[test]
     fn three_digits_and_a_unit() {
         let bytes = [0.0, 512.0, 1023.0, 1024.0, 32768.0, 1.5e6, 1048575.0, 3e12].map(super::bytes);
@@ -65,5 +128,16 @@ mod tests {
         assert_eq!(super::rate(1 << 20, 500_000_000), "2 MiB/s");
         assert_eq!(super::count(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(super::count(1234), "1234");
+    }
+
+    #[test]
+    fn means_and_their_intervals_share_a_unit() {
+        let of = |mean, half_width| Estimate { n: 8, mean, stddev: Some(1.0), half_width };
+        assert_eq!(super::estimate(&of(0.0123, Some(0.0004)), Unit::Seconds), "12.3 \u{b1} 0.40 ms");
+        assert_eq!(super::estimate(&of(1.5e6, Some(1e6)), Unit::BytesPerSecond), "1.43 \u{b1} 0.95 MiB/s");
+        assert_eq!(super::estimate(&of(1.25, None), Unit::Ratio), "1.25");
+        assert_eq!(super::estimate(&of(1.25, Some(0.0021)), Unit::Ratio), "1.25 \u{b1} 0.002");
+        assert_eq!(super::estimate(&of(0.0, Some(0.0)), Unit::Seconds), "0 \u{b1} 0 s");
+        assert_eq!(super::quantity(0.5, Unit::Percent), "0.50 %");
     }
 }

@@ -8,6 +8,7 @@
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
+//! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`placement`] | where on a device a file lies |
 //! | [`rng`] | seeded random numbers |
@@ -18,11 +19,13 @@
 pub mod batch;
 pub mod experiment;
 pub mod log;
+pub mod metrics;
 pub mod placement;
 pub mod replay;
 pub mod result;
 pub mod rng;
 pub mod scenario;
+pub mod stat;
 pub mod trace;
 pub mod workload;
 pub mod world;

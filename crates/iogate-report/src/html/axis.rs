@@ -1,53 +1,82 @@
-//! A horizontal axis of time.
+//! Axes: round values and where they lie.
 
+use iogate_sim::metrics::Unit;
 use maud::{Markup, html};
 
 use super::{LEFT, WIDTH};
-use crate::units::time;
+use crate::units::{bytes, number, time};
 
 /// Room at the right for numbers.
 const RIGHT: f64 = 84.0;
 
-/// Maps times from 0 to `end_ns` to the picture.
+/// A horizontal axis from 0 on.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
-    end_ns: f64,
+    end: f64,
+    unit: Unit,
+    right: f64,
 }
 
 impl Axis {
+    /// Of times from 0 to `end_ns`.
     pub(super) fn new(end_ns: u64) -> Axis {
-        Axis { end_ns: end_ns.max(1) as f64 }
+        Axis { end: end_ns.max(1) as f64 / 1e9, unit: Unit::Seconds, right: WIDTH - RIGHT }
+    }
+
+    /// Of values from 0 to `end`, with more room at the right.
+    pub(super) fn of(end: f64, unit: Unit, room: f64) -> Axis {
+        Axis { end: if end > 0.0 { end } else { 1.0 }, unit, right: WIDTH - room }
     }
 
     pub(super) fn x(&self, ns: u64) -> f64 {
-        LEFT + self.length(ns)
+        self.at(ns as f64 / 1e9)
     }
 
     pub(super) fn length(&self, ns: u64) -> f64 {
-        (ns as f64 / self.end_ns) * (WIDTH - LEFT - RIGHT)
+        self.x(ns) - LEFT
+    }
+
+    pub(super) fn at(&self, value: f64) -> f64 {
+        LEFT + (value / self.end) * (self.right - LEFT)
     }
 
     pub(super) fn right(&self) -> f64 {
-        WIDTH - RIGHT
+        self.right
     }
 
-    /// Lines from `top` to `bottom` at round times, with their labels below.
+    /// Lines from `top` to `bottom` at round values, with their labels below.
     pub(super) fn grid(&self, top: f64, bottom: f64) -> Markup {
-        let step = round_step(self.end_ns / 6.0);
-        let ticks = (0u32..).map(|i| f64::from(i) * step).take_while(|at| *at <= self.end_ns * 1.0001);
         html! {
-            @for at in ticks {
-                @let x = format!("{:.1}", self.x(at as u64));
+            @for (at, label) in ticks(self.end, self.unit, 6.0) {
+                @let x = format!("{:.1}", self.at(at));
                 line.grid x1=(x) x2=(x) y1=(top) y2=(bottom) {}
-                text.soft x=(x) y=(bottom + 17.0) text-anchor="middle" { (if at == 0.0 { "0".into() } else { time(at) }) }
+                text.soft x=(x) y=(bottom + 17.0) text-anchor="middle" { (label) }
             }
         }
     }
 }
 
+/// Round values from 0 to `end` with their labels, `most` of them or fewer besides the 0.
+pub(super) fn ticks(end: f64, unit: Unit, most: f64) -> Vec<(f64, String)> {
+    let percent: fn(f64) -> String = |value| format!("{} %", number(value));
+    let (factor, step, label): (f64, f64, fn(f64) -> String) = match unit {
+        Unit::Seconds => (1e9, round_step(end * 1e9 / most), time),
+        Unit::Bytes => (1.0, binary_step(end / most), bytes),
+        Unit::BytesPerSecond => (1.0, binary_step(end / most), |value| format!("{}/s", bytes(value))),
+        Unit::Percent => (1.0, round_step(end / most), percent),
+        Unit::Count => (1.0, round_step((end / most).max(1.0)), number),
+        Unit::Ratio => (1.0, round_step(end / most), number),
+    };
+    (0u32..=2 * most as u32)
+        .map(|i| f64::from(i) * step)
+        .take_while(|at| *at <= end * factor * 1.0001)
+        .map(|at| (at / factor, if at == 0.0 { "0".into() } else { label(at) }))
+        .collect()
+}
+
 /// 1, 2 or 5 times a power of ten, at least `least`.
 fn round_step(least: f64) -> f64 {
-    let power = 10f64.powf(least.max(1.0).log10().floor());
+    let power = 10f64.powf(least.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
         .map(|factor| factor * power)
         .into_iter()
@@ -55,10 +84,33 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(least)
 }
 
+/// 1, 2 or 5 of a binary unit, ten or a hundred times that, or 256 or 512 of it; at least `least`.
+fn binary_step(least: f64) -> f64 {
+    const STEPS: [f64; 11] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 256.0, 512.0, 1024.0];
+    let mut unit = 1.0;
+    while unit * 1024.0 <= least {
+        unit *= 1024.0;
+    }
+    STEPS.map(|factor| factor * unit).into_iter().find(|step| *step >= least).unwrap_or(least)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn steps_are_round() {
-        assert_eq!([1.0, 3.0, 5.1, 120.0, 99.0].map(super::round_step), [1.0, 5.0, 10.0, 200.0, 100.0]);
+        assert_eq!([1.0, 3.0, 5.1, 120.0, 99.0].map(round_step), [1.0, 5.0, 10.0, 200.0, 100.0]);
+        assert_eq!([0.5, 3.0, 201.0, 700.0, 1025.0].map(binary_step), [1.0, 5.0, 256.0, 1024.0, 2048.0]);
+    }
+
+    #[test]
+    fn ticks_are_labelled_for_people() {
+        let labels =
+            |end, unit| ticks(end, unit, 4.0).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+        assert_eq!(labels(0.007, Unit::Seconds), ["0", "2 ms", "4 ms", "6 ms"]);
+        assert_eq!(labels(35.0 * 1048576.0, Unit::BytesPerSecond), ["0", "10 MiB/s", "20 MiB/s", "30 MiB/s"]);
+        assert_eq!(labels(2.0, Unit::Count), ["0", "1", "2"]);
+        assert_eq!(labels(0.0, Unit::Ratio), ["0"]);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, picture};
+use super::{LEFT, clipped, picture};
 use crate::run::{Report, Run};
 use crate::timeline::Lane;
 use crate::units::{bytes, time};
@@ -88,14 +88,9 @@ pub(super) fn opening(report: &Report) -> Markup {
 }
 
 fn lane_frame(lane: &Lane, top: f64, axis: &Axis) -> Markup {
-    const NAME_CHARS: usize = 20;
-    let name: String = match lane.name.char_indices().nth(NAME_CHARS) {
-        Some((end, _)) => format!("{}\u{2026}", &lane.name[..end]),
-        None => lane.name.clone(),
-    };
     html! {
         rect.lane x=(LEFT) y=(top) width=(axis.right() - LEFT) height=(LANE) rx="2" {}
-        text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (name) }
+        text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (clipped(&lane.name)) }
     }
 }
 

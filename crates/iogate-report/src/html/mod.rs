@@ -3,11 +3,21 @@
 //! Colours are distinguishable with all common kinds of colour blindness (after Okabe and Ito), lanes and bars
 //! are named where they are drawn, each picture has a title and a description, and the table below them has the
 //! same numbers.
+//!
+//! [`lines`], [`whiskers`] and [`heat`] draw plain data, for pages of other make; [`shell`] is what all pages share.
 
 mod axis;
 mod bars;
+mod experiment;
+pub mod heat;
 mod lanes;
+pub mod lines;
+mod phases;
 mod sizes;
+mod sweep;
+pub mod whiskers;
+
+pub use experiment::page as experiment;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -20,10 +30,8 @@ const WIDTH: f64 = 992.0;
 /// Room at the left for names.
 const LEFT: f64 = 150.0;
 
-/// The page.
-pub fn page(report: &Report) -> String {
-    let comparison = text::compared(report);
-    let several = report.runs.len() > 1;
+/// A page with this content: its title, its notes, and who made it around it.
+pub fn shell(title: &str, notes: &[String], program: &str, content: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -31,43 +39,15 @@ pub fn page(report: &Report) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (report.title) }
+                title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
             body {
                 main {
-                    h1 { (report.title) }
-                    @for note in &report.notes { p.soft { (note) } }
-                    (figures(report))
-                    @if report.runs.iter().any(|run| !run.apps.is_empty()) {
-                        h2 { "When each application was done" }
-                        @if several { (run_key(report)) }
-                        (bars::completion(report))
-                    }
-                    @if report.runs.iter().any(|run| !run.timeline.lanes.is_empty()) {
-                        h2 { "Who was served when" }
-                        p.soft {
-                            "One lane an application; the height of the colour is its share of the device's time. "
-                            @if several { "All runs have the same time scale; the dashed line is the end of the run." }
-                        }
-                        (lanes::overview(report))
-                        h2 { "A closer look" }
-                        p.soft {
-                            "The beginning, dispatch by dispatch: each block is one transfer of the device, as wide as it "
-                            "took. Point at a block for its size and its requests."
-                        }
-                        (lanes::opening(report))
-                    }
-                    h2 { "Sizes of requests and dispatches" }
-                    p.soft {
-                        "What arrived at the gate, and what left it: contiguous requests of a file leave as one dispatch."
-                    }
-                    (sizes::distributions(report))
-                    h2 { "The figures" }
-                    (table(report, &comparison))
-                    h2 { "Settings" }
-                    (settings(report))
-                    footer { "Made by " (report.program) "." }
+                    h1 { (title) }
+                    @for note in notes { p.soft { (note) } }
+                    (content)
+                    footer { "Made by " (program) "." }
                 }
                 div id="tip" hidden {}
                 script { (PreEscaped(include_str!("tooltip.js"))) }
@@ -77,17 +57,54 @@ pub fn page(report: &Report) -> String {
     .into_string()
 }
 
+/// The page of a replay or a demo.
+pub fn page(report: &Report) -> String {
+    let comparison = text::compared(report);
+    let several = report.runs.len() > 1;
+    let content = html! {
+        (figures(report))
+        @if report.runs.iter().any(|run| !run.apps.is_empty()) {
+            h2 { "When each application was done" }
+            @if several { (run_key(report)) }
+            (bars::completion(report))
+        }
+        @if report.runs.iter().any(|run| !run.timeline.lanes.is_empty()) {
+            h2 { "Who was served when" }
+            p.soft {
+                "One lane an application; the height of the colour is its share of the device's time. "
+                @if several { "All runs have the same time scale; the dashed line is the end of the run." }
+            }
+            (lanes::overview(report))
+            h2 { "A closer look" }
+            p.soft {
+                "The beginning, dispatch by dispatch: each block is one transfer of the device, as wide as it "
+                "took. Point at a block for its size and its requests."
+            }
+            (lanes::opening(report))
+        }
+        h2 { "Sizes of requests and dispatches" }
+        p.soft {
+            "What arrived at the gate, and what left it: contiguous requests of a file leave as one dispatch."
+        }
+        (sizes::distributions(report))
+        h2 { "The figures" }
+        (table(report, &comparison))
+        h2 { "Settings" }
+        (settings(report))
+    };
+    shell(&report.title, &report.notes, &report.program, &content)
+}
+
 /// The few numbers that one would tell somebody.
 fn figures(report: &Report) -> Markup {
     let (Some(first), Some(last)) = (report.runs.first(), report.runs.last()) else { return html! {} };
-    let figure = |value: String, what: String| html! { div.figure { b { (value) } span { (what) } } };
     if report.runs.len() == 1 {
         return html! {
             div.figures {
-                (figure(time(first.makespan_ns as f64), "until all was done".into()))
-                (figure(crate::units::rate(first.gate.bytes(), first.makespan_ns), "throughput".into()))
-                (figure(count(first.gate.dispatches()), format!("dispatches for {} requests", count(first.gate.requests()))))
-                (figure(count(first.repositions), "device repositions (seeks)".into()))
+                (figure(&time(first.makespan_ns as f64), "until all was done"))
+                (figure(&crate::units::rate(first.gate.bytes(), first.makespan_ns), "throughput"))
+                (figure(&count(first.gate.dispatches()), &format!("dispatches for {} requests", count(first.gate.requests()))))
+                (figure(&count(first.repositions), "device repositions (seeks)"))
             }
         };
     }
@@ -100,25 +117,52 @@ fn figures(report: &Report) -> Markup {
     let mean = |run: &Run| bytes(run.gate.bytes() as f64 / run.gate.dispatches().max(1) as f64);
     html! {
         div.figures {
-            (figure(format!("{ratio:.1}\u{d7}"), format!("faster altogether ({} \u{2192} {})", first.label, last.label)))
-            (figure(from_to(&|run| time(run.makespan_ns as f64)), "until all was done".into()))
-            (figure(from_to(&|run| count(run.repositions)), "device repositions (seeks)".into()))
-            (figure(from_to(&mean), "mean dispatch size".into()))
+            (figure(&format!("{ratio:.1}\u{d7}"), &format!("faster altogether ({} \u{2192} {})", first.label, last.label)))
+            (figure(&from_to(&|run| time(run.makespan_ns as f64)), "until all was done"))
+            (figure(&from_to(&|run| count(run.repositions)), "device repositions (seeks)"))
+            (figure(&from_to(&mean), "mean dispatch size"))
         }
     }
 }
 
+fn figure(value: &str, what: &str) -> Markup {
+    html! { div.figure { b { (value) } span { (what) } } }
+}
+
 /// Which colour is which run.
 fn run_key(report: &Report) -> Markup {
+    let names: Vec<String> =
+        report.runs.iter().map(|run| format!("{} ({})", run.label, run.gate.scheduler)).collect();
+    key(names.iter().enumerate().map(|(index, name)| (run_class(index).to_owned(), swatch(), name.as_str())))
+}
+
+/// Which colour and shape is what: a class, a shape of 12 by 12, and a name.
+fn key<'a>(entries: impl IntoIterator<Item = (String, Markup, &'a str)>) -> Markup {
     html! {
         ul.key {
-            @for (index, run) in report.runs.iter().enumerate() {
-                li {
-                    svg viewBox="0 0 12 12" aria-hidden="true" { rect.(run_class(index)) width="12" height="12" rx="2" {} }
-                    (run.label) " (" (run.gate.scheduler) ")"
-                }
+            @for (class, shape, name) in entries {
+                li { svg viewBox="0 0 12 12" aria-hidden="true" { g.(class) { (shape) } } (name) }
             }
         }
+    }
+}
+
+/// A square, for keys of areas.
+fn swatch() -> Markup {
+    html! { rect width="12" height="12" rx="2" {} }
+}
+
+/// The colour of one of several series; there are eight, and then eight paler ones.
+fn series_class(index: usize) -> String {
+    format!("c{}{}", index % 8, if index < 8 { "" } else { " pale" })
+}
+
+/// A name, as much as has room beside a picture.
+fn clipped(name: &str) -> String {
+    const NAME_CHARS: usize = 20;
+    match name.char_indices().nth(NAME_CHARS) {
+        Some((end, _)) => format!("{}\u{2026}", &name[..end]),
+        None => name.to_owned(),
     }
 }
 

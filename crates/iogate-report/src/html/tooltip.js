@@ -1,7 +1,7 @@
 // Shows a shape's title beside the pointer at once; without scripts the browser shows it after a while.
 (() => {
   const tip = document.getElementById("tip");
-  document.querySelectorAll("svg [data-tip]").forEach((shape) => {
+  document.querySelectorAll("[data-tip]").forEach((shape) => {
     shape.querySelector("title")?.remove();
     shape.addEventListener("pointermove", (event) => {
       tip.textContent = shape.dataset.tip;

@@ -1,0 +1,132 @@
+//! From the results of runs to means with intervals.
+
+use std::collections::BTreeMap;
+
+use iogate_core::Time;
+use iogate_core::stats::{Histogram, OpStats};
+use iogate_sim::metrics::{APP, LAYER, Metric, RUN, Unit};
+use iogate_sim::result::{AppResult, LayerResult, RunResult};
+use iogate_sim::stat::Estimate;
+
+use super::{
+    AppPoint, AppTimeline, IoPhase, LayerPoint, Measured, Point, PointTimeline, TIMELINE_APPS_MAX,
+    TIMELINE_PHASES_MAX, TimeClass,
+};
+use crate::recording::Recording;
+use crate::summary::SizeClass;
+
+impl Point {
+    pub(super) fn new(settings: BTreeMap<String, String>, runs: &[RunResult], confidence: f64) -> Point {
+        Point {
+            settings,
+            seeds: runs.iter().map(|run| run.seed).collect(),
+            cut_off: runs.iter().filter(|run| run.cut_off).count() as u64,
+            metrics: measure(RUN, &runs.iter().collect::<Vec<_>>(), confidence),
+            apps: by_name(runs.iter().flat_map(|run| &run.apps), |app| &app.name)
+                .into_iter()
+                .map(|(name, apps)| AppPoint { name, metrics: measure(APP, &apps, confidence) })
+                .collect(),
+            layers: by_name(runs.iter().flat_map(|run| &run.layers), |layer| &layer.name)
+                .into_iter()
+                .map(|(name, layers)| layer(name, &layers, confidence))
+                .collect(),
+            timeline: None,
+        }
+    }
+}
+
+/// Those of the same name together, in order of appearance.
+fn by_name<'a, T>(all: impl Iterator<Item = &'a T>, name: fn(&T) -> &String) -> Vec<(String, Vec<&'a T>)> {
+    let mut index = BTreeMap::new();
+    let mut groups: Vec<(String, Vec<&T>)> = Vec::new();
+    for one in all {
+        let at = *index.entry(name(one)).or_insert_with(|| {
+            groups.push((name(one).clone(), Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].1.push(one);
+    }
+    groups
+}
+
+fn measure<T>(table: &[Metric<T>], results: &[&T], confidence: f64) -> Vec<Measured> {
+    (table.iter())
+        .filter_map(|metric| {
+            let values: Vec<f64> = results.iter().filter_map(|result| metric.of(result)).collect();
+            let estimate = Estimate::of(&values, confidence)?;
+            Some(Measured { name: metric.name.into(), unit: metric.unit, estimate })
+        })
+        .collect()
+}
+
+fn layer(name: String, layers: &[&LayerResult], confidence: f64) -> LayerPoint {
+    let mut metrics = measure(LAYER, layers, confidence);
+    let mut reasons: Vec<&str> =
+        layers.iter().flat_map(|layer| &layer.waits).filter(|wait| wait.1 > 0).map(|wait| wait.0).collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    for reason in reasons {
+        let of = |layer: &LayerResult| layer.waits.iter().find(|wait| wait.0 == reason).copied();
+        let mut add = |name: &str, unit, value: fn((&str, u64, iogate_core::Span)) -> f64| {
+            // A run without such a wait has none of it: that counts, too.
+            let values: Vec<f64> = layers.iter().map(|layer| of(layer).map_or(0.0, value)).collect();
+            metrics.extend(Estimate::of(&values, confidence).map(|estimate| Measured {
+                name: format!("{name}:{reason}"),
+                unit,
+                estimate,
+            }));
+        };
+        add("waits", Unit::Count, |(_, count, _)| count as f64);
+        add("wait_time", Unit::Seconds, |(_, _, total)| total.as_secs_f64());
+    }
+    let classes = |of: fn(&OpStats) -> &Histogram| -> BTreeMap<u64, u64> {
+        let mut classes = BTreeMap::new();
+        let ops = layers.iter().flat_map(|layer| &layer.first_gate.ops);
+        for (largest, count) in ops.flat_map(|op| of(op).iter()) {
+            *classes.entry(1 << largest.max(1).ilog2()).or_default() += count;
+        }
+        classes
+    };
+    let sizes = |of| {
+        let classes = classes(of).into_iter();
+        classes.map(|(from_bytes, count)| SizeClass { from_bytes, count }).collect()
+    };
+    let waiting = classes(|op| &op.waiting_ns).into_iter();
+    LayerPoint {
+        name,
+        scheduler: layers.first().map(|layer| layer.scheduler.clone()).unwrap_or_default(),
+        metrics,
+        request_sizes: sizes(|op| &op.request_bytes),
+        dispatch_sizes: sizes(|op| &op.dispatch_bytes),
+        waiting_times: waiting.map(|(from_ns, count)| TimeClass { from_ns, count }).collect(),
+    }
+}
+
+impl PointTimeline {
+    pub(super) fn new(run: &RunResult, recording: Option<Recording>) -> PointTimeline {
+        let first = run.apps.iter().map(|app| app.submitted).min().unwrap_or(Time::ZERO);
+        let origin = recording.as_ref().map_or(first, |recording| Time::from_nanos(recording.origin_ns));
+        let from = |time: Time| time.since(origin).as_nanos();
+        let app = |app: &AppResult| AppTimeline {
+            id: app.id,
+            name: app.name.clone(),
+            submitted_ns: from(app.submitted),
+            start_ns: from(app.start),
+            end_ns: from(app.end),
+            phases: (app.phases.iter().take(TIMELINE_PHASES_MAX))
+                .map(|phase| IoPhase {
+                    start_ns: from(phase.start),
+                    end_ns: from(phase.end),
+                    bytes: phase.bytes,
+                })
+                .collect(),
+        };
+        PointTimeline {
+            seed: run.seed,
+            origin_ns: origin.as_nanos(),
+            end_ns: run.apps.iter().map(|app| from(app.end)).max().unwrap_or(0),
+            apps: run.apps.iter().take(TIMELINE_APPS_MAX).map(app).collect(),
+            recording,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Time cut into slots of one length, which doubles when a run outgrows them.
+
+/// Slots of a timeline; a picture of a thousand pixels shows no more.
+pub(crate) const SLOTS_MAX: u64 = 512;
+
+/// Adds the time from `start_ns` to `end_ns` to the slots that it lies in.
+pub(crate) fn add(slots: &mut Vec<u64>, slot_ns: u64, start_ns: u64, end_ns: u64) {
+    let mut at = start_ns;
+    while at < end_ns {
+        let slot = at / slot_ns;
+        let end = ((slot + 1) * slot_ns).min(end_ns);
+        if slots.len() <= slot as usize {
+            slots.resize(slot as usize + 1, 0);
+        }
+        slots[slot as usize] += end - at;
+        at = end;
+    }
+}
+
+/// By what power of two the slots' length must grow for `end_ns` to lie within `max` of them.
+pub(crate) fn doublings(slot_ns: u64, max: u64, end_ns: u64) -> u32 {
+    (0..64).find(|power| end_ns <= (slot_ns << power).saturating_mul(max)).unwrap_or(63)
+}
+
+/// Joins each `2^power` slots to one.
+pub(crate) fn join(slots: &mut Vec<u64>, power: u32) {
+    if power > 0 {
+        *slots = slots.chunks(1 << power).map(|joined| joined.iter().sum()).collect();
+    }
+}

@@ -1,0 +1,156 @@
+//! Experiments: their forms, and their page as a browser draws it.
+
+mod browser;
+mod invented;
+
+use iogate_report::{ExperimentReport, html};
+
+#[test]
+fn a_point_is_the_mean_of_its_runs() {
+    let report = invented::comparison();
+    let point = &report.points[2];
+    let expected: Vec<f64> =
+        (0..5).map(|seed| invented::run("aioli", 3, 8, seed).0.makespan.as_secs_f64()).collect();
+    let makespan = point.metric("makespan").unwrap();
+    assert!((makespan.estimate.mean - expected.iter().sum::<f64>() / 5.0).abs() < 1e-9);
+    assert_eq!((makespan.estimate.n, &point.seeds[..]), (5, &[0, 1, 2, 3, 4][..]));
+    assert!(makespan.estimate.half_width.unwrap() > 0.0);
+    let apps: Vec<&str> = point.apps.iter().map(|app| app.name.as_str()).collect();
+    assert_eq!(apps, ["climate", "ior <1>", "checkpoint & co"]);
+    let layers: Vec<&str> = point.layers.iter().map(|layer| layer.name.as_str()).collect();
+    assert_eq!(layers, ["clients", "servers"]);
+    assert_eq!(point.layers[1].request_sizes.iter().map(|class| class.count).sum::<u64>(), 5 * 500);
+    assert_eq!(report.label(point), "aioli");
+    let window = report.points[3].layer("servers").unwrap();
+    assert_eq!(window.metric("waits:window").unwrap().estimate.mean, 10.0);
+}
+
+#[test]
+fn forms_for_terminals_and_spreadsheets() {
+    let report = invented::comparison();
+    let text = report.text();
+    assert!(text.contains("scheduler") && text.contains("\u{b1}"), "{text}");
+    assert!(text.ends_with("4 points, 5 runs each; \u{b1} is the 90 % confidence interval\n"), "{text}");
+    let csv = report.csv();
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("servers.scheduler,of,name,metric,unit,n,mean,stddev,ci_low,ci_high"));
+    let line = lines.find(|line| line.starts_with("aioli,app,ior <1>,completion,s,5,")).unwrap();
+    let [.., mean, _, low, high] = line.split(',').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    let [mean, low, high] = [mean, low, high].map(|number| number.parse::<f64>().unwrap());
+    assert!(low < mean && mean < high && (high - mean - (mean - low)).abs() < 1e-9);
+    assert!(
+        report.table(&["makespan"]).markdown().starts_with("| scheduler | makespan |\n|---|---:|\n| fifo | ")
+    );
+}
+
+/// The form of the JSON is a promise: a file stored by this version is read by later ones.
+#[test]
+fn stored_results_are_read() {
+    let stored = include_str!("experiment-v1.json");
+    let report: ExperimentReport = serde_json::from_str(stored).unwrap();
+    assert_eq!((report.version, report.points.len()), (1, 1));
+    let point = &report.points[0];
+    assert_eq!(point.settings["servers.scheduler"], "aioli");
+    assert_eq!(point.metric("makespan").unwrap().estimate.half_width, Some(0.25));
+    assert_eq!(point.layers[0].metric("dispatch_bytes").unwrap().estimate.stddev, None);
+    let recording = point.timeline.as_ref().unwrap().recording.as_ref().unwrap();
+    assert_eq!(recording.servers[0].shares[0].busy_ns, [1000, 0, 500]);
+    let again: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    assert_eq!(again, serde_json::from_str::<serde_json::Value>(stored).unwrap(), "nothing is lost");
+    assert!(html::experiment(&report).ends_with("</html>"));
+}
+
+#[test]
+fn the_best_scheduler_of_each_situation() {
+    let report = invented::experiment(&[2, 8, 16], 8);
+    let best = report.best("completion_mean").unwrap();
+    assert_eq!(best.baseline, "fifo");
+    assert_eq!(best.column_axes, ["count", "processes"]);
+    assert_eq!(best.columns[..2], ["count 2, processes 2", "count 2, processes 8"]);
+    let [(hdd, on_hdd), (flash, on_flash)] = &best.rows[..] else { panic!("two devices") };
+    assert_eq!((hdd.as_str(), flash.as_str()), ("hdd", "flash"));
+    for cell in on_hdd.iter().flatten() {
+        assert_eq!((cell.scheduler.as_str(), cell.clear), ("server-window", true));
+        assert!((0.1..0.5).contains(&cell.gain), "{cell:?}");
+        assert_eq!(cell.all.len(), 4);
+    }
+    assert!(on_flash.iter().flatten().all(|cell| cell.scheduler == "aioli"));
+    assert_eq!(best.rows.iter().map(|(_, cells)| cells.len()).sum::<usize>(), 2 * 6);
+    // The same runs under two names: no difference.
+    let mut alike = ExperimentReport::new("", "", 0.95);
+    for processes in [2, 8] {
+        let runs: Vec<_> = (0..4).map(|seed| invented::run("fifo", 2, processes, seed).0).collect();
+        for scheduler in ["fifo", "to-agg"] {
+            let settings = [("scheduler", scheduler.to_owned()), ("processes", processes.to_string())];
+            alike.add(settings.map(|(key, value)| (key.to_owned(), value)).to_vec(), &runs, None);
+        }
+    }
+    let best = alike.best("makespan").unwrap();
+    let cells: Vec<_> = best.rows.iter().flat_map(|(_, cells)| cells).flatten().collect();
+    assert_eq!(cells.len(), 2);
+    assert!(cells.iter().all(|cell| !cell.clear && cell.gain == 0.0), "{cells:?}");
+    assert_eq!(alike.best("request_bytes"), None, "neither side of it is better");
+    assert_eq!(invented::comparison().best("makespan"), None, "there is one situation only");
+}
+
+#[test]
+fn pages_of_any_shape() {
+    let one = {
+        let mut report = ExperimentReport::new("One", "iogate test", 0.95);
+        report.add(Vec::new(), &[invented::run("fifo", 1, 1, 1).0], None);
+        report
+    };
+    let without_runs = {
+        let mut report = ExperimentReport::new("None", "iogate test", 0.95);
+        report.add(vec![("a".into(), "1".into())], &[], None);
+        report.add(vec![("a".into(), "2".into())], &[], None);
+        report
+    };
+    for report in
+        [one, without_runs, ExperimentReport::new("Empty", "iogate test", 0.95), invented::comparison()]
+    {
+        let page = html::experiment(&report);
+        assert!(page.ends_with("</html>"), "{}", report.title);
+        assert!(!report.text().is_empty() && !report.csv().is_empty());
+        for outside in ["http:", "https:", "src=", "href=", "@import", "url("] {
+            assert!(!page.contains(outside), "{}: {outside}", report.title);
+        }
+        for odd in ["NaN", "inf\"", "-inf"] {
+            assert!(!page.contains(odd), "{}: {odd}", report.title);
+        }
+        assert_eq!(page.matches("<desc>").count(), page.matches("role=\"img\"").count());
+    }
+}
+
+#[test]
+fn a_thousand_points_are_a_page_that_can_be_loaded() {
+    let processes: Vec<u64> = (1..=63).collect();
+    let report = invented::experiment(&processes, 2);
+    assert_eq!(report.points.len(), 1008);
+    let page = html::experiment(&report);
+    assert!(page.len() < 2_000_000, "{} bytes", page.len());
+    assert!(page.contains("of 1008 points are shown"));
+    let timelines = report.points.iter().filter(|point| point.timeline.is_some()).count();
+    assert_eq!(timelines, 16);
+}
+
+#[test]
+fn a_browser_draws_it() {
+    for (name, report, pictures) in [
+        ("sweep", invented::experiment(&[1, 2, 4, 8, 16], 8), 20),
+        ("comparison", invented::comparison(), 10),
+    ] {
+        for width in [1200, 500] {
+            let Some(drawn) = browser::draw(name, &html::experiment(&report), width) else {
+                return eprintln!("skipped: no browser is installed");
+            };
+            assert_eq!(drawn.title, report.title, "{name} at {width}");
+            assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
+            assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
+            assert!(drawn.tip, "{name} at {width}: {drawn:?}");
+            assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
+            assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");
+            assert_eq!(drawn.heat, name == "sweep");
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! What is measured of a run: each metric with its name, unit and meaning, once.
+//!
+//! Three tables: of a whole run ([`RUN`]), of an application ([`APP`]), of a layer of gates ([`LAYER`]). Those of a
+//! run that concern gates are of the layer `servers`. A metric of what did not happen (the steps of an application
+//! that has none, the completion of one that was lost) is `None`, and means leave it out.
+
+use iogate_core::Span;
+
+use crate::result::{AppResult, LayerResult, RunResult, ServerResult};
+use crate::stat::{mean, stddev};
+
+/// One metric of a `T`.
+pub struct Metric<T: 'static> {
+    /// Its name, in results and in settings.
+    pub name: &'static str,
+    /// What its values count.
+    pub unit: Unit,
+    /// What it says, in a line.
+    pub meaning: &'static str,
+    /// Which values are better.
+    pub better: Better,
+    of: fn(&T) -> Option<f64>,
+}
+
+impl<T> Metric<T> {
+    /// Its value, in [`Metric::unit`]; `None` where there is nothing to measure.
+    pub fn of(&self, result: &T) -> Option<f64> {
+        (self.of)(result).filter(|value| value.is_finite())
+    }
+}
+
+/// What a value counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Unit {
+    /// Time.
+    #[cfg_attr(feature = "serde", serde(rename = "s"))]
+    Seconds,
+    /// Amounts of data.
+    #[cfg_attr(feature = "serde", serde(rename = "B"))]
+    Bytes,
+    /// Amounts of data in an amount of time.
+    #[cfg_attr(feature = "serde", serde(rename = "B/s"))]
+    BytesPerSecond,
+    /// Things.
+    #[cfg_attr(feature = "serde", serde(rename = "count"))]
+    Count,
+    /// A factor or a fraction.
+    #[cfg_attr(feature = "serde", serde(rename = "ratio"))]
+    Ratio,
+    /// Hundredths.
+    #[cfg_attr(feature = "serde", serde(rename = "%"))]
+    Percent,
+}
+
+impl Unit {
+    /// Its symbol, as in JSON and CSV.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Unit::Seconds => "s",
+            Unit::Bytes => "B",
+            Unit::BytesPerSecond => "B/s",
+            Unit::Count => "count",
+            Unit::Ratio => "ratio",
+            Unit::Percent => "%",
+        }
+    }
+}
+
+/// Which values are better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Better {
+    /// Smaller ones.
+    Lower,
+    /// Larger ones.
+    Higher,
+    /// That depends.
+    Neither,
+}
+
+/// The layer of the data servers' gates.
+pub const SERVERS: &str = "servers";
+
+/// The metric of `table` that is called `name`.
+pub fn find<T>(table: &'static [Metric<T>], name: &str) -> Option<&'static Metric<T>> {
+    table.iter().find(|metric| metric.name == name)
+}
+
+macro_rules! metrics {
+    ($($name:literal $unit:ident $better:ident $meaning:literal $of:expr;)*) => {
+        &[$(Metric { name: $name, unit: Unit::$unit, better: Better::$better, meaning: $meaning, of: $of }),*]
+    };
+}
+
+/// Of a whole run.
+pub static RUN: &[Metric<RunResult>] = metrics! {
+    "makespan" Seconds Lower "from the start of the first application to the end of the last"
+        |run| Some(run.makespan.as_secs_f64());
+    "completion_mean" Seconds Lower "from an application's start to its end, mean over the applications"
+        |run| over_apps(run, completion);
+    "completion_max" Seconds Lower "from an application's start to its end, the longest"
+        |run| run.apps.iter().filter_map(completion).reduce(f64::max);
+    "turnaround_mean" Seconds Lower "from an application's submission to its end, mean over the applications"
+        |run| over_apps(run, turnaround);
+    "io_time_mean" Seconds Lower "an application's I/O phases together, mean over the applications"
+        |run| over_apps(run, io_time);
+    "bandwidth" BytesPerSecond Higher "bytes of all applications by the makespan"
+        |run| ratio(run.apps.iter().map(|app| app.bytes).sum::<u64>() as f64, run.makespan.as_secs_f64());
+    "server_finish_spread" Ratio Lower
+        "when an application's last server was done by when its first was, from its start, mean over the applications"
+        |run| over_apps(run, server_finish_spread);
+    "call_time_mean" Seconds Lower "from call to completion, mean over all calls"
+        |run| average(run.apps.iter().map(|app| (app.call_time, app.calls)));
+    "call_time_max" Seconds Lower "from call to completion, the longest"
+        |run| run.apps.iter().filter_map(call_time_max).reduce(f64::max);
+    "step_time_mean" Seconds Lower "from barrier to barrier around one call, mean over all steps"
+        |run| average(run.apps.iter().map(|app| (app.step_time, app.steps)));
+    "request_bytes" Bytes Neither "size of requests that arrive at the servers, mean"
+        |run| servers(run).and_then(request_bytes);
+    "dispatch_bytes" Bytes Higher "size of dispatches of the servers, mean" |run| servers(run).and_then(dispatch_bytes);
+    "offset_distance" Bytes Lower "from the end of a server's dispatch to the start of the next of the same file, mean"
+        |run| servers(run).and_then(offset_distance);
+    "waiting_mean" Seconds Lower "from arrival at a server to dispatch, mean" |run| servers(run).and_then(waiting);
+    "device_busy" Ratio Neither "share of the makespan that the servers' devices were serving, mean" device_busy;
+    "seeks" Count Lower "times that a device had to reposition, all servers together"
+        |run| over_servers(run, |server| server.repositions);
+    "fairness" Ratio Higher "Jain's index of the applications' bytes by completion: 1 is equal, 1/n the worst" fairness;
+    "slowdown_mean" Ratio Lower "from submission to end by the time alone, mean over the applications"
+        |run| over_apps(run, slowdown);
+    "interference_mean" Ratio Lower "from start to end by the time alone, mean over the applications"
+        |run| over_apps(run, interference);
+    "phase_stddev_percent" Percent Lower
+        "standard deviation of an application's I/O phases in percent of their mean, mean over the applications"
+        |run| over_apps(run, phase_stddev_percent);
+    "network_lost" Count Lower "messages lost for want of buffer, and sent again" |run| Some(run.network.lost as f64);
+    "network_timeouts" Count Lower "lost messages that were noticed only by a time-out"
+        |run| Some(run.network.timeouts as f64);
+};
+
+/// Of one application.
+pub static APP: &[Metric<AppResult>] = metrics! {
+    "completion" Seconds Lower "from its start to its end" completion;
+    "turnaround" Seconds Lower "from its submission to its end" turnaround;
+    "queued" Seconds Lower "from its submission to its start" |app| Some(app.start.since(app.submitted).as_secs_f64());
+    "io_time" Seconds Lower "its I/O phases together" io_time;
+    "throughput" BytesPerSecond Higher "its bytes by its I/O time"
+        |app| ratio(app.bytes as f64, io_time(app)?);
+    "server_finish_spread" Ratio Lower "when its last server was done by when its first was, from its start"
+        server_finish_spread;
+    "call_time_mean" Seconds Lower "from call to completion, mean" |app| average([(app.call_time, app.calls)]);
+    "call_time_max" Seconds Lower "from call to completion, the longest" call_time_max;
+    "step_time_mean" Seconds Lower "from barrier to barrier around one call, mean"
+        |app| average([(app.step_time, app.steps)]);
+    "slowdown" Ratio Lower "from submission to end by the time alone" slowdown;
+    "interference" Ratio Lower "from start to end by the time alone" interference;
+    "phase_stddev_percent" Percent Lower "standard deviation of its I/O phases in percent of their mean"
+        phase_stddev_percent;
+};
+
+/// Of the gates of one layer.
+pub static LAYER: &[Metric<LayerResult>] = metrics! {
+    "requests" Count Neither "requests that arrived" |layer| Some(layer.requests as f64);
+    "dispatches" Count Lower "dispatches that left" |layer| Some(layer.dispatches as f64);
+    "request_bytes" Bytes Neither "size of requests, mean" request_bytes;
+    "dispatch_bytes" Bytes Higher "size of dispatches, mean" dispatch_bytes;
+    "offset_distance" Bytes Lower "from the end of a dispatch to the start of the next of the same file, mean"
+        offset_distance;
+    "waiting_mean" Seconds Lower "from arrival to dispatch, mean" waiting;
+    "waits" Count Neither "deliberate waits" |layer| Some(layer.waits.iter().map(|wait| wait.1).sum::<u64>() as f64);
+    "wait_time" Seconds Neither "deliberate waits, all gates together"
+        |layer| Some(layer.waits.iter().map(|wait| wait.2.as_secs_f64()).sum());
+    "held_back" Count Lower "requests that found the gate full and came in later" |layer| Some(layer.held_back as f64);
+    "skewed" Count Lower "requests whose issue time was not believed" |layer| Some(layer.skewed as f64);
+};
+
+fn completion(app: &AppResult) -> Option<f64> {
+    (!app.lost).then(|| app.end.since(app.start).as_secs_f64())
+}
+
+fn turnaround(app: &AppResult) -> Option<f64> {
+    (!app.lost).then(|| app.end.since(app.submitted).as_secs_f64())
+}
+
+fn phases(app: &AppResult) -> Vec<f64> {
+    app.phases.iter().map(|phase| phase.end.since(phase.start).as_secs_f64()).collect()
+}
+
+fn io_time(app: &AppResult) -> Option<f64> {
+    (!app.phases.is_empty()).then(|| phases(app).iter().sum())
+}
+
+fn phase_stddev_percent(app: &AppResult) -> Option<f64> {
+    let phases = phases(app);
+    ratio(100.0 * stddev(&phases)?, mean(&phases)?)
+}
+
+fn server_finish_spread(app: &AppResult) -> Option<f64> {
+    let finishes = || app.server_finish.iter().flatten().map(|finish| finish.since(app.start).as_secs_f64());
+    ratio(finishes().reduce(f64::max)?, finishes().reduce(f64::min)?)
+}
+
+fn call_time_max(app: &AppResult) -> Option<f64> {
+    (app.calls > 0).then(|| app.call_time_max.as_secs_f64())
+}
+
+fn slowdown(app: &AppResult) -> Option<f64> {
+    ratio(turnaround(app)?, app.alone?.as_secs_f64())
+}
+
+fn interference(app: &AppResult) -> Option<f64> {
+    ratio(completion(app)?, app.alone?.as_secs_f64())
+}
+
+fn fairness(run: &RunResult) -> Option<f64> {
+    let rates = || run.apps.iter().filter_map(|app| ratio(app.bytes as f64, completion(app)?));
+    let squares: f64 = rates().map(|rate| rate * rate).sum();
+    ratio(rates().sum::<f64>().powi(2), rates().count() as f64 * squares)
+}
+
+fn device_busy(run: &RunResult) -> Option<f64> {
+    let busy: f64 = run.servers.iter().map(|server| server.busy.as_secs_f64()).sum();
+    ratio(busy, run.servers.len() as f64 * run.makespan.as_secs_f64())
+}
+
+fn servers(run: &RunResult) -> Option<&LayerResult> {
+    run.layers.iter().find(|layer| layer.name == SERVERS)
+}
+
+fn request_bytes(layer: &LayerResult) -> Option<f64> {
+    ratio(layer.bytes as f64, layer.requests as f64)
+}
+
+fn dispatch_bytes(layer: &LayerResult) -> Option<f64> {
+    ratio(layer.bytes as f64, layer.dispatches as f64)
+}
+
+fn offset_distance(layer: &LayerResult) -> Option<f64> {
+    (layer.dispatches > 0).then_some(layer.offset_distance_mean)
+}
+
+fn waiting(layer: &LayerResult) -> Option<f64> {
+    (layer.requests > 0).then(|| layer.waiting_mean.as_secs_f64())
+}
+
+fn over_apps(run: &RunResult, of: fn(&AppResult) -> Option<f64>) -> Option<f64> {
+    mean(&run.apps.iter().filter_map(of).collect::<Vec<_>>())
+}
+
+fn over_servers(run: &RunResult, of: fn(&ServerResult) -> u64) -> Option<f64> {
+    (!run.servers.is_empty()).then(|| run.servers.iter().map(of).sum::<u64>() as f64)
+}
+
+/// The sum of times by the sum of counts.
+fn average(of: impl IntoIterator<Item = (Span, u64)>) -> Option<f64> {
+    let (time, count) = of.into_iter().fold((0.0, 0), |sum, of| (sum.0 + of.0.as_secs_f64(), sum.1 + of.1));
+    ratio(time, count as f64)
+}
+
+fn ratio(of: f64, by: f64) -> Option<f64> {
+    (by > 0.0).then(|| of / by)
+}
+
+#[cfg(test)]
+mod tests {
+    use iogate_core::Time;
+
+    use super::*;
+    use crate::result::{NetworkResult, Phase};
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO + Span::from_secs(seconds)
+    }
+
+    /// Submitted a second before it starts; the given I/O phases; servers done at the given times.
+    fn app(start: u64, end: u64, phases: &[(u64, u64)], finish: &[Option<u64>]) -> AppResult {
+        AppResult {
+            name: "app".into(),
+            id: 1,
+            submitted: at(start - 1),
+            start: at(start),
+            end: at(end),
+            lost: false,
+            calls: 4,
+            bytes: 1000,
+            call_time: Span::from_secs(2),
+            call_time_max: Span::from_secs(1),
+            step_time: Span::ZERO,
+            steps: 0,
+            phases: (phases.iter())
+                .map(|(start, end)| Phase { start: at(*start), end: at(*end), bytes: 500 })
+                .collect(),
+            server_finish: finish.iter().map(|finish| finish.map(at)).collect(),
+            alone: None,
+        }
+    }
+
+    fn layer(name: &str) -> LayerResult {
+        LayerResult {
+            name: name.into(),
+            scheduler: "fifo".into(),
+            requests: 10,
+            bytes: 1000,
+            dispatches: 4,
+            offset_distance_mean: 7.0,
+            waiting_mean: Span::from_millis(3),
+            waits: vec![("turn", 2, Span::from_secs(1)), ("merge", 3, Span::from_secs(4))],
+            held_back: 0,
+            skewed: 0,
+            first_gate: Box::default(),
+        }
+    }
+
+    /// Two applications on two servers: from 1 to 11 s, and from 2 to 6 s.
+    fn run() -> RunResult {
+        let server = |busy, repositions| ServerResult {
+            busy: Span::from_secs(busy),
+            repositions,
+            requests: 5,
+            dispatches: 2,
+            bytes: 500,
+            finish: at(11),
+        };
+        let mut slow = app(1, 11, &[(2, 4), (5, 11)], &[Some(5), Some(9), None]);
+        slow.alone = Some(Span::from_secs(5));
+        let quick = app(2, 6, &[(3, 4)], &[Some(4), Some(5)]);
+        RunResult {
+            seed: 1,
+            makespan: Span::from_secs(10),
+            apps: vec![slow, quick],
+            servers: vec![server(5, 3), server(2, 4)],
+            layers: vec![LayerResult { requests: 99, ..layer("clients") }, layer(SERVERS)],
+            network: NetworkResult { messages: 100, bytes: 5000, lost: 6, timeouts: 2 },
+            requests: 10,
+            cut_off: false,
+        }
+    }
+
+    fn of(run: &RunResult, name: &str) -> Option<f64> {
+        find(RUN, name).unwrap().of(run)
+    }
+
+    #[test]
+    fn metrics_of_a_run_worked_by_hand() {
+        let run = run();
+        for (name, expected) in [
+            ("makespan", 10.0),
+            ("completion_mean", (10.0 + 4.0) / 2.0),
+            ("completion_max", 10.0),
+            ("turnaround_mean", (11.0 + 5.0) / 2.0),
+            ("io_time_mean", (8.0 + 1.0) / 2.0),
+            ("bandwidth", 200.0),
+            // (9 - 1) / (5 - 1), and (5 - 2) / (4 - 2).
+            ("server_finish_spread", (2.0 + 1.5) / 2.0),
+            ("call_time_mean", 0.5),
+            ("call_time_max", 1.0),
+            ("request_bytes", 100.0),
+            ("dispatch_bytes", 250.0),
+            ("offset_distance", 7.0),
+            ("waiting_mean", 0.003),
+            ("device_busy", 0.35),
+            ("seeks", 7.0),
+            // Rates of 100 and 250.
+            ("fairness", 350.0 * 350.0 / (2.0 * (100.0 * 100.0 + 250.0 * 250.0))),
+            // Only the first was also run alone.
+            ("slowdown_mean", 11.0 / 5.0),
+            ("interference_mean", 2.0),
+            // Phases of 2 and 6 s; the second application has only one phase.
+            ("phase_stddev_percent", 100.0 * 8f64.sqrt() / 4.0),
+            ("network_lost", 6.0),
+            ("network_timeouts", 2.0),
+        ] {
+            let value = of(&run, name).unwrap_or_else(|| panic!("{name} has no value"));
+            assert!((value - expected).abs() < 1e-9, "{name}: {value}, expected {expected}");
+        }
+        assert_eq!(of(&run, "step_time_mean"), None, "nobody took a step");
+    }
+
+    #[test]
+    fn a_lost_application_does_not_count_as_complete() {
+        let mut run = run();
+        run.apps[0].lost = true;
+        assert_eq!(of(&run, "completion_mean"), Some(4.0));
+        assert_eq!(find(APP, "completion").unwrap().of(&run.apps[0]), None);
+        assert_eq!(of(&run, "fairness"), Some(1.0));
+    }
+
+    #[test]
+    fn nothing_is_measured_of_nothing() {
+        let mut run = run();
+        (run.apps, run.servers, run.layers) = Default::default();
+        run.makespan = Span::ZERO;
+        let measured: Vec<&str> =
+            RUN.iter().filter(|metric| metric.of(&run).is_some()).map(|metric| metric.name).collect();
+        assert_eq!(measured, ["makespan", "network_lost", "network_timeouts"]);
+    }
+
+    #[test]
+    fn waits_of_a_layer_are_summed_over_their_reasons() {
+        let layer = layer(SERVERS);
+        let of = |name| find(LAYER, name).unwrap().of(&layer);
+        assert_eq!([of("waits"), of("wait_time")], [Some(5.0), Some(5.0)]);
+    }
+
+    #[test]
+    fn no_name_is_given_twice() {
+        fn names<T>(table: &[Metric<T>]) -> Vec<&str> {
+            table.iter().map(|metric| metric.name).collect()
+        }
+        for mut names in [names(RUN), names(APP), names(LAYER)] {
+            let all = names.len();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), all, "{names:?}");
+        }
+    }
+}
