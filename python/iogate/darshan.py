@@ -39,6 +39,9 @@ BYTES_MAX = 2**32 - 1
 PIECE_BYTES = 2**31
 """What a longer segment is split into, in bytes: a multiple of any block or stripe size."""
 
+SEGMENT_BYTES_MAX = 2**42
+"""The longest segment that is believed, in bytes: one from a damaged log could become 2^32 rows."""
+
 IDS = 2**32
 """Applications and clients are numbers below this one."""
 
@@ -100,9 +103,9 @@ class Log:
                 if length == 0:
                     self.empty += 1
                     continue
-                if offset < 0 or length < 0:
+                if offset < 0 or not 0 < length <= SEGMENT_BYTES_MAX:
                     raise ConversionError(
-                        f"expected offsets and lengths from 0 up in {self.module}, "
+                        f"expected an offset from 0 and a length up to 4 TiB in {self.module}, "
                         f"found offset {offset}, length {length} in a segment of {file!r}"
                     )
                 if start_ns < 0:

@@ -62,9 +62,10 @@ def test_the_application_is_the_job_modulo_two_to_the_32_or_the_one_given() -> N
     assert [row[1] for row in log.rows(app=0)] == [0]
 
 
-def test_a_segment_without_an_offset_is_refused() -> None:
-    with pytest.raises(ConversionError, match="found offset -1, length 5 in a segment of '/a'"):
-        Log(1, "DXT_MPIIO", []).add("/a", 0, [segment(0, -1, 5)], [])
+@pytest.mark.parametrize(("offset", "length"), [(-1, 5), (0, -5), (0, 2**42 + 1), (0, 2**62)])
+def test_a_segment_that_cannot_be_is_refused(offset: int, length: int) -> None:
+    with pytest.raises(ConversionError, match=f"found offset {offset}, length {length} in a segment of '/a'"):
+        Log(1, "DXT_MPIIO", []).add("/a", 0, [segment(0, offset, length)], [])
 
 
 @pytest.mark.parametrize(
