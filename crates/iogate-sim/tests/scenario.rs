@@ -366,6 +366,12 @@ fn sweeps_that_cannot_be_are_refused() {
 fn many_problems_are_reported_at_once_but_not_all() {
     let text = BASE.replace("nodes = 4", "nodes = 0").replace("\"write\"", "\"wipe\"").replace("32KiB", "0");
     assert_eq!(read(&text).unwrap_err().problems.len(), 3);
+    // Each once.
+    let one = |text: &str| assert_eq!(read(text).unwrap_err().problems.len(), 1, "{text}");
+    one(&BASE.replace("\"write\"", "1"));
+    one(&format!("{BASE}sharing = 'all'\ncollective = {{ aggregators = 1 }}\n"));
+    let layer = "[forwarders.ion]\nnodes = 1\nnods = 2\n";
+    one(&format!("{BASE}{layer}").replace("nodes = 8", "nodes = 8\nto = 'ion'"));
     let keys: String = (0..50).map(|n| format!("k{n} = 1\n")).collect();
     assert_eq!(read(&format!("{keys}{BASE}")).unwrap_err().problems.len(), PROBLEMS_MAX);
 }

@@ -164,16 +164,8 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
     let others: Vec<_> = KEYS.into_iter().filter(|key| !uses.contains(key)).collect();
     table.refuse(&others, &format!("the pattern {pattern_name}"));
     let iterations = table.small("iterations");
-    let op = match pattern_name {
-        "trace" => Op::Read,
-        _ => match table.needed_text("op").as_str() {
-            "write" => Op::Write,
-            _ => {
-                table.choice("op");
-                Op::Read
-            }
-        },
-    };
+    let op =
+        if pattern_name != "trace" && table.needed_choice("op") == "write" { Op::Write } else { Op::Read };
     let pattern = pattern(table, pattern_name, processes, iterations, rows);
     Workload {
         pattern,
