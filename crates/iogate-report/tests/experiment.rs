@@ -136,21 +136,24 @@ fn a_thousand_points_are_a_page_that_can_be_loaded() {
 
 #[test]
 fn a_browser_draws_it() {
-    for (name, report, pictures) in [
-        ("sweep", invented::experiment(&[1, 2, 4, 8, 16], 8), 20),
-        ("comparison", invented::comparison(), 10),
-    ] {
-        for width in [1200, 500] {
-            let Some(drawn) = browser::draw(name, &html::experiment(&report), width) else {
-                return eprintln!("skipped: no browser is installed");
-            };
-            assert_eq!(drawn.title, report.title, "{name} at {width}");
-            assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
-            assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
-            assert!(drawn.tip, "{name} at {width}: {drawn:?}");
-            assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
-            assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");
-            assert_eq!(drawn.heat, name == "sweep");
+    let (sweep, comparison, dense) =
+        (invented::experiment(&[1, 2, 4, 8, 16], 8), invented::comparison(), invented::dense());
+    let pages =
+        [("sweep", &sweep, 1200, 20), ("sweep", &sweep, 500, 20), ("comparison", &comparison, 1200, 10)];
+    std::thread::scope(|scope| {
+        for (name, report, width, pictures) in pages.into_iter().chain([("dense", &dense, 1200, 10)]) {
+            scope.spawn(move || {
+                let Some(drawn) = browser::draw(&html::experiment(report), width) else {
+                    return eprintln!("skipped: no browser is installed");
+                };
+                assert_eq!(drawn.title, report.title, "{name} at {width}");
+                assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
+                assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
+                assert!(drawn.tip, "{name} at {width}: {drawn:?}");
+                assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
+                assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");
+                assert_eq!(drawn.heat, name == "sweep", "{name} at {width}: {drawn:?}");
+            });
         }
-    }
+    });
 }
