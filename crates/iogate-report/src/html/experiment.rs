@@ -112,14 +112,17 @@ fn sweeps(report: &ExperimentReport) -> Markup {
         html! { @if !pictures.0.is_empty() { h3 { (metric.name) span.soft { ": " (metric.meaning) } } (pictures) } }
     };
     let of_runs = || report.metrics.iter().filter(|metric| metric.of == Of::Run);
+    // Before the others, which only have the room that these leave.
+    let first: Vec<Markup> = SWEPT.iter().filter_map(|name| report.definition(name)).map(pictures).collect();
     let others: Vec<Markup> = (of_runs())
         .filter(|metric| !SWEPT.contains(&metric.name.as_str()) && varies(report, &metric.name))
         .map(pictures)
+        .filter(|pictures| !pictures.0.is_empty())
         .collect();
     html! {
         h2 { "Over " (sweep.over.short()) }
         p.soft { "Bands and whiskers are the intervals of the means." }
-        @for name in SWEPT { @if let Some(metric) = report.definition(name) { (pictures(metric)) } }
+        @for pictures in &first { (pictures) }
         @if !others.is_empty() {
             details {
                 summary { (others.len()) " more metrics" }
@@ -167,7 +170,7 @@ fn best(situations: &Situations) -> Markup {
             "the two intervals have values in common. Point at a cell for all schedulers."
         }
         (first_of(SITUATION_ROWS_MAX.min(situations.rows.len()), situations.rows.len(), "rows"))
-        (heat(&Heat { corner: situations.column_axes.join(", "), columns: situations.columns.clone(), rows: rows.collect() }))
+        (heat(&Heat { corner: situations.column_axes.join(", "), columns: if situations.column_axes.is_empty() { vec!["best".into()] } else { situations.columns.clone() }, rows: rows.collect() }))
     }
 }
 

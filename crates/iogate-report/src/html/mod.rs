@@ -159,7 +159,7 @@ fn series_class(index: usize) -> String {
 
 /// A name, as much as has room beside a picture.
 fn clipped(name: &str) -> String {
-    const NAME_CHARS: usize = 20;
+    const NAME_CHARS: usize = 18;
     match name.char_indices().nth(NAME_CHARS) {
         Some((end, _)) => format!("{}\u{2026}", &name[..end]),
         None => name.to_owned(),

@@ -186,3 +186,21 @@ pub(crate) fn comparison() -> ExperimentReport {
     }
     report
 }
+
+/// Much of everything: many lines with long names over many sizes, many applications, some of the same name.
+pub(crate) fn dense() -> ExperimentReport {
+    let mut report = ExperimentReport::new("Much of everything", "iogate test", 0.95);
+    for variant in 0..12 {
+        for size in 1..=30 {
+            let (results, mut recordings): (Vec<_>, Vec<_>) =
+                (0..2).map(|seed| run("aioli", 14, 1 + size / 4, 10 * variant + seed)).unzip();
+            let settings = [
+                ("servers.scheduler", format!("aioli quantum_base={variant}KiB contiguous_wait=50us")),
+                ("apps.request", format!("{}KiB", 4 * size)),
+            ];
+            let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
+            report.add(settings, &results, Some(recordings.swap_remove(0)));
+        }
+    }
+    report
+}
