@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod html;
 pub mod perfetto;
 pub mod recording;
+pub mod reproduction;
 pub mod run;
 mod slots;
 pub mod summary;

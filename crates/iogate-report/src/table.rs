@@ -33,6 +33,27 @@ impl Table {
         out
     }
 
+    /// The same as a table of HTML.
+    pub fn html(&self) -> maud::Markup {
+        let (header, rows) = (&self.rows[0], &self.rows[1..]);
+        maud::html! {
+            div.scroll {
+                table {
+                    thead { tr { @for cell in header { th scope="col" { (cell) } } } }
+                    tbody {
+                        @for row in rows {
+                            tr {
+                                @for (index, cell) in row.iter().enumerate() {
+                                    @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
     /// Whether it has no rows but its header.
     pub fn is_empty(&self) -> bool {
         self.rows.len() == 1

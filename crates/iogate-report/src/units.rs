@@ -55,14 +55,25 @@ pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> Strin
     let (factor, name) = scale(value, unit);
     let value = significant(value * factor);
     match half_width {
-        Some(half_width) => format!("{value} \u{b1} {}{name}", significant(half_width * factor)),
+        Some(half_width) => format!("{value} \u{b1} {}{name}", deviation(half_width * factor)),
         None => format!("{value}{name}"),
+    }
+}
+
+/// As [`significant`], but of what is small, the first digit that is not 0.
+fn deviation(x: f64) -> String {
+    if x > 0.0 && x < 0.005 {
+        let decimals = (-x.log10()).ceil().min(6.0) as usize;
+        format!("{x:.decimals$}")
+    } else {
+        significant(x)
     }
 }
 
 /// What to multiply values like `value` with for people, and the unit to name then, with the space before it.
 fn scale(value: f64, unit: Unit) -> (f64, String) {
     let (factor, name) = match unit {
+        Unit::Seconds if value == 0.0 => (1.0, "s".to_owned()),
         Unit::Seconds => {
             let (divisor, name) = prefix(value * 1e9, TIMES);
             (1e9 / divisor, name.to_owned())
@@ -125,6 +136,8 @@ mod tests {
         assert_eq!(super::estimate(&of(0.0123, Some(0.0004)), Unit::Seconds), "12.3 \u{b1} 0.40 ms");
         assert_eq!(super::estimate(&of(1.5e6, Some(1e6)), Unit::BytesPerSecond), "1.43 \u{b1} 0.95 MiB/s");
         assert_eq!(super::estimate(&of(1.25, None), Unit::Ratio), "1.25");
+        assert_eq!(super::estimate(&of(1.25, Some(0.0021)), Unit::Ratio), "1.25 \u{b1} 0.002");
+        assert_eq!(super::estimate(&of(0.0, Some(0.0)), Unit::Seconds), "0 \u{b1} 0 s");
         assert_eq!(super::quantity(0.5, Unit::Percent), "0.50 %");
     }
 }

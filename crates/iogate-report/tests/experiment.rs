@@ -21,7 +21,7 @@ fn a_point_is_the_mean_of_its_runs() {
     assert_eq!(layers, ["clients", "servers"]);
     assert_eq!(point.layers[1].request_sizes.iter().map(|class| class.count).sum::<u64>(), 5 * 500);
     assert_eq!(report.label(point), "aioli");
-    let window = &report.points[3].layers[1];
+    let window = report.points[3].layer("servers").unwrap();
     assert_eq!(window.metric("waits:window").unwrap().estimate.mean, 10.0);
 }
 
@@ -123,6 +123,32 @@ fn pages_of_any_shape() {
 }
 
 #[test]
+fn values_below_0_are_drawn_to_the_other_side() {
+    use iogate_report::html::lines::{Lines, Series, lines};
+    use iogate_report::html::whiskers::{Bars, Groups, groups};
+    let bars = Bars { name: "gain".into(), values: vec![Some((-20.0, 5.0)), Some((20.0, 0.0)), None] };
+    let unit = iogate_sim::metrics::Unit::Percent;
+    let names = ["a", "b", "c"].map(String::from).to_vec();
+    let drawn = groups(&Groups { title: "Gain".into(), unit, groups: names, series: vec![bars] }).0;
+    let of = |attribute: &str| -> Vec<f64> {
+        let bars = drawn.split("<rect class=\"c0\"").skip(1);
+        let value =
+            |bar: &str| bar.split(&format!(" {attribute}=\"")).nth(1)?.split('"').next()?.parse().ok();
+        bars.map(|bar| value(bar).unwrap()).collect()
+    };
+    let (x, width) = (of("x"), of("width"));
+    assert!((x[0] + width[0] - x[1]).abs() < 0.2, "both begin at 0: {x:?} {width:?}");
+    assert!((width[0] - width[1]).abs() < 0.2, "{width:?}");
+    assert!(drawn.contains("-20 \u{b1} 5 %"), "{drawn}");
+
+    let series = Series { name: "gain".into(), points: vec![(1.0, -20.0, 1.0), (2.0, 20.0, 1.0)] };
+    let x_ticks = vec![(1.0, "1".into()), (2.0, "2".into())];
+    let (title, x_label, y_label) = ("Gain".into(), "nodes".into(), "gain".into());
+    let drawn = lines(&Lines { title, x_label, x_ticks, y_label, unit, series: vec![series] }).0;
+    assert!(drawn.contains("-20 % at nodes 1, 20 % at nodes 2") && drawn.contains(">-20 %<"), "{drawn}");
+}
+
+#[test]
 fn a_thousand_points_are_a_page_that_can_be_loaded() {
     let processes: Vec<u64> = (1..=63).collect();
     let report = invented::experiment(&processes, 2);
@@ -136,21 +162,24 @@ fn a_thousand_points_are_a_page_that_can_be_loaded() {
 
 #[test]
 fn a_browser_draws_it() {
-    for (name, report, pictures) in [
-        ("sweep", invented::experiment(&[1, 2, 4, 8, 16], 8), 20),
-        ("comparison", invented::comparison(), 10),
-    ] {
-        for width in [1200, 500] {
-            let Some(drawn) = browser::draw(name, &html::experiment(&report), width) else {
-                return eprintln!("skipped: no browser is installed");
-            };
-            assert_eq!(drawn.title, report.title, "{name} at {width}");
-            assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
-            assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
-            assert!(drawn.tip, "{name} at {width}: {drawn:?}");
-            assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
-            assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");
-            assert_eq!(drawn.heat, name == "sweep");
+    let (sweep, comparison, dense) =
+        (invented::experiment(&[1, 2, 4, 8, 16], 8), invented::comparison(), invented::dense());
+    let pages =
+        [("sweep", &sweep, 1200, 20), ("sweep", &sweep, 500, 20), ("comparison", &comparison, 1200, 10)];
+    std::thread::scope(|scope| {
+        for (name, report, width, pictures) in pages.into_iter().chain([("dense", &dense, 1200, 10)]) {
+            scope.spawn(move || {
+                let Some(drawn) = browser::draw(&html::experiment(report), width) else {
+                    return eprintln!("skipped: no browser is installed");
+                };
+                assert_eq!(drawn.title, report.title, "{name} at {width}");
+                assert!(drawn.pictures >= pictures, "{name} at {width}: {drawn:?}");
+                assert!(drawn.blocks > 100, "{name} at {width}: {drawn:?}");
+                assert!(drawn.tip, "{name} at {width}: {drawn:?}");
+                assert!(!drawn.wide, "{name} at {width} is wider than the window: {drawn:?}");
+                assert_eq!(drawn.overlaps, 0, "{name} at {width}: {drawn:?}");
+                assert_eq!(drawn.heat, name == "sweep", "{name} at {width}: {drawn:?}");
+            });
         }
-    }
+    });
 }

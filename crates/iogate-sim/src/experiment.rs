@@ -10,7 +10,7 @@ use crate::world::{Observer, SimError, simulate};
 
 /// A run that could not be carried out.
 #[derive(Debug, thiserror::Error)]
-#[error("{}seed {seed}{}: {source}", in_point(point), alone_text(alone))]
+#[error("{}seed {seed}{}: {cause}", in_point(point), alone_text(alone))]
 pub struct ExperimentError {
     /// The settings of its point, as [`crate::scenario::Point::label`] has them; empty where nothing varies.
     pub point: String,
@@ -19,7 +19,7 @@ pub struct ExperimentError {
     /// The application that was to run alone, if it was such a run.
     pub alone: Option<String>,
     /// Why.
-    pub source: Box<SimError>,
+    pub cause: Box<SimError>,
 }
 
 fn in_point(label: &str) -> String {
@@ -114,14 +114,12 @@ fn one<O>(
 ) -> Simulated<O> {
     let scenario = &point.scenario;
     let seed = scenario.seed.saturating_add(repetition.into());
-    let fail =
-        |alone, source| ExperimentError { point: point.label(), seed, alone, source: Box::new(source) };
-    let mut result = simulate(scenario, seed, observer.as_mut()).map_err(|source| fail(None, source))?;
+    let fail = |alone, cause| ExperimentError { point: point.label(), seed, alone, cause: Box::new(cause) };
+    let mut result = simulate(scenario, seed, observer.as_mut()).map_err(|cause| fail(None, cause))?;
     if scenario.alone {
         for app in &scenario.apps {
             let single = Scenario { apps: vec![app.clone()], ..scenario.clone() };
-            let alone =
-                simulate(&single, seed, None).map_err(|source| fail(Some(app.name.clone()), source))?;
+            let alone = simulate(&single, seed, None).map_err(|cause| fail(Some(app.name.clone()), cause))?;
             let took = alone.apps.first().map(|result| result.end.since(result.start));
             if let Some(result) = result.apps.iter_mut().find(|result| result.id == app.id) {
                 result.alone = took;

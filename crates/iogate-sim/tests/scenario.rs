@@ -31,6 +31,7 @@ const TRACE: &str = "time_us,app,client,file,op,offset,bytes\n\
 fn open(name: &str) -> Result<String, String> {
     match name {
         "trace.csv" => Ok(TRACE.into()),
+        "far.csv" => Ok(TRACE.replace("1024", "9223372036854775807")),
         "bad.csv" => Ok("x,y\n".into()),
         _ => Err("no such file".into()),
     }
@@ -173,6 +174,11 @@ fn jobs_are_ranges() {
         refusal(&text.replace("[1, 4]", "[4, 1]")).contains("t.toml:7: jobs.nodes = [4, 1]: expected two of")
     );
     assert!(refusal(&text.replace("[1, 4]", "[1, 9]")).contains("there are 8 client nodes"));
+    let large = text.replace("count = 3", "count = 1000\nprocesses_per_node = 4096");
+    assert!(refusal(&large).contains("jobs may have 16384000 processes in all"));
+    let long = text
+        .replace("count = 3", "count = 3\niterations = 1000000\nrequest = '1GiB'\nprocesses_per_node = 4096");
+    assert!(refusal(&long).contains("a job may write more than 2^62 bytes"));
     // A list is one value here, and a list of lists is a sweep.
     assert_eq!(read_with(text, &["jobs.nodes=[2,3]"], false).unwrap().points.len(), 1);
     assert_eq!(read_with(text, &["jobs.nodes=[[2,3],[1,8]]"], false).unwrap().points.len(), 2);
@@ -276,6 +282,10 @@ fn refusals_of_settings_name_them() {
         ("app.ior.name=a.b", "expected letters, digits"),
         ("app.ior.collective.aggregators=9", "9 aggregators of 8 processes"),
         ("servers.stripe=0", "not 0"),
+        (
+            "app.0={ collective = { aggregators = 1 }, sharing = 'per-process' }",
+            "collective I/O needs a shared file",
+        ),
         ("clients.to=ion", "no such layer"),
         ("time_max=0s", "not 0"),
         ("repetitions=0", "from 1 to 100000"),
@@ -338,6 +348,7 @@ fn refusals_name_the_line_and_what_to_do() {
         refusal(&format!("{head}pattern = 'trace'\nfile = '{file}'\n"))
     };
     assert!(trace("none.csv").contains("t.toml:10: the trace none.csv: no such file"));
+    assert!(trace("far.csv").contains("row 3 ends beyond 2^62 bytes"));
     assert!(trace("bad.csv").contains("line 1"));
 }
 
@@ -366,6 +377,12 @@ fn sweeps_that_cannot_be_are_refused() {
 fn many_problems_are_reported_at_once_but_not_all() {
     let text = BASE.replace("nodes = 4", "nodes = 0").replace("\"write\"", "\"wipe\"").replace("32KiB", "0");
     assert_eq!(read(&text).unwrap_err().problems.len(), 3);
+    // Each once.
+    let one = |text: &str| assert_eq!(read(text).unwrap_err().problems.len(), 1, "{text}");
+    one(&BASE.replace("\"write\"", "1"));
+    one(&format!("{BASE}sharing = 'all'\ncollective = {{ aggregators = 1 }}\n"));
+    let layer = "[forwarders.ion]\nnodes = 1\nnods = 2\n";
+    one(&format!("{BASE}{layer}").replace("nodes = 8", "nodes = 8\nto = 'ion'"));
     let keys: String = (0..50).map(|n| format!("k{n} = 1\n")).collect();
     assert_eq!(read(&format!("{keys}{BASE}")).unwrap_err().problems.len(), PROBLEMS_MAX);
 }

@@ -283,6 +283,29 @@ pub(crate) struct SimArgs {
     /// Most runs at once [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
+
+    #[command(flatten)]
+    pub(crate) outputs: ExperimentOutputs,
+
+    /// Write the first run as Chrome trace events, for a viewer such as Perfetto
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// Where the results of an experiment go besides standard output.
+#[derive(Debug, Args)]
+pub(crate) struct ExperimentOutputs {
+    /// Write everything as JSON; - for standard output, instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write all means and intervals as CSV; - for standard output, instead of the table
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write a report with pictures
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Run a scenario for real on this machine, and compare it with its simulation

@@ -57,9 +57,9 @@ impl ExperimentReport {
         table
     }
 
-    /// Everything, for programs.
+    /// Everything, for programs; on one line, as timelines are long lists of numbers.
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(self).expect("plain data with text keys can be written")
+        serde_json::to_string(self).expect("plain data with text keys can be written")
     }
 
     /// A line for each metric of each point, for spreadsheets and plots: the settings, then `of` (`run`, `app` or

@@ -22,11 +22,11 @@ impl Point {
             seeds: runs.iter().map(|run| run.seed).collect(),
             cut_off: runs.iter().filter(|run| run.cut_off).count() as u64,
             metrics: measure(RUN, &runs.iter().collect::<Vec<_>>(), confidence),
-            apps: by_name(runs.iter().flat_map(|run| &run.apps), |app| &app.name)
+            apps: by_name(runs.iter().map(|run| &run.apps), |app| &app.name)
                 .into_iter()
                 .map(|(name, apps)| AppPoint { name, metrics: measure(APP, &apps, confidence) })
                 .collect(),
-            layers: by_name(runs.iter().flat_map(|run| &run.layers), |layer| &layer.name)
+            layers: by_name(runs.iter().map(|run| &run.layers), |layer| &layer.name)
                 .into_iter()
                 .map(|(name, layers)| layer(name, &layers, confidence))
                 .collect(),
@@ -35,16 +35,25 @@ impl Point {
     }
 }
 
-/// Those of the same name together, in order of appearance.
-fn by_name<'a, T>(all: impl Iterator<Item = &'a T>, name: fn(&T) -> &String) -> Vec<(String, Vec<&'a T>)> {
+/// Those of the same name together, in order of appearance; a second one of a name in the same run is one of its own.
+fn by_name<'a, T>(
+    runs: impl Iterator<Item = &'a Vec<T>>,
+    name: fn(&T) -> &String,
+) -> Vec<(String, Vec<&'a T>)> {
     let mut index = BTreeMap::new();
     let mut groups: Vec<(String, Vec<&T>)> = Vec::new();
-    for one in all {
-        let at = *index.entry(name(one)).or_insert_with(|| {
-            groups.push((name(one).clone(), Vec::new()));
-            groups.len() - 1
-        });
-        groups[at].1.push(one);
+    for run in runs {
+        let mut seen: BTreeMap<&String, usize> = BTreeMap::new();
+        for one in run {
+            let nth = seen.entry(name(one)).or_default();
+            *nth += 1;
+            let at = *index.entry((name(one), *nth)).or_insert_with(|| {
+                let number = if *nth > 1 { format!(" ({nth})") } else { String::new() };
+                groups.push((format!("{}{number}", name(one)), Vec::new()));
+                groups.len() - 1
+            });
+            groups[at].1.push(one);
+        }
     }
     groups
 }

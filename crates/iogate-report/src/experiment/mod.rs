@@ -317,6 +317,16 @@ impl Point {
     pub fn metric(&self, name: &str) -> Option<&Measured> {
         measured(&self.metrics, name)
     }
+
+    /// One of its applications.
+    pub fn app(&self, name: &str) -> Option<&AppPoint> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    /// One of its layers of gates.
+    pub fn layer(&self, name: &str) -> Option<&LayerPoint> {
+        self.layers.iter().find(|layer| layer.name == name)
+    }
 }
 
 impl AppPoint {

@@ -9,9 +9,10 @@ use crate::units::{bytes, number, time};
 /// Room at the right for numbers.
 const RIGHT: f64 = 84.0;
 
-/// A horizontal axis from 0 on.
+/// A horizontal axis.
 #[derive(Clone, Copy)]
 pub(super) struct Axis {
+    low: f64,
     end: f64,
     unit: Unit,
     right: f64,
@@ -20,12 +21,12 @@ pub(super) struct Axis {
 impl Axis {
     /// Of times from 0 to `end_ns`.
     pub(super) fn new(end_ns: u64) -> Axis {
-        Axis { end: end_ns.max(1) as f64 / 1e9, unit: Unit::Seconds, right: WIDTH - RIGHT }
+        Axis { low: 0.0, end: end_ns.max(1) as f64 / 1e9, unit: Unit::Seconds, right: WIDTH - RIGHT }
     }
 
-    /// Of values from 0 to `end`, with more room at the right.
-    pub(super) fn of(end: f64, unit: Unit, room: f64) -> Axis {
-        Axis { end: if end > 0.0 { end } else { 1.0 }, unit, right: WIDTH - room }
+    /// Of a [`range`] of values, with so much room at the right.
+    pub(super) fn of((low, end): (f64, f64), unit: Unit, room: f64) -> Axis {
+        Axis { low, end, unit, right: WIDTH - room }
     }
 
     pub(super) fn x(&self, ns: u64) -> f64 {
@@ -37,7 +38,7 @@ impl Axis {
     }
 
     pub(super) fn at(&self, value: f64) -> f64 {
-        LEFT + (value / self.end) * (self.right - LEFT)
+        LEFT + (value.max(self.low) - self.low) / (self.end - self.low) * (self.right - LEFT)
     }
 
     pub(super) fn right(&self) -> f64 {
@@ -47,7 +48,7 @@ impl Axis {
     /// Lines from `top` to `bottom` at round values, with their labels below.
     pub(super) fn grid(&self, top: f64, bottom: f64) -> Markup {
         html! {
-            @for (at, label) in ticks(self.end, self.unit, 6.0) {
+            @for (at, label) in ticks((self.low, self.end), self.unit, 6.0) {
                 @let x = format!("{:.1}", self.at(at));
                 line.grid x1=(x) x2=(x) y1=(top) y2=(bottom) {}
                 text.soft x=(x) y=(bottom + 17.0) text-anchor="middle" { (label) }
@@ -56,19 +57,30 @@ impl Axis {
     }
 }
 
-/// Round values from 0 to `end` with their labels, `most` of them or fewer besides the 0.
-pub(super) fn ticks(end: f64, unit: Unit, most: f64) -> Vec<(f64, String)> {
+/// From 0, or below where values (each with half the width of its interval) are, to the highest end of an interval;
+/// never empty. An interval alone does not reach below 0: most of what is measured cannot.
+pub(super) fn range(values: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
+    let (low, end) = values.fold((0.0f64, 0.0f64), |(low, end), (value, half)| {
+        (low.min(if value < 0.0 { value - half } else { 0.0 }), end.max(value + half))
+    });
+    (low, if end > low { end } else { low + 1.0 })
+}
+
+/// Round values from `low` to `end` with their labels, about `most` of them.
+pub(super) fn ticks((low, end): (f64, f64), unit: Unit, most: f64) -> Vec<(f64, String)> {
+    let span = end - low;
     let percent: fn(f64) -> String = |value| format!("{} %", number(value));
     let (factor, step, label): (f64, f64, fn(f64) -> String) = match unit {
-        Unit::Seconds => (1e9, round_step(end * 1e9 / most), time),
-        Unit::Bytes => (1.0, binary_step(end / most), bytes),
-        Unit::BytesPerSecond => (1.0, binary_step(end / most), |value| format!("{}/s", bytes(value))),
-        Unit::Percent => (1.0, round_step(end / most), percent),
-        Unit::Count => (1.0, round_step((end / most).max(1.0)), number),
-        Unit::Ratio => (1.0, round_step(end / most), number),
+        Unit::Seconds => (1e9, round_step(span * 1e9 / most), time),
+        Unit::Bytes => (1.0, binary_step(span / most), bytes),
+        Unit::BytesPerSecond => (1.0, binary_step(span / most), |value| format!("{}/s", bytes(value))),
+        Unit::Percent => (1.0, round_step(span / most), percent),
+        Unit::Count => (1.0, round_step((span / most).max(1.0)), number),
+        Unit::Ratio => (1.0, round_step(span / most), number),
     };
+    let first = (low * factor / step).ceil();
     (0u32..=2 * most as u32)
-        .map(|i| f64::from(i) * step)
+        .map(|i| (first + f64::from(i)) * step)
         .take_while(|at| *at <= end * factor * 1.0001)
         .map(|at| (at / factor, if at == 0.0 { "0".into() } else { label(at) }))
         .collect()
@@ -107,10 +119,18 @@ mod tests {
     #[test]
     fn ticks_are_labelled_for_people() {
         let labels =
-            |end, unit| ticks(end, unit, 4.0).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
+            |end, unit| ticks((0.0, end), unit, 4.0).into_iter().map(|(_, label)| label).collect::<Vec<_>>();
         assert_eq!(labels(0.007, Unit::Seconds), ["0", "2 ms", "4 ms", "6 ms"]);
         assert_eq!(labels(35.0 * 1048576.0, Unit::BytesPerSecond), ["0", "10 MiB/s", "20 MiB/s", "30 MiB/s"]);
         assert_eq!(labels(2.0, Unit::Count), ["0", "1", "2"]);
-        assert_eq!(labels(0.0, Unit::Ratio), ["0"]);
+        let below = ticks((-30.0, 20.0), Unit::Percent, 4.0);
+        assert_eq!(below.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [-20.0, 0.0, 20.0]);
+    }
+
+    #[test]
+    fn a_range_has_0_in_it() {
+        assert_eq!(range([(3.0, 1.0), (1.0, 2.0)].into_iter()), (0.0, 4.0));
+        assert_eq!(range([(-3.0, 1.0), (-1.0, 0.5)].into_iter()), (-4.0, 0.0));
+        assert_eq!(range([(0.0, 0.0)].into_iter()), (0.0, 1.0));
     }
 }

@@ -49,16 +49,16 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
     let most = cells().filter(|best| best.clear).max_by(|a, b| a.gain.total_cmp(&b.gain));
     html! {
         div.figures {
-            (figure(count(report.points.len() as u64), if report.points.len() == 1 { "point".into() } else { "points".into() }))
-            (figure(count(runs as u64), "runs, each point with several seeds".into()))
-            (figure(format!("{} %", number(100.0 * report.confidence)), "confidence of all intervals (Student's t)".into()))
+            (figure(&count(report.points.len() as u64), if report.points.len() == 1 { "point" } else { "points" }))
+            (figure(&count(runs as u64), "runs, over all points and seeds"))
+            (figure(&format!("{} %", number(100.0 * report.confidence)), "confidence of all intervals (Student's t)"))
             @if let (Some(most), Some(situations)) = (most, situations) {
                 (figure(
-                    format!("\u{2212}{:.0} %", 100.0 * most.gain),
-                    format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
+                    &format!("\u{2212}{:.0} %", 100.0 * most.gain),
+                    &format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
                 ))
             }
-            @if cut_off > 0 { (figure(count(cut_off), "runs ended by the time limit".into())) }
+            @if cut_off > 0 { (figure(&count(cut_off), "runs ended by the time limit")) }
         }
     }
 }
@@ -82,7 +82,7 @@ fn completion(report: &ExperimentReport) -> Markup {
         measured.map(|measured| (measured.estimate.mean, measured.estimate.half_width.unwrap_or(0.0)))
     };
     let series = shown.iter().map(|point| {
-        let of = |name: &&str| value(point.apps.iter().find(|app| app.name == *name)?.metric("completion"));
+        let of = |name: &&str| value(point.app(name)?.metric("completion"));
         Bars {
             name: report.label(point),
             values: names.iter().map(of).chain([value(point.metric("makespan"))]).collect(),
@@ -112,14 +112,17 @@ fn sweeps(report: &ExperimentReport) -> Markup {
         html! { @if !pictures.0.is_empty() { h3 { (metric.name) span.soft { ": " (metric.meaning) } } (pictures) } }
     };
     let of_runs = || report.metrics.iter().filter(|metric| metric.of == Of::Run);
+    // Before the others, which only have the room that these leave.
+    let first: Vec<Markup> = SWEPT.iter().filter_map(|name| report.definition(name)).map(pictures).collect();
     let others: Vec<Markup> = (of_runs())
         .filter(|metric| !SWEPT.contains(&metric.name.as_str()) && varies(report, &metric.name))
         .map(pictures)
+        .filter(|pictures| !pictures.0.is_empty())
         .collect();
     html! {
         h2 { "Over " (sweep.over.short()) }
         p.soft { "Bands and whiskers are the intervals of the means." }
-        @for name in SWEPT { @if let Some(metric) = report.definition(name) { (pictures(metric)) } }
+        @for pictures in &first { (pictures) }
         @if !others.is_empty() {
             details {
                 summary { (others.len()) " more metrics" }
@@ -167,7 +170,7 @@ fn best(situations: &Situations) -> Markup {
             "the two intervals have values in common. Point at a cell for all schedulers."
         }
         (first_of(SITUATION_ROWS_MAX.min(situations.rows.len()), situations.rows.len(), "rows"))
-        (heat(&Heat { corner: situations.column_axes.join(", "), columns: situations.columns.clone(), rows: rows.collect() }))
+        (heat(&Heat { corner: situations.column_axes.join(", "), columns: if situations.column_axes.is_empty() { vec!["best".into()] } else { situations.columns.clone() }, rows: rows.collect() }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use iogate_sim::metrics::Unit;
 use maud::{Markup, PreEscaped, html};
 
-use super::axis::ticks;
+use super::axis::{range, ticks};
 use super::{WIDTH, key, picture, series_class};
 use crate::units::{interval, quantity};
 
@@ -47,8 +47,9 @@ pub fn lines(of: &Lines) -> Markup {
     let all = || of.series.iter().flat_map(|series| &series.points);
     let xs = || all().map(|point| point.0).chain(of.x_ticks.iter().map(|tick| tick.0));
     let (Some(first), Some(last)) = (xs().reduce(f64::min), xs().reduce(f64::max)) else { return html! {} };
-    let highest = all().map(|(_, y, half)| y + half).fold(0.0, f64::max);
-    let highest = if highest > 0.0 { highest * 1.04 } else { 1.0 };
+    let (low, end) = range(all().map(|(_, y, half)| (*y, *half)));
+    // A little more, for markers.
+    let (low, end) = (low * 1.04, end + 0.04 * (end - low));
     let logarithmic = first > 0.0 && last / first >= LOG_FROM;
     let along = |x: f64| match (logarithmic, last > first) {
         (_, false) => 0.5,
@@ -57,7 +58,7 @@ pub fn lines(of: &Lines) -> Markup {
     };
     // Not to the edges, where markers would be cut.
     let x = |value: f64| LEFT + 14.0 + along(value) * (WIDTH - LEFT - RIGHT - 28.0);
-    let y = |value: f64| TOP + HEIGHT * (1.0 - (value / highest).clamp(0.0, 1.0));
+    let y = |value: f64| TOP + HEIGHT * (1.0 - ((value - low) / (end - low)).clamp(0.0, 1.0));
     let said: Vec<String> = (of.series.iter())
         .map(|series| {
             let points = series
@@ -70,7 +71,7 @@ pub fn lines(of: &Lines) -> Markup {
     let bottom = TOP + HEIGHT;
     let content = html! {
         text.soft x="0" y="14" { (of.y_label) }
-        @for (value, label) in ticks(highest, of.unit, 5.0) {
+        @for (value, label) in ticks((low, end), of.unit, 5.0) {
             @let y = format!("{:.1}", y(value));
             line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(y) y2=(y) {}
             text.soft x=(LEFT - 10.0) y=(y) dy="4" text-anchor="end" { (label) }

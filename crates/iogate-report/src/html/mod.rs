@@ -101,10 +101,10 @@ fn figures(report: &Report) -> Markup {
     if report.runs.len() == 1 {
         return html! {
             div.figures {
-                (figure(time(first.makespan_ns as f64), "until all was done".into()))
-                (figure(crate::units::rate(first.gate.bytes(), first.makespan_ns), "throughput".into()))
-                (figure(count(first.gate.dispatches()), format!("dispatches for {} requests", count(first.gate.requests()))))
-                (figure(count(first.repositions), "device repositions (seeks)".into()))
+                (figure(&time(first.makespan_ns as f64), "until all was done"))
+                (figure(&crate::units::rate(first.gate.bytes(), first.makespan_ns), "throughput"))
+                (figure(&count(first.gate.dispatches()), &format!("dispatches for {} requests", count(first.gate.requests()))))
+                (figure(&count(first.repositions), "device repositions (seeks)"))
             }
         };
     }
@@ -117,15 +117,15 @@ fn figures(report: &Report) -> Markup {
     let mean = |run: &Run| bytes(run.gate.bytes() as f64 / run.gate.dispatches().max(1) as f64);
     html! {
         div.figures {
-            (figure(format!("{ratio:.1}\u{d7}"), format!("faster altogether ({} \u{2192} {})", first.label, last.label)))
-            (figure(from_to(&|run| time(run.makespan_ns as f64)), "until all was done".into()))
-            (figure(from_to(&|run| count(run.repositions)), "device repositions (seeks)".into()))
-            (figure(from_to(&mean), "mean dispatch size".into()))
+            (figure(&format!("{ratio:.1}\u{d7}"), &format!("faster altogether ({} \u{2192} {})", first.label, last.label)))
+            (figure(&from_to(&|run| time(run.makespan_ns as f64)), "until all was done"))
+            (figure(&from_to(&|run| count(run.repositions)), "device repositions (seeks)"))
+            (figure(&from_to(&mean), "mean dispatch size"))
         }
     }
 }
 
-fn figure(value: String, what: String) -> Markup {
+fn figure(value: &str, what: &str) -> Markup {
     html! { div.figure { b { (value) } span { (what) } } }
 }
 
@@ -159,7 +159,7 @@ fn series_class(index: usize) -> String {
 
 /// A name, as much as has room beside a picture.
 fn clipped(name: &str) -> String {
-    const NAME_CHARS: usize = 20;
+    const NAME_CHARS: usize = 18;
     match name.char_indices().nth(NAME_CHARS) {
         Some((end, _)) => format!("{}\u{2026}", &name[..end]),
         None => name.to_owned(),

@@ -59,7 +59,7 @@ impl<'a> Sweep<'a> {
         let mut pictures = Vec::new();
         for rest in combinations.iter().take(PICTURES_MAX) {
             let (drawn, title) = (self.values(report, metric, rest), label(&self.rest, rest));
-            if self.room.get() == 0 || drawn.iter().all(|(_, values)| values.iter().all(Option::is_none)) {
+            if self.room.get() == 0 || drawn.iter().all(|bars| bars.values.iter().all(Option::is_none)) {
                 continue;
             }
             let picture = self.picture(metric, &title, drawn);
@@ -91,12 +91,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// For each line, its name and its value at each value of the axis.
-    fn values(
-        &self,
-        report: &ExperimentReport,
-        metric: &Definition,
-        rest: &[(&str, &str)],
-    ) -> Vec<(String, Vec<Option<(f64, f64)>>)> {
+    fn values(&self, report: &ExperimentReport, metric: &Definition, rest: &[(&str, &str)]) -> Vec<Bars> {
         let one = |series: Option<(&Axis, &String)>| {
             let values = self.over.values.iter().take(self.shown()).map(|over| {
                 let mut settings = rest.to_vec();
@@ -110,18 +105,15 @@ impl<'a> Sweep<'a> {
         match self.series {
             Some(axis) => {
                 let series = axis.values.iter().take(SERIES_MAX);
-                series.map(|value| (axis.word(value), one(Some((axis, value))))).collect()
+                series
+                    .map(|value| Bars { name: axis.word(value), values: one(Some((axis, value))) })
+                    .collect()
             }
-            None => vec![(metric.name.clone(), one(None))],
+            None => vec![Bars { name: metric.name.clone(), values: one(None) }],
         }
     }
 
-    fn picture(
-        &self,
-        metric: &Definition,
-        which: &str,
-        drawn: Vec<(String, Vec<Option<(f64, f64)>>)>,
-    ) -> Markup {
+    fn picture(&self, metric: &Definition, which: &str, drawn: Vec<Bars>) -> Markup {
         let title =
             if self.rest.is_empty() { metric.name.clone() } else { format!("{}, {which}", metric.name) };
         let Some(numbers) = &self.numbers else {
@@ -135,10 +127,10 @@ impl<'a> Sweep<'a> {
                     .take(self.shown())
                     .map(|value| self.over.word(value))
                     .collect(),
-                series: drawn.into_iter().map(|(name, values)| Bars { name, values }).collect(),
+                series: drawn,
             });
         };
-        let series = drawn.into_iter().map(|(name, values)| {
+        let series = drawn.into_iter().map(|Bars { name, values }| {
             let points = numbers.iter().zip(values);
             let mut points: Vec<_> = points.filter_map(|(x, value)| Some((*x, value?.0, value?.1))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));

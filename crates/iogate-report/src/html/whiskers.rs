@@ -3,7 +3,7 @@
 use iogate_sim::metrics::Unit;
 use maud::{Markup, html};
 
-use super::axis::Axis;
+use super::axis::{Axis, range};
 use super::{LEFT, clipped, key, picture, series_class, swatch};
 use crate::units::interval;
 
@@ -35,8 +35,10 @@ pub struct Bars {
 /// Draws bars from the left, a group for each name, with their key.
 pub fn groups(of: &Groups) -> Markup {
     let all = || of.series.iter().flat_map(|bars| bars.values.iter().flatten());
-    let Some(end) = all().map(|(value, half)| value + half).reduce(f64::max) else { return html! {} };
-    let axis = Axis::of(end, of.unit, ROOM);
+    if all().next().is_none() {
+        return html! {};
+    }
+    let axis = Axis::of(range(all().copied()), of.unit, ROOM);
     let (bar, gap) = if of.series.len() > 4 { (13.0, 12.0) } else { (18.0, 14.0) };
     let group = (bar + 2.0) * of.series.len() as f64;
     let bottom = 6.0 + of.groups.len() as f64 * (group + gap);
@@ -61,16 +63,17 @@ pub fn groups(of: &Groups) -> Markup {
                     @let tip = format!("{name}, {}: {}", bars.name, shown(value, half));
                     g data-tip=(tip) {
                         title { (tip) }
-                        rect.(series_class(row)) x=(LEFT) y=(y) width=(format!("{:.1}", (axis.at(value) - LEFT).max(0.5)))
+                        rect.(series_class(row)) x=(format!("{:.1}", axis.at(value.min(0.0)))) y=(y)
+                            width=(format!("{:.1}", (axis.at(value) - axis.at(0.0)).abs().max(0.5)))
                             height=(bar) rx="2" {}
                         @if half > 0.0 {
-                            @let (low, high, middle) = (axis.at((value - half).max(0.0)), axis.at(value + half), y + bar / 2.0);
+                            @let (low, high, middle) = (axis.at(value - half), axis.at(value + half), y + bar / 2.0);
                             path.whisker d=(format!(
                                 "M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v7M{high:.1} {:.1}v7", middle - 3.5, middle - 3.5
                             )) {}
                         }
                     }
-                    text x=(format!("{:.1}", axis.at(value + half) + 8.0)) y=(y + bar / 2.0 + 4.5)
+                    text x=(format!("{:.1}", axis.at((value + half).max(0.0)) + 8.0)) y=(y + bar / 2.0 + 4.5)
                         font-size=(if bar < 18.0 { "12" } else { "13" }) { (shown(value, half)) }
                 }
             }

@@ -1,6 +1,5 @@
 //! Pages as a browser draws them, where one is installed.
 
-use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
@@ -26,14 +25,11 @@ pub(crate) struct Drawn {
 
 const PROBE: &str = include_str!("probe.html");
 
-/// Draws a page in a window of this width; `None` if there is no browser. The page is left in the tests' folder, to be
-/// looked at.
-pub(crate) fn draw(name: &str, page: &str, width: u32) -> Option<Drawn> {
+/// Draws a page in a window of this width; `None` if there is no browser.
+pub(crate) fn draw(page: &str, width: u32) -> Option<Drawn> {
     let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
     })?;
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    std::fs::write(folder.join(format!("{name}.html")), page).unwrap();
     let profile = tempfile::tempdir().unwrap();
     let probed = profile.path().join("page.html");
     std::fs::write(&probed, page.replace("</body>", PROBE)).unwrap();

@@ -84,7 +84,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
             end: at(now),
             lost: false,
             calls: processes * 30,
-            bytes: ITERATIONS * processes << 24,
+            bytes: (ITERATIONS * processes) << 24,
             call_time: Span::from_millis(processes * 30 * 12),
             call_time_max: Span::from_millis(95),
             step_time: Span::ZERO,
@@ -183,6 +183,24 @@ pub(crate) fn comparison() -> ExperimentReport {
             (0..5).map(|seed| run(scheduler, 3, 8, seed)).unzip();
         let settings = vec![("servers.scheduler".into(), scheduler.into())];
         report.add(settings, &results, Some(recordings.swap_remove(0)));
+    }
+    report
+}
+
+/// Much of everything: many lines with long names over many sizes, many applications, some of the same name.
+pub(crate) fn dense() -> ExperimentReport {
+    let mut report = ExperimentReport::new("Much of everything", "iogate test", 0.95);
+    for variant in 0..12 {
+        for size in 1..=30 {
+            let (results, mut recordings): (Vec<_>, Vec<_>) =
+                (0..2).map(|seed| run("aioli", 14, 1 + size / 4, 10 * variant + seed)).unzip();
+            let settings = [
+                ("servers.scheduler", format!("aioli quantum_base={variant}KiB contiguous_wait=50us")),
+                ("apps.request", format!("{}KiB", 4 * size)),
+            ];
+            let settings = settings.map(|(key, value)| (key.to_owned(), value)).to_vec();
+            report.add(settings, &results, Some(recordings.swap_remove(0)));
+        }
     }
     report
 }

@@ -7,6 +7,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Place, Problem, ProblemKind};
 
+/// Characters of a value in a message.
+const SHOWN_MAX: usize = 60;
+
 /// A value and where it comes from.
 #[derive(Clone, Debug)]
 pub(super) struct Value {
@@ -130,6 +133,15 @@ impl Value {
     /// The value of a key of a table.
     pub(super) fn get(&self, key: &str) -> Option<&Value> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// As a message shows it: its beginning, if it is long.
+    pub(super) fn shown(&self) -> String {
+        let text = self.to_string();
+        match text.char_indices().nth(SHOWN_MAX) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text,
+        }
     }
 
     /// Takes a key out of a table.

@@ -1,7 +1,7 @@
 //! What a scenario says: a cluster, a network, the applications, what goes wrong, and how often to repeat it.
 //!
 //! These are plain values, checked and complete: defaults are filled in, units are bytes and nanoseconds. `docs/scenarios.md`
-//! documents the file format.
+//! documents the file format, [`Plan`] reads it.
 
 mod document;
 mod path;

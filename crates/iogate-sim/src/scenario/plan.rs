@@ -169,7 +169,7 @@ fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
 
 fn settings_table(name: &str, value: &Value, problems: &Problems) {
     if !matches!(value.data, Data::Table(_)) {
-        let (found, expected) = (value.to_string(), Takes::Settings.to_string());
+        let (found, expected) = (value.shown(), Takes::Settings.to_string());
         problems.push(&value.place, ProblemKind::Wrong { key: name.into(), found, expected });
     }
 }
@@ -232,7 +232,7 @@ fn axis(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<S
 
 fn expected_list(key: &str, value: &Value, problems: &Problems) {
     let expected = "a list of values, each of which is run".to_owned();
-    problems.push(&value.place, ProblemKind::Wrong { key: key.into(), found: value.to_string(), expected });
+    problems.push(&value.place, ProblemKind::Wrong { key: key.into(), found: value.shown(), expected });
 }
 
 /// Several keys that vary together: a list of tables, each with a label or without.

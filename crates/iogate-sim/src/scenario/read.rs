@@ -101,6 +101,15 @@ fn check(root: &Table<'_>, scenario: &Scenario) {
     if scenario.jobs.is_some() && scenario.batch.is_none() {
         root.unfit("jobs", "jobs need nodes of their own: add [batch], which gives them nodes".into());
     }
+    if let (Some(_), Some(app)) =
+        (&scenario.jobs, scenario.apps.iter().find(|app| app.name.starts_with("job-")))
+    {
+        let name = &app.name;
+        root.unfit(
+            "app",
+            format!("an application called {name}: names with job- are those of [jobs]; give it another"),
+        );
+    }
     if scenario.jobs.is_some() && scenario.alone {
         root.unfit(
             "alone",

@@ -8,7 +8,7 @@ use super::document::{Data, Value};
 use super::units;
 use keys::{APP, BATCH, CLIENTS, COLLECTIVE, FAULT, FORWARDERS, GIB, JOBS, NETWORK, SERVERS};
 
-pub(super) use keys::{GATE, PROCESSES_MAX, SCENARIO};
+pub(super) use keys::{BYTES_MAX, GATE, PROCESSES_MAX, SCENARIO};
 
 /// A table of a scenario.
 #[derive(Debug)]

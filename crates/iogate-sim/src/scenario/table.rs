@@ -18,9 +18,10 @@ pub(super) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
     pub(super) fn push(&self, place: &Place, kind: ProblemKind) {
-        let mut problems = self.0.borrow_mut();
-        if problems.len() < PROBLEMS_MAX {
-            problems.push(Problem { place: place.clone(), kind });
+        let (mut problems, problem) = (self.0.borrow_mut(), Problem { place: place.clone(), kind });
+        // What is read twice is wrong only once.
+        if problems.len() < PROBLEMS_MAX && !problems.contains(&problem) {
+            problems.push(problem);
         }
     }
 
@@ -101,7 +102,7 @@ impl<'a> Table<'a> {
 
     /// Notes that a value is not what was expected.
     pub(super) fn wrong(&self, path: &str, value: &Value, expected: String) {
-        let kind = ProblemKind::Wrong { key: path.into(), found: value.to_string(), expected };
+        let kind = ProblemKind::Wrong { key: path.into(), found: value.shown(), expected };
         self.problems.push(&value.place, kind);
     }
 
@@ -185,6 +186,14 @@ impl<'a> Table<'a> {
     pub(super) fn choice(&self, name: &str) -> &'static str {
         let Takes::Choice(words) = self.key(name).takes else { return "" };
         self.optional(name).and_then(|index| words.get(index as usize)).copied().unwrap_or(words[0])
+    }
+
+    /// One of the words of a key that must be there in this case.
+    pub(super) fn needed_choice(&self, name: &str) -> &'static str {
+        if !self.has(name) {
+            self.missing(self.key(name));
+        }
+        self.choice(name)
     }
 
     pub(super) fn optional_text(&self, name: &str) -> Option<String> {

@@ -26,7 +26,35 @@ macro_rules! built_in {
 }
 
 /// All in `scenarios/`, by name.
-const BUILT_IN: &[BuiltIn] = built_in!["forwarders", "two-readers", "windows"];
+const BUILT_IN: &[BuiltIn] = built_in![
+    "agios",
+    "aioli-ior-and-cat",
+    "aioli-one-ior",
+    "aioli-one-ior-collective",
+    "aioli-sequential",
+    "aioli-sequential-readers",
+    "aioli-ten-applications",
+    "aioli-two-iors",
+    "aioli-two-iors-collective",
+    "checkpoint-jobs",
+    "checkpoint-mix",
+    "checkpoint-pair",
+    "coordination-applications-disk",
+    "coordination-applications-flash",
+    "coordination-finish-times",
+    "coordination-servers-disk",
+    "coordination-servers-flash",
+    "coordination-windows-disk",
+    "coordination-windows-flash",
+    "forwarders",
+    "twins-direct",
+    "twins-forwarders",
+    "twins-schedulers",
+    "twins-two-applications",
+    "twins-windows",
+    "two-readers",
+    "windows",
+];
 
 pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     match &args.command {
@@ -36,31 +64,43 @@ pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     }
 }
 
+/// A plan, and the text that it was read from.
+pub(crate) struct Chosen {
+    pub(crate) plan: Plan,
+    pub(crate) text: String,
+}
+
 /// The plan that is asked for.
-pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Plan, Failure> {
+pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Chosen, Failure> {
     let seeds = choice.seeds.map(|seeds| format!("repetitions={seeds}"));
     let seed = choice.seed.map(|seed| format!("seed={seed}"));
     let settings: Vec<String> = choice.settings.iter().cloned().chain(seeds).chain(seed).collect();
     read(&choice.scenario, &settings, choice.quick)
 }
 
+/// The plan of a scenario that is built in.
+pub(crate) fn built_in_plan(name: &str, quick: bool) -> Result<Plan, Failure> {
+    Ok(read(name, &[], quick)?.plan)
+}
+
 /// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
-fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Plan, Failure> {
+fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
     let path = Path::new(scenario);
     let is_path = scenario.contains('/') || scenario.ends_with(".toml") || path.is_file();
-    let plan = if is_path {
+    let (plan, text) = if is_path {
         let text = fs::read_to_string(path)
             .with_context(|| format!("the scenario {scenario} cannot be read"))
             .map_err(Failure::usage)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-        Plan::read(&Source { name: scenario, text: &text, settings, quick, open: &open })
+        (Plan::read(&Source { name: scenario, text: &text, settings, quick, open: &open }), text)
     } else {
         let BuiltIn { name, text } = built_in(scenario)?;
         let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
-        Plan::read(&Source { name, text, settings, quick, open: &open })
+        (Plan::read(&Source { name, text, settings, quick, open: &open }), (*text).to_owned())
     };
-    plan.map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))
+    let plan = plan.map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))?;
+    Ok(Chosen { plan, text })
 }
 
 fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
@@ -77,7 +117,7 @@ fn list() -> Result<(), Failure> {
     let width = BUILT_IN.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
     let mut out = String::new();
     for scenario in BUILT_IN {
-        let plan = read(scenario.name, &[], false)?;
+        let plan = read(scenario.name, &[], false)?.plan;
         let title = plan.points.first().map_or("", |point| &point.scenario.title);
         writeln!(out, "{:width$}  {title}", scenario.name).expect("text grows");
     }
@@ -88,7 +128,7 @@ fn check(scenarios: &[String]) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut out = String::new();
     for scenario in scenarios {
-        match read(scenario, &[], false).and_then(|plan| Ok((plan, read(scenario, &[], true)?))) {
+        match read(scenario, &[], false).and_then(|full| Ok((full.plan, read(scenario, &[], true)?.plan))) {
             Ok((plan, quick)) => out += &description(scenario, &plan, &quick),
             Err(failure) => failures.push(failure),
         }

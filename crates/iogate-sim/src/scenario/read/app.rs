@@ -7,13 +7,13 @@ use iogate_core::{Op, Span, Time};
 
 use super::cluster::is_name;
 use super::{Files, Rows};
+use crate::scenario::schema::BYTES_MAX;
 use crate::scenario::table::Table;
 use crate::scenario::{App, Barrier, Cluster, Collective, Pattern, Sharing, Workload};
 use crate::trace::TraceReader;
 
-/// Most bytes of one call, and of all calls of an application.
+/// Most bytes of one call.
 const CALL_MAX: u64 = 1 << 30;
-const TOTAL_MAX: u128 = 1 << 62;
 
 /// Keys that only some patterns have.
 const KEYS: [&str; 14] = [
@@ -164,16 +164,8 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
     let others: Vec<_> = KEYS.into_iter().filter(|key| !uses.contains(key)).collect();
     table.refuse(&others, &format!("the pattern {pattern_name}"));
     let iterations = table.small("iterations");
-    let op = match pattern_name {
-        "trace" => Op::Read,
-        _ => match table.needed_text("op").as_str() {
-            "write" => Op::Write,
-            _ => {
-                table.choice("op");
-                Op::Read
-            }
-        },
-    };
+    let op =
+        if pattern_name != "trace" && table.needed_choice("op") == "write" { Op::Write } else { Op::Read };
     let pattern = pattern(table, pattern_name, processes, iterations, rows);
     Workload {
         pattern,
@@ -194,7 +186,7 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
 fn pattern(table: &Table<'_>, name: &str, processes: u32, iterations: u32, rows: Option<Rows>) -> Pattern {
     let all = u128::from(processes) * u128::from(iterations);
     let total = |key: &str, bytes: u128| {
-        if bytes.saturating_mul(all) > TOTAL_MAX {
+        if bytes.saturating_mul(all) > BYTES_MAX.into() {
             let text = format!(
                 "{processes} processes with {iterations} iterations of {bytes} bytes: expected at most 2^62 bytes in all"
             );
@@ -270,11 +262,10 @@ fn collective(app: &Table<'_>, table: &Table<'_>, pattern: &str, processes: u32)
             format!("{aggregators} aggregators of {processes} processes: expected no more than processes");
         table.unfit("aggregators", text);
     }
-    if pattern == "trace" || sharing(app) == Sharing::PerProcess {
-        app.unfit(
-            "collective",
-            "collective I/O needs a shared file, and no trace: remove one of the two".into(),
-        );
+    if ["trace", "random"].contains(&pattern) || sharing(app) == Sharing::PerProcess {
+        let text = "collective I/O needs a shared file that is accessed without holes: remove it, or choose another \
+                    pattern than random and trace, and sharing = \"shared\"";
+        app.unfit("collective", text.into());
     }
     Collective { aggregators, buffer: table.small("buffer") }
 }
@@ -303,6 +294,9 @@ fn by_client(text: &str) -> Result<Rows, String> {
     let (mut clients, mut rows) = (HashMap::new(), Vec::<Vec<_>>::new());
     let mut first = None;
     while let Some(mut row) = trace.next_row().map_err(|error| error.to_string())? {
+        if row.offset.saturating_add(row.bytes.into()) > BYTES_MAX {
+            return Err(format!("row {} ends beyond 2^62 bytes", row.number));
+        }
         let first = *first.get_or_insert(row.time);
         row.time = Time::ZERO + row.time.since(first);
         row.issued = row.issued.map(|issued| Time::ZERO + issued.since(first));

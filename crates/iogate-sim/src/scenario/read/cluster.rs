@@ -14,10 +14,9 @@ const FORWARD_DEPTH: u32 = 16;
 
 pub(super) fn read(root: &Table<'_>) -> Option<Cluster> {
     let (clients, servers) = (root.table("clients"), root.table("servers"));
-    let layers: Vec<Layer> =
-        root.tables("forwarders").iter().map(|(name, table)| layer(name, table)).collect();
+    let layers = root.tables("forwarders");
     let (clients, servers) = (clients?, servers?);
-    let forwarders = chain(root, &clients, layers);
+    let forwarders = chain(&clients, &layers);
     let transfer = servers.small("transfer");
     let device = servers.text("device");
     check_device(&servers, &device);
@@ -72,12 +71,12 @@ fn layer(name: &str, table: &Table<'_>) -> Layer {
 }
 
 /// The layers in the order in which requests pass them.
-fn chain(root: &Table<'_>, clients: &Table<'_>, mut layers: Vec<Layer>) -> Vec<Forwarders> {
+fn chain(clients: &Table<'_>, tables: &[(String, Table<'_>)]) -> Vec<Forwarders> {
+    let mut layers: Vec<Layer> = tables.iter().map(|(name, table)| layer(name, table)).collect();
     let names: Vec<String> = layers.iter().map(|layer| layer.forwarders.name.clone()).collect();
     let mut chain: Vec<Forwarders> = Vec::new();
     let mut to = clients.text("to");
     let mut from = "clients".to_owned();
-    let tables = root.tables("forwarders");
     while to != "servers" {
         let asking = tables.iter().find(|(name, _)| *name == from).map_or(clients, |(_, table)| table);
         let Some(index) = layers.iter().position(|layer| layer.forwarders.name == to) else {

@@ -3,6 +3,7 @@
 use iogate_core::Span;
 
 use super::app::sharing;
+use crate::scenario::schema::{BYTES_MAX, PROCESSES_MAX};
 use crate::scenario::table::Table;
 use crate::scenario::{Cluster, Jobs};
 
@@ -17,7 +18,7 @@ pub(super) fn read(table: &Table<'_>, cluster: &Cluster) -> Jobs {
         table
             .unfit("nodes", format!("jobs.nodes: a job of {most} nodes, but there are {there} client nodes"));
     }
-    Jobs {
+    let jobs = Jobs {
         count: table.small("count"),
         nodes,
         processes_per_node: table.small("processes_per_node"),
@@ -27,5 +28,24 @@ pub(super) fn read(table: &Table<'_>, cluster: &Cluster) -> Jobs {
         bytes_total: table.range("bytes_total"),
         request: table.small("request"),
         sharing: sharing(table),
+    };
+    check(table, &jobs);
+    jobs
+}
+
+/// That the largest jobs that can be drawn are not absurd.
+fn check(table: &Table<'_>, jobs: &Jobs) {
+    let processes = u128::from(jobs.nodes.1) * u128::from(jobs.processes_per_node);
+    let all = processes * u128::from(jobs.count);
+    if all > PROCESSES_MAX.into() {
+        let text =
+            format!("jobs may have {all} processes in all: expected at most {PROCESSES_MAX}; draw fewer");
+        table.unfit("count", text);
+    }
+    // Each process writes whole calls.
+    let rounding = processes * u128::from(jobs.iterations.1) * u128::from(jobs.request);
+    if u128::from(jobs.bytes_total.1) + rounding > BYTES_MAX.into() {
+        let text = "a job may write more than 2^62 bytes: draw fewer bytes, iterations or processes, or a shorter request";
+        table.unfit("bytes_total", text.into());
     }
 }

@@ -5,8 +5,8 @@ use super::{Absent, Key, Schema, Takes};
 
 pub(super) const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
-/// What one number of bytes may be at most.
-const BYTES_MAX: u64 = 1 << 62;
+/// What one number of bytes, and all that an application accesses, may be at most.
+pub(in crate::scenario) const BYTES_MAX: u64 = 1 << 62;
 /// Nodes of a layer of gates.
 const NODES_MAX: u64 = 4_096;
 /// Processes of an application, and of all together.
@@ -31,7 +31,12 @@ pub(in crate::scenario) static SCENARIO: Schema = Schema {
         key("repetitions", Takes::Count(1, 100_000), Is("8"), "runs of each point, each with another seed"),
         key("confidence", Takes::Number(0.5, 0.9999), Is("0.95"), "confidence level of intervals"),
         key("time_max", Takes::Time(1), Is("24h"), "simulated time after which a run is stopped"),
-        key("alone", Takes::Flag, Is("false"), "also run each application alone, for interference factors"),
+        key(
+            "alone",
+            Takes::Flag,
+            Is("false"),
+            "also run each application alone, for interference factors; not with `jobs`",
+        ),
         key("clients", Takes::Table(&CLIENTS), Required, "where applications run"),
         key("forwarders", Takes::Named(&FORWARDERS), Words("none"), "layers between clients and servers"),
         key("servers", Takes::Table(&SERVERS), Required, "where data lies"),
@@ -42,7 +47,12 @@ pub(in crate::scenario) static SCENARIO: Schema = Schema {
             Words("each starts at its time"),
             "a batch scheduler: one application a node",
         ),
-        key("jobs", Takes::Table(&JOBS), Words("none"), "applications that are drawn anew for each seed"),
+        key(
+            "jobs",
+            Takes::Table(&JOBS),
+            Words("none"),
+            "applications that are drawn anew for each seed; needs `batch`",
+        ),
         key("app", Takes::List(&APP), Words("none"), "the applications"),
         key("fault", Takes::List(&FAULT), Words("none"), "what goes wrong"),
         key(
@@ -345,7 +355,7 @@ pub(super) static APP: Schema = Schema {
             "collective",
             Takes::Table(&COLLECTIVE),
             Words("none"),
-            "two-phase I/O instead of a call by each process",
+            "two-phase I/O instead of a call by each process: shared file, neither random nor a trace",
         ),
     ],
 };

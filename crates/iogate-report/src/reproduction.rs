@@ -1,0 +1,109 @@
+//! A page that sets published figures beside ours: in Markdown for the repository, in HTML with pictures.
+
+use maud::{Markup, html};
+
+use crate::Table;
+use crate::html::shell;
+
+/// The reproduction of one paper.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// Which paper.
+    pub title: String,
+    /// What holds for all of it: a paragraph each.
+    pub notes: Vec<String>,
+    /// One for each figure or table.
+    pub sections: Vec<Section>,
+    /// The program that made it, with its version.
+    pub program: String,
+}
+
+/// One published figure or table, and ours.
+#[derive(Clone, Debug)]
+pub struct Section {
+    /// Which figure, and what it is about.
+    pub title: String,
+    /// The scenarios that it comes from.
+    pub scenarios: Vec<String>,
+    /// What the paper did and what it says.
+    pub paper: String,
+    /// The figures side by side, each table with a caption.
+    pub tables: Vec<(String, Table)>,
+    /// Pictures, for the HTML form.
+    pub pictures: Vec<Markup>,
+    /// What agrees, what differs, and why.
+    pub verdict: String,
+}
+
+impl Page {
+    /// As Markdown: everything but the pictures.
+    pub fn markdown(&self) -> String {
+        let mut out = format!("# {}\n\n", self.title);
+        for note in &self.notes {
+            out += &format!("{note}\n\n");
+        }
+        for section in &self.sections {
+            out += &format!("## {}\n\n{}\n\n", section.title, section.paper);
+            out += &format!("Scenarios: {}.\n\n", names(&section.scenarios, |name| format!("`{name}`")));
+            for (caption, table) in &section.tables {
+                if !caption.is_empty() {
+                    out += &format!("{caption}\n\n");
+                }
+                out += &format!("{}\n", table.markdown());
+            }
+            out += &format!("**{}**\n\n", section.verdict);
+        }
+        out.truncate(out.trim_end().len());
+        out + "\n"
+    }
+
+    /// As a self-contained page.
+    pub fn html(&self) -> String {
+        let content = html! {
+            @for section in &self.sections {
+                h2 { (section.title) }
+                p { (section.paper) }
+                p.soft { "Scenarios: " (names(&section.scenarios, String::clone)) "." }
+                @for picture in &section.pictures { (picture) }
+                @for (caption, table) in &section.tables {
+                    @if !caption.is_empty() { p.soft { (caption) } }
+                    (table.html())
+                }
+                p { b { (section.verdict) } }
+            }
+        };
+        shell(&self.title, &self.notes, &self.program, &content)
+    }
+}
+
+fn names(scenarios: &[String], each: impl Fn(&String) -> String) -> String {
+    scenarios.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_have_the_figures_and_the_verdict() {
+        let mut table = Table::new(["requests", "paper", "ours"]);
+        table.row(["8 KiB", "155 s", "150 \u{b1} 1 s"]);
+        let page = Page {
+            title: "A paper".into(),
+            notes: vec!["A note.".into()],
+            sections: vec![Section {
+                title: "Figure 7".into(),
+                scenarios: vec!["two".into()],
+                paper: "Two at once.".into(),
+                tables: vec![("Times".into(), table)],
+                pictures: vec![html! { svg {} }],
+                verdict: "Agrees.".into(),
+            }],
+            program: "iogate".into(),
+        };
+        let text = page.markdown();
+        assert!(text.contains("| 8 KiB | 155 s | 150 \u{b1} 1 s |") && text.contains("**Agrees.**"), "{text}");
+        let html = page.html();
+        assert!(html.contains("<svg>") && html.contains("<td>155 s</td>") && html.contains("Agrees."), "{html}");
+    }
+}

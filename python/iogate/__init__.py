@@ -1,0 +1,1 @@
+"""What prepares input for iogate and reads its output."""
