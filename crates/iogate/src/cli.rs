@@ -326,13 +326,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
-    /// Write the results of simulation and reality as JSON
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Write a report with pictures
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) outputs: ExperimentOutputs,
 
     /// Do not simulate the scenario for comparison
     #[arg(long)]

@@ -78,10 +78,11 @@ fn write_trace(plan: &Plan, out: OutputFile) -> Result<(), Failure> {
     let Some(scenario) = plan.points.first().map(|point| &point.scenario) else { return Ok(()) };
     let names = scenario.apps.iter().map(|app| (app.id, app.name.clone()));
     let mut trace = Perfetto::new(out, names, perfetto::EVENTS_MAX);
-    simulate(scenario, scenario.seed, &mut trace).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
-    let written = trace.finish().map_err(|error| {
-        Failure::failed(anyhow::Error::new(error).context("the trace cannot be written"))
-    })?;
+    simulate(scenario, scenario.seed, &mut trace)
+        .map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+    let written = trace
+        .finish()
+        .map_err(|error| Failure::failed(anyhow::Error::new(error).context("the trace cannot be written")))?;
     written.finish()
 }
 
@@ -147,6 +148,11 @@ impl ExperimentOutputs {
 }
 
 impl BegunOutputs {
+    /// Whether standard output is for people.
+    pub(crate) fn shows_table(&self) -> bool {
+        self.shown == Shown::Table
+    }
+
     /// Writes everything.
     pub(crate) fn finish(self, report: &ExperimentReport) -> Result<(), Failure> {
         if let Some(file) = self.json {

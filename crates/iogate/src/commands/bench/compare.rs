@@ -3,47 +3,59 @@
 use iogate_report::{Table, units};
 use iogate_sim::metrics::{self, Unit};
 use iogate_sim::result::RunResult;
-use iogate_sim::stat;
-use serde::Serialize;
+use iogate_sim::stat::Estimate;
 
 /// From which difference on a metric is marked, in percent.
-pub(super) const MARKED_PERCENT: f64 = 15.0;
+const MARKED_PERCENT: f64 = 15.0;
+/// A difference that is shown, and one that may be chance.
+const SHOWN: &str = "!";
+const CHANCE: &str = "?";
 
-/// A metric, as it was simulated and as it was measured: means over the runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The marks with their meanings.
+pub(super) const MARKS: [(&str, &str); 2] = [
+    (SHOWN, "differs by more than 15 %"),
+    (CHANCE, "differs by more than 15 %, but the intervals overlap: more seeds (--seeds) would tell"),
+];
+
+/// A metric, as it was simulated and as it was measured.
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row {
     /// Its name; of one application, with the application's.
-    pub(super) metric: String,
-    pub(super) unit: Unit,
-    pub(super) simulated: f64,
-    pub(super) real: f64,
-    /// By how much the real one is larger; `None` where only the simulated one is 0.
-    pub(super) difference_percent: Option<f64>,
+    metric: String,
+    unit: Unit,
+    simulated: Estimate,
+    real: Estimate,
 }
 
 impl Row {
-    fn new(metric: String, unit: Unit, simulated: f64, real: f64) -> Row {
-        let difference_percent = match (simulated, real) {
+    /// By how many percent the real one is larger; `None` where only the simulated one is 0.
+    fn difference_percent(&self) -> Option<f64> {
+        match (self.simulated.mean, self.real.mean) {
             (0.0, 0.0) => Some(0.0),
             (0.0, _) => None,
-            _ => Some(100.0 * (real / simulated - 1.0)),
-        };
-        Row { metric, unit, simulated, real, difference_percent }
+            (simulated, real) => Some(100.0 * (real / simulated - 1.0)),
+        }
     }
 
-    /// Whether simulation and reality disagree.
-    pub(super) fn is_marked(&self) -> bool {
-        self.difference_percent.is_none_or(|percent| percent.abs() > MARKED_PERCENT)
+    /// How it is marked; empty where simulation and reality agree.
+    pub(super) fn mark(&self) -> &'static str {
+        let agrees = self.difference_percent().is_some_and(|percent| percent.abs() <= MARKED_PERCENT);
+        match agrees {
+            true => "",
+            false if self.simulated.overlaps(&self.real) => CHANCE,
+            false => SHOWN,
+        }
     }
 }
 
 /// Compares the runs of a point.
-pub(super) fn compare(simulated: &[RunResult], real: &[RunResult]) -> Vec<Row> {
+pub(super) fn compare(simulated: &[RunResult], real: &[RunResult], confidence: f64) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |name: String, unit, of: &dyn Fn(&RunResult) -> Option<f64>| {
-        let mean = |runs: &[RunResult]| stat::mean(&runs.iter().filter_map(of).collect::<Vec<_>>());
-        if let (Some(simulated), Some(real)) = (mean(simulated), mean(real)) {
-            rows.push(Row::new(name, unit, simulated, real));
+        let estimate =
+            |runs: &[RunResult]| Estimate::of(&runs.iter().filter_map(of).collect::<Vec<_>>(), confidence);
+        if let (Some(simulated), Some(real)) = (estimate(simulated), estimate(real)) {
+            rows.push(Row { metric: name, unit, simulated, real });
         }
     };
     let of_runs = ["makespan", "completion_mean", "call_time_mean", "dispatch_bytes", "seeks"];
@@ -65,14 +77,12 @@ pub(super) fn compare(simulated: &[RunResult], real: &[RunResult]) -> Vec<Row> {
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = Table::new(["metric", "simulated", "real", "difference", ""]);
     for row in rows {
-        let difference = row.difference_percent.map_or("-".into(), |percent| format!("{percent:+.1} %"));
-        let mark = if row.is_marked() { "!" } else { "" };
         table.row([
             row.metric.clone(),
-            units::quantity(row.simulated, row.unit),
-            units::quantity(row.real, row.unit),
-            difference,
-            mark.into(),
+            units::estimate(&row.simulated, row.unit),
+            units::estimate(&row.real, row.unit),
+            row.difference_percent().map_or("-".into(), |percent| format!("{percent:+.1} %")),
+            row.mark().into(),
         ]);
     }
     table.to_string()
@@ -84,14 +94,18 @@ mod tests {
 
     #[test]
     fn differences_are_marked_from_fifteen_percent_on() {
-        let row = |simulated, real| Row::new("seeks".into(), Unit::Count, simulated, real);
-        assert_eq!(row(10.0, 11.0).difference_percent.map(f64::round), Some(10.0));
-        for (simulated, real, marked) in
-            [(10.0, 11.0, false), (10.0, 12.0, true), (10.0, 8.0, true), (0.0, 0.0, false), (0.0, 1.0, true)]
+        let row = |simulated: &[f64], real: &[f64]| {
+            let of = |values| Estimate::of(values, 0.95).unwrap();
+            Row { metric: "seeks".into(), unit: Unit::Count, simulated: of(simulated), real: of(real) }
+        };
+        for (simulated, real, mark) in
+            [(10.0, 11.0, ""), (10.0, 12.0, "!"), (10.0, 8.0, "!"), (0.0, 0.0, ""), (0.0, 1.0, "!")]
         {
-            assert_eq!(row(simulated, real).is_marked(), marked, "{simulated} {real}");
+            assert_eq!(row(&[simulated], &[real]).mark(), mark, "{simulated} {real}");
         }
-        let shown = text(&[row(100.0, 120.0), row(100.0, 100.0)]);
-        assert!(shown.contains("+20.0 %  !") && !shown.contains("+0.0 %  !"), "{shown}");
+        let wide = row(&[10.0, 10.0], &[10.0, 20.0]);
+        assert_eq!(wide.mark(), "?");
+        let shown = text(&[row(&[100.0], &[120.0]), wide]);
+        assert!(shown.contains("+20.0 %  !") && shown.contains("+50.0 %  ?"), "{shown}");
     }
 }

@@ -20,25 +20,23 @@ mod stage;
 mod work;
 pub(crate) mod worker;
 
-use std::collections::BTreeMap;
-use std::io::Write;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use iogate_core::{Span, Time};
-use iogate_report::{ExperimentReport, Recording, html, units};
+use iogate_report::{ExperimentReport, Recording, units};
 use iogate_sim::experiment::{self, PointResult};
 use iogate_sim::result::RunResult;
 use iogate_sim::scenario::{Plan, Point, Scenario};
-use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{BenchArgs, BenchStore};
-use crate::commands::scenario;
+use crate::commands::scenario::{self, Chosen};
+use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::print;
 use compare::Row;
 use stage::Stage;
 use work::Work;
@@ -47,17 +45,15 @@ use work::Work;
 const BY: &str = "by";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    let mut plan = scenario::plan(&args.scenario)?;
-    let mut notes = Vec::new();
+    let Chosen { mut plan, text } = scenario::plan(&args.scenario)?;
+    let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
     for point in &mut plan.points {
         fit::check(&point.scenario)?;
-        notes = fit::notes(&point.scenario);
         fit::adapt(&mut point.scenario);
     }
-    // Begun now, so that a file that cannot be written is known before the work, not after it.
-    let mut json = args.json.as_deref().map(OutputFile::create).transpose()?;
-    let mut page = args.html.as_deref().map(OutputFile::create).transpose()?;
-
+    args.outputs.check(None)?;
+    // Begun before the work, so that a place that cannot be written costs no time.
+    let files = args.outputs.begin()?;
     let bench = Bench { args, interrupted: Arc::default(), simulating: Arc::default() };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // While it simulates there is nothing to clean up.
@@ -65,47 +61,29 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
             .and_then(|_| signal_hook::flag::register(signal, bench.interrupted.clone()))
             .context("signals cannot be handled")?;
     }
-    let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
-    notes.splice(0..0, first.notes.iter().cloned());
-    notes.push(how(args.store, &first));
-
-    let mut report =
-        ExperimentReport::new(&first.title, concat!("iogate ", env!("CARGO_PKG_VERSION")), first.confidence);
-    let mut comparisons = Vec::new();
-    print(&format!(
-        "{}\n{}\n",
-        first.title,
-        notes.iter().map(|note| format!("  {note}\n")).collect::<String>()
-    ))?;
+    let mut report = ExperimentReport::new(&first.title, PROGRAM, first.confidence);
+    report.scenario = text;
+    report.notes.clone_from(&first.notes);
+    report.notes.push(how(args.store, &first));
+    report.notes.extend(fit::notes(&first));
+    let show = |text: String| if files.shows_table() { print(&text) } else { Ok(()) };
+    show(report.notes.iter().map(|note| format!("{note}\n")).collect::<String>() + "\n")?;
     for point in plan.points {
-        let (real, path) = bench.point(&point.scenario, &mut notes)?;
-        let add = |report: &mut ExperimentReport, by: &str, result: &PointResult<Recording>| {
+        let label = point.label();
+        let (real, path) = bench.point(&point.scenario, &mut report.notes)?;
+        let add = |report: &mut ExperimentReport, by: &str, result: PointResult<Recording>| {
             let by = (BY.to_owned(), by.to_owned());
-            let settings = point.settings.iter().cloned().chain([by]).collect();
-            report.add(settings, &result.runs, result.observer.clone());
+            report.add(point.settings.iter().cloned().chain([by]).collect(), &result.runs, result.observer);
         };
-        let mut rows = Vec::new();
         if !args.no_sim {
             let simulated = bench.simulate(&point, path)?;
-            rows = compare::compare(&simulated.runs, &real.runs);
-            add(&mut report, "simulation", &simulated);
+            let rows = compare::compare(&simulated.runs, &real.runs, first.confidence);
+            show(shown(&label, path, &rows))?;
+            add(&mut report, "simulation", simulated);
         }
-        add(&mut report, "real run", &real);
-        print(&shown(&point.label(), &real.runs, path, &rows))?;
-        let settings: BTreeMap<_, _> = point.settings.into_iter().collect();
-        comparisons.push(json!({ "settings": settings, "path_ns": path.as_nanos(), "metrics": rows }));
+        add(&mut report, "real run", real);
     }
-    report.notes = notes;
-    if let Some(out) = json.take() {
-        let report = serde_json::to_value(&report).context("the report")?;
-        let both = json!({ "comparisons": comparisons, "report": report });
-        out.finish_with(&format!("{both:#}\n"))?;
-    }
-    if let Some(mut out) = page.take() {
-        out.write_all(html::experiment(&report).as_bytes()).context("the report cannot be written")?;
-        out.finish()?;
-    }
-    Ok(())
+    files.finish(&report)
 }
 
 /// How it was done.
@@ -120,24 +98,17 @@ fn how(store: BenchStore, scenario: &Scenario) -> String {
     format!("Real processes read and write real files through a mount for each server, {store}.")
 }
 
-/// What a point gave, for a terminal.
-fn shown(label: &str, runs: &[RunResult], path: Span, rows: &[Row]) -> String {
-    let mut out = if label.is_empty() { String::new() } else { format!("{label}\n") };
-    out += &format!(
-        "A request spent {} outside of gate and device, mean over all.\n\n",
-        units::time(path.as_nanos() as f64)
-    );
-    let makespans: Vec<f64> = runs.iter().map(|run| run.makespan.as_nanos() as f64).collect();
-    if rows.is_empty() {
-        let mean = makespans.iter().sum::<f64>() / makespans.len().max(1) as f64;
-        return out + &format!("makespan {}\n\n", units::time(mean));
+/// The comparison of a point, for a terminal.
+fn shown(label: &str, path: Span, rows: &[Row]) -> String {
+    let label = if label.is_empty() { String::new() } else { format!("{label}\n\n") };
+    let path = units::time(path.as_nanos() as f64);
+    let mut out = format!("{label}{}", compare::text(rows));
+    for (mark, meaning) in compare::MARKS {
+        if rows.iter().any(|row| row.mark() == mark) {
+            out += &format!("{mark} {meaning}\n");
+        }
     }
-    out += &compare::text(rows);
-    let marked = rows.iter().filter(|row| row.is_marked()).count();
-    if marked > 0 {
-        out += &format!("! differs by more than {} %\n", compare::MARKED_PERCENT);
-    }
-    out + "\n"
+    format!("{out}A request spent {path} outside of gate and device, in the simulation too\n\n")
 }
 
 /// Runs scenarios for real.
