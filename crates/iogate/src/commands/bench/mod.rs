@@ -192,6 +192,6 @@ impl Bench<'_> {
         if let Some(recording) = recording {
             gather::show(&work, &outcome, &measures, recording);
         }
-        Ok((gather::result(&work, seed, &outcome, &measures), gather::path_time(&outcome, &measures)))
+        Ok((gather::result(&work, seed, &outcome, &measures), gather::path_time(&work, &outcome, &measures)))
     }
 }
