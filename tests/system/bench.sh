@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# A bench of two readers on a slow modelled disk agrees with its simulation, and an interrupted one leaves nothing behind.
+# Asserted: with fifo and with aioli, makespan and mean completion differ by less than 15 %, the requests and their bytes not at
+# all. All is tried once more, as whatever else runs on the machine takes its time from the real run only.
+# limit: 60
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+[ -c /dev/fuse ] || skip "there is no /dev/fuse"
+cat >"$SIDE/readers.toml" <<'END'
+title = "Two readers"
+repetitions = 2
+clients.nodes = 2
+servers = { nodes = 1, device = "aioli-ide" }
+app = [
+    { name = "one", processes = 1, pattern = "contiguous", op = "read", bytes = "4MiB", request = "64KiB" },
+    { name = "two", processes = 1, pattern = "contiguous", op = "read", bytes = "4MiB", request = "64KiB" },
+]
+[sweep]
+"servers.gate.scheduler" = ["fifo", "aioli"]
+END
+mkdir "$SIDE/scratch"
+nothing_left() {
+    [ -z "$(ls -A "$SIDE/scratch")" ] || fail "left behind: $(ls -A "$SIDE/scratch")"
+    ! findmnt --raw --noheadings --output TARGET | grep -F -- "$SIDE/scratch" || fail "something stayed mounted"
+}
+bench() { "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" "$@"; }
+
+# A line for each scheduler and metric: both values, whether they agree.
+compared() {
+    jq -r 'def value(of): .metrics[] | select(.name == of).estimate.mean;
+        .points | group_by(.settings["servers.gate.scheduler"])[]
+        | (.[] | select(.settings.by == "simulation")) as $simulated | (.[] | select(.settings.by == "real run")) as $real
+        | ("makespan", "completion_mean") as $name
+        | ($simulated | value($name)) as $a | ($real | value($name)) as $b
+        | "\($real.settings["servers.gate.scheduler"]) \($name) \($a) \($b) \(($b / $a - 1 | fabs) < 0.15)"' "$SIDE/out.json"
+}
+agrees() {
+    bench --json "$SIDE/out.json" --html "$SIDE/out.html" || fail "the bench failed"
+    nothing_left
+    compared
+    [ "$(compared | grep -c 'true$')" -eq 4 ]
+}
+agrees || agrees || fail "simulation and reality differ twice"
+jq -e '[.points[] | .layers[0].metrics[] | select(.name == "requests" or .name == "request_bytes").estimate.mean]
+    | unique == [128, 65536]' "$SIDE/out.json" >/dev/null || fail "expected 128 requests of 64 KiB everywhere"
+grep -q '<svg' "$SIDE/out.html" || fail "the report has no pictures"
+
+echo "writes, with barriers, on two servers"
+bench --seeds 1 --store memory --no-sim --json "$SIDE/out.json" --set servers.nodes=2 --set app.one.op=write \
+    --set app.one.processes=3 --set app.one.barrier=call --set app.one.iterations=2 --set app.two.outstanding=4
+nothing_left
+jq -e '[.points[].layers[0].metrics[] | select(.name == "requests").estimate.mean] | unique == [7 * 64]' "$SIDE/out.json" \
+    >/dev/null || fail "expected 7 x 64 requests"
+
+for signal in INT TERM; do
+    "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" --set app.one.bytes=1GiB >"$SIDE/interrupted" 2>&1 &
+    pid=$!
+    worker_runs() { pgrep -P "$pid" >/dev/null; }
+    eventually 10 worker_runs || fail "no process was started"
+    workers=$(pgrep -P "$pid")
+    sleep 0.3
+    kill -"$signal" "$pid"
+    eventually 10 is_gone "$pid" || fail "it goes on after SIG$signal"
+    ! wait "$pid" || fail "expected it to fail when it is interrupted"
+    grep -q interrupted "$SIDE/interrupted" || fail "it does not say that it was interrupted"
+    for worker in $workers; do
+        is_gone "$worker" || fail "process $worker is left"
+    done
+    nothing_left
+done
+
+bench_refused() { refused 2 "$1" "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" "${@:2}"; }
+bench_refused 'servers.nodes' --set servers.nodes=17
+bench_refused 'processes' --set app.one.processes=300
+bench_refused 'batch' --set batch.backfill=true
+bench_refused 'clients.gate' --set clients.gate.scheduler=fifo
+bench_refused 'free space' --set app.one.op=write --set app.one.bytes=4TiB --set app.one.request=1GiB
+refused 2 'forwarders' "$IOGATE" bench forwarders
+nothing_left
