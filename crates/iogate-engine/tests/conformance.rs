@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use iogate_core::device::{Device, Placement, Transfer};
@@ -329,4 +329,52 @@ fn a_modelled_device_takes_its_time_and_counts() {
     let stats = store.device_stats();
     assert_eq!((stats.transfers, stats.bytes), (3, 3 << 20));
     assert_eq!(stats.busy, Span::from_nanos(3 * (2_000 + (1 << 20))));
+}
+
+/// Notes when it begins each transfer; each takes 1 ms.
+struct NotingDevice(Arc<Mutex<Vec<Time>>>);
+
+impl Device for NotingDevice {
+    fn serve(&mut self, now: Time, _transfer: Transfer) -> Span {
+        self.0.lock().unwrap().push(now);
+        Span::from_millis(1)
+    }
+
+    fn flush(&mut self, _now: Time) -> Span {
+        Span::ZERO
+    }
+
+    fn capacity(&self) -> u64 {
+        1 << 40
+    }
+
+    fn repositions(&self) -> u64 {
+        0
+    }
+}
+
+/// Starts the same dispatch again in its completion, so many times.
+fn again(store: Arc<dyn Store>, io: Io, times: u32, over: mpsc::Sender<Io>) {
+    let next = store.clone();
+    let done = Box::new(move |io: Io, result: io::Result<u64>| {
+        result.unwrap();
+        if times > 1 { again(next, io, times - 1, over) } else { over.send(io).unwrap() }
+    });
+    store.start(io, done);
+}
+
+#[test]
+fn a_modelled_device_goes_on_at_once_however_late_its_completions_are_reported() {
+    let begun = Arc::new(Mutex::new(Vec::new()));
+    let device = Box::new(NotingDevice(begun.clone()));
+    let store = ModelledStore::new(Arc::new(MemoryStore::new()), device, Placement::default()).unwrap();
+    let file = store.open("a".as_ref(), CREATE).unwrap();
+    let mut byte = [0];
+    let segments = vec![Segment { memory: byte.as_mut_ptr(), bytes: 1 }];
+    let (sender, receiver) = mpsc::channel();
+    again(Arc::new(store), Io { file, op: Op::Write, offset: 0, target: TargetId(0), segments }, 20, sender);
+    receiver.recv().unwrap();
+    let begun = begun.lock().unwrap();
+    assert_eq!(begun.len(), 20);
+    assert!(begun.windows(2).all(|two| two[1].since(two[0]) == Span::from_millis(1)), "{begun:?}");
 }

@@ -9,11 +9,11 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
 use iogate_core::{AppId, FileId, GateConfig, Layout};
-use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore, ModelledStore};
+use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
-use iogate_report::Summary;
 use iogate_report::summary::Names;
+use iogate_report::{Summary, units};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -57,12 +57,13 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let directory = DirectoryStore::with(&args.source, how).with_context(|| {
         format!("the source {} must be a directory that can be read", args.source.display())
     })?;
-    let inner: Arc<dyn Store> = match args.store {
-        StoreKind::Directory => Arc::new(directory),
+    let (inner, modelled): (Arc<dyn Store>, _) = match args.store {
+        StoreKind::Directory => (Arc::new(directory), None),
         StoreKind::Modelled => {
             let placement = Placement::new(ModelledStore::EXTENT_BYTES);
             let store = ModelledStore::new(Arc::new(directory), device, placement);
-            Arc::new(store.context("the modelled device")?)
+            let store = Arc::new(store.context("the modelled device")?);
+            (store.clone(), Some(store))
         }
     };
     let store = Arc::new(WatchedStore::new(inner, &args.source));
@@ -72,6 +73,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let control = Arc::new(MountControl {
         engine: engine.clone(),
         store: store.clone(),
+        modelled,
         about: about(args),
         apps: OnceLock::new(),
         transport: OnceLock::new(),
@@ -185,6 +187,7 @@ fn announce(log: Option<&File>) -> Result<(), Failure> {
 struct MountControl {
     engine: Arc<Engine>,
     store: Arc<WatchedStore>,
+    modelled: Option<Arc<ModelledStore>>,
     /// What does not change, for its status.
     about: Vec<(String, String)>,
     /// Known when the mount is up.
@@ -224,6 +227,13 @@ impl Control for MountControl {
         summary.about.clone_from(&self.about);
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
+        }
+        if let Some(DeviceStats { busy, transfers, repositions, .. }) =
+            self.modelled.as_ref().map(|store| store.device_stats())
+        {
+            let busy = units::time(busy.as_nanos() as f64);
+            let device = format!("busy for {busy}, {transfers} transfers, {repositions} repositions");
+            summary.about.push(("device".into(), device));
         }
         summary.about.push(("now".into(), now));
         serde_json::to_vec(&summary).unwrap_or_default()
