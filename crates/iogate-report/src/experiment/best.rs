@@ -79,9 +79,9 @@ impl ExperimentReport {
         })
     }
 
-    /// The axis of the schedulers: a key whose last word is `scheduler`.
+    /// The axis of the schedulers: a key whose last word is `scheduler`, or `gate` for those with parameters.
     pub(crate) fn scheduler_axis(&self) -> Option<&Axis> {
-        self.varied().find(|axis| axis.short() == "scheduler")
+        self.varied().find(|axis| matches!(axis.short(), "scheduler" | "gate"))
     }
 
     /// The points that have all of these settings.

@@ -78,10 +78,11 @@ fn write_trace(plan: &Plan, out: OutputFile) -> Result<(), Failure> {
     let Some(scenario) = plan.points.first().map(|point| &point.scenario) else { return Ok(()) };
     let names = scenario.apps.iter().map(|app| (app.id, app.name.clone()));
     let mut trace = Perfetto::new(out, names, perfetto::EVENTS_MAX);
-    simulate(scenario, scenario.seed, &mut trace).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
-    let written = trace.finish().map_err(|error| {
-        Failure::failed(anyhow::Error::new(error).context("the trace cannot be written"))
-    })?;
+    simulate(scenario, scenario.seed, &mut trace)
+        .map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+    let written = trace
+        .finish()
+        .map_err(|error| Failure::failed(anyhow::Error::new(error).context("the trace cannot be written")))?;
     written.finish()
 }
 
