@@ -128,7 +128,7 @@ impl<W: Write> Observer for Perfetto<W> {
         if !self.has_room(served.end) {
             return;
         }
-        // Dispatches come in order of their ends, so a thread is free when its last one had ended.
+        // Dispatches come in the order in which the server serves them: a thread is free when its last one has ended.
         let threads = self.free_at.entry(served.server).or_default();
         let thread = threads.iter().position(|free| *free <= served.start).unwrap_or_else(|| {
             threads.push(Time::ZERO);

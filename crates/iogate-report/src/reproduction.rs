@@ -102,8 +102,14 @@ mod tests {
             program: "iogate".into(),
         };
         let text = page.markdown();
-        assert!(text.contains("| 8 KiB | 155 s | 150 \u{b1} 1 s |") && text.contains("**Agrees.**"), "{text}");
+        assert!(
+            text.contains("| 8 KiB | 155 s | 150 \u{b1} 1 s |") && text.contains("**Agrees.**"),
+            "{text}"
+        );
         let html = page.html();
-        assert!(html.contains("<svg>") && html.contains("<td>155 s</td>") && html.contains("Agrees."), "{html}");
+        assert!(
+            html.contains("<svg>") && html.contains("<td>155 s</td>") && html.contains("Agrees."),
+            "{html}"
+        );
     }
 }

@@ -90,6 +90,23 @@ fn the_best_scheduler_of_each_situation() {
     assert_eq!(cells.len(), 2);
     assert!(cells.iter().all(|cell| !cell.clear && cell.gain == 0.0), "{cells:?}");
     assert_eq!(alike.best("request_bytes"), None, "neither side of it is better");
+
+    // Cases instead of schedulers, and not all combinations.
+    let mut sparse = ExperimentReport::new("", "", 0.95);
+    for (pattern, piece) in [("contiguous", "all"), ("strided", "1"), ("strided", "2")] {
+        for (case, scheduler) in [("fifo", "fifo"), ("twins, 1 ms", "aioli")] {
+            let runs: Vec<_> = (0..4).map(|seed| invented::run(scheduler, 2, 8, seed).0).collect();
+            let settings = [("case", case), ("pattern", pattern), ("piece", piece)];
+            sparse.add(settings.map(|(key, value)| (key.into(), value.into())).to_vec(), &runs, None);
+        }
+    }
+    let best = sparse.best("makespan").unwrap();
+    assert_eq!(best.columns, ["all", "piece 1", "piece 2"]);
+    let filled = |cells: &Vec<Option<_>>| cells.iter().map(Option::is_some).collect::<Vec<_>>();
+    assert_eq!(filled(&best.rows[0].1), [true, false, false]);
+    assert_eq!(filled(&best.rows[1].1), [false, true, true]);
+    let [Some(twins), ..] = &best.rows[0].1[..] else { panic!("{best:?}") };
+    assert_eq!((twins.scheduler.as_str(), twins.clear), ("twins, 1 ms", true));
     assert_eq!(invented::comparison().best("makespan"), None, "there is one situation only");
 }
 

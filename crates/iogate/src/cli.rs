@@ -30,6 +30,7 @@ pub(crate) enum Command {
     Sim(SimArgs),
     Bench(BenchArgs),
     Scenario(ScenarioArgs),
+    Reproduce(ReproduceArgs),
     Demo(DemoArgs),
     Schedulers(ListArgs),
     Devices(DevicesArgs),
@@ -372,6 +373,42 @@ pub(crate) struct ScenarioChoice {
     /// The scenario's quick form
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// Carry out the papers' experiments in the simulator, and set their figures beside ours
+///
+/// Writes a page for each paper, as Markdown and as HTML with pictures.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Which papers [default: all]
+    #[arg(value_enum, value_name = "PAPER")]
+    pub(crate) papers: Vec<Paper>,
+
+    /// Smaller files and fewer seeds: shows that everything runs, not what the papers measured
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// The folder for the pages
+    #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+
+    /// Most runs at once [default: as many as there are processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Paper {
+    /// aIOLi (2006): one server, one disk
+    Aioli,
+    /// AGIOS (2016): which scheduler for which pattern and device
+    Agios,
+    /// Server coordination (2011): servers that serve one application at a time
+    Coordination,
+}
+
+impl Paper {
+    pub(crate) const ALL: [Paper; 3] = [Paper::Aioli, Paper::Agios, Paper::Coordination];
 }
 
 /// Check, list and show scenarios

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
+        Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchWorker(args) => commands::bench::worker::run(&args),

@@ -39,8 +39,8 @@ const SITUATIONS_MAX: usize = 4096;
 
 impl ExperimentReport {
     /// The best scheduler in each situation by a metric of the whole run. A situation is a combination of all settings
-    /// but the scheduler. `None` unless the schedulers were varied, something else was, in at most 4096 combinations, and
-    /// the metric has a better side.
+    /// but the scheduler. `None` unless the schedulers were varied, something else was, in at most 4096 combinations,
+    /// and the metric has a better side and was measured.
     pub fn best(&self, metric: &str) -> Option<Situations> {
         let better = self.definition(metric)?.better;
         let schedulers = self.scheduler_axis().filter(|_| better != Better::Neither)?;
@@ -49,39 +49,54 @@ impl ExperimentReport {
         if others.is_empty() || situations > SITUATIONS_MAX {
             return None;
         }
-        let baseline = (schedulers.values.iter())
-            .find(|value| value.split_whitespace().next() == Some("fifo"))
-            .or(schedulers.values.first())?;
+        let baseline =
+            (schedulers.values.iter()).find(|value| is_fifo(value)).or(schedulers.values.first())?;
 
         // The last axes are the columns, as many as fit, but at least one axis is for the rows if there are two.
         let mut split = others.len();
-        let mut columns = 1;
-        while split > usize::from(others.len() > 1) && columns * others[split - 1].values.len() <= COLUMNS_MAX
+        let mut across = 1;
+        while split > usize::from(others.len() > 1) && across * others[split - 1].values.len() <= COLUMNS_MAX
         {
             split -= 1;
-            columns *= others[split].values.len();
+            across *= others[split].values.len();
         }
         let (row_axes, column_axes) = others.split_at(split);
-        let columns = combinations(column_axes);
-        let rows = combinations(row_axes).into_iter().map(|row| {
-            let cells = columns.iter().map(|column| {
-                let situation: Vec<(&str, &str)> = row.iter().chain(column).copied().collect();
-                self.best_of(metric, better, schedulers, baseline, &situation)
-            });
-            (label(row_axes, &row), cells.collect())
-        });
+        let mut columns = combinations(column_axes);
+        let mut rows: Vec<(String, Vec<Option<Best>>)> = (combinations(row_axes).into_iter())
+            .map(|row| {
+                let cells = columns.iter().map(|column| {
+                    let situation: Vec<(&str, &str)> = row.iter().chain(column).copied().collect();
+                    self.best_of(metric, better, schedulers, baseline, &situation)
+                });
+                (label(row_axes, &row), cells.collect())
+            })
+            .collect();
+        // Not every combination needs to be a point.
+        rows.retain(|(_, cells)| cells.iter().any(Option::is_some));
+        if rows.is_empty() {
+            return None;
+        }
+        let filled: Vec<bool> =
+            (0..columns.len()).map(|column| rows.iter().any(|(_, cells)| cells[column].is_some())).collect();
+        let mut keep = filled.iter().copied();
+        columns.retain(|_| keep.next().unwrap_or(false));
+        for (_, cells) in &mut rows {
+            let mut keep = filled.iter().copied();
+            cells.retain(|_| keep.next().unwrap_or(false));
+        }
         Some(Situations {
             metric: metric.into(),
             baseline: baseline.clone(),
             column_axes: column_axes.iter().map(|axis| axis.short().into()).collect(),
-            rows: rows.collect(),
+            rows,
             columns: columns.iter().map(|column| label(column_axes, column)).collect(),
         })
     }
 
-    /// The axis of the schedulers: a key whose last word is `scheduler`.
+    /// The axis of the schedulers: a key whose last word is `scheduler`, or one of whose values is fifo.
     pub(crate) fn scheduler_axis(&self) -> Option<&Axis> {
-        self.varied().find(|axis| axis.short() == "scheduler")
+        let by_key = self.varied().find(|axis| axis.short() == "scheduler");
+        by_key.or_else(|| self.varied().find(|axis| axis.values.iter().any(|value| is_fifo(value))))
     }
 
     /// The points that have all of these settings.
@@ -121,6 +136,11 @@ impl ExperimentReport {
                 .collect(),
         })
     }
+}
+
+/// Whether a value names the scheduler that all others are compared with, with or without parameters.
+fn is_fifo(value: &str) -> bool {
+    value.split_whitespace().next() == Some("fifo")
 }
 
 /// A setting: its key and its value.

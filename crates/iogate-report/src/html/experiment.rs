@@ -148,9 +148,10 @@ fn best(situations: &Situations) -> Markup {
                 true if best.scheduler == situations.baseline => {
                     (best.scheduler.clone(), "is best".to_owned())
                 }
-                true => (best.scheduler.clone(), format!("{:.0} % better", 100.0 * best.gain)),
+                true => (best.scheduler.clone(), format!("{} better", percent(best.gain))),
+                false if best.gain < 0.005 => ("no difference".to_owned(), String::new()),
                 false => {
-                    ("no difference".to_owned(), format!("{} by {:.0} %", best.scheduler, 100.0 * best.gain))
+                    ("no difference".to_owned(), format!("{} by {}", best.scheduler, percent(best.gain)))
                 }
             };
             let good = match best.clear {
@@ -172,6 +173,10 @@ fn best(situations: &Situations) -> Markup {
         (first_of(SITUATION_ROWS_MAX.min(situations.rows.len()), situations.rows.len(), "rows"))
         (heat(&Heat { corner: situations.column_axes.join(", "), columns: if situations.column_axes.is_empty() { vec!["best".into()] } else { situations.columns.clone() }, rows: rows.collect() }))
     }
+}
+
+fn percent(share: f64) -> String {
+    if share < 0.005 { "<1 %".into() } else { format!("{:.0} %", 100.0 * share) }
 }
 
 fn distributions(report: &ExperimentReport) -> Markup {

@@ -225,9 +225,21 @@ fn axis(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<S
     let targets = resolve(root, key, &value.place, problems)?;
     let mut values = Vec::new();
     for item in items {
-        values.push(Choice { text: item.to_string(), sets: sets(root, key, item, problems) });
+        values.push(Choice { text: axis_value(item), sets: sets(root, key, item, problems) });
     }
     Some(Sweep { key: key.into(), place: value.place.clone(), targets, values })
+}
+
+/// A value as the axis has it: a gate by its scheduler, as in `app-window(window=1s)`.
+fn axis_value(value: &Value) -> String {
+    let Data::Table(entries) = &value.data else { return value.to_string() };
+    let (scheduler, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.key == "scheduler");
+    let [scheduler] = scheduler[..] else { return value.to_string() };
+    let others: Vec<_> = others.iter().map(|entry| format!("{}={}", entry.key, entry.value)).collect();
+    match others.is_empty() {
+        true => scheduler.value.to_string(),
+        false => format!("{}({})", scheduler.value, others.join(",")),
+    }
 }
 
 fn expected_list(key: &str, value: &Value, problems: &Problems) {

@@ -7,5 +7,6 @@ pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
 pub(crate) mod replay;
+pub(crate) mod reproduce;
 pub(crate) mod scenario;
 pub(crate) mod sim;

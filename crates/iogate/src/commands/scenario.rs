@@ -42,6 +42,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "coordination-applications-disk",
     "coordination-applications-flash",
     "coordination-finish-times",
+    "coordination-formulas",
     "coordination-servers-disk",
     "coordination-servers-flash",
     "coordination-windows-disk",

@@ -1,0 +1,169 @@
+//! `iogate reproduce`: the papers' experiments in the simulator, and their figures beside ours.
+//!
+//! A paper is a file here: it names its scenarios (in `scenarios/`), picks the figures from their results, and says what agrees,
+//! what differs and why.
+
+mod agios;
+mod aioli;
+mod coordination;
+
+use std::fs;
+use std::io::IsTerminal;
+use std::num::NonZero;
+use std::time::Instant;
+
+use anyhow::Context;
+use iogate_report::experiment::{Axis, ExperimentReport, Measured, Point};
+use iogate_report::html::lines::{Lines, Series};
+use iogate_sim::metrics::Unit;
+
+use crate::cli::{Paper, ReproduceArgs};
+use crate::commands::{scenario, sim};
+use crate::failure::Failure;
+use crate::output::{OutputFile, print};
+
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    let lab = Lab { quick: args.quick, threads: args.threads };
+    fs::create_dir_all(&args.out)
+        .with_context(|| format!("the folder {} cannot be made", args.out.display()))?;
+    let papers = if args.papers.is_empty() { Paper::ALL.to_vec() } else { args.papers.clone() };
+    for paper in papers {
+        let begin = Instant::now();
+        let (name, mut page) = match paper {
+            Paper::Aioli => ("aioli", aioli::page(&lab)?),
+            Paper::Agios => ("agios", agios::page(&lab)?),
+            Paper::Coordination => ("coordination", coordination::page(&lab)?),
+        };
+        if args.quick {
+            page.notes.push(
+                "This is the quick form: smaller files and fewer seeds. It shows that everything runs; its figures are not the \
+                 paper's experiments."
+                    .into(),
+            );
+        }
+        for (ending, text) in [("md", page.markdown()), ("html", page.html())] {
+            let path = args.out.join(format!("{name}.{ending}"));
+            OutputFile::create(&path)?.finish_with(&text)?;
+            print(&format!("{}\n", path.display()))?;
+        }
+        eprintln!("{name}: {:.0} s", begin.elapsed().as_secs_f64());
+    }
+    Ok(())
+}
+
+/// Carries out experiments.
+struct Lab {
+    quick: bool,
+    threads: Option<NonZero<usize>>,
+}
+
+impl Lab {
+    /// Runs a scenario that is built in.
+    fn experiment(&self, name: &str) -> Result<Experiment, Failure> {
+        let plan = scenario::built_in_plan(name, self.quick)?;
+        if std::io::stderr().is_terminal() {
+            eprintln!("{name}: {} points, {} runs", plan.points.len(), plan.runs());
+        }
+        Ok(Experiment(sim::experiment_report(&plan, "", self.threads, 0)?))
+    }
+}
+
+/// The results of a scenario, found by their settings.
+struct Experiment(ExperimentReport);
+
+/// Settings of a point: keys and values.
+type Settings<'a> = [(&'a str, &'a str)];
+
+impl Experiment {
+    /// The values of a key that was varied.
+    fn values(&self, key: &str) -> &[String] {
+        self.axis(key).map_or(&[], |axis| &axis.values)
+    }
+
+    fn axis(&self, key: &str) -> Option<&Axis> {
+        self.0.axes.iter().find(|axis| axis.key == key)
+    }
+
+    fn point(&self, settings: &Settings<'_>) -> Option<&Point> {
+        let is = |point: &&Point| {
+            settings.iter().all(|(key, value)| point.settings.get(*key).is_some_and(|set| set == value))
+        };
+        self.0.points.iter().find(is)
+    }
+
+    fn measured(&self, settings: &Settings<'_>, metric: &str) -> Option<&Measured> {
+        self.point(settings)?.metric(metric)
+    }
+
+    fn mean(&self, settings: &Settings<'_>, metric: &str) -> Option<f64> {
+        Some(self.measured(settings, metric)?.estimate.mean)
+    }
+
+    /// A metric of the whole run with its interval; `-` where there is none.
+    fn shown(&self, settings: &Settings<'_>, metric: &str) -> String {
+        self.measured(settings, metric).map_or("-".into(), Measured::shown)
+    }
+
+    /// A metric of one application.
+    fn app<'a>(&'a self, settings: &Settings<'_>, app: &str, metric: &str) -> Option<&'a Measured> {
+        self.point(settings)?.app(app)?.metric(metric)
+    }
+
+    /// By how many percent a metric is lower with `settings` than with `base`.
+    fn reduction(&self, settings: &Settings<'_>, base: &Settings<'_>, metric: &str) -> Option<f64> {
+        Some(100.0 * (1.0 - self.mean(settings, metric)? / self.mean(base, metric)?))
+    }
+
+    /// A metric over the values of `key`, at otherwise equal settings, as a line.
+    fn series(&self, name: &str, key: &str, settings: &Settings<'_>, metric: &str) -> Series {
+        let points = self.values(key).iter().zip(self.numbers(key)).filter_map(|(value, x)| {
+            let at: Vec<(&str, &str)> = settings.iter().copied().chain([(key, value.as_str())]).collect();
+            let estimate = self.measured(&at, metric)?.estimate;
+            Some((x, estimate.mean, estimate.half_width.unwrap_or(0.0)))
+        });
+        Series { name: name.into(), points: points.collect() }
+    }
+
+    fn numbers(&self, key: &str) -> Vec<f64> {
+        self.axis(key).and_then(Axis::numbers).unwrap_or_default()
+    }
+
+    /// A picture of lines over the values of `key`.
+    fn lines(&self, title: &str, key: &str, x_label: &str, unit: Unit, series: Vec<Series>) -> Lines {
+        Lines {
+            title: title.into(),
+            x_label: x_label.into(),
+            x_ticks: self.numbers(key).into_iter().zip(self.values(key).iter().cloned()).collect(),
+            y_label: String::new(),
+            unit,
+            series,
+        }
+    }
+}
+
+/// A measured value with its interval; `-` where there is none.
+fn shown(measured: Option<&Measured>) -> String {
+    measured.map_or("-".into(), Measured::shown)
+}
+
+/// A factor, as in `3.5x`.
+fn factor(value: Option<f64>) -> String {
+    value.map_or(
+        "-".into(),
+        |value| {
+            if value < 9.95 { format!("{value:.1}x") } else { format!("{value:.0}x") }
+        },
+    )
+}
+
+/// Percent without decimals.
+fn percent(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.0} %"))
+}
+
+/// What the figures say of themselves, from the lowest to the highest.
+fn span(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values.fold(None, |range, value| {
+        Some(range.map_or((value, value), |(low, high): (f64, f64)| (low.min(value), high.max(value))))
+    })
+}
