@@ -354,11 +354,11 @@ impl Device for NotingDevice {
 }
 
 /// Starts the same dispatch again in its completion, so many times.
-fn again(store: Arc<dyn Store>, io: Io, times: u32, over: mpsc::Sender<Io>) {
+fn again(store: &Arc<dyn Store>, io: Io, times: u32, over: mpsc::Sender<Io>) {
     let next = store.clone();
     let done = Box::new(move |io: Io, result: io::Result<u64>| {
         result.unwrap();
-        if times > 1 { again(next, io, times - 1, over) } else { over.send(io).unwrap() }
+        if times > 1 { again(&next, io, times - 1, over) } else { over.send(io).unwrap() }
     });
     store.start(io, done);
 }
@@ -372,7 +372,8 @@ fn a_modelled_device_goes_on_at_once_however_late_its_completions_are_reported()
     let mut byte = [0];
     let segments = vec![Segment { memory: byte.as_mut_ptr(), bytes: 1 }];
     let (sender, receiver) = mpsc::channel();
-    again(Arc::new(store), Io { file, op: Op::Write, offset: 0, target: TargetId(0), segments }, 20, sender);
+    let store: Arc<dyn Store> = Arc::new(store);
+    again(&store, Io { file, op: Op::Write, offset: 0, target: TargetId(0), segments }, 20, sender);
     receiver.recv().unwrap();
     let begun = begun.lock().unwrap();
     assert_eq!(begun.len(), 20);
