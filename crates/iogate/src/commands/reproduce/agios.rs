@@ -21,7 +21,7 @@ const BASE: &str = "fifo";
 /// From where on the paper calls a difference significant.
 const SIGNIFICANT: f64 = 0.10;
 
-pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
+pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let results = lab.experiment("agios")?;
     Ok(Page {
         title: "AGIOS: no scheduler is the best everywhere".into(),

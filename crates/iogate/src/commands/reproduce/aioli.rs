@@ -14,7 +14,7 @@ use crate::failure::Failure;
 const SCHEDULER: &str = "servers.gate.scheduler";
 const REQUEST: &str = "app.ior.request";
 
-pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
+pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let sections =
         vec![one_ior(lab)?, ior_and_cat(lab)?, two_iors(lab)?, sequential(lab)?, ten_applications(lab)?];
     Ok(Page {
@@ -34,7 +34,7 @@ pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
     })
 }
 
-fn one_ior(lab: &Lab) -> Result<Section, Failure> {
+fn one_ior(lab: &Lab<'_>) -> Result<Section, Failure> {
     let (ior, collective, sequential) = (
         lab.experiment("aioli-one-ior")?,
         lab.experiment("aioli-one-ior-collective")?,
@@ -95,7 +95,7 @@ fn one_ior(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn ior_and_cat(lab: &Lab) -> Result<Section, Failure> {
+fn ior_and_cat(lab: &Lab<'_>) -> Result<Section, Failure> {
     let both = lab.experiment("aioli-ior-and-cat")?;
     let mut table =
         Table::new(["granularity of IOR", "IOR, fifo", "IOR, aioli", "cat, fifo", "cat, aioli", "cat alone"]);
@@ -131,7 +131,7 @@ fn ior_and_cat(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn two_iors(lab: &Lab) -> Result<Section, Failure> {
+fn two_iors(lab: &Lab<'_>) -> Result<Section, Failure> {
     let (posix, collective) =
         (lab.experiment("aioli-two-iors")?, lab.experiment("aioli-two-iors-collective")?);
     let later = |experiment: &Experiment, scheduler: &str, request: &str| {
@@ -216,7 +216,7 @@ fn two_iors(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn sequential(lab: &Lab) -> Result<Section, Failure> {
+fn sequential(lab: &Lab<'_>) -> Result<Section, Failure> {
     let readers = lab.experiment("aioli-sequential-readers")?;
     // Table 1, block columns, MB/s for each client.
     const PAPER: [(&str, &str, f64, f64); 4] = [
@@ -252,7 +252,7 @@ fn sequential(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn ten_applications(lab: &Lab) -> Result<Section, Failure> {
+fn ten_applications(lab: &Lab<'_>) -> Result<Section, Failure> {
     let ten = lab.experiment("aioli-ten-applications")?;
     // Table 2, POSIX columns, in seconds.
     const PAPER: [(&str, &str, f64, f64); 10] = [

@@ -16,7 +16,7 @@ const BY_TURNS: &str = "hbrr(quantum=1)";
 /// In the paper this is `ORI` and `CIO`; a single queue is ours.
 const FIFO: &str = "fifo";
 
-pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
+pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let sections = vec![formulas(lab)?, finish_times(lab)?, applications(lab)?, servers(lab)?, windows(lab)?];
     Ok(Page {
         title: "Server coordination: data servers that serve one application at a time".into(),
@@ -39,7 +39,7 @@ pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
     })
 }
 
-fn formulas(lab: &Lab) -> Result<Section, Failure> {
+fn formulas(lab: &Lab<'_>) -> Result<Section, Failure> {
     let results = lab.experiment("coordination-formulas")?;
     /// A request's time; and from its start to the end of what was served before, in seconds.
     const T: f64 = 0.1;
@@ -109,7 +109,7 @@ fn formulas(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn finish_times(lab: &Lab) -> Result<Section, Failure> {
+fn finish_times(lab: &Lab<'_>) -> Result<Section, Failure> {
     let results = lab.experiment("coordination-finish-times")?;
     let mut table = Table::new(["", "paper", "by turns", "fifo", "app-window"]);
     let window = "app-window";
@@ -192,7 +192,7 @@ fn range(values: &[f64]) -> String {
     span(values.iter().copied()).map_or("-".into(), |(low, high)| format!("{low:.0} to {high:.0} %"))
 }
 
-fn applications(lab: &Lab) -> Result<Section, Failure> {
+fn applications(lab: &Lab<'_>) -> Result<Section, Failure> {
     let (mut tables, mut pictures) = (Vec::new(), Vec::new());
     let mut known = Table::new(["", "paper", "ours, against by turns", "ours, against fifo"]);
     for (name, paper) in [("disk", "8 to 42 %"), ("flash", "11 to 43 %")] {
@@ -227,7 +227,7 @@ fn applications(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn servers(lab: &Lab) -> Result<Section, Failure> {
+fn servers(lab: &Lab<'_>) -> Result<Section, Failure> {
     let (mut tables, mut pictures) = (Vec::new(), Vec::new());
     let mut known = Table::new(["", "paper", "ours, against by turns", "ours, against fifo"]);
     for (name, window, fewest, most) in [
@@ -287,7 +287,7 @@ fn servers(lab: &Lab) -> Result<Section, Failure> {
     })
 }
 
-fn windows(lab: &Lab) -> Result<Section, Failure> {
+fn windows(lab: &Lab<'_>) -> Result<Section, Failure> {
     let mut tables = Vec::new();
     for name in ["disk", "flash"] {
         let results = lab.experiment(&format!("coordination-windows-{name}"))?;
