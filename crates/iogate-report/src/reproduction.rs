@@ -29,8 +29,8 @@ pub struct Section {
     pub paper: String,
     /// The figures side by side, each table with a caption.
     pub tables: Vec<(String, Table)>,
-    /// Pictures, for the HTML form.
-    pub pictures: Vec<Markup>,
+    /// Pictures with their captions, for the HTML form.
+    pub pictures: Vec<(String, Markup)>,
     /// What agrees, what differs, and why.
     pub verdict: String,
 }
@@ -64,7 +64,7 @@ impl Page {
                 h2 { (section.title) }
                 p { (section.paper) }
                 p.soft { "Scenarios: " (names(&section.scenarios, String::clone)) "." }
-                @for picture in &section.pictures { (picture) }
+                @for (caption, picture) in &section.pictures { p.soft { (caption) } (picture) }
                 @for (caption, table) in &section.tables {
                     @if !caption.is_empty() { p.soft { (caption) } }
                     (table.html())
@@ -96,7 +96,7 @@ mod tests {
                 scenarios: vec!["two".into()],
                 paper: "Two at once.".into(),
                 tables: vec![("Times".into(), table)],
-                pictures: vec![html! { svg {} }],
+                pictures: vec![("A picture".into(), html! { svg {} })],
                 verdict: "Agrees.".into(),
             }],
             program: "iogate".into(),

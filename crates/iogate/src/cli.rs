@@ -392,6 +392,10 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
 
+    /// Keep the results of each scenario in this folder, as JSON, and take those that are there already
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) results: Option<PathBuf>,
+
     /// Most runs at once [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,

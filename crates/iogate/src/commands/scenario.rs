@@ -31,6 +31,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "aioli-ior-and-cat",
     "aioli-one-ior",
     "aioli-one-ior-collective",
+    "aioli-run-lengths",
     "aioli-sequential",
     "aioli-sequential-readers",
     "aioli-ten-applications",

@@ -21,7 +21,7 @@ const BASE: &str = "fifo";
 /// From where on the paper calls a difference significant.
 const SIGNIFICANT: f64 = 0.10;
 
-pub(super) fn page(lab: &Lab) -> Result<Page, Failure> {
+pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let results = lab.experiment("agios")?;
     Ok(Page {
         title: "AGIOS: no scheduler is the best everywhere".into(),
@@ -130,7 +130,7 @@ fn normalised(
         scenarios: vec!["agios".into()],
         paper: paper.into(),
         tables: vec![("Time by the time without a scheduler; below 1 is faster".into(), table)],
-        pictures: vec![groups(&picture)],
+        pictures: vec![(picture.title.clone(), groups(&picture))],
         verdict: verdict.into(),
     }
 }
@@ -193,7 +193,7 @@ fn best(results: &Experiment) -> Section {
             "The fastest over 8 and 16 processes, and how much shorter the time is; `none` where it is less than 10 %".into(),
             table,
         )],
-        pictures: vec![heat(&picture)],
+        pictures: vec![("The best algorithm, and its gain over none".into(), heat(&picture))],
         verdict: "Agrees that no algorithm is the best everywhere, that the choice depends on pattern and device, and that aioli suits large \
                   requests. Differs in many single cells: without overhead ours has fewer situations for none and more gains."
             .into(),

@@ -10,6 +10,7 @@ mod coordination;
 use std::fs;
 use std::io::IsTerminal;
 use std::num::NonZero;
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -23,9 +24,11 @@ use crate::failure::Failure;
 use crate::output::{OutputFile, print};
 
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
-    let lab = Lab { quick: args.quick, threads: args.threads };
-    fs::create_dir_all(&args.out)
-        .with_context(|| format!("the folder {} cannot be made", args.out.display()))?;
+    let lab = Lab { quick: args.quick, threads: args.threads, results: args.results.as_deref() };
+    for folder in [Some(args.out.as_path()), lab.results].into_iter().flatten() {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+    }
     let papers = if args.papers.is_empty() { Paper::ALL.to_vec() } else { args.papers.clone() };
     for paper in papers {
         let begin = Instant::now();
@@ -52,14 +55,37 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
 }
 
 /// Carries out experiments.
-struct Lab {
+struct Lab<'a> {
     quick: bool,
     threads: Option<NonZero<usize>>,
+    /// Where results are kept.
+    results: Option<&'a Path>,
 }
 
-impl Lab {
-    /// Runs a scenario that is built in.
+impl Lab<'_> {
+    /// Runs a scenario that is built in, unless its results have been kept.
     fn experiment(&self, name: &str) -> Result<Experiment, Failure> {
+        let form = if self.quick { "-quick" } else { "" };
+        let Some(kept) = self.results.map(|folder| folder.join(format!("{name}{form}.json"))) else {
+            return self.carry_out(name);
+        };
+        match fs::read_to_string(&kept) {
+            Ok(text) => match serde_json::from_str(&text) {
+                Ok(report) => Ok(Experiment(report)),
+                Err(error) => Err(Failure::usage(
+                    anyhow::Error::new(error).context(format!("{} has no results", kept.display())),
+                )
+                .hint("remove it, and the scenario is run again")),
+            },
+            Err(_) => {
+                let experiment = self.carry_out(name)?;
+                OutputFile::create(&kept)?.finish_with(&experiment.0.json())?;
+                Ok(experiment)
+            }
+        }
+    }
+
+    fn carry_out(&self, name: &str) -> Result<Experiment, Failure> {
         let plan = scenario::built_in_plan(name, self.quick)?;
         if std::io::stderr().is_terminal() {
             eprintln!("{name}: {} points, {} runs", plan.points.len(), plan.runs());

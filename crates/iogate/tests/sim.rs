@@ -1,0 +1,204 @@
+//! `iogate sim`, `iogate scenario` and `iogate reproduce`, as people and scripts call them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn iogate(args: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iogate")).args(args).current_dir(folder).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[track_caller]
+fn done(args: &[&str], folder: &Path) -> String {
+    let output = iogate(args, folder);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+/// The command fails with this status, says all of this, prints nothing and leaves only what was there.
+#[track_caller]
+fn refused(args: &[&str], files: &[(&str, &str)], status: i32, said: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let output = iogate(args, folder.path());
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{error}");
+    for said in said {
+        assert!(error.contains(said), "{error}\nshould contain\n{said}");
+    }
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), files.len(), "a file was left behind");
+}
+
+const SCENARIO: &str = r#"
+title = "small"
+repetitions = 3
+[clients]
+nodes = 4
+[servers]
+nodes = 2
+device = "hdd"
+[network]
+latency = "50us"
+jitter = "100us"
+bandwidth = "1Gbit/s"
+[[app]]
+name = "a"
+count = 2
+processes = 4
+pattern = "strided"
+op = "read"
+bytes = "1MiB"
+request = "64KiB"
+[sweep]
+"servers.gate.scheduler" = ["fifo", "aioli"]
+"#;
+
+#[test]
+fn a_simulation_gives_the_same_bytes_in_every_process_and_for_any_number_of_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
+    let outputs = ["1", "2", "5"].map(|threads| {
+        let names = ["json", "csv", "html", "trace"].map(|form| format!("{threads}.{form}"));
+        let [json, csv, html, trace] = names.each_ref().map(String::as_str);
+        let args = [
+            "sim",
+            "s.toml",
+            "--threads",
+            threads,
+            "--json",
+            json,
+            "--csv",
+            csv,
+            "--html",
+            html,
+            "--trace",
+            trace,
+        ];
+        let table = done(&args, folder.path());
+        let files = names.map(|name| std::fs::read_to_string(folder.path().join(name)).unwrap());
+        (table, files)
+    });
+    assert!(outputs[0] == outputs[1] && outputs[1] == outputs[2], "the same seeds give the same bytes");
+    let (table, [json, csv, html, trace]) = &outputs[0];
+    assert!(table.contains("2 points, 3 runs each"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(json).unwrap();
+    assert_eq!(json["points"].as_array().unwrap().len(), 2);
+    assert_eq!(json["scenario"], SCENARIO);
+    assert!(csv.lines().count() > 20, "{csv}");
+    assert!(html.contains("<svg") && html.contains("small"));
+    let trace: serde_json::Value = serde_json::from_str(trace).unwrap();
+    let events = trace["traceEvents"].as_array().or(trace.as_array()).unwrap();
+    let slices: u64 = events.iter().filter(|event| event["ph"] == "X").count() as u64;
+    assert!(slices > 100, "{slices} slices");
+}
+
+#[test]
+fn settings_and_seeds_come_from_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
+    let args = [
+        "sim",
+        "s.toml",
+        "--set",
+        "servers.nodes=[1, 2, 4]",
+        "--set",
+        "servers.gate.scheduler=\"sjf\"",
+        "--seeds",
+        "2",
+    ];
+    let table = done(&args, folder.path());
+    assert!(table.contains("3 points, 2 runs each"), "{table}");
+    let csv = done(&["sim", "s.toml", "--csv", "-", "--seed", "5"], folder.path());
+    assert!(csv.starts_with("servers.gate.scheduler,") && !csv.contains("confidence interval"), "{csv}");
+}
+
+#[test]
+fn a_trace_beside_the_scenario_is_a_workload() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "title = \"t\"\n[clients]\nnodes = 1\n[servers]\nnodes = 1\ndevice = \"unit:100us\"\n\
+                    [[app]]\nname = \"t\"\npattern = \"trace\"\nfile = \"t.csv\"\ntimed = true\n";
+    let trace = "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,4096\n500,1,2,a,r,4096,4096\n900,1,1,a,w,0,512\n";
+    std::fs::write(folder.path().join("s.toml"), scenario).unwrap();
+    std::fs::write(folder.path().join("t.csv"), trace).unwrap();
+    let json = done(&["sim", "s.toml", "--json", "-", "--seeds", "1"], folder.path());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let makespan =
+        json["points"][0]["metrics"].as_array().unwrap().iter().find(|m| m["name"] == "makespan").unwrap();
+    assert_eq!(makespan["estimate"]["mean"], 0.001, "the last row comes at 900 us and takes 100");
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let with = |from: &str, to: &str| SCENARIO.replace(from, to);
+    refused(&["sim", "none.toml"], &[], 2, &["none.toml", "cannot be read"]);
+    refused(&["sim", "two-reader"], &[], 2, &["unknown scenario", "did you mean 'two-readers'"]);
+    let typing = with("stripe", "").replace("device = \"hdd\"", "devise = \"hdd\"");
+    refused(&["sim", "s.toml"], &[("s.toml", &typing)], 2, &["s.toml:8", "devise", "device"]);
+    let none = with("nodes = 2\n", "nodes = 0\n");
+    refused(&["sim", "s.toml"], &[("s.toml", &none)], 2, &["s.toml:7", "servers.nodes", "from 1 to"]);
+    refused(&["scenario", "check", "s.toml"], &[("s.toml", "title =\n")], 2, &["s.toml:1"]);
+    let circle = "title = \"c\"\n[clients]\nnodes = 1\nto = \"a\"\n[forwarders.a]\nnodes = 1\nto = \"b\"\n\
+                  [forwarders.b]\nnodes = 1\nto = \"a\"\n[servers]\nnodes = 1\ndevice = \"hdd\"\n";
+    refused(&["sim", "s.toml"], &[("s.toml", circle)], 2, &["a circle"]);
+    refused(
+        &["sim", "s.toml", "--json", "x", "--csv", "x"],
+        &[("s.toml", SCENARIO)],
+        2,
+        &["--csv x would replace"],
+    );
+    refused(
+        &["sim", "s.toml", "--html", "no/such/folder/r.html"],
+        &[("s.toml", SCENARIO)],
+        1,
+        &["cannot be written"],
+    );
+    refused(
+        &["sim", "s.toml", "--set", "servers.gate.scheduler=\"elevator\""],
+        &[("s.toml", SCENARIO)],
+        2,
+        &["elevator", "fifo"],
+    );
+}
+
+#[test]
+fn a_run_that_cannot_end_says_who_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let stopped = format!("{SCENARIO}\n[[fault]]\nkind = \"stopped-server\"\nserver = 1\nfrom = \"10ms\"\n");
+    let stopped = stopped.replace("repetitions = 3", "repetitions = 1\ntime_max = \"1min\"");
+    std::fs::write(
+        folder.path().join("s.toml"),
+        stopped.replace("[sweep]", "").replace("\"servers.gate.scheduler\" =", "#"),
+    )
+    .unwrap();
+    let table = done(&["sim", "s.toml"], folder.path());
+    assert!(table.contains("ended by the time limit"), "{table}");
+}
+
+#[test]
+fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["reproduce", "coordination", "--quick", "--out", "pages", "--results", "kept"];
+    let first = done(&args, folder.path());
+    assert_eq!(first, "pages/coordination.md\npages/coordination.html\n");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let page = read("pages/coordination.md");
+    for part in ["Section 3.2", "Figures 3 and 5", "Figure 6", "Figure 7", "Figure 8", "quick form"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(read("pages/coordination.html").matches("<svg").count() >= 4);
+    let kept = read("kept/coordination-formulas-quick.json");
+    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), &kept[..kept.len() / 2])
+        .unwrap();
+    let output = iogate(&args, folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("coordination-formulas-quick.json has no results"));
+    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), kept).unwrap();
+    done(&args, folder.path());
+    assert!(read("pages/coordination.md") == page, "kept results give the same page");
+}
