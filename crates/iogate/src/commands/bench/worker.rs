@@ -1,7 +1,7 @@
 //! One process of an application: does the steps of its script, and says what it measured.
 //!
 //! It talks with whoever started it through its standard input and output, in messages of one byte, some with numbers
-//! after it (little endian): see [`Said`] and [`Told`].
+//! after it (little endian): see [`said`] and [`told`].
 
 use std::collections::HashMap;
 use std::fs::File;
