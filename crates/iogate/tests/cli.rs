@@ -270,7 +270,7 @@ fn scenarios_are_listed_shown_and_checked() {
 fn scenarios_that_are_wrong_are_refused() {
     refused(&["sim", "two-raeders"], "", 2, "did you mean 'two-readers'?");
     refused(&["sim", "none.toml"], "", 2, "the scenario none.toml cannot be read");
-    refused(&["scenario", "show", "none"], "", 2, "expected a file, or one of: forwarders");
+    refused(&["scenario", "show", "none"], "", 2, "expected a file, or one of: agios");
     refused(
         &["sim", "windows", "--set", "servers.nods=1"],
         "",
