@@ -194,3 +194,33 @@ fn a_device_alone_is_as_fast_in_the_simulator_as_by_itself() {
         assert_eq!(simulated, now.since(Time::ZERO), "{device}");
     }
 }
+
+#[test]
+fn random_accesses_take_what_the_device_takes_for_them() {
+    use iogate_core::device::{Transfer, parse};
+    use iogate_sim::world::{Observer, Served};
+    #[derive(Default)]
+    struct Seen(Vec<Served>);
+    impl Observer for Seen {
+        fn served(&mut self, served: &Served) {
+            self.0.push(*served);
+        }
+    }
+    for device in ["hdd", "pastel", "suno", "edel"] {
+        let mut s = scenario(1, device, "fifo");
+        let mut reader = app(1, 3, 0, 0);
+        let (bytes, request, file_bytes) = (200 * 4096, 4096, 128 << 20);
+        reader.workload.pattern = Pattern::Random { sharing: Sharing::Shared, bytes, request, file_bytes };
+        s.apps = vec![reader];
+        let mut seen = Seen::default();
+        let result = simulate(&s, 5, &mut seen).expect("it ends");
+        assert_eq!(seen.0.len(), 600);
+        // The file is the first on the device and fits an extent: its offsets are addresses.
+        let mut model = parse(device).expect("a device");
+        for served in &seen.0 {
+            let transfer = Transfer { op: served.op, address: served.offset, bytes: served.bytes };
+            assert_eq!(served.end, served.start + model.serve(served.start, transfer), "{device}");
+        }
+        assert_eq!(result.servers[0].repositions, model.repositions(), "{device}");
+    }
+}
