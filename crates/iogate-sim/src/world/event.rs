@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use iogate_core::Time;
 
-/// Events by time; those of one time in the order in which they were added.
+/// Events by time; those of one time in the order in which they were added. What is to happen at [`Time::MAX`] never happens.
 ///
 /// A 4-ary heap: with few levels and neighbouring children, about half the cache misses of a binary one. What is to happen at
 /// once does not enter it.
@@ -37,13 +37,16 @@ impl<E: Copy> EventQueue<E> {
         EventQueue { heap: Vec::new(), now: Time::ZERO, at_once: VecDeque::new(), added: 0 }
     }
 
-    /// The time of the last event that [`EventQueue::pop`] gave.
+    /// The present time: that of the last event that [`EventQueue::pop_now`] gave.
     pub(super) fn now(&self) -> Time {
         self.now
     }
 
     /// Adds an event; one in the past happens now.
     pub(super) fn add(&mut self, at: Time, event: E) {
+        if at == Time::MAX {
+            return;
+        }
         if at <= self.now {
             self.at_once.push_back(event);
             return;
@@ -55,23 +58,22 @@ impl<E: Copy> EventQueue<E> {
 
     /// The next event of the present time; `None` if there is none left.
     pub(super) fn pop_now(&mut self) -> Option<E> {
-        if let Some(event) = self.at_once.pop_front() {
-            return Some(event);
+        // What the heap has for this time was added before this time came.
+        match self.next_time() {
+            Some(at) if at <= self.now => Some(self.pop_heap()),
+            _ => self.at_once.pop_front(),
         }
-        if self.next_time()? > self.now {
-            return None;
-        }
-        Some(self.pop_heap())
     }
 
-    /// Moves on to the time of the next event; `None` if there is none.
+    /// Moves on to the time of the next event, when nothing is left to do at the present time; `None` if there is none.
     pub(super) fn advance(&mut self) -> Option<Time> {
         debug_assert!(self.at_once.is_empty());
         self.now = self.next_time()?;
         Some(self.now)
     }
 
-    fn next_time(&self) -> Option<Time> {
+    /// When the next event happens that does not happen at once.
+    pub(super) fn next_time(&self) -> Option<Time> {
         self.heap.first().map(|entry| entry.at)
     }
 
@@ -148,11 +150,14 @@ mod tests {
     fn what_is_added_for_now_comes_before_time_moves_on() {
         let mut queue = EventQueue::new();
         queue.add(Time::from_nanos(5), 'a');
-        queue.add(Time::from_nanos(6), 'c');
+        queue.add(Time::from_nanos(5), 'b');
+        queue.add(Time::from_nanos(6), 'd');
+        queue.add(Time::MAX, 'e');
         assert_eq!(queue.advance(), Some(Time::from_nanos(5)));
         assert_eq!(queue.pop_now(), Some('a'));
-        queue.add(Time::from_nanos(2), 'b');
-        assert_eq!((queue.pop_now(), queue.pop_now()), (Some('b'), None));
+        queue.add(Time::from_nanos(2), 'c');
+        assert_eq!([queue.pop_now(), queue.pop_now(), queue.pop_now()], [Some('b'), Some('c'), None]);
         assert_eq!(queue.advance(), Some(Time::from_nanos(6)));
+        assert_eq!((queue.pop_now(), queue.advance()), (Some('d'), None));
     }
 }

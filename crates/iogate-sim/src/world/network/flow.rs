@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iogate_core::Span;
+use iogate_core::{Span, Time};
 
 /// Bytes that a sender hands to the network at once: four full Ethernet frames.
 const SEGMENT_BYTES: u64 = 4 * 1448;
@@ -42,9 +42,10 @@ pub(super) struct Flow<M> {
     duplicates: u32,
     /// While in fast recovery: the end of what was sent when it began.
     recovering: Option<u64>,
-    /// Which start of the timer counts; `running` while it does.
-    generation: u32,
-    running: bool,
+    /// When it counts as lost what is on its way and not acknowledged; [`Time::MAX`] while nothing is.
+    deadline: Time,
+    /// The earliest time at which [`Flow::timed_out`] will be called; [`Time::MAX`]: at none.
+    alarm: Time,
     doublings: u32,
     /// The receiver's side: bytes that have come in without a gap, and ranges after the gap.
     expected: u64,
@@ -66,8 +67,8 @@ impl<M: Copy> Flow<M> {
             threshold: u64::MAX,
             duplicates: 0,
             recovering: None,
-            generation: 0,
-            running: false,
+            deadline: Time::MAX,
+            alarm: Time::MAX,
             doublings: 0,
             expected: 0,
             early: BTreeMap::new(),
@@ -96,14 +97,20 @@ impl<M: Copy> Flow<M> {
         Some((self.next - bytes, bytes as u32))
     }
 
-    /// Starts the timer if it should run and does not: its generation, and how long it runs.
-    pub(super) fn arm(&mut self, least: Span) -> Option<(u32, Span)> {
-        if self.running || self.acked == self.next {
+    /// Starts to wait for an acknowledgement, if one is due and it does not wait: at least `least` from `since` on, when the
+    /// first could have come. When to call [`Flow::timed_out`], if no call has been asked for that comes early enough.
+    pub(super) fn arm(&mut self, since: Time, least: Span) -> Option<Time> {
+        if self.acked == self.next {
             return None;
         }
-        self.running = true;
-        self.generation = self.generation.wrapping_add(1);
-        Some((self.generation, Span::from_nanos(least.as_nanos().saturating_mul(1 << self.doublings))))
+        if self.deadline == Time::MAX {
+            self.deadline = since + Span::from_nanos(least.as_nanos().saturating_mul(1 << self.doublings));
+        }
+        if self.alarm <= self.deadline {
+            return None;
+        }
+        self.alarm = self.deadline;
+        Some(self.alarm)
     }
 
     /// The receiver's side: a segment has come in. Delivers the messages that are complete, and acknowledges what is there without a gap.
@@ -135,7 +142,7 @@ impl<M: Copy> Flow<M> {
             let news = upto - self.acked;
             self.acked = upto;
             self.next = self.next.max(upto);
-            (self.duplicates, self.doublings, self.running) = (0, 0, false);
+            (self.duplicates, self.doublings, self.deadline) = (0, 0, Time::MAX);
             if let Some(recover) = self.recovering {
                 if upto < recover {
                     return Some(self.first_missing());
@@ -162,15 +169,15 @@ impl<M: Copy> Flow<M> {
         Some(self.first_missing())
     }
 
-    /// The timer has run out. Whether it still counted: then everything since the last acknowledgement is sent again.
-    pub(super) fn timed_out(&mut self, generation: u32) -> bool {
-        if !self.running || generation != self.generation {
+    /// Whether the acknowledgement has been waited for too long: then everything since the last is sent again.
+    pub(super) fn timed_out(&mut self, now: Time) -> bool {
+        if self.alarm <= now {
+            self.alarm = Time::MAX;
+        }
+        if now < self.deadline {
             return false;
         }
-        self.running = false;
-        if self.acked == self.next {
-            return false;
-        }
+        self.deadline = Time::MAX;
         self.back_off();
         self.window = SEGMENT_BYTES;
         (self.next, self.duplicates, self.recovering) = (self.acked, 0, None);
