@@ -11,7 +11,7 @@ mod flow;
 use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
-use self::flow::{Flow, Segment};
+use self::flow::{Flow, SEGMENT_BYTES, Segment};
 use super::event::EventQueue;
 use super::fault::Delays;
 use super::slab::Slab;
@@ -136,10 +136,16 @@ impl<M: Copy> Net<M> {
     }
 
     fn latency(&mut self, from: u32, to: u32, left: Time) -> Span {
-        if self.config.jitter == Span::ZERO && self.delays.is_empty() {
+        if self.config.jitter == Span::ZERO && self.config.buffer.is_none() && self.delays.is_empty() {
             return self.config.latency;
         }
-        let most = self.config.jitter + self.delays.extra(left);
+        // Senders in lock step would have all losses hit the same one of them: the traffic phase effect of Floyd and Jacobson
+        // (1991), who remedy it with a random time of up to a segment's.
+        let phase = match self.config.buffer {
+            Some(_) => wire_time(self.config.bandwidth, SEGMENT_BYTES),
+            None => Span::ZERO,
+        };
+        let most = self.config.jitter + self.delays.extra(left) + phase;
         let latency = self.config.latency + self.rng.span(Distribution::Uniform(Span::ZERO, most));
         let last = self.last.entry((from, to)).or_insert(Time::ZERO);
         *last = (left + latency).max(*last);

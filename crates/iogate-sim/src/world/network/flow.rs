@@ -1,15 +1,18 @@
 //! A stream of messages from one node to another over a switch that can lose segments: TCP's way of finding its rate (slow start,
-//! congestion avoidance, fast retransmit after three duplicate acknowledgements, and a time-out that doubles), after RFC 5681
-//! and RFC 6582 (NewReno).
+//! congestion avoidance, fast retransmit after three duplicate acknowledgements, and a time-out that doubles), after RFC 5681,
+//! RFC 3042 (limited transmit) and RFC 6582 (NewReno).
+//!
+//! Left out: selective acknowledgements, an estimate of the round trip (the time-out's least value is its value), delayed
+//! acknowledgements, and starting slowly again after a pause.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use iogate_core::{Span, Time};
 
-/// Bytes that a sender hands to the network at once: four full Ethernet frames.
-const SEGMENT_BYTES: u64 = 4 * 1448;
-/// The window at the start (RFC 6928: ten frames).
-const FIRST_WINDOW: u64 = 10 * 1448;
+/// Bytes of a segment: a full Ethernet frame's. Fewer, longer segments would make a loss harder to notice than it is.
+pub(super) const SEGMENT_BYTES: u64 = 1448;
+/// The window at the start (RFC 6928).
+const FIRST_WINDOW: u64 = 10 * SEGMENT_BYTES;
 /// Duplicate acknowledgements that are taken for a loss.
 const DUPLICATES: u32 = 3;
 /// How often the time-out doubles at most.
@@ -39,9 +42,12 @@ pub(super) struct Flow<M> {
     window: u64,
     /// Below it the window doubles each round trip, above it grows by a segment.
     threshold: u64,
+    /// Duplicate acknowledgements, each for a segment that has come in after a gap.
     duplicates: u32,
-    /// While in fast recovery: the end of what was sent when it began.
-    recovering: Option<u64>,
+    /// Whether a loss was noticed by duplicates, and not all has come in that was sent before.
+    recovering: bool,
+    /// The end of what was sent when a loss was last noticed: the window has been made smaller for all losses before.
+    recover: u64,
     /// When it counts as lost what is on its way and not acknowledged; [`Time::MAX`] while nothing is.
     deadline: Time,
     /// The earliest time at which [`Flow::timed_out`] will be called; [`Time::MAX`]: at none.
@@ -66,7 +72,8 @@ impl<M: Copy> Flow<M> {
             window: FIRST_WINDOW,
             threshold: u64::MAX,
             duplicates: 0,
-            recovering: None,
+            recovering: false,
+            recover: 0,
             deadline: Time::MAX,
             alarm: Time::MAX,
             doublings: 0,
@@ -89,7 +96,8 @@ impl<M: Copy> Flow<M> {
     /// What to send now (first byte, length), as far as the window permits.
     pub(super) fn next_segment(&mut self) -> Option<(u64, u32)> {
         let bytes = SEGMENT_BYTES.min(self.end - self.next);
-        let on_their_way = self.next - self.acked;
+        let after_gap = u64::from(self.duplicates) * SEGMENT_BYTES;
+        let on_their_way = (self.next - self.acked).saturating_sub(after_gap);
         if bytes == 0 || (on_their_way > 0 && on_their_way + bytes > self.window) {
             return None;
         }
@@ -142,13 +150,16 @@ impl<M: Copy> Flow<M> {
             let news = upto - self.acked;
             self.acked = upto;
             self.next = self.next.max(upto);
-            (self.duplicates, self.doublings, self.deadline) = (0, 0, Time::MAX);
-            if let Some(recover) = self.recovering {
-                if upto < recover {
-                    return Some(self.first_missing());
-                }
-                self.recovering = None;
-                self.window = self.threshold.max(SEGMENT_BYTES);
+            (self.doublings, self.deadline) = (0, Time::MAX);
+            if self.recovering && upto < self.recover {
+                // Another gap. What came in after the first is no longer counted, and one segment may go in its place.
+                let segments = u32::try_from(news.div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
+                self.duplicates = (self.duplicates + 1).saturating_sub(segments);
+                return Some(self.first_missing());
+            }
+            self.duplicates = 0;
+            if self.recovering {
+                self.recovering = false;
             } else if self.window < self.threshold {
                 self.window = self.window.saturating_add(news.min(2 * SEGMENT_BYTES));
             } else {
@@ -160,12 +171,12 @@ impl<M: Copy> Flow<M> {
             return None;
         }
         self.duplicates += 1;
-        if self.duplicates != DUPLICATES || self.recovering.is_some() {
+        if self.duplicates != DUPLICATES || self.recovering || self.acked < self.recover {
             return None;
         }
         self.back_off();
         self.window = self.threshold;
-        self.recovering = Some(self.next);
+        self.recovering = true;
         Some(self.first_missing())
     }
 
@@ -180,16 +191,21 @@ impl<M: Copy> Flow<M> {
         self.deadline = Time::MAX;
         self.back_off();
         self.window = SEGMENT_BYTES;
-        (self.next, self.duplicates, self.recovering) = (self.acked, 0, None);
+        (self.next, self.duplicates, self.recovering) = (self.acked, 0, false);
         self.doublings = (self.doublings + 1).min(DOUBLINGS_MAX);
         true
     }
 
+    /// For a loss that was noticed now.
     fn back_off(&mut self) {
         self.threshold = ((self.next - self.acked) / 2).max(2 * SEGMENT_BYTES);
+        self.recover = self.recover.max(self.next);
     }
 
     fn first_missing(&self) -> (u64, u32) {
         (self.acked, SEGMENT_BYTES.min(self.end - self.acked) as u32)
     }
 }
+
+#[cfg(test)]
+mod tests;
