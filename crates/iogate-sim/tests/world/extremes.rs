@@ -21,9 +21,9 @@ const GATES: &[&str] = &[
     "'server-window'",
     "'twins'",
 ];
-/// Times up to what a number can hold.
-const TIMES: &[&str] = &["'0s'", "'1ns'", "'1ms'", "'1h'", "'5000000h'"];
-const SOME_TIMES: &[&str] = &["'1ns'", "'1ms'", "'1s'", "'5000000h'"];
+/// Times up to the longest.
+const TIMES: &[&str] = &["'0s'", "'1ns'", "'1ms'", "'1h'", "'8760h'"];
+const SOME_TIMES: &[&str] = &["'1ns'", "'1ms'", "'1s'", "'8760h'"];
 
 prop_compose! {
     fn gate()(scheduler in key("scheduler", GATES), depth in key("depth", &["1", "3", "65536"]),
@@ -34,7 +34,7 @@ prop_compose! {
 
 prop_compose! {
     fn servers()(nodes in key("nodes", &["1", "2", "7", "1000"]),
-        device in key("device", &["'unit:0'", "'unit:1ns'", "'unit:100h'", "'hdd'", "'edel'", "'suno'", "'exponential:1ms'"]),
+        device in key("device", &["'unit:0'", "'unit:1ns'", "'unit:360000s'", "'hdd'", "'edel'", "'suno'", "'exponential:1ms'"]),
         stripe in key("stripe", &["1", "3", "64", "'64KiB'", "'1TiB'"]),
         transfer in key("transfer", &["1", "7", "512", "'1GiB'"]),
         extent in key("extent", &["1", "100", "'1TiB'"]),
@@ -52,7 +52,7 @@ prop_compose! {
 
 prop_compose! {
     fn network()(latency in key("latency", TIMES), jitter in key("jitter", TIMES),
-        bandwidth in key("bandwidth", &["'unlimited'", "'1B/s'", "'1MB/s'", "'18000000000GB/s'"]),
+        bandwidth in key("bandwidth", &["'unlimited'", "'1B/s'", "'1MB/s'", "'1000000GB/s'"]),
         buffer in key("buffer", &["'unlimited'", "1", "'10KiB'", "'1TiB'"]),
         retransmit in key("retransmit", SOME_TIMES),
         header in key("header", &["0", "'1MiB'"])) -> String {
@@ -65,38 +65,44 @@ fn pattern() -> impl Strategy<Value = String> {
         (key("bytes", &["1", "60", "1000", "2000"]), key("request", &["1", "7", "500", "'1GiB'"]))
             .prop_map(|(bytes, request)| format!("{bytes}{request}"))
     };
-    prop_oneof![
+    let tile = (key("height", &["1", "20"]), key("element", &["1", "9"]));
+    let noncontiguous = (key("piece", &["1", "10"]), key("pieces", &["1", "1000"]));
+    let without_holes = prop_oneof![
         amounts().prop_map(|amounts| format!("pattern = 'contiguous'\n{amounts}")),
-        amounts().prop_map(|amounts| format!("pattern = 'contiguous'\nsharing = 'per-process'\n{amounts}")),
         amounts().prop_map(|amounts| format!("pattern = 'strided'\n{amounts}")),
-        amounts()
-            .prop_map(|amounts| format!("pattern = 'random'\nfile_bytes = 4611686018427387904\n{amounts}")),
-        (key("height", &["1", "20"]), key("element", &["1", "9"])).prop_map(|(height, element)| format!(
+        tile.prop_map(|(height, element)| format!(
             "pattern = 'tile'\ncolumns = 1\nwidth = 3\n{height}{element}"
         )),
-        (key("piece", &["1", "10"]), key("pieces", &["1", "1000"]))
+        noncontiguous
             .prop_map(|(piece, pieces)| format!("pattern = 'noncontiguous'\nbytes = 200\n{piece}{pieces}")),
+    ];
+    let collective =
+        ["", "collective = { aggregators = 1, buffer = 7 }\n", "collective = { aggregators = 1 }\n"];
+    prop_oneof![
+        1 => amounts().prop_map(|amounts| format!("pattern = 'contiguous'\nsharing = 'per-process'\n{amounts}")),
+        1 => amounts()
+            .prop_map(|amounts| format!("pattern = 'random'\nfile_bytes = 4611686018427387904\n{amounts}")),
+        3 => (without_holes, select(collective.to_vec()))
+            .prop_map(|(pattern, collective)| format!("{pattern}{collective}")),
     ]
 }
 
 prop_compose! {
     fn app(name: &'static str)(processes in key("processes", &["1", "2", "9"]), pattern in pattern(),
         op in key("op", &["'read'", "'write'"]), iterations in key("iterations", &["1", "3"]), start in key("start", TIMES),
-        compute in key("compute", &["'0s'", "'5000000h'", "{ uniform = ['0s', '5000000h'] }", "{ exponential = '1h' }"]),
-        think in key("think", &["'0s'", "'1ms'", "{ exponential = '5000000h' }"]),
+        compute in key("compute", &["'0s'", "'8760h'", "{ uniform = ['0s', '8760h'] }", "{ exponential = '1h' }"]),
+        think in key("think", &["'0s'", "'1ms'", "{ exponential = '8760h' }"]),
         outstanding in key("outstanding", &["1", "3", "'unlimited'"]),
         barrier in key("barrier", &["'none'", "'phase'", "'call'"]),
-        collective in select(&["", "", "collective = { aggregators = 1, buffer = 7 }\n", "collective = { aggregators = 1 }\n"][..]),
         files in select(&["", "files = 'x'\n"][..])) -> String {
-        format!("[[app]]\nname = '{name}'\n{processes}{pattern}{op}{iterations}{start}{compute}{think}{outstanding}{barrier}\
-            {collective}{files}")
+        format!("[[app]]\nname = '{name}'\n{processes}{pattern}{op}{iterations}{start}{compute}{think}{outstanding}{barrier}{files}")
     }
 }
 
 fn fault() -> impl Strategy<Value = String> {
-    let from = || key("from", TIMES);
+    let from = || key("from", &["'0s'", "'1ns'", "'1ms'"]);
     let until = || {
-        select(&["", "until = '2ms'\n", "until = '2h'\n", "until = '5000000h'\n"][..]).prop_map(str::to_owned)
+        select(&["", "until = '2ms'\n", "until = '2h'\n", "until = '8760h'\n"][..]).prop_map(str::to_owned)
     };
     prop_oneof![
         Just(String::new()),
@@ -108,7 +114,7 @@ fn fault() -> impl Strategy<Value = String> {
         from().prop_map(|from| format!("kind = 'lost-client'\nnode = 0\n{from}")),
         (from(), until(), key("extra", SOME_TIMES))
             .prop_map(|(from, until, extra)| format!("kind = 'delay'\n{from}{until}{extra}")),
-        (key("layer", &["'clients'", "'servers'"]), key("ahead", &["'2500000h'", "'-2500000h'", "'-1ns'"]))
+        (key("layer", &["'clients'", "'servers'"]), key("ahead", &["'8760h'", "'-8760h'", "'-1ns'"]))
             .prop_map(|(layer, ahead)| format!("kind = 'skew'\nnode = 0\n{layer}{ahead}")),
     ]
     .prop_map(|fault| if fault.is_empty() { fault } else { format!("[[fault]]\n{fault}") })
@@ -119,7 +125,7 @@ prop_compose! {
         client_gate in prop::option::of(gate()), clients in key("nodes", &["1", "9"]),
         batch in select(&["", "", "[batch]\n", "[batch]\nbackfill = false\n"][..]),
         apps in (app("a"), app("b")), faults in (fault(), fault()),
-        time_max in key("time_max", &["'1ns'", "'1h'", "'5000000h'"])) -> String {
+        time_max in key("time_max", &["'1ns'", "'1h'", "'8760h'"])) -> String {
         let to = if forwarded { "to = 'ion'\n" } else { "" };
         let forwarders = if forwarded { forwarders } else { String::new() };
         let client_gate = client_gate.map_or(String::new(), |gate| format!("[clients.gate]\n{gate}"));

@@ -9,7 +9,8 @@ use super::observe::run;
 
 /// Bytes of each server in each round.
 const SHARE: u32 = 256 << 10;
-const ROUNDS: u64 = 20;
+/// Bytes of all rounds of all servers.
+const TOTAL: u64 = 128 << 20;
 
 /// One client reads blocks that lie on all servers, one after the other: 1 Gbit/s, and 64 KiB in the switch for each port.
 fn incast(servers: u32) -> Scenario {
@@ -19,7 +20,7 @@ fn incast(servers: u32) -> Scenario {
     s.network.bandwidth = Some(125_000_000);
     s.network.buffer = Some(64 << 10);
     let block = servers * SHARE;
-    s.apps = vec![app(1, 1, ROUNDS * u64::from(block), block)];
+    s.apps = vec![app(1, 1, TOTAL, block)];
     s
 }
 
@@ -34,7 +35,7 @@ fn many_servers_that_answer_one_client_at_once_collapse() {
     for servers in [1, 2, 4, 8, 16, 32, 64] {
         let mut s = incast(servers);
         let result = run(&s);
-        assert_eq!(result.apps[0].bytes, ROUNDS * u64::from(servers * SHARE), "every byte arrives");
+        assert_eq!(result.apps[0].bytes, TOTAL, "every byte arrives");
         assert!(result.network.timeouts <= result.network.lost);
         curve.push((servers, goodput(&result), result.network.lost, result.network.timeouts));
         s.network.buffer = None;
@@ -46,11 +47,26 @@ fn many_servers_that_answer_one_client_at_once_collapse() {
         assert!(goodput(&ample) > 0.9, "{servers} servers, ample: {}", goodput(&ample));
         assert_eq!((ample.network.lost, ample.network.timeouts), (0, 0));
     }
-    let few = curve[..3].iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
+    let [_, (_, two, ..), (_, four, ..), ..] = curve[..] else { unreachable!("seven points") };
+    assert!(two > four && four > curve[3].1, "it goes down: {curve:?}");
     for (servers, goodput, lost, timeouts) in &curve[4..] {
-        assert!(*goodput < few / 3.0, "{servers} servers should collapse: {curve:?}");
+        assert!(
+            *goodput < two / 4.0 && *goodput < four / 1.5,
+            "{servers} servers should collapse: {curve:?}"
+        );
         assert!(*timeouts > 0 && lost > timeouts, "{curve:?}");
     }
+}
+
+#[test]
+fn a_larger_buffer_puts_off_the_collapse() {
+    let with = |buffer| {
+        let mut s = incast(8);
+        s.network.buffer = Some(buffer);
+        goodput(&run(&s))
+    };
+    let curve = [64 << 10, 256 << 10, 1 << 20].map(with);
+    assert!(2.0 * curve[0] < curve[1] && curve[1] < curve[2] && curve[2] > 0.6, "{curve:?}");
 }
 
 #[test]
@@ -71,7 +87,7 @@ fn two_flows_share_a_port_fairly() {
     s.network.buffer = Some(256 << 10);
     s.apps = (0..2)
         .map(|node| {
-            let mut writer = app(node + 1, 1, 64 << 20, 1 << 20);
+            let mut writer = app(node + 1, 1, 256 << 20, 1 << 20);
             (writer.first_node, writer.workload.op, writer.workload.outstanding) = (node, Op::Write, Some(8));
             writer
         })
@@ -82,7 +98,7 @@ fn two_flows_share_a_port_fairly() {
     // Where one had all of the port until it is done, this would be 0.5.
     let ratio = ends[0].min(ends[1]) / ends[0].max(ends[1]);
     assert!(ratio > 0.75, "{ends:?}");
-    assert!(result.makespan < Span::from_millis(1_500), "the port is used: {}", result.makespan);
+    assert!(result.makespan < Span::from_millis(6_000), "the port is used: {}", result.makespan);
 }
 
 #[test]
