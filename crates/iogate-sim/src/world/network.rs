@@ -139,17 +139,22 @@ impl<M: Copy> Net<M> {
         if self.config.jitter == Span::ZERO && self.config.buffer.is_none() && self.delays.is_empty() {
             return self.config.latency;
         }
+        let varying = Distribution::Uniform(Span::ZERO, self.varying(left));
+        let latency = self.config.latency + self.rng.span(varying);
+        let last = self.last.entry((from, to)).or_insert(Time::ZERO);
+        *last = (left + latency).max(*last);
+        last.since(left)
+    }
+
+    /// What is added at most to the latency of what leaves at `at`.
+    fn varying(&self, at: Time) -> Span {
         // Senders in lock step would have all losses hit the same one of them: the traffic phase effect of Floyd and Jacobson
         // (1991), who remedy it with a random time of up to a segment's.
         let phase = match self.config.buffer {
             Some(_) => wire_time(self.config.bandwidth, SEGMENT_BYTES),
             None => Span::ZERO,
         };
-        let most = self.config.jitter + self.delays.extra(left) + phase;
-        let latency = self.config.latency + self.rng.span(Distribution::Uniform(Span::ZERO, most));
-        let last = self.last.entry((from, to)).or_insert(Time::ZERO);
-        *last = (left + latency).max(*last);
-        last.since(left)
+        self.config.jitter + self.delays.extra(at) + phase
     }
 
     fn send_segments<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
@@ -175,12 +180,13 @@ impl<M: Copy> Net<M> {
 
     /// Has the flow woken when what is on its way has not been acknowledged for too long.
     fn arm<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
-        let this = &mut self.flows[flow as usize];
-        let (from, _) = this.ends();
-        // What still waits at the sender's port cannot have been acknowledged.
+        let (from, to) = self.flows[flow as usize].ends();
+        // What still waits at a port or is on its way cannot have been acknowledged: senders know the round trip.
         let sent = queue.now().max(self.out_free[from as usize]);
-        let round_trip = self.config.latency + self.config.latency;
-        if let Some(at) = this.arm(sent + round_trip, self.config.retransmit) {
+        let reached = sent + self.config.latency + self.varying(sent);
+        let received = reached.max(self.in_free[to as usize]);
+        let answered = received + wire_time(self.config.bandwidth, SEGMENT_BYTES) + self.config.latency;
+        if let Some(at) = self.flows[flow as usize].arm(answered, self.config.retransmit) {
             queue.add(at, E::net(NetEvent::Alarm(flow)));
         }
     }

@@ -2,8 +2,8 @@
 //! congestion avoidance, fast retransmit after three duplicate acknowledgements, and a time-out that doubles), after RFC 5681,
 //! RFC 3042 (limited transmit) and RFC 6582 (NewReno).
 //!
-//! Left out: selective acknowledgements, an estimate of the round trip (the time-out's least value is its value), delayed
-//! acknowledgements, and starting slowly again after a pause.
+//! Left out: selective and delayed acknowledgements, estimating the round trip (senders know it), and starting slowly again after
+//! a pause.
 
 use std::collections::{BTreeMap, VecDeque};
 
