@@ -3,7 +3,7 @@
 
 use iogate_core::{Op, Span};
 use iogate_sim::result::RunResult;
-use iogate_sim::scenario::{App, Barrier, Scenario};
+use iogate_sim::scenario::{App, Barrier, Collective, Pattern, Scenario};
 
 use super::common::{app, scenario};
 use super::observe::{run, watch};
@@ -38,12 +38,11 @@ fn a_request_waits_for_its_slowest_server() {
 }
 
 #[test]
-fn processes_of_a_collective_step_wait_for_the_slowest() {
+fn processes_that_synchronise_after_each_call_wait_for_the_slowest() {
     // Each of two processes reads from a server of its own, twice; application 1 is in the way at server 0 first.
     let busy = app(1, 2, PIECE / 2, PIECE as u32 / 2);
     let mut steps = app(2, 2, 4 * PIECE, PIECE as u32);
-    steps.workload.pattern =
-        iogate_sim::scenario::Pattern::Strided { bytes: 2 * PIECE, request: PIECE as u32 };
+    steps.workload.pattern = Pattern::Strided { bytes: 2 * PIECE, request: PIECE as u32 };
     let mut s = cluster(2, vec![busy.clone(), steps.clone()]);
     // Without a barrier rank 1 is done at 2 ms, and rank 0 at 2 + 2.
     let (result, seen) = watch(&s);
@@ -62,14 +61,26 @@ fn processes_of_a_collective_step_wait_for_the_slowest() {
 }
 
 #[test]
+fn a_collective_call_waits_for_its_slowest_aggregator() {
+    // Each of two aggregators has a stripe, on a server of its own; application 1 is in the way at server 0 first.
+    let busy = app(1, 2, PIECE / 2, PIECE as u32 / 2);
+    let mut together = app(2, 4, PIECE / 2, PIECE as u32 / 2);
+    together.workload.collective = Some(Collective { aggregators: 2, buffer: PIECE as u32 });
+    let (result, seen) = watch(&cluster(2, vec![busy, together]));
+    assert_eq!(ends(&result), [2, 3]);
+    let own = seen.phases.iter().filter(|phase| phase.app.0 == 2 && phase.io);
+    // None goes on before, not even those whose bytes were there after 1 ms.
+    assert_eq!(own.map(|phase| phase.end.as_nanos() / 1_000_000).collect::<Vec<_>>(), [3; 4]);
+    assert_eq!(result.requests, 2 + 2);
+}
+
+#[test]
 fn the_next_request_of_a_process_waits_for_the_last() {
-    // One process reads from server 0, then from server 1, where application 1 has been waiting for its turn to be in the way: it
-    // asks at 1.5 ms of server 1, twice at once, while 2 still waits for server 0.
+    // Application 2 reads from server 0, behind application 1, then from server 1, where application 3 is then in the way.
     let first = app(1, 1, PIECE / 2, PIECE as u32 / 2);
     let chain = app(2, 1, 2 * PIECE, PIECE as u32);
     let mut other = app(3, 2, 2 * PIECE, PIECE as u32);
-    other.workload.pattern =
-        iogate_sim::scenario::Pattern::Strided { bytes: 2 * PIECE, request: PIECE as u32 };
+    other.workload.pattern = Pattern::Strided { bytes: 2 * PIECE, request: PIECE as u32 };
     other.start = Span::from_micros(1_500);
     // Of application 3, rank 0 reads stripes 0 and 2 (server 0), rank 1 stripes 1 and 3 (server 1).
     let result = run(&cluster(2, vec![first, chain, other]));
