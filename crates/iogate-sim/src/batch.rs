@@ -69,6 +69,7 @@ pub struct BatchScheduler {
     cluster: u32,
     backfill: bool,
     free: BTreeSet<u32>,
+    withdrawn: BTreeSet<u32>,
     waiting: VecDeque<Job>,
     running: BTreeMap<u32, Running>,
 }
@@ -96,6 +97,7 @@ impl BatchScheduler {
             cluster,
             backfill,
             free: (0..cluster).collect(),
+            withdrawn: BTreeSet::new(),
             waiting: VecDeque::new(),
             running: BTreeMap::new(),
         }
@@ -139,8 +141,15 @@ impl BatchScheduler {
     /// If it does not run.
     pub fn finished(&mut self, id: u32) -> Result<(), BatchError> {
         let running = self.running.remove(&id).ok_or(BatchError::NotRunning { id })?;
-        self.free.extend(running.nodes);
+        self.free.extend(running.nodes.into_iter().filter(|node| !self.withdrawn.contains(node)));
         Ok(())
+    }
+
+    /// A node is lost: no job gets it any more. One that runs there keeps it until it ends; one that needs more nodes than are
+    /// left waits for ever.
+    pub fn withdraw(&mut self, node: u32) {
+        self.withdrawn.insert(node);
+        self.free.remove(&node);
     }
 
     /// How many jobs wait.

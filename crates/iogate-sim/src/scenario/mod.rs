@@ -331,7 +331,7 @@ impl Fault {
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
-    /// A server's device takes so many times as long.
+    /// A server's device takes so many times as long for what it begins then. Factors at the same time are multiplied.
     SlowServer {
         /// Which.
         server: u32,
@@ -343,12 +343,13 @@ pub enum FaultKind {
         /// Which.
         server: u32,
     },
-    /// The processes of a client node end, without a word. What they have sent is served.
+    /// A client node is lost for good: applications with processes there end, without a word, and so do those that start there
+    /// later; a batch scheduler starts none there. What they have sent is served.
     LostClient {
         /// Which.
         node: u32,
     },
-    /// Messages take longer, by a time drawn from 0 to this for each.
+    /// Messages take longer, by a time drawn from 0 to this for each. Delays at the same time add up.
     Delay {
         /// At most.
         extra: Span,

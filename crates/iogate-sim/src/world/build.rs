@@ -1,11 +1,14 @@
 //! From a scenario to a world, and from a world that has ended to a result.
 
+use std::collections::BTreeMap;
+
 use iogate_core::device::{self, Device, Placement, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
 use super::event::EventQueue;
+use super::fault::{Delays, DeviceFaults};
 use super::network::Net;
 use super::node::{Disk, Node};
 use super::process::{AppRun, Process, Waiting};
@@ -14,7 +17,7 @@ use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, FaultKind, GateSpec, Scenario, Servers};
+use crate::scenario::{App, Fault, FaultKind, GateSpec, Scenario, Servers};
 use crate::striping::Striping;
 use crate::workload::{self, Program};
 
@@ -38,7 +41,12 @@ impl<'a, O: Observer> World<'a, O> {
             scenario,
             seed,
             queue: EventQueue::new(),
-            net: Net::new(&scenario.network, layers[layers.len() - 1] as usize, Rng::new(seed, NETWORK)),
+            net: Net::new(
+                &scenario.network,
+                Delays::new(&scenario.faults),
+                layers[layers.len() - 1] as usize,
+                Rng::new(seed, NETWORK),
+            ),
             nodes: Vec::new(),
             layers,
             touched: Vec::new(),
@@ -58,10 +66,9 @@ impl<'a, O: Observer> World<'a, O> {
         };
         world.add_nodes()?;
         world.add_apps();
-        for (index, fault) in scenario.faults.iter().enumerate() {
-            world.queue.add(Time::ZERO + fault.from, Event::Fault(index as u32, true));
-            if let Some(until) = fault.until {
-                world.queue.add(Time::ZERO + until, Event::Fault(index as u32, false));
+        for fault in &scenario.faults {
+            if let FaultKind::LostClient { node } = fault.kind {
+                world.queue.add(Time::ZERO + fault.from, Event::Lost(node));
             }
         }
         Ok(world)
@@ -69,6 +76,7 @@ impl<'a, O: Observer> World<'a, O> {
 
     fn add_nodes(&mut self) -> Result<(), SimError> {
         let cluster = &self.scenario.cluster;
+        let clock = clocks(&self.scenario.faults);
         let striped =
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
@@ -76,33 +84,26 @@ impl<'a, O: Observer> World<'a, O> {
                 Some(spec) => Some(gate("clients", spec, node, striped)?),
                 None => None,
             };
-            self.nodes.push(Node::new(gate, self.clock(0, node), Span::ZERO, None));
+            self.nodes.push(Node::new(gate, clock(0, node), Span::ZERO, None));
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
                 let gate = gate(&layer.name, &layer.gate, node, striped)?;
-                self.nodes.push(Node::new(Some(gate), self.clock(1 + index, node), layer.overhead, None));
+                self.nodes.push(Node::new(Some(gate), clock(1 + index, node), layer.overhead, None));
             }
         }
         let servers = &cluster.servers;
         let layer = 1 + cluster.forwarders.len();
         for node in 0..servers.nodes {
             let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
-            let disk = Disk::new(server_device(servers, node, self.seed)?, Placement::new(servers.extent));
-            self.nodes.push(Node::new(Some(gate), self.clock(layer, node), servers.overhead, Some(disk)));
+            let disk = Disk::new(
+                server_device(servers, node, self.seed)?,
+                Placement::new(servers.extent),
+                DeviceFaults::new(&self.scenario.faults, node),
+            );
+            self.nodes.push(Node::new(Some(gate), clock(layer, node), servers.overhead, Some(disk)));
         }
         Ok(())
-    }
-
-    /// What a node's clock shows at the start: far enough from zero for the clock that is most behind.
-    fn clock(&self, layer: usize, node: u32) -> Time {
-        let skews = self.scenario.faults.iter().filter_map(|fault| match fault.kind {
-            FaultKind::Skew { layer, node, ahead_ns } => Some((layer as usize, node, ahead_ns)),
-            _ => None,
-        });
-        let behind = skews.clone().map(|(.., ahead)| ahead.min(0).unsigned_abs()).max().unwrap_or(0);
-        let ahead = skews.filter(|(l, n, _)| (*l, *n) == (layer, node)).map(|(.., ahead)| ahead).sum::<i64>();
-        Time::from_nanos(behind.saturating_add_signed(ahead))
     }
 
     fn add_apps(&mut self) {
@@ -136,6 +137,9 @@ impl<'a, O: Observer> World<'a, O> {
             return Ok(());
         }
         let stuck = |(spec, run): (&App, &AppRun)| {
+            if run.start.is_none() {
+                return format!("{} waits for {} nodes", spec.name, spec.nodes);
+            }
             let waiting = self.processes[run.first as usize..(run.first + run.count) as usize].iter();
             let waiting = waiting.map(|process| process.waiting).find(|waiting| *waiting != Waiting::Ended);
             format!("{} of {} processes of {} wait ({waiting:?})", run.alive, run.count, spec.name)
@@ -169,12 +173,15 @@ impl<'a, O: Observer> World<'a, O> {
         }
     }
 
-    pub(super) fn result(self, seed: u64, cut_off: bool) -> RunResult {
-        let now = self.queue.now();
+    pub(super) fn result(mut self, cut_off: bool) -> RunResult {
+        let now = if cut_off { Time::ZERO + self.scenario.time_max } else { self.queue.now() };
         let mut first_start = Time::MAX;
         let mut last_end = Time::ZERO;
-        let apps = self.specs.iter().zip(&self.apps).map(|(spec, run)| {
-            let (start, end) = (run.start.unwrap_or(now), run.end.unwrap_or(now));
+        let runs = std::mem::take(&mut self.apps);
+        let apps = self.specs.iter().zip(runs).map(|(spec, run)| {
+            // One that was not yet submitted when the run was cut off has taken no time.
+            let start = run.start.unwrap_or(now.max(run.submitted));
+            let end = run.end.unwrap_or(now).max(start);
             first_start = first_start.min(run.submitted);
             last_end = last_end.max(end);
             AppResult {
@@ -190,14 +197,14 @@ impl<'a, O: Observer> World<'a, O> {
                 call_time_max: run.call_time_max,
                 step_time: run.step_time,
                 steps: run.steps,
-                phases: run.phases.clone(),
-                server_finish: run.server_finish.clone(),
+                phases: run.phases,
+                server_finish: run.server_finish,
                 alone: None,
             }
         });
         let apps: Vec<AppResult> = apps.collect();
         RunResult {
-            seed,
+            seed: self.seed,
             makespan: last_end.since(first_start),
             apps,
             servers: self.nodes.iter().filter_map(|node| Some(node.disk.as_ref()?.result())).collect(),
@@ -215,6 +222,22 @@ impl<'a, O: Observer> World<'a, O> {
         let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
         let held_back = nodes.iter().map(|node| node.held_back).sum();
         LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)
+    }
+}
+
+/// What the clock of each node of each layer shows at the start: far enough from zero for the clock that is most behind.
+fn clocks(faults: &[Fault]) -> impl Fn(usize, u32) -> Time {
+    let mut ahead: BTreeMap<(usize, u32), i64> = BTreeMap::new();
+    for fault in faults {
+        if let FaultKind::Skew { layer, node, ahead_ns } = fault.kind {
+            let sum = ahead.entry((layer as usize, node)).or_default();
+            *sum = sum.saturating_add(ahead_ns);
+        }
+    }
+    let behind = ahead.values().map(|ahead| ahead.min(&0).unsigned_abs()).max().unwrap_or(0);
+    move |layer, node| {
+        let ahead = ahead.get(&(layer, node)).copied().unwrap_or(0);
+        Time::from_nanos(behind.saturating_add_signed(ahead))
     }
 }
 

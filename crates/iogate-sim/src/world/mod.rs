@@ -6,6 +6,7 @@
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `event` | the event queue |
+//! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
 //! | `node`, `process` | the state of a node, of a process |
 //! | `observer` | what an onlooker is told |
@@ -15,6 +16,7 @@
 
 mod build;
 mod event;
+mod fault;
 mod network;
 mod node;
 mod observer;
@@ -22,7 +24,7 @@ mod process;
 mod request;
 mod slab;
 
-use iogate_core::{AppId, DispatchId, Span, Time};
+use iogate_core::{AppId, DispatchId, Time};
 
 use self::event::EventQueue;
 use self::network::{Net, NetEvent, WorldEvent};
@@ -32,7 +34,7 @@ use self::request::{CallRun, Note, Piece};
 use self::slab::Slab;
 use crate::batch::{BatchError, BatchScheduler, Job};
 use crate::result::RunResult;
-use crate::scenario::{App, Barrier, FaultKind, Scenario};
+use crate::scenario::{App, Barrier, Scenario};
 use crate::striping::Striping;
 use crate::workload::Step;
 
@@ -87,9 +89,9 @@ pub fn simulate<O: Observer>(
     observer: &mut O,
 ) -> Result<RunResult, SimError> {
     let mut world = World::build(scenario, seed, observer)?;
-    let cut_off = world.run(scenario.time_max)?;
+    let cut_off = world.run(Time::ZERO + scenario.time_max)?;
     world.check(cut_off)?;
-    Ok(world.result(seed, cut_off))
+    Ok(world.result(cut_off))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,8 +112,8 @@ enum Event {
     Arrive(Message),
     Deliver(Message),
     Net(NetEvent),
-    /// A fault begins (`true`) or ends.
-    Fault(u32, bool),
+    /// A client node is lost.
+    Lost(u32),
 }
 
 /// What travels.
@@ -161,8 +163,8 @@ struct World<'a, O> {
 }
 
 impl<O: Observer> World<'_, O> {
-    /// Goes from event to event; whether the time limit ended it.
-    fn run(&mut self, time_max: Span) -> Result<bool, SimError> {
+    /// Goes from event to event; whether it was ended by the limit.
+    fn run(&mut self, limit: Time) -> Result<bool, SimError> {
         loop {
             while let Some(event) = self.queue.pop_now() {
                 self.handle(event)?;
@@ -171,12 +173,17 @@ impl<O: Observer> World<'_, O> {
                 self.ask_gates()?;
                 continue;
             }
-            match self.queue.advance() {
+            match self.queue.next_time() {
                 None => return Ok(false),
-                Some(now) if now > Time::ZERO + time_max => return Ok(true),
-                Some(_) => {}
-            }
+                Some(at) if at > limit => return Ok(!self.is_over()),
+                Some(_) => self.queue.advance(),
+            };
         }
+    }
+
+    /// Whether all applications have ended and all that they have sent is served: what still happens then is of no interest.
+    fn is_over(&self) -> bool {
+        self.pieces.len() == 0 && self.apps.iter().all(|run| run.end.is_some())
     }
 
     fn handle(&mut self, event: Event) -> Result<(), SimError> {
@@ -209,7 +216,7 @@ impl<O: Observer> World<'_, O> {
                 }
             }
             Event::Net(event) => self.net.handle(&mut self.queue, event),
-            Event::Fault(fault, begins) => self.fault(fault, begins)?,
+            Event::Lost(node) => self.lose_node(node)?,
         }
         Ok(())
     }
@@ -244,7 +251,7 @@ impl<O: Observer> World<'_, O> {
             this.since = now;
             self.queue.add(now, Event::Process(process));
         }
-        Ok(())
+        if nodes.iter().any(|node| self.nodes[*node as usize].lost) { self.lose_app(app) } else { Ok(()) }
     }
 
     /// Lets a process take its next steps, up to one that takes time.
@@ -374,48 +381,24 @@ impl<O: Observer> World<'_, O> {
         Ok(())
     }
 
-    fn fault(&mut self, fault: u32, begins: bool) -> Result<(), SimError> {
-        let now = self.queue.now();
-        let faults = &self.scenario.faults;
-        let fault = &faults[fault as usize];
-        match fault.kind {
-            FaultKind::SlowServer { server, .. } => {
-                let slowness =
-                    faults.iter().filter(|fault| fault.holds_at(now.since(Time::ZERO))).map(|fault| {
-                        match fault.kind {
-                            FaultKind::SlowServer { server: other, factor } if other == server => factor,
-                            _ => 1.0,
-                        }
-                    });
-                let slowness = slowness.product();
-                if let Some(disk) = &mut self.server(server).disk {
-                    disk.slowness = slowness;
-                }
+    fn lose_node(&mut self, node: u32) -> Result<(), SimError> {
+        self.nodes[node as usize].lost = true;
+        if let Some(batch) = &mut self.batch {
+            batch.withdraw(node);
+        }
+        for app in 0..self.apps.len() as u32 {
+            let run = &self.apps[app as usize];
+            let mut processes = self.processes[run.first as usize..][..run.count as usize].iter();
+            let runs = run.start.is_some() && run.end.is_none();
+            if runs && processes.any(|process| process.node == node) {
+                self.lose_app(app)?;
             }
-            FaultKind::StoppedServer { server } if begins => {
-                let until = fault.until.map_or(Time::MAX, |until| Time::ZERO + until);
-                if let Some(disk) = &mut self.server(server).disk {
-                    disk.stopped_until = until.max(disk.stopped_until);
-                }
-            }
-            FaultKind::LostClient { node } if begins => {
-                for app in 0..self.apps.len() as u32 {
-                    let run = &self.apps[app as usize];
-                    let mut processes = run.first..run.first + run.count;
-                    let there = processes.any(|process| self.processes[process as usize].node == node);
-                    if there && run.start.is_some() && run.end.is_none() {
-                        self.lose(app)?;
-                    }
-                }
-            }
-            FaultKind::Delay { extra } => self.net.delay(if begins { extra } else { Span::ZERO }),
-            FaultKind::StoppedServer { .. } | FaultKind::LostClient { .. } | FaultKind::Skew { .. } => {}
         }
         Ok(())
     }
 
     /// Ends all processes of an application: its launcher does, when one of them is lost.
-    fn lose(&mut self, app: u32) -> Result<(), SimError> {
+    fn lose_app(&mut self, app: u32) -> Result<(), SimError> {
         let run = &mut self.apps[app as usize];
         run.lost = true;
         run.alive = 0;
@@ -423,10 +406,5 @@ impl<O: Observer> World<'_, O> {
             self.processes[process as usize].waiting = Waiting::Ended;
         }
         self.end_app(app)
-    }
-
-    fn server(&mut self, server: u32) -> &mut Node {
-        let first = self.layers[self.layers.len() - 2];
-        &mut self.nodes[(first + server) as usize]
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A message leaves its sender's port when those before it have left, takes the latency to the switch's port of the receiver, and
 //! comes in when those that were there first have come in; each port passes `bandwidth` bytes a second in each direction. Nothing
-//! is lost, unless the switch's buffers are bounded: then each pair of nodes is a [`Flow`].
+//! is lost, unless the switch's buffers are bounded: then each pair of nodes has a [`Flow`], which sends again what was lost.
 //!
 //! Left out: several switches, processor time per message (a layer's `overhead` has it), acknowledgements' bandwidth.
 
@@ -11,8 +11,9 @@ mod flow;
 use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
-use self::flow::{Flow, Segment};
+use self::flow::{Flow, SEGMENT_BYTES, Segment};
 use super::event::EventQueue;
+use super::fault::Delays;
 use super::slab::Slab;
 use crate::result::NetworkResult;
 use crate::rng::{Distribution, Rng};
@@ -27,8 +28,8 @@ pub(super) enum NetEvent {
     Received(u32),
     /// A sender learns how much has come in.
     Ack(u32),
-    /// A sender has waited for an acknowledgement, since the `generation`-th time that it began to.
-    Timeout { flow: u32, generation: u32 },
+    /// A sender may have waited long enough for an acknowledgement.
+    Alarm(u32),
 }
 
 /// An event of the world that this network causes.
@@ -44,23 +45,23 @@ pub(super) trait WorldEvent<M>: Copy {
 /// The ports, and what is between them. `M` names a message.
 pub(super) struct Net<M> {
     config: Network,
+    delays: Delays,
     out_free: Vec<Time>,
     in_free: Vec<Time>,
-    /// With jitter: when the last message of a pair of nodes arrives.
+    /// Where latencies vary: when the last message of a pair of nodes arrives.
     last: HashMap<(u32, u32), Time>,
     flow_of: HashMap<(u32, u32), u32>,
     flows: Vec<Flow<M>>,
     segments: Slab<Segment>,
     rng: Rng,
-    /// By a fault.
-    extra: Span,
     pub(super) result: NetworkResult,
 }
 
 impl<M: Copy> Net<M> {
-    pub(super) fn new(config: &Network, nodes: usize, rng: Rng) -> Net<M> {
+    pub(super) fn new(config: &Network, delays: Delays, nodes: usize, rng: Rng) -> Net<M> {
         Net {
             config: config.clone(),
+            delays,
             out_free: vec![Time::ZERO; nodes],
             in_free: vec![Time::ZERO; nodes],
             last: HashMap::default(),
@@ -68,14 +69,8 @@ impl<M: Copy> Net<M> {
             flows: Vec::new(),
             segments: Slab::new(),
             rng,
-            extra: Span::ZERO,
             result: NetworkResult::default(),
         }
-    }
-
-    /// From now on messages take up to `extra` longer.
-    pub(super) fn delay(&mut self, extra: Span) {
-        self.extra = extra;
     }
 
     /// Sends a message of `bytes` bytes of data.
@@ -141,14 +136,25 @@ impl<M: Copy> Net<M> {
     }
 
     fn latency(&mut self, from: u32, to: u32, left: Time) -> Span {
-        let most = self.config.jitter + self.extra;
-        if most == Span::ZERO {
+        if self.config.jitter == Span::ZERO && self.config.buffer.is_none() && self.delays.is_empty() {
             return self.config.latency;
         }
-        let latency = self.config.latency + self.rng.span(Distribution::Uniform(Span::ZERO, most));
+        let varying = Distribution::Uniform(Span::ZERO, self.varying(left));
+        let latency = self.config.latency + self.rng.span(varying);
         let last = self.last.entry((from, to)).or_insert(Time::ZERO);
         *last = (left + latency).max(*last);
         last.since(left)
+    }
+
+    /// What is added at most to the latency of what leaves at `at`.
+    fn varying(&self, at: Time) -> Span {
+        // Senders in lock step would have all losses hit the same one of them: the traffic phase effect of Floyd and Jacobson
+        // (1991), who remedy it with a random time of up to a segment's.
+        let phase = match self.config.buffer {
+            Some(_) => wire_time(self.config.bandwidth, SEGMENT_BYTES),
+            None => Span::ZERO,
+        };
+        self.config.jitter + self.delays.extra(at) + phase
     }
 
     fn send_segments<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
@@ -172,10 +178,16 @@ impl<M: Copy> Net<M> {
         queue.add(arrival, E::net(NetEvent::Segment(segment)));
     }
 
-    /// Starts the flow's timer, if something is on its way and it does not run.
+    /// Has the flow woken when what is on its way has not been acknowledged for too long.
     fn arm<E: WorldEvent<M>>(&mut self, queue: &mut EventQueue<E>, flow: u32) {
-        if let Some((generation, wait)) = self.flows[flow as usize].arm(self.config.retransmit) {
-            queue.add(queue.now() + wait, E::net(NetEvent::Timeout { flow, generation }));
+        let (from, to) = self.flows[flow as usize].ends();
+        // What still waits at a port or is on its way cannot have been acknowledged: senders know the round trip.
+        let sent = queue.now().max(self.out_free[from as usize]);
+        let reached = sent + self.config.latency + self.varying(sent);
+        let received = reached.max(self.in_free[to as usize]);
+        let answered = received + wire_time(self.config.bandwidth, SEGMENT_BYTES) + self.config.latency;
+        if let Some(at) = self.flows[flow as usize].arm(answered, self.config.retransmit) {
+            queue.add(at, E::net(NetEvent::Alarm(flow)));
         }
     }
 
@@ -209,8 +221,8 @@ impl<M: Copy> Net<M> {
                 }
                 self.send_segments(queue, flow);
             }
-            NetEvent::Timeout { flow, generation } => {
-                if self.flows[flow as usize].timed_out(generation) {
+            NetEvent::Alarm(flow) => {
+                if self.flows[flow as usize].timed_out(now) {
                     self.result.timeouts += 1;
                 }
                 self.send_segments(queue, flow);
@@ -219,6 +231,8 @@ impl<M: Copy> Net<M> {
     }
 }
 
+/// How long a port takes for so many bytes; one without bandwidth takes for ever.
 fn wire_time(bandwidth: Option<u64>, bytes: u64) -> Span {
-    Span::from_nanos(bandwidth.map_or(0, |bandwidth| bytes.saturating_mul(1_000_000_000) / bandwidth))
+    let byte_ns = bytes.saturating_mul(1_000_000_000);
+    Span::from_nanos(bandwidth.map_or(0, |bandwidth| byte_ns.checked_div(bandwidth).unwrap_or(u64::MAX)))
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::{FileId, Gate, Op, Span, Time};
 
+use super::fault::DeviceFaults;
 use crate::result::ServerResult;
 
 /// A node's gate, and what belongs to it.
@@ -22,6 +23,8 @@ pub(super) struct Node {
     pub(super) wake: Time,
     /// Whether it is on the list of nodes to look at in this instant.
     pub(super) touched: bool,
+    /// Clients: whether a fault has taken it away.
+    pub(super) lost: bool,
     /// Forwarders and clients: requests of each dispatch (by its number) that are not complete.
     pub(super) open: Vec<u32>,
     /// Of a data server.
@@ -39,6 +42,7 @@ impl Node {
             held_back: 0,
             wake: Time::MAX,
             touched: false,
+            lost: false,
             open: Vec::new(),
             disk,
         }
@@ -60,9 +64,7 @@ pub(super) struct Disk {
     device: Box<dyn Device>,
     placement: Placement,
     free_at: Time,
-    /// By faults: nothing begins before; and how many times as long everything takes.
-    pub(super) stopped_until: Time,
-    pub(super) slowness: f64,
+    faults: DeviceFaults,
     busy: Span,
     pub(super) requests: u64,
     dispatches: u64,
@@ -71,13 +73,12 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    pub(super) fn new(device: Box<dyn Device>, placement: Placement) -> Disk {
+    pub(super) fn new(device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Disk {
         Disk {
             device,
             placement,
             free_at: Time::ZERO,
-            stopped_until: Time::ZERO,
-            slowness: 1.0,
+            faults,
             busy: Span::ZERO,
             requests: 0,
             dispatches: 0,
@@ -86,22 +87,28 @@ impl Disk {
         }
     }
 
-    /// Serves a range of a file after everything that was handed over before: when it begins, and when it has ended.
-    pub(super) fn serve(&mut self, now: Time, file: FileId, op: Op, offset: u64, bytes: u64) -> (Time, Time) {
-        let begin = now.max(self.free_at).max(self.stopped_until);
+    /// Serves a range of a file after everything that was handed over before: when it begins, and when it has ended; `None` if
+    /// it is stopped for good.
+    pub(super) fn serve(
+        &mut self,
+        now: Time,
+        file: FileId,
+        op: Op,
+        offset: u64,
+        bytes: u64,
+    ) -> Option<(Time, Time)> {
+        let begin = self.faults.begin(now.max(self.free_at))?;
         let mut span = Span::ZERO;
         self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
             span += self.device.serve(begin + span, Transfer { op, address, bytes });
         });
-        if self.slowness != 1.0 {
-            span = Span::from_nanos((span.as_nanos() as f64 * self.slowness) as u64);
-        }
+        span = self.faults.slowed(begin, span);
         self.free_at = begin + span;
         self.busy += span;
         self.dispatches += 1;
         self.bytes += bytes;
         self.finish = self.free_at;
-        (begin, self.free_at)
+        Some((begin, self.free_at))
     }
 
     pub(super) fn result(&self) -> ServerResult {

@@ -268,7 +268,7 @@ impl<O: Observer> World<'_, O> {
         let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
         if let Some(disk) = &mut this.disk {
-            let (start, end) = disk.serve(now, file, op, offset, bytes);
+            let Some((start, end)) = disk.serve(now, file, op, offset, bytes) else { return };
             let server = node - self.layers[self.layers.len() - 2];
             self.observer.served(&Served {
                 server,

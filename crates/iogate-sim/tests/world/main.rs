@@ -1,0 +1,12 @@
+//! The simulated world, part by part, where the outcome can be worked out by hand or must have a known shape.
+
+mod batch;
+mod collective;
+#[path = "../common/mod.rs"]
+mod common;
+mod extremes;
+mod faults;
+mod layers;
+mod network;
+mod observe;
+mod waiting;
