@@ -19,6 +19,8 @@ enum Work {
     OneServer,
     /// Server coordination's: 64 servers, ten applications of 32 processes, 8 KiB from each server in a call.
     SixtyFourServers,
+    /// The same with a network that delays all messages equally.
+    WithoutJitter,
 }
 
 impl Work {
@@ -26,6 +28,7 @@ impl Work {
         match self {
             Work::OneServer => "1 server, 16 processes",
             Work::SixtyFourServers => "64 servers, 320 processes",
+            Work::WithoutJitter => "the same without jitter",
         }
     }
 
@@ -33,7 +36,9 @@ impl Work {
     fn scenario(self, kind: SchedulerKind, calls: u32) -> Scenario {
         let (servers, apps, processes, device, stripe, transfer, request) = match self {
             Work::OneServer => (1, 1, 16, "graphene", 32 * KIB, 8 * KIB, 256 * KIB),
-            Work::SixtyFourServers => (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB),
+            Work::SixtyFourServers | Work::WithoutJitter => {
+                (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB)
+            }
         };
         let gate = GateSpec { scheduler: SchedulerConfig::new(kind), depth: 1, queue: 1 << 16 };
         let workload = Workload {
@@ -84,7 +89,7 @@ impl Work {
             },
             network: Network {
                 latency: Span::from_micros(50),
-                jitter: Span::from_micros(100),
+                jitter: Span::from_micros(if self == Work::WithoutJitter { 0 } else { 100 }),
                 bandwidth: Some(125_000_000),
                 buffer: None,
                 retransmit: Span::from_millis(200),
@@ -125,7 +130,7 @@ fn main() {
         SchedulerKind::AppWindow,
     ];
     let mut cases: Vec<Case> = Vec::new();
-    for (work, calls) in [(Work::OneServer, 1_024), (Work::SixtyFourServers, 25)] {
+    for (work, calls) in [(Work::OneServer, 1_024), (Work::SixtyFourServers, 25), (Work::WithoutJitter, 25)] {
         let calls = if quick { calls / 16 + 1 } else { calls };
         for kind in kinds {
             cases.push(Case { work, kind, scenario: work.scenario(kind, calls), per_second: Vec::new() });

@@ -30,16 +30,32 @@ enum Parent {
     Dispatch { node: u32, id: DispatchId },
 }
 
-/// A request from one layer to the next.
+/// A request from one layer to the next. There are many, each touched at every step of its way: one cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(super) struct Piece {
     parent: Parent,
     from: u32,
     to: u32,
-    range: Range,
+    op: Op,
+    bytes: u32,
     /// Bytes not yet served.
     left: u32,
+    file: FileId,
+    offset: u64,
     sender: Sender,
+}
+
+const _: () = assert!(size_of::<Piece>() == 64);
+
+impl Piece {
+    /// Bytes of data that the request carries, and those that its answer does.
+    fn data(&self) -> (u64, u64) {
+        match self.op {
+            Op::Write => (self.bytes.into(), 0),
+            Op::Read => (0, self.bytes.into()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +150,9 @@ impl<O: Observer> World<'_, O> {
     }
 
     fn add_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) -> u32 {
-        self.pieces.add(Piece { parent, from, to, range, left: range.bytes as u32, sender })
+        let Range { file, op, offset, bytes } = range;
+        let bytes = bytes as u32;
+        self.pieces.add(Piece { parent, from, to, op, bytes, left: bytes, file, offset, sender })
     }
 
     fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
@@ -148,11 +166,11 @@ impl<O: Observer> World<'_, O> {
         match message {
             Message::Request(piece) => {
                 let piece = &self.pieces[piece];
-                (piece.to, if piece.range.op == Op::Write { piece.range.bytes } else { 0 })
+                (piece.to, piece.data().0)
             }
             Message::Reply(piece) => {
                 let piece = &self.pieces[piece];
-                (piece.from, if piece.range.op == Op::Read { piece.range.bytes } else { 0 })
+                (piece.from, piece.data().1)
             }
             Message::Note(note) => {
                 let Note { to, bytes } = self.notes[note];
@@ -175,12 +193,12 @@ impl<O: Observer> World<'_, O> {
 
     /// A request enters the gate of its node, or waits outside.
     pub(super) fn enter(&mut self, piece: u32) -> Result<(), SimError> {
-        let Piece { to, range: Range { file, op, offset, bytes }, sender, .. } = self.pieces[piece];
+        let Piece { to, file, op, offset, bytes, sender, .. } = self.pieces[piece];
         let node = &mut self.nodes[to as usize];
         if node.disk.is_some() {
             self.requests += 1;
             let server = to - self.layers[self.layers.len() - 2];
-            let (app, bytes, time) = (sender.app, bytes as u32, self.queue.now());
+            let (app, time) = (sender.app, self.queue.now());
             self.observer.arrived(&Arrived { server, app, file, op, offset, bytes, time });
         }
         if !node.outside.is_empty() || !self.admit(to, piece)? {
@@ -195,13 +213,13 @@ impl<O: Observer> World<'_, O> {
     /// Whether the gate of a node has room for a request: then it is in.
     fn admit(&mut self, node: u32, piece: u32) -> Result<bool, SimError> {
         let now = self.nodes[node as usize].clock_at(self.queue.now());
-        let Piece { range, sender, .. } = self.pieces[piece];
+        let Piece { file, op, offset, bytes, sender, .. } = self.pieces[piece];
         let request = Request {
             id: RequestId(piece.into()),
-            file: range.file,
-            op: range.op,
-            offset: range.offset,
-            bytes: range.bytes as u32,
+            file,
+            op,
+            offset,
+            bytes,
             app: sender.app,
             client: sender.client,
             target: None,
@@ -323,7 +341,7 @@ impl<O: Observer> World<'_, O> {
                 done_here.push(index);
                 continue;
             }
-            let data = if piece.range.op == Op::Read { piece.range.bytes } else { 0 };
+            let (_, data) = piece.data();
             self.net.send(&mut self.queue, node, piece.from, data, Message::Reply(index));
         }
         gate.complete(clock, id, Outcome::Done { bytes });
