@@ -202,7 +202,8 @@ fn two_iors(lab: &Lab<'_>) -> Result<Section, Failure> {
         let all = experiment.values(REQUEST).iter().filter_map(|request| {
             Some(later(experiment, "fifo", request)? / later(experiment, "aioli", request)?)
         });
-        super::span(all).map_or("-".into(), |(low, high)| format!("{low:.1}x to {high:.0}x"))
+        super::span(all)
+            .map_or("-".into(), |(low, high)| format!("{} to {}", factor(Some(low)), factor(Some(high))))
     };
     known.row(["gain, plain calls, all granularities".into(), "3.5x to 35x".into(), range(&posix)]);
     known.row(["gain, collective".into(), "3.3x to 5x".into(), range(&collective)]);

@@ -189,7 +189,8 @@ fn reductions(
 }
 
 fn range(values: &[f64]) -> String {
-    span(values.iter().copied()).map_or("-".into(), |(low, high)| format!("{low:.0} to {high:.0} %"))
+    span(values.iter().copied())
+        .map_or("-".into(), |(low, high)| format!("{:.0} to {:.0} %", low.round() + 0.0, high.round() + 0.0))
 }
 
 fn applications(lab: &Lab<'_>) -> Result<Section, Failure> {

@@ -184,7 +184,8 @@ fn factor(value: Option<f64>) -> String {
 
 /// Percent without decimals.
 fn percent(value: Option<f64>) -> String {
-    value.map_or("-".into(), |value| format!("{value:.0} %"))
+    // Adding 0 makes 0 of -0.
+    value.map_or("-".into(), |value| format!("{:.0} %", value.round() + 0.0))
 }
 
 /// What the figures say of themselves, from the lowest to the highest.
