@@ -224,8 +224,8 @@ fn two_iors(lab: &Lab<'_>) -> Result<Section, Failure> {
                   at 2 and 4 MiB the gain is small, as our plain server then reaches the disk's rate too; the paper's did not. And from \
                   512 KiB on our aioli serves one application almost wholly before the other, where the paper's ends differ by 8.5 s at \
                   most: a run of 16 MiB grows for 512 steps before it is ready, while the queue that was served last has learnt a large \
-                  quantum. The third table shows the cure: with runs of at most 256 KiB the two end together up to 512 KiB, at no cost in \
-                  time, as this disk needs no longer ones. Our collective I/O does not depend on the granularity: its aggregators read \
+                  quantum. The third table shows the cure: with runs of at most 128 KiB the two end within two seconds of each other up to \
+                  2 MiB, at no cost in time, as this disk needs no longer ones. Our collective I/O does not depend on the granularity: its aggregators read \
                   the same pieces whatever the processes asked for."
             .into(),
     })
