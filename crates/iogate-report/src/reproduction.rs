@@ -60,19 +60,29 @@ impl Page {
     /// As a self-contained page.
     pub fn html(&self) -> String {
         let content = html! {
+            @for note in &self.notes { p.soft { (inline(note)) } }
             @for section in &self.sections {
                 h2 { (section.title) }
-                p { (section.paper) }
+                p { (inline(&section.paper)) }
                 p.soft { "Scenarios: " (names(&section.scenarios, String::clone)) "." }
                 @for (caption, picture) in &section.pictures { p.soft { (caption) } (picture) }
                 @for (caption, table) in &section.tables {
-                    @if !caption.is_empty() { p.soft { (caption) } }
+                    @if !caption.is_empty() { p.soft { (inline(caption)) } }
                     (table.html())
                 }
-                p { b { (section.verdict) } }
+                p { b { (inline(&section.verdict)) } }
             }
         };
-        shell(&self.title, &self.notes, &self.program, &content)
+        shell(&self.title, &[], &self.program, &content)
+    }
+}
+
+/// Text in which names stand in backticks.
+fn inline(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
+        }
     }
 }
 
@@ -94,7 +104,7 @@ mod tests {
             sections: vec![Section {
                 title: "Figure 7".into(),
                 scenarios: vec!["two".into()],
-                paper: "Two at once.".into(),
+                paper: "Two at once, with `aioli`.".into(),
                 tables: vec![("Times".into(), table)],
                 pictures: vec![("A picture".into(), html! { svg {} })],
                 verdict: "Agrees.".into(),
@@ -108,7 +118,10 @@ mod tests {
         );
         let html = page.html();
         assert!(
-            html.contains("<svg>") && html.contains("<td>155 s</td>") && html.contains("Agrees."),
+            html.contains("<svg>")
+                && html.contains("<td>155 s</td>")
+                && html.contains("<code>aioli</code>")
+                && html.contains("Agrees."),
             "{html}"
         );
     }
