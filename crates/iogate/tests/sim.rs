@@ -168,16 +168,20 @@ fn what_is_wrong_is_said_with_its_line() {
 
 #[test]
 fn a_run_that_cannot_end_says_who_waits() {
+    let without_sweep =
+        SCENARIO.split("[sweep]").next().unwrap().replace("repetitions = 3", "repetitions = 1");
+    let stopped =
+        format!("{without_sweep}\n[[fault]]\nkind = \"stopped-server\"\nserver = 1\nfrom = \"10ms\"\n");
+    let waits = "4 of 4 processes of a-1 wait, the first for requests to be answered";
+    refused(&["sim", "s.toml"], &[("s.toml", &stopped)], 1, &["seed 1", waits]);
+    // What goes on again after the time limit is cut off there, and the table says so.
+    let slow = stopped
+        .replace("10ms\"", "10ms\"\nuntil = \"1h\"")
+        .replace("[clients]", "time_max = \"1min\"\n[clients]");
     let folder = tempfile::tempdir().unwrap();
-    let stopped = format!("{SCENARIO}\n[[fault]]\nkind = \"stopped-server\"\nserver = 1\nfrom = \"10ms\"\n");
-    let stopped = stopped.replace("repetitions = 3", "repetitions = 1\ntime_max = \"1min\"");
-    std::fs::write(
-        folder.path().join("s.toml"),
-        stopped.replace("[sweep]", "").replace("\"servers.gate.scheduler\" =", "#"),
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("s.toml"), slow).unwrap();
     let table = done(&["sim", "s.toml"], folder.path());
-    assert!(table.contains("ended by the time limit"), "{table}");
+    assert!(table.contains("1 runs were ended by the time limit"), "{table}");
 }
 
 #[test]

@@ -140,9 +140,12 @@ impl<'a, O: Observer> World<'a, O> {
             if run.start.is_none() {
                 return format!("{} waits for {} nodes", spec.name, spec.nodes);
             }
-            let waiting = self.processes[run.first as usize..(run.first + run.count) as usize].iter();
-            let waiting = waiting.map(|process| process.waiting).find(|waiting| *waiting != Waiting::Ended);
-            format!("{} of {} processes of {} wait ({waiting:?})", run.alive, run.count, spec.name)
+            let processes = self.processes[run.first as usize..(run.first + run.count) as usize].iter();
+            let waiting = processes.map(|process| process.waiting);
+            // Who waits for a request keeps the others waiting.
+            let first = waiting.filter(|waiting| *waiting != Waiting::Ended).min();
+            let what = first.map_or("", Waiting::what);
+            format!("{} of {} processes of {} wait, the first {what}", run.alive, run.count, spec.name)
         };
         let unfinished = self.specs.iter().zip(&self.apps).filter(|(_, run)| run.end.is_none());
         let mut waiting: Vec<String> = unfinished.map(stuck).take(3).collect();

@@ -6,20 +6,33 @@ use crate::result::Phase;
 use crate::workload::Program;
 
 /// What a process is waiting for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waiting {
-    /// Nothing: it has been told when to go on.
-    Running,
     /// Until fewer calls are in progress than it may have.
     Room,
     /// Until none of its calls is in progress.
     Calls,
-    /// For the other processes.
-    Barrier,
     /// Until so many messages have come in.
     Messages(u64),
+    /// For the other processes.
+    Barrier,
+    /// Nothing: it has been told when to go on.
+    Running,
     /// It has ended, or was lost.
     Ended,
+}
+
+impl Waiting {
+    /// The same for people.
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Waiting::Room | Waiting::Calls => "for requests to be answered",
+            Waiting::Messages(_) => "for messages of other processes",
+            Waiting::Barrier => "at a barrier",
+            Waiting::Running => "for its time to go on",
+            Waiting::Ended => "for nothing",
+        }
+    }
 }
 
 /// One process of an application.
