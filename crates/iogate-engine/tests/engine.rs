@@ -440,7 +440,8 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        let unmount = || Command::new("umount").arg(self.0.path()).status().is_ok_and(|status| status.success());
+        let unmount =
+            || Command::new("umount").arg(self.0.path()).status().is_ok_and(|status| status.success());
         // The kernel closes a ring, and the files that it held, some time after the process did.
         for _ in 0..50 {
             if unmount() {
