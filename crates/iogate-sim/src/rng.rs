@@ -25,10 +25,7 @@ impl Rng {
         let mut x = seed ^ stream.wrapping_mul(0xD134_2543_DE82_EF95);
         let state = std::array::from_fn(|_| {
             x = x.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = x;
-            z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^ (z >> 31)
+            mix(x)
         });
         Rng { state }
     }
@@ -75,6 +72,13 @@ impl Rng {
             }
         }
     }
+}
+
+/// Spreads numbers that are close together over all 64 bits: the finalizer of SplitMix64.
+pub(crate) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
 }
 
 impl Distribution {

@@ -10,6 +10,7 @@ use iogate_core::{
 
 use super::process::Waiting;
 use super::{Arrived, Event, Message, Observer, Served, SimError, World};
+use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
 
@@ -126,7 +127,7 @@ impl<O: Observer> World<'_, O> {
             let bytes = transfer.min(end - offset);
             let index = match spread {
                 Spread::Client => u64::from(from - first) * nodes / u64::from(after - first),
-                Spread::File => hash(range.file.0) % nodes,
+                Spread::File => mix(range.file.0) % nodes,
                 Spread::Target => offset / self.striping.stripe % self.striping.servers % nodes,
             };
             self.send_piece(parent, from, after + index as u32, Range { offset, bytes, ..*range }, sender);
@@ -156,8 +157,8 @@ impl<O: Observer> World<'_, O> {
     }
 
     fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
-        let data = if range.op == Op::Write { range.bytes } else { 0 };
         let piece = self.add_piece(parent, from, to, range, sender);
+        let (data, _) = self.pieces[piece].data();
         self.net.send(&mut self.queue, from, to, data, Message::Request(piece));
     }
 
@@ -390,11 +391,4 @@ impl<O: Observer> World<'_, O> {
             _ => Ok(()),
         }
     }
-}
-
-/// Spreads consecutive numbers (the finalizer of SplitMix64).
-fn hash(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
