@@ -139,7 +139,7 @@ impl<O: Observer> World<'_, O> {
 
     /// Each server's part goes in requests of at most the servers' transfer size, and all servers get one after the other.
     fn forward_to_servers(&mut self, parent: Parent, from: u32, range: &Range, sender: Sender) -> u32 {
-        let first = self.layers[self.layers.len() - 2];
+        let first = self.first_server();
         let transfer = u64::from(self.scenario.cluster.servers.transfer);
         let striping = self.striping;
         let mut count = 0;
@@ -148,6 +148,11 @@ impl<O: Observer> World<'_, O> {
             count += 1;
         });
         count
+    }
+
+    /// The node of server 0.
+    fn first_server(&self) -> u32 {
+        self.layers[self.layers.len() - 2]
     }
 
     fn add_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) -> u32 {
@@ -195,10 +200,11 @@ impl<O: Observer> World<'_, O> {
     /// A request enters the gate of its node, or waits outside.
     pub(super) fn enter(&mut self, piece: u32) -> Result<(), SimError> {
         let Piece { to, file, op, offset, bytes, sender, .. } = self.pieces[piece];
+        let first_server = self.first_server();
         let node = &mut self.nodes[to as usize];
         if node.disk.is_some() {
             self.requests += 1;
-            let server = to - self.layers[self.layers.len() - 2];
+            let server = to - first_server;
             let (app, time) = (sender.app, self.queue.now());
             self.observer.arrived(&Arrived { server, app, file, op, offset, bytes, time });
         }
@@ -285,10 +291,11 @@ impl<O: Observer> World<'_, O> {
     fn carry_out(&mut self, node: u32, dispatch: &Dispatch) {
         let now = self.queue.now();
         let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
+        let first_server = self.first_server();
         let this = &mut self.nodes[node as usize];
         if let Some(disk) = &mut this.disk {
             let Some((start, end)) = disk.serve(now, file, op, offset, bytes) else { return };
-            let server = node - self.layers[self.layers.len() - 2];
+            let server = node - first_server;
             self.observer.served(&Served {
                 server,
                 app,
@@ -319,10 +326,11 @@ impl<O: Observer> World<'_, O> {
     /// A dispatch of a node is complete: its requests are answered as far as they are complete, too.
     pub(super) fn served(&mut self, node: u32, id: DispatchId) -> Result<(), SimError> {
         let now = self.queue.now();
+        let first_server = self.first_server();
         let this = &mut self.nodes[node as usize];
         let clock = this.clock_at(now);
         let Some(gate) = &mut this.gate else { return Ok(()) };
-        let server = this.disk.as_ref().map(|_| node - self.layers[self.layers.len() - 2]);
+        let server = this.disk.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
         let mut done_here = Vec::new();
         for part in gate.parts(id) {
