@@ -14,6 +14,7 @@
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
+//! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ pub mod request;
 pub mod sched;
 pub mod stats;
 pub mod time;
+pub mod wire;
 
 pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};
 pub use layout::Layout;

@@ -91,8 +91,14 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
             for index in 0..requests {
                 let segments = vec![Segment { memory: memory.as_mut_ptr(), bytes: BYTES }];
                 let (op, target) = (Op::Read, TargetId(0));
-                let io =
-                    Io { file: FileHandle::clone(&direct_file), op, offset: offset(index), target, segments };
+                let io = Io {
+                    file: FileHandle::clone(&direct_file),
+                    op,
+                    offset: offset(index),
+                    target,
+                    origin: Origin::default(),
+                    segments,
+                };
                 let result = direct_store.run(&io).expect("this store works in the calling thread");
                 assert_eq!(result.expect("the store works"), BYTES as u64);
             }

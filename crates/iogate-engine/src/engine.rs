@@ -70,6 +70,16 @@ pub enum SubmitError {
     Rejected(#[from] iogate_core::Rejected),
 }
 
+impl From<SubmitError> for io::Error {
+    fn from(error: SubmitError) -> io::Error {
+        let kind = match error {
+            SubmitError::Closed => io::ErrorKind::BrokenPipe,
+            SubmitError::Rejected(_) => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 /// A gate, its clock and its store.
 ///
 /// Where nothing is queued and the scheduler need not wait, the submitting thread carries its own request out.
@@ -102,6 +112,32 @@ impl Engine {
     pub unsafe fn submit(self: &Arc<Self>, transfer: Transfer, done: Completion) -> Result<(), SubmitError> {
         let mut list = frame::list();
         let submitted = self.shared.accept(transfer, Done::Call(done), &mut list)?;
+        self.carry_out(&mut list, submitted);
+        frame::recycle(list);
+        Ok(())
+    }
+
+    /// Submits several transfers, which the gate has all seen before the first of them is carried out: what arrives
+    /// together is ordered and aggregated together. One that is not taken completes with an error
+    /// ([`io::ErrorKind::BrokenPipe`] when the engine is shutting down, else [`io::ErrorKind::InvalidInput`]).
+    ///
+    /// # Safety
+    /// As [`Engine::submit`], for each.
+    pub unsafe fn submit_all(self: &Arc<Self>, batch: impl IntoIterator<Item = (Transfer, Completion)>) {
+        let mut list = frame::list();
+        let batch = batch.into_iter().map(|(transfer, done)| (transfer, Done::Call(done)));
+        let (submitted, refused) = self.shared.accept_all(batch, &mut list);
+        for (error, done) in refused {
+            if let Done::Call(done) = done {
+                done(Err(error.into()));
+            }
+        }
+        self.carry_out(&mut list, submitted);
+        frame::recycle(list);
+    }
+
+    /// Carries out what the gate has said to a submitter.
+    fn carry_out(&self, list: &mut frame::List, submitted: Time) {
         if frame::is_open(Arc::as_ptr(&self.shared)) {
             // In a completion: the loop below it on this thread's stack carries it out.
             while let Some(work) = list.pop_front() {
@@ -110,9 +146,7 @@ impl Engine {
                 }
             }
         }
-        self.shared.work(&mut list, Some(submitted));
-        frame::recycle(list);
-        Ok(())
+        self.shared.work(list, Some(submitted));
     }
 
     /// Reads in the calling thread's name and waits for it. Fewer bytes than asked for: end of file.
@@ -186,10 +220,7 @@ impl Engine {
         // SAFETY: the mailbox is not moved, and this waits below whenever the waiter was accepted.
         let done = Done::Wake(unsafe { mailbox.waiter() });
         let mut list = frame::list();
-        let submitted = self.shared.accept(transfer, done, &mut list).map_err(|error| match error {
-            SubmitError::Closed => io::Error::new(io::ErrorKind::BrokenPipe, error),
-            SubmitError::Rejected(_) => io::Error::new(io::ErrorKind::InvalidInput, error),
-        })?;
+        let submitted = self.shared.accept(transfer, done, &mut list)?;
         self.shared.work(&mut list, Some(submitted));
         frame::recycle(list);
         if !mailbox.is_done() && frame::has_work(Arc::as_ptr(&self.shared)) {

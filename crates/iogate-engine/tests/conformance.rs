@@ -11,7 +11,7 @@ use iogate_engine::store::{
     Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, ModelledStore, OpenMode, PlainCalls, Segment,
     StripedStore,
 };
-use iogate_engine::{FileHandle, Store};
+use iogate_engine::{FileHandle, Origin, Store};
 use tempfile::TempDir;
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
@@ -109,7 +109,14 @@ fn execute(
     buffers: &mut [Vec<u8>],
 ) -> io::Result<u64> {
     let segments = buffers.iter_mut().map(|b| Segment { memory: b.as_mut_ptr(), bytes: b.len() }).collect();
-    let io = Io { file: FileHandle::clone(file), op, offset, target: TargetId(0), segments };
+    let io = Io {
+        file: FileHandle::clone(file),
+        op,
+        offset,
+        target: TargetId(0),
+        origin: Origin::default(),
+        segments,
+    };
     if let Some(result) = store.run(&io) {
         return result;
     }
@@ -373,7 +380,12 @@ fn a_modelled_device_goes_on_at_once_however_late_its_completions_are_reported()
     let segments = vec![Segment { memory: byte.as_mut_ptr(), bytes: 1 }];
     let (sender, receiver) = mpsc::channel();
     let store: Arc<dyn Store> = Arc::new(store);
-    again(&store, Io { file, op: Op::Write, offset: 0, target: TargetId(0), segments }, 20, sender);
+    again(
+        &store,
+        Io { file, op: Op::Write, offset: 0, target: TargetId(0), origin: Origin::default(), segments },
+        20,
+        sender,
+    );
     receiver.recv().unwrap();
     let begun = begun.lock().unwrap();
     assert_eq!(begun.len(), 20);

@@ -153,7 +153,14 @@ fn only_the_guilty_request_of_an_aggregate_gets_the_error() {
         let mut zeros = vec![9; 350];
         let segment = iogate_engine::store::Segment { memory: zeros.as_mut_ptr(), bytes: 350 };
         let target = iogate_core::TargetId(0);
-        let fill = |offset| Io { file: file.clone(), op: Op::Write, offset, target, segments: vec![segment] };
+        let fill = |offset| Io {
+            file: file.clone(),
+            op: Op::Write,
+            offset,
+            target,
+            origin: Origin::default(),
+            segments: vec![segment],
+        };
         for offset in [0, 350, 700] {
             store.memory.run(&fill(offset)).unwrap().unwrap();
         }
@@ -506,4 +513,56 @@ fn a_full_device_is_told_to_exactly_those_whose_bytes_it_did_not_take() {
         drop(engine);
         std::fs::remove_file(&path).unwrap();
     }
+}
+
+#[test]
+fn a_batch_is_ordered_and_aggregated_as_a_whole() {
+    for answer_later in [false, true] {
+        let store = Faulty::new(answer_later, Box::new(|_| None));
+        let engine = Engine::new(&aggregating(1000, 1), Arc::clone(&store) as Arc<dyn Store>).unwrap();
+        let file = store.open("file".as_ref(), CREATE).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        // Backwards: sent one after another, the first would go alone.
+        let mut memory: Vec<Vec<u8>> = (0..8).map(|i| vec![i as u8; 100]).collect();
+        let batch = memory.iter_mut().enumerate().rev().map(|(index, memory)| {
+            let sender = sender.clone();
+            let (file, offset, memory) = (file.clone(), index as u64 * 100, memory.as_mut_ptr());
+            let origin = Origin::default();
+            let transfer = Transfer { file, op: Op::Write, offset, memory, bytes: 100, origin };
+            let done: iogate_engine::Completion = Box::new(move |result| drop(sender.send((index, result))));
+            (transfer, done)
+        });
+        // SAFETY: the memory is kept until all results are there.
+        unsafe { engine.submit_all(batch) };
+        for _ in 0..8 {
+            assert_eq!(receiver.recv().unwrap().1.unwrap(), 100);
+        }
+        assert_eq!(store.calls.load(Ordering::SeqCst), 1);
+        engine.shutdown();
+    }
+}
+
+#[test]
+fn a_batch_larger_than_the_gate_goes_through_and_what_is_refused_is_told() {
+    let store = Faulty::new(true, Box::new(|_| None));
+    let engine = Engine::new(&fifo(4, 2), Arc::clone(&store) as Arc<dyn Store>).unwrap();
+    let file = store.open("file".as_ref(), CREATE).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let mut memory = [7u8; 64];
+    let memory = memory.as_mut_ptr();
+    let transfer = |offset, bytes| {
+        let sender = sender.clone();
+        let origin = Origin::default();
+        let transfer = Transfer { file: file.clone(), op: Op::Write, offset, memory, bytes, origin };
+        let done: iogate_engine::Completion = Box::new(move |result| drop(sender.send(result)));
+        (transfer, done)
+    };
+    let batch: Vec<_> =
+        (0..50).map(|index| transfer(index * 64, 64)).chain([transfer(u64::MAX, 64)]).collect();
+    // SAFETY: the memory is kept until all results are there; a write only reads it.
+    unsafe { engine.submit_all(batch) };
+    let results: Vec<_> = (0..51).map(|_| receiver.recv().unwrap()).collect();
+    assert_eq!(results.iter().filter(|result| matches!(result, Ok(64))).count(), 50);
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
+    engine.shutdown();
 }

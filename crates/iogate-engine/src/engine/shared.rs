@@ -92,10 +92,10 @@ impl State {
 
     fn prepare(&mut self, dispatch: &Dispatch) -> Flight {
         let (mut segments, mut shares) = flight::spare();
-        let mut file = None;
+        let mut first = None;
         for part in self.gate.parts(dispatch.id) {
             let pending = self.table.get(part.request);
-            file.get_or_insert_with(|| pending.file.clone());
+            first.get_or_insert_with(|| (pending.file.clone(), pending.origin));
             let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
             let segment = Segment { memory, bytes: part.bytes as usize };
             segments.push(segment);
@@ -108,9 +108,9 @@ impl State {
                 finished: None,
             });
         }
-        let file = file.expect("a dispatch has a part");
+        let (file, origin) = first.expect("a dispatch has a part");
         let (op, offset, target) = (dispatch.op, dispatch.offset, dispatch.target);
-        Flight::new(dispatch.id, Io { file, op, offset, target, segments }, shares)
+        Flight::new(dispatch.id, Io { file, op, offset, target, origin, segments }, shares)
     }
 }
 
@@ -133,7 +133,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a transfer into the gate, waiting for room, and collects what the gate then says.
+    /// Puts a transfer into the gate, waiting for room, and collects what the gate then says. Returns the time.
     pub(super) fn accept(
         self: &Arc<Self>,
         transfer: Transfer,
@@ -141,32 +141,81 @@ impl Shared {
         list: &mut List,
     ) -> Result<Time, SubmitError> {
         let _guard = AbortOnUnwind::new();
-        let Transfer { file, op, offset, memory, bytes, origin } = transfer;
-        let mut request = Request {
-            id: RequestId(0),
-            file: file.id(),
-            op,
-            offset,
-            bytes,
-            app: origin.app,
-            client: origin.client,
-            target: None,
-            issued: origin.issued,
-        };
+        let mut now = self.clock.now();
+        let (state, admitted) = self.admit(self.lock(), &mut now, transfer, done, list);
+        admitted.map_err(|(error, _)| error)?;
+        self.settle(state, now, list);
+        Ok(now)
+    }
+
+    /// As [`Shared::accept`] for several, which the gate has all seen before the first of them is carried out. Returns
+    /// the time, and those that were not taken.
+    pub(super) fn accept_all(
+        self: &Arc<Self>,
+        batch: impl Iterator<Item = (Transfer, Done)>,
+        list: &mut List,
+    ) -> (Time, Vec<(SubmitError, Done)>) {
+        let _guard = AbortOnUnwind::new();
+        let mut refused = Vec::new();
         let mut now = self.clock.now();
         let mut state = self.lock();
+        for (transfer, done) in batch {
+            let admitted;
+            (state, admitted) = self.admit(state, &mut now, transfer, done, list);
+            refused.extend(admitted.err());
+        }
+        self.settle(state, now, list);
+        (now, refused)
+    }
+
+    /// Collects what the gate says, and lets go of it.
+    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Time, list: &mut List) {
+        let wake_at = state.drain(now, list);
+        drop(state);
+        if let Some(time) = wake_at {
+            self.pool.arm(self, time);
+        }
+    }
+
+    /// Puts a transfer into the gate, waiting for room.
+    #[expect(clippy::type_complexity, reason = "the guard goes in and comes out")]
+    fn admit<'a>(
+        self: &'a Arc<Self>,
+        mut state: MutexGuard<'a, State>,
+        now: &mut Time,
+        transfer: Transfer,
+        done: Done,
+        list: &mut List,
+    ) -> (MutexGuard<'a, State>, Result<(), (SubmitError, Done)>) {
+        let mut request = Request {
+            id: RequestId(0),
+            file: transfer.file.id(),
+            op: transfer.op,
+            offset: transfer.offset,
+            bytes: transfer.bytes,
+            app: transfer.origin.app,
+            client: transfer.origin.client,
+            target: None,
+            issued: transfer.origin.issued,
+        };
         loop {
             request.id = state.table.vacant();
-            match state.gate.submit(now, &request) {
+            match state.gate.submit(*now, &request) {
                 Ok(()) => break,
                 Err(Rejected::Full { .. }) if !state.gate.is_empty() => {}
-                Err(Rejected::Closed) => return Err(SubmitError::Closed),
-                Err(rejected) => return Err(SubmitError::Rejected(rejected)),
+                Err(Rejected::Closed) => return (state, Err((SubmitError::Closed, done))),
+                Err(rejected) => return (state, Err((SubmitError::Rejected(rejected), done))),
             }
-            // Room comes when what is in service completes. This thread may have some of that in its hands (when
-            // it submits from a completion): others must carry it out while this one waits.
-            if frame::has_work(Arc::as_ptr(self)) {
+            // Room comes when what is in service completes. This thread may have some of that in its hands (when it
+            // submits a batch, or from a completion): others must carry it out while this one waits.
+            let wake_at = state.drain(*now, list);
+            if wake_at.is_some() || !list.is_empty() || frame::has_work(Arc::as_ptr(self)) {
                 drop(state);
+                if let Some(time) = wake_at {
+                    self.pool.arm(self, time);
+                }
+                let mut left = self.pool.push(self, mem::take(list));
+                self.work(&mut left, None);
                 self.part_with_frame();
                 state = self.lock();
             } else {
@@ -174,15 +223,10 @@ impl Shared {
                 state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.waiting -= 1;
             }
-            now = self.clock.now();
+            *now = self.clock.now();
         }
-        state.table.insert(Pending::new(file, op, offset, memory, bytes, done));
-        let wake_at = state.drain(now, list);
-        drop(state);
-        if let Some(time) = wake_at {
-            self.pool.arm(self, time);
-        }
-        Ok(now)
+        state.table.insert(Pending::new(transfer, done));
+        (state, Ok(()))
     }
 
     /// Gives the work in this thread's open frames to the pool.

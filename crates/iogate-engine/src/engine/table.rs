@@ -4,8 +4,8 @@ use std::io;
 
 use iogate_core::{Op, RequestId};
 
-use super::Completion;
 use super::waiter::Waiter;
+use super::{Completion, Origin, Transfer};
 use crate::store::FileHandle;
 
 /// Who gets a request's result.
@@ -22,6 +22,7 @@ pub(super) struct Pending {
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
+    pub(super) origin: Origin,
     /// Bytes that no finished dispatch has covered yet.
     remaining: u32,
     /// Where the first transfer fell short, from the request's start; `bytes` if none did.
@@ -36,15 +37,9 @@ pub(super) struct Pending {
 unsafe impl Send for Pending {}
 
 impl Pending {
-    pub(super) fn new(
-        file: FileHandle,
-        op: Op,
-        offset: u64,
-        memory: *mut u8,
-        bytes: u32,
-        done: Done,
-    ) -> Pending {
-        Pending { file, op, offset, memory, remaining: bytes, short_at: bytes, fault: None, done }
+    pub(super) fn new(transfer: Transfer, done: Done) -> Pending {
+        let Transfer { file, op, offset, memory, bytes, origin } = transfer;
+        Pending { file, op, offset, memory, origin, remaining: bytes, short_at: bytes, fault: None, done }
     }
 
     /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use iogate_core::{FileId, Op, TargetId};
 
+use crate::engine::Origin;
+
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};
@@ -59,6 +61,8 @@ pub struct Io {
     pub offset: u64,
     /// The target of the first byte.
     pub target: TargetId,
+    /// Who sent the dispatch's first request, for a store that is itself behind a gate.
+    pub origin: Origin,
     /// The memory, in offset order.
     pub segments: Vec<Segment>,
 }

@@ -135,7 +135,10 @@ impl Store for StripedStore {
             let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
             let segments = mine.map(|piece| piece.segment).collect();
             let file = FileHandle::clone(&file.files[target]);
-            calls.push((target, Io { file, op: io.op, offset, target: TargetId(target as u32), segments }));
+            calls.push((
+                target,
+                Io { file, op: io.op, offset, target: TargetId(target as u32), origin: io.origin, segments },
+            ));
         }
         let (targets, layout) = (Arc::clone(&self.targets), self.layout);
         let results = (0..self.targets.len()).map(|_| None).collect();

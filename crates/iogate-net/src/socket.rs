@@ -1,0 +1,148 @@
+//! A connected stream, plain or encrypted. Never blocks: who wants to wait polls the descriptor.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, sockopt};
+
+/// A connected stream socket in non-blocking mode. Reading and writing may happen at the same time, in different threads;
+/// two readers, or two writers, must take turns.
+pub trait Socket: Send + Sync {
+    /// What to poll.
+    fn fd(&self) -> BorrowedFd<'_>;
+
+    /// Reads what is there, in the order of the buffers: 0 bytes at the end of the stream, [`io::ErrorKind::WouldBlock`] if
+    /// nothing is there yet.
+    fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
+
+    /// Writes as much as there is room for, at least one byte, or fails with [`io::ErrorKind::WouldBlock`].
+    fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Whether bytes that `write` has taken still wait to be sent, so that `flush` is to be called when the descriptor is
+    /// writable.
+    fn wants_flush(&self) -> bool {
+        false
+    }
+
+    /// Sends what `write` has taken, as far as there is room.
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Who is at the other end, as far as the socket itself vouches for it.
+    fn peer(&self) -> Peer {
+        Peer::Unknown
+    }
+}
+
+/// Who is at the other end of a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The socket does not say.
+    Unknown,
+    /// A process on this machine.
+    Process {
+        /// Its user.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+        /// Its number.
+        pid: i32,
+    },
+    /// The holder of a certificate that was verified.
+    Certificate {
+        /// The common name in it.
+        name: String,
+    },
+}
+
+/// A TCP or Unix socket as it is.
+#[derive(Debug)]
+pub struct PlainSocket {
+    fd: OwnedFd,
+    is_unix: bool,
+}
+
+impl PlainSocket {
+    /// Takes over a connected socket. Makes it non-blocking; of TCP, also switches off the delay of small messages, and has
+    /// the kernel give up a peer that has been gone for half a minute.
+    pub fn new(fd: OwnedFd) -> io::Result<PlainSocket> {
+        use std::time::Duration;
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        let is_unix = sockopt::socket_domain(&fd)? == rustix::net::AddressFamily::UNIX;
+        if !is_unix {
+            sockopt::set_tcp_nodelay(&fd, true)?;
+            sockopt::set_socket_keepalive(&fd, true)?;
+            sockopt::set_tcp_keepidle(&fd, Duration::from_secs(10))?;
+            sockopt::set_tcp_keepintvl(&fd, Duration::from_secs(5))?;
+            sockopt::set_tcp_keepcnt(&fd, 4)?;
+            sockopt::set_tcp_user_timeout(&fd, 30_000)?;
+        }
+        Ok(PlainSocket { fd, is_unix })
+    }
+}
+
+impl Socket for PlainSocket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        loop {
+            match rustix::io::readv(&self.fd, buffers) {
+                Err(Errno::INTR) => {}
+                read => return Ok(read?),
+            }
+        }
+    }
+
+    fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            // Not `writev`: a broken connection is an error, not a signal.
+            let mut control = rustix::net::SendAncillaryBuffer::default();
+            match rustix::net::sendmsg(&self.fd, buffers, &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    fn peer(&self) -> Peer {
+        if !self.is_unix {
+            return Peer::Unknown;
+        }
+        match sockopt::socket_peercred(&self.fd) {
+            Ok(peer) => Peer::Process {
+                uid: peer.uid.as_raw(),
+                gid: peer.gid.as_raw(),
+                pid: peer.pid.as_raw_nonzero().get(),
+            },
+            Err(_) => Peer::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_local_peer_is_known_and_its_end_is_noticed() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let (one, other) = (PlainSocket::new(one.into()).unwrap(), PlainSocket::new(other.into()).unwrap());
+        let pid = std::process::id() as i32;
+        assert!(matches!(one.peer(), Peer::Process { pid: found, .. } if found == pid));
+        let mut memory = [0; 8];
+        let nothing = one.read(&mut [IoSliceMut::new(&mut memory)]).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(other.write(&[IoSlice::new(b"ab"), IoSlice::new(b"c")]).unwrap(), 3);
+        assert_eq!(one.read(&mut [IoSliceMut::new(&mut memory)]).unwrap(), 3);
+        drop(other);
+        assert_eq!(one.read(&mut [IoSliceMut::new(&mut memory)]).unwrap(), 0);
+        let broken = one.write(&[IoSlice::new(b"x")]).unwrap_err();
+        assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe, "and no signal");
+    }
+}

@@ -1,0 +1,127 @@
+//! What a front end, a server or a client sees of a file system: names, attributes, open files.
+//!
+//! Calls block, and fail with the errors that Linux has for them ([`io::Error::raw_os_error`]). Paths are relative to the tree's
+//! root; the empty one is the root itself. Data does not go through a tree: an [`Engine`](iogate_engine::Engine) over
+//! [`Tree::store`] carries it, by way of [`TreeFile::data`].
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::Layout;
+use iogate_core::wire::{Attr, Change, Entry, Identity, Space, Written};
+use iogate_engine::{FileHandle, Origin, Store};
+
+/// In whose name an operation is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+/// How to open a file: [`iogate_core::wire::open`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenHow {
+    /// Flags of [`iogate_core::wire::open`].
+    pub flags: u32,
+    /// Permissions of a file that is created.
+    pub mode: u32,
+    /// With [`AGAIN`](iogate_core::wire::open::AGAIN): the file that it must be.
+    pub identity: Identity,
+}
+
+/// A file system: a directory, several servers, a connection to one.
+pub trait Tree: Send + Sync + 'static {
+    /// What carries out the reads and writes of this tree's files.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Opens a file, or makes one.
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>>;
+
+    /// The attributes of what is at a path; a symbolic link is not followed.
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr>;
+
+    /// Sets attributes; a symbolic link is not followed.
+    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr>;
+
+    /// Lists a directory from `after` (0, or the `next` of an entry) on, until `each` returns false; that entry is not taken.
+    fn read_dir(
+        &self,
+        caller: Caller,
+        path: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()>;
+
+    /// Makes a directory, a FIFO, a socket, a device or an empty file, by the type in `mode`.
+    fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr>;
+
+    /// Makes a symbolic link that says `target`.
+    fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr>;
+
+    /// Gives the file at `path` the further name `to`.
+    fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr>;
+
+    /// What a symbolic link says.
+    fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Removes a name: of an empty directory, or of anything else.
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()>;
+
+    /// Renames, as `renameat2(2)`.
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()>;
+
+    /// The space of the file system.
+    fn space(&self) -> io::Result<Space>;
+
+    /// Reads an extended attribute.
+    fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>>;
+
+    /// Sets an extended attribute; `flags` as of `setxattr(2)`.
+    fn set_xattr(&self, caller: Caller, path: &Path, name: &[u8], value: &[u8], flags: u32)
+    -> io::Result<()>;
+
+    /// The names of all extended attributes, each followed by a zero byte.
+    fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()>;
+}
+
+/// An open file of a [`Tree`]. Closed when dropped.
+pub trait TreeFile: Send + Sync {
+    /// The file as the tree's store knows it, for reads and writes.
+    fn data(&self) -> &FileHandle;
+
+    /// Which file it is.
+    fn identity(&self) -> Identity;
+
+    /// Its attributes.
+    fn attr(&self) -> io::Result<Attr>;
+
+    /// Sets its attributes.
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr>;
+
+    /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
+    fn sync(&self, data_only: bool) -> io::Result<()>;
+
+    /// Allocates or frees space, as `fallocate(2)`.
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Finds the next hole, or the next data, as `lseek(2)`.
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64>;
+
+    /// Which target holds a byte, where the tree knows.
+    fn layout(&self) -> Option<Layout> {
+        None
+    }
+
+    /// Writes at the end of the file, where somebody behind the tree decides where that is. `None`: whoever
+    /// calls decides, by the size, and makes sure that appends follow each other.
+    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
+        let _ = (origin, bytes);
+        None
+    }
+}
