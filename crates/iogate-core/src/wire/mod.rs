@@ -10,9 +10,13 @@
 
 mod codec;
 mod message;
+mod reply;
+mod request;
 
 pub use codec::{Record, WireError};
-pub use message::*;
+pub use message::Request;
+pub use reply::*;
+pub use request::*;
 
 use codec::{Reader, put};
 

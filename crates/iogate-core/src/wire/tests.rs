@@ -1,3 +1,5 @@
+//! Messages survive the way, and damage to them is noticed.
+
 use alloc::vec::Vec;
 
 use proptest::prelude::*;

@@ -1,0 +1,189 @@
+//! What answers a request, and the values that both have.
+
+use alloc::vec::Vec;
+
+use super::codec::{Reader, Record, Value, WireError, record};
+
+record! {
+    /// Answers [`Hello`].
+    Welcome {
+        /// The server's version.
+        version: u16,
+        /// 1 if the session of the `Hello` goes on: handles and replies are still there. 0 if this is a new one.
+        resumed: u8,
+        /// The session, a secret between its two ends.
+        session: [u8; 16],
+        /// Changes when the server's process does.
+        instance: u64,
+        /// Requests that the client may have underway.
+        credits: u32,
+        /// Bytes of data (to write, or asked for) that the client may have underway.
+        credit_bytes: u64,
+        /// Most bytes of one read or write.
+        transfer_bytes_max: u32,
+        /// The user that the server takes the client for.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+        /// 1 if the client may act in other users' names.
+        trusted: u8,
+        /// The forwarder's index among `nodes`.
+        node: u32,
+        /// Forwarders that work together.
+        nodes: u32,
+        /// The export's stripes.
+        striping: Striping,
+        /// The server's time, in nanoseconds since the Unix epoch.
+        time: u64,
+    }
+}
+
+record! {
+    /// Why a request failed; with id 0, why the connection ends.
+    Failure<'a> {
+        /// For people; may be empty.
+        text: &'a [u8],
+    }
+}
+
+record! {
+    /// Answers [`Open`].
+    Opened {
+        /// Which file it is, to know it again.
+        identity: Identity,
+        /// Its attributes.
+        attr: Attr,
+    }
+}
+
+record! {
+    /// Tells a file from every other one that was, is or will be in an export.
+    #[derive(Default, Hash)]
+    Identity {
+        /// Its number.
+        inode: u64,
+        /// What tells it from an earlier file with that number (its time of birth, in nanoseconds).
+        generation: u64,
+    }
+}
+
+record! {
+    /// Answers a write.
+    Written {
+        /// Where it went.
+        offset: u64,
+        /// Bytes; fewer than sent if the store is full behind them.
+        bytes: u32,
+    }
+}
+
+record! {
+    /// A time: seconds since the Unix epoch, and nanoseconds.
+    #[derive(Default)]
+    Moment {
+        /// Seconds.
+        seconds: i64,
+        /// Nanoseconds below one second.
+        nanoseconds: u32,
+    }
+}
+
+record! {
+    /// A file's attributes, as `stat(2)`.
+    #[derive(Default)]
+    Attr {
+        /// Its number.
+        inode: u64,
+        /// Bytes.
+        size: u64,
+        /// Blocks of 512 bytes in use.
+        blocks: u64,
+        /// Last access.
+        atime: Moment,
+        /// Last change of the data.
+        mtime: Moment,
+        /// Last change of anything.
+        ctime: Moment,
+        /// Type and permissions.
+        mode: u32,
+        /// Names.
+        links: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Device number of a device.
+        device: u32,
+        /// Size of I/O that suits the file.
+        block_bytes: u32,
+    }
+}
+
+record! {
+    /// An entry of a directory, in front of its name.
+    Entry {
+        /// Where the next read goes on.
+        next: u64,
+        /// Bytes of the name.
+        name_bytes: u16,
+        /// The attributes.
+        attr: Attr,
+    }
+}
+
+record! {
+    /// A position in a file, or a time.
+    Offset {
+        /// The number.
+        offset: u64,
+    }
+}
+
+record! {
+    /// A file system's space, as `statvfs(3)`.
+    #[derive(Default)]
+    Space {
+        /// Bytes of a block.
+        block_bytes: u64,
+        /// Blocks.
+        blocks: u64,
+        /// Free blocks.
+        blocks_free: u64,
+        /// Free blocks for users.
+        blocks_available: u64,
+        /// Files.
+        files: u64,
+        /// Free files.
+        files_free: u64,
+        /// Most bytes of a name.
+        name_bytes_max: u32,
+    }
+}
+
+record! {
+    /// Round-robin stripes; `targets` 1: all on one target.
+    Striping {
+        /// Target of the first byte.
+        first_target: u32,
+        /// Bytes of a stripe.
+        stripe_bytes: u64,
+        /// Targets.
+        targets: u32,
+    }
+}
+
+/// Bytes of an [`Entry`] before its name.
+pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;
+const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 6 * 4;
+
+impl Entry {
+    /// Takes the first entry and its name off a payload of [`ReadDir`].
+    pub fn split_from(payload: &[u8]) -> Result<(Entry, &[u8], &[u8]), WireError> {
+        let truncated = |expected| WireError::Truncated { expected, found: payload.len() };
+        let (fields, rest) = payload.split_at_checked(ENTRY_BYTES).ok_or(truncated(ENTRY_BYTES))?;
+        let entry = Entry::decode(fields)?;
+        let name_bytes = usize::from(entry.name_bytes);
+        let (name, rest) = rest.split_at_checked(name_bytes).ok_or(truncated(ENTRY_BYTES + name_bytes))?;
+        Ok((entry, name, rest))
+    }
+}

@@ -1,0 +1,365 @@
+//! What a request says, kind by kind.
+
+use alloc::vec::Vec;
+
+use super::codec::{Reader, Record, Value, WireError, record};
+use super::reply::{Identity, Moment};
+
+/// Flags of an [`Open`].
+pub mod open {
+    /// For reading.
+    pub const READ: u32 = 1;
+    /// For writing.
+    pub const WRITE: u32 = 1 << 1;
+    /// Create it if it is not there.
+    pub const CREATE: u32 = 1 << 2;
+    /// With `CREATE`: fail if it is there.
+    pub const EXCLUSIVE: u32 = 1 << 3;
+    /// Cut it to nothing.
+    pub const TRUNCATE: u32 = 1 << 4;
+    /// Do not follow a symbolic link in the last place.
+    pub const NO_FOLLOW: u32 = 1 << 5;
+    /// It must be a directory.
+    pub const DIRECTORY: u32 = 1 << 6;
+    /// A file without a name in the directory `path`.
+    pub const TEMPORARY: u32 = 1 << 7;
+    /// Opened before, in a session that the server has forgotten: the same file or `ESTALE`. Not with `TRUNCATE`
+    /// or `EXCLUSIVE`.
+    pub const AGAIN: u32 = 1 << 8;
+}
+
+/// Flags of a [`Transfer`].
+pub mod transfer {
+    /// At the end of the file, wherever that is when the write's turn comes.
+    pub const APPEND: u32 = 1;
+    /// Answered when the data is durable.
+    pub const DATA_SYNC: u32 = 1 << 1;
+    /// Answered when the data and all attributes are durable.
+    pub const SYNC: u32 = 1 << 2;
+}
+
+/// Which attributes a [`SetAttr`] sets.
+pub mod set {
+    /// The permissions.
+    pub const MODE: u32 = 1;
+    /// The owner.
+    pub const UID: u32 = 1 << 1;
+    /// The group.
+    pub const GID: u32 = 1 << 2;
+    /// The size.
+    pub const SIZE: u32 = 1 << 3;
+    /// The time of the last access.
+    pub const ATIME: u32 = 1 << 4;
+    /// The time of the last change of the data.
+    pub const MTIME: u32 = 1 << 5;
+    /// With `ATIME`: to the server's time.
+    pub const ATIME_NOW: u32 = 1 << 6;
+    /// With `MTIME`: to the server's time.
+    pub const MTIME_NOW: u32 = 1 << 7;
+}
+
+/// How a client proves who it is; the payload of a [`Hello`] is the proof.
+pub mod auth {
+    /// Not at all.
+    pub const NONE: u8 = 0;
+    /// By the socket: the peer credentials of a Unix socket, or the certificate of a TLS connection.
+    pub const SOCKET: u8 = 1;
+    /// By a MUNGE credential.
+    pub const MUNGE: u8 = 2;
+}
+
+/// The handle of a message that names its file by path.
+pub const NO_HANDLE: u32 = 0;
+
+record! {
+    /// The first message of a connection. Answered with [`Welcome`].
+    Hello<'a> {
+        /// [`MAGIC`](super::MAGIC).
+        magic: u64,
+        /// [`VERSION`](super::VERSION).
+        version: u16,
+        /// How the client proves who it is, see [`auth`].
+        auth: u8,
+        /// The session to go on with; zeros for a new one.
+        session: [u8; 16],
+        /// The export to use; empty for the only one.
+        export: &'a [u8],
+        /// What people call the client: `node:pid`, or a program's name.
+        name: &'a [u8],
+    }
+}
+
+record! {
+    /// Opens the file at `path` under a `handle` that the client chose. Answered with [`Opened`].
+    Open<'a> {
+        /// Not in use in this session, and not [`NO_HANDLE`].
+        handle: u32,
+        /// See [`open`].
+        flags: u32,
+        /// Permissions of a file that is created; the client has applied its umask.
+        mode: u32,
+        /// With [`open::AGAIN`]: what [`Opened`] said before. Else zero.
+        identity: Identity,
+        /// Path below the export's root.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Gives up a handle. Answered with nothing.
+    Close {
+        /// The handle.
+        handle: u32,
+    }
+}
+
+record! {
+    /// The fields of a read and of a write. A read is answered with the data as payload, fewer bytes at the end of the file; a write,
+    /// whose data is the payload, with [`Written`].
+    Transfer {
+        /// The open file.
+        handle: u32,
+        /// See [`transfer`].
+        flags: u32,
+        /// First byte.
+        offset: u64,
+        /// Length in bytes.
+        bytes: u32,
+        /// The application; 0 is unknown.
+        app: u32,
+        /// The client process; 0 is unknown.
+        client: u32,
+        /// When it was issued, on the client's clock: nanoseconds since the Unix epoch; 0 is unknown.
+        issued: u64,
+    }
+}
+
+record! {
+    /// Makes what was written to a file durable. Answered with nothing.
+    Sync {
+        /// The open file.
+        handle: u32,
+        /// 1: the data only, as `fdatasync(2)`.
+        data_only: u8,
+    }
+}
+
+record! {
+    /// Asks for attributes. Answered with [`Attr`].
+    GetAttr<'a> {
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
+        /// Else its path; a symbolic link is not followed.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Sets attributes. Answered with [`Attr`].
+    SetAttr<'a> {
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
+        /// What to set.
+        change: Change,
+        /// Else the path; a symbolic link is not followed.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Attributes to set.
+    #[derive(Default)]
+    Change {
+        /// Which, see [`set`].
+        which: u32,
+        /// Permissions.
+        mode: u32,
+        /// Owner.
+        uid: u32,
+        /// Group.
+        gid: u32,
+        /// Bytes.
+        size: u64,
+        /// Last access.
+        atime: Moment,
+        /// Last change of the data.
+        mtime: Moment,
+    }
+}
+
+record! {
+    /// Allocates or frees space, as `fallocate(2)`. Answered with nothing.
+    Allocate {
+        /// The open file.
+        handle: u32,
+        /// `FALLOC_FL_...`
+        mode: u32,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        bytes: u64,
+    }
+}
+
+record! {
+    /// Finds data or a hole, as `lseek(2)`. Answered with [`Offset`].
+    Seek {
+        /// The open file.
+        handle: u32,
+        /// 1: a hole, 0: data.
+        hole: u8,
+        /// Where to begin.
+        offset: u64,
+    }
+}
+
+record! {
+    /// Lists a directory. Answered with [`Entry`] records as payload, each in front of its name; none at the end.
+    ReadDir<'a> {
+        /// Where to go on: the `next` of the last entry read, or 0.
+        after: u64,
+        /// Most bytes of payload.
+        bytes: u32,
+        /// The directory.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Makes a directory, a FIFO, a socket, a device or an empty file, by the type in `mode`. Answered with [`Attr`].
+    MakeNode<'a> {
+        /// Type and permissions.
+        mode: u32,
+        /// Device number of a device.
+        device: u32,
+        /// Path.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Makes a symbolic link. Answered with [`Attr`].
+    Symlink<'a> {
+        /// What it says.
+        target: &'a [u8],
+        /// Path.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Gives a file another name. Answered with [`Attr`].
+    Link<'a> {
+        /// The file.
+        path: &'a [u8],
+        /// The other name.
+        to: &'a [u8],
+    }
+}
+
+record! {
+    /// Reads a symbolic link. Answered with its text as payload.
+    ReadLink<'a> {
+        /// Path.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Removes a name. Answered with nothing.
+    Unlink<'a> {
+        /// 1: of an empty directory; 0: of anything else.
+        directory: u8,
+        /// Path.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Renames, as `renameat2(2)`. Answered with nothing.
+    Rename<'a> {
+        /// `RENAME_...`
+        flags: u32,
+        /// Path.
+        path: &'a [u8],
+        /// The new one.
+        to: &'a [u8],
+    }
+}
+
+record! {
+    /// Asks for the file system's space. Answered with [`Space`].
+    StatFs {}
+}
+
+record! {
+    /// Reads an extended attribute. Answered with its value as payload.
+    GetXattr<'a> {
+        /// Path.
+        path: &'a [u8],
+        /// The attribute.
+        name: &'a [u8],
+    }
+}
+
+record! {
+    /// Sets an extended attribute to the payload. Answered with nothing.
+    SetXattr<'a> {
+        /// `XATTR_...`
+        flags: u32,
+        /// Path.
+        path: &'a [u8],
+        /// The attribute.
+        name: &'a [u8],
+    }
+}
+
+record! {
+    /// Lists extended attributes. Answered with their names as payload, each followed by a zero byte.
+    ListXattr<'a> {
+        /// Path.
+        path: &'a [u8],
+    }
+}
+
+record! {
+    /// Removes an extended attribute. Answered with nothing.
+    RemoveXattr<'a> {
+        /// Path.
+        path: &'a [u8],
+        /// The attribute.
+        name: &'a [u8],
+    }
+}
+
+record! {
+    /// Asks which target holds a byte of an open file. Answered with [`Striping`].
+    GetLayout {
+        /// The open file.
+        handle: u32,
+    }
+}
+
+record! {
+    /// Asks for nothing. Answered with the server's time, in nanoseconds since the Unix epoch, as [`Offset`].
+    Ping {}
+}
+
+record! {
+    /// Asks for the server's state. Answered with JSON as payload.
+    Status {}
+}
+
+record! {
+    /// Changes the scheduler of the session's export, live; only in the name of the server's own user or of root.
+    /// Answered with nothing.
+    Configure<'a> {
+        /// A scheduler and its parameters, as on a command line.
+        scheduler: &'a [u8],
+    }
+}
+
+record! {
+    /// Ends the session: its handles are closed, its replies forgotten. Answered with nothing.
+    Goodbye {}
+}
