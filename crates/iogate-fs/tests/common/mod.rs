@@ -8,6 +8,8 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
+use iogate_net::Tree;
+use iogate_net::tree::DirectoryTree;
 
 /// What the controls were told.
 #[derive(Default)]
@@ -30,8 +32,18 @@ impl Control for Recorder {
     }
 }
 
+/// What is between the mount and its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing: the mount is of a directory.
+    Directory,
+    /// A tree.
+    Tree,
+}
+
 /// A mounted directory.
 pub struct Mount {
+    pub behind: Behind,
     pub mounted: Option<Mounted>,
     pub engine: Arc<Engine>,
     pub control: Arc<Recorder>,
@@ -42,12 +54,35 @@ pub struct Mount {
 }
 
 impl Mount {
-    pub fn new(options: &MountOptions) -> Mount {
-        Mount::with_store(options, |store| store)
+    pub fn new(behind: Behind, options: &MountOptions) -> Mount {
+        match behind {
+            Behind::Directory => Mount::with_store(options, |store| store),
+            Behind::Tree => Mount::with(behind, |source, path| {
+                let tree = tree(source);
+                let engine = engine_over(tree.store());
+                let control = Arc::new(Recorder::default());
+                let mounted =
+                    iogate_fs::mount_tree(tree, "a tree", path, engine.clone(), options, control.clone());
+                (mounted.unwrap(), engine, control)
+            }),
+        }
     }
 
     /// On a store that `wrap` makes of the directory's.
     pub fn with_store(options: &MountOptions, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Mount {
+        Mount::with(Behind::Directory, |source, path| {
+            let store = wrap(Arc::new(DirectoryStore::new(source).unwrap()));
+            let engine = engine_over(store.clone());
+            let control = Arc::new(Recorder::default());
+            let mounted = iogate_fs::mount(source, path, engine.clone(), store, options, control.clone());
+            (mounted.unwrap(), engine, control)
+        })
+    }
+
+    fn with(
+        behind: Behind,
+        mount: impl FnOnce(&Path, &Path) -> (Mounted, Arc<Engine>, Arc<Recorder>),
+    ) -> Mount {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("source");
         let path = dir.path().join("mount");
@@ -56,12 +91,8 @@ impl Mount {
         // Other users must get there too.
         open_to_all(dir.path());
         open_to_all(&source);
-        let store = wrap(Arc::new(DirectoryStore::new(&source).unwrap()));
-        let engine = engine_over(store.clone());
-        let control = Arc::new(Recorder::default());
-        let mounted =
-            iogate_fs::mount(&source, &path, engine.clone(), store, options, control.clone()).unwrap();
-        Mount { mounted: Some(mounted), engine, control, source, path, _dir: dir }
+        let (mounted, engine, control) = mount(&source, &path);
+        Mount { behind, mounted: Some(mounted), engine, control, source, path, _dir: dir }
     }
 
     pub fn mounted(&self) -> &Mounted {
@@ -90,7 +121,13 @@ pub fn engine(source: &Path) -> (Arc<Engine>, Arc<dyn Store>) {
     (engine_over(store.clone()), store)
 }
 
-fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
+/// A directory as a tree.
+pub fn tree(source: &Path) -> Arc<dyn Tree> {
+    let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(source).unwrap());
+    Arc::new(DirectoryTree::new(source, store).unwrap())
+}
+
+pub fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
     let gate = GateConfig {
         scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
         queue_max: 1024,
@@ -125,13 +162,21 @@ pub fn all_options() -> Vec<MountOptions> {
     all
 }
 
+/// What a mount shows, by which transport, with which cache: not all that can be combined, but each of each.
+fn all_mounts() -> impl Iterator<Item = (Behind, MountOptions)> {
+    let directories = all_options().into_iter().map(|options| (Behind::Directory, options));
+    let trees = [(Transport::Device, CacheMode::Direct), (Transport::Uring, CacheMode::Page)];
+    let trees = trees.map(|(transport, cache)| MountOptions { transport, cache, ..MountOptions::default() });
+    directories.chain(trees.into_iter().map(|options| (Behind::Tree, options)))
+}
+
 /// Runs a test on a mount of each kind.
 pub fn on_all_mounts(test: impl Fn(&Mount)) {
     if !can_mount() {
         return;
     }
-    for options in all_options() {
-        eprintln!("with {:?}, {:?}", options.transport, options.cache);
-        test(&Mount::new(&options));
+    for (behind, options) in all_mounts() {
+        eprintln!("with {:?}, {:?}, {behind:?}", options.transport, options.cache);
+        test(&Mount::new(behind, &options));
     }
 }
