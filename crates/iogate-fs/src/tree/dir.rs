@@ -14,7 +14,7 @@ use super::{FileSystem, caller};
 use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenOut, ROOT_ID, ReadIn, ReleaseIn};
 
 /// Most entries that are fetched at a time.
-const FETCHED_MAX: usize = 1024;
+const FETCHED_MAX: usize = 8192;
 /// `.` and `..` come first.
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
