@@ -3,11 +3,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
+//! | [`client`] | files on servers, from any number of threads |
 //! | [`endpoint`] | where a server listens |
 //! | [`socket`] | a connected stream, plain or encrypted |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
+pub mod client;
 pub mod endpoint;
 pub mod socket;
 pub mod tree;
