@@ -44,7 +44,9 @@ pub enum Admitted<'a, R> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// More requests than it has credits.
-    #[error("request {id} is beyond the credits: expected less than {first} (the first without a reply) + {credits}")]
+    #[error(
+        "request {id} is beyond the credits: expected less than {first} (the first without a reply) + {credits}"
+    )]
     Credits {
         /// The request.
         id: u64,
