@@ -21,6 +21,7 @@ use crate::buffer::Pool;
 use crate::control::Control;
 use crate::dev::{self, DeviceThreads};
 use crate::error::MountError;
+use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem};
 use crate::mount::{self, Places};
 use crate::options::{CacheMode, MountOptions, Transport};
@@ -117,6 +118,7 @@ pub struct Mounted {
     mountpoint: PathBuf,
     transport: Transport,
     names: Arc<AppNames>,
+    file_names: Arc<FileNames>,
 }
 
 impl std::fmt::Debug for Mounted {
@@ -163,6 +165,11 @@ impl Mounted {
     pub fn app_names(&self) -> Arc<AppNames> {
         self.names.clone()
     }
+
+    /// What the files of a tree that were opened so far are called. None of a directory: its store sees their names.
+    pub fn file_names(&self) -> Arc<FileNames> {
+        self.file_names.clone()
+    }
 }
 
 impl Drop for Mounted {
@@ -186,7 +193,7 @@ pub fn mount(
 ) -> Result<Mounted, MountError> {
     raise_descriptor_limit();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
-    start(source.as_os_str(), mountpoint, engine, options, |agreed, options| {
+    start(source.as_os_str(), mountpoint, engine, options, |agreed, options, _| {
         passthrough::FileSystem::new(root, store, options, agreed, control)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
@@ -207,8 +214,8 @@ pub fn mount_tree(
     let mountpoint = mount::check_mountpoint(mountpoint)?;
     mount::check_empty(&mountpoint)?;
     let root = tree::root(&*tree).map_err(unreadable)?;
-    start(OsStr::new(name), mountpoint, engine, options, |agreed, options| {
-        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, control)))
+    start(OsStr::new(name), mountpoint, engine, options, |agreed, options, names| {
+        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), control)))
     })
 }
 
@@ -218,16 +225,17 @@ fn start(
     mountpoint: PathBuf,
     engine: Arc<Engine>,
     options: &MountOptions,
-    make: impl FnOnce(Agreed, &MountOptions) -> Result<Box<dyn FileSystem>, MountError>,
+    make: impl FnOnce(Agreed, &MountOptions, &Arc<FileNames>) -> Result<Box<dyn FileSystem>, MountError>,
 ) -> Result<Mounted, MountError> {
     let options = &within_bounds(options);
     let applications = Applications::new().map_err(|error| MountError::system("starting a thread", error))?;
     let names = applications.names();
+    let file_names = Arc::default();
     let device = mount::attach(source, &mountpoint, options)?;
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
     let session = Arc::new(Session {
-        fs: make(agreed, options)?,
+        fs: make(agreed, options, &file_names)?,
         engine,
         applications,
         request_bytes_max: agreed.request_bytes_max,
@@ -252,7 +260,7 @@ fn start(
         raise_read_ahead(&mountpoint);
     }
     guard.keep();
-    Ok(Mounted { session, mountpoint, transport, names })
+    Ok(Mounted { session, mountpoint, transport, names, file_names })
 }
 
 /// Takes a mount that did not come about off again.

@@ -111,7 +111,9 @@ impl FileSystem {
 
     fn open_at(&self, caller: Caller, path: &Path, flags: u32, mode: u32) -> io::Result<Arc<dyn TreeFile>> {
         let flags = flags | open::NO_FOLLOW;
-        self.tree.open(caller, path, OpenHow { flags, mode, ..OpenHow::default() })
+        let file = self.tree.open(caller, path, OpenHow { flags, mode, ..OpenHow::default() })?;
+        self.names.add(file.data().id(), path);
+        Ok(file)
     }
 
     /// A file that is open already, for what `flags` say.

@@ -25,6 +25,7 @@ use self::file::OpenFile;
 use self::nodes::{Nodes, Place};
 use crate::abi::{InHeader, Input, op};
 use crate::control::{Control, ControlFiles};
+use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem as Operations, Opened, errno_of};
 use crate::handle::Handles;
 use crate::options::{CacheMode, MountOptions};
@@ -35,6 +36,7 @@ pub(crate) struct FileSystem {
     nodes: Nodes,
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
+    names: Arc<FileNames>,
     control: ControlFiles,
     cache: CacheMode,
     timeout: Duration,
@@ -57,6 +59,7 @@ impl FileSystem {
         root: &Attr,
         options: &MountOptions,
         agreed: Agreed,
+        names: Arc<FileNames>,
         control: Arc<dyn Control>,
     ) -> FileSystem {
         FileSystem {
@@ -64,6 +67,7 @@ impl FileSystem {
             nodes: Nodes::new(root),
             files: Handles::default(),
             dirs: Handles::default(),
+            names,
             control: ControlFiles::new(control),
             cache: options.cache,
             timeout: options.metadata_timeout,
