@@ -141,7 +141,7 @@ impl Engine {
         if frame::is_open(Arc::as_ptr(&self.shared)) {
             // In a completion: the loop below it on this thread's stack carries it out.
             while let Some(work) = list.pop_front() {
-                if let Err(work) = frame::put(Arc::as_ptr(&self.shared), work) {
+                if let Some(work) = frame::put(Arc::as_ptr(&self.shared), work) {
                     self.shared.work_off(work);
                 }
             }
