@@ -87,7 +87,7 @@ impl Extent {
 
 /// Why extents are not the layout of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LayoutError {
+pub enum ExtentError {
     /// An extent ends before it starts, or starts before the one before it ends.
     #[error("extent {index}: expected a start below its end and not below {after}, got {start} to {end}")]
     Order {
@@ -139,19 +139,19 @@ impl FileLayout {
     ///
     /// # Errors
     /// If they overlap or are not in order, or one of them has no bytes, no targets, or one from [`TARGETS_MAX`] on.
-    pub fn new(extents: Vec<Extent>) -> Result<FileLayout, LayoutError> {
+    pub fn new(extents: Vec<Extent>) -> Result<FileLayout, ExtentError> {
         let (mut after, mut targets) = (0, 0);
         for (index, extent) in extents.iter().enumerate() {
             let Extent { start, end, stripe_bytes, .. } = *extent;
             if start >= end || start < after {
-                return Err(LayoutError::Order { index, after, start, end });
+                return Err(ExtentError::Order { index, after, start, end });
             }
             let highest = extent.targets.iter().map(|target| target.0).max();
             let Some(highest) = highest.filter(|_| stripe_bytes > 0) else {
-                return Err(LayoutError::Empty { index, stripe_bytes, targets: extent.targets.len() });
+                return Err(ExtentError::Empty { index, stripe_bytes, targets: extent.targets.len() });
             };
             if highest >= TARGETS_MAX {
-                return Err(LayoutError::Target { index, target: highest, max: TARGETS_MAX });
+                return Err(ExtentError::Target { index, target: highest, max: TARGETS_MAX });
             }
             (after, targets) = (end, targets.max(highest + 1));
         }
@@ -185,14 +185,14 @@ impl FileLayout {
 }
 
 impl TryFrom<Layout> for FileLayout {
-    type Error = LayoutError;
+    type Error = ExtentError;
 
     /// Round robin for the whole file.
-    fn try_from(layout: Layout) -> Result<FileLayout, LayoutError> {
+    fn try_from(layout: Layout) -> Result<FileLayout, ExtentError> {
         let Layout { first_target, stripe_bytes, targets } = layout;
         let max = TARGETS_MAX;
         if targets > max || first_target >= max {
-            return Err(LayoutError::Target { index: 0, target: targets.max(first_target), max });
+            return Err(ExtentError::Target { index: 0, target: targets.max(first_target), max });
         }
         let targets = (0..targets).map(|index| TargetId((first_target + index) % targets)).collect();
         FileLayout::new([Extent { start: 0, end: u64::MAX, stripe_bytes, targets }].into())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use iogate_core::gate::TARGETS_MAX;
-use iogate_core::layout::LayoutError;
+use iogate_core::layout::ExtentError;
 use iogate_core::{
     AppId, ClientId, Decision, Extent, FileId, FileLayout, Gate, GateConfig, Layout, Op, Outcome, Request,
     RequestId, SchedulerConfig, TargetId, Time,
@@ -83,12 +83,12 @@ fn a_composite_layout_has_its_own_stripes_and_targets_in_each_extent() {
 fn what_is_no_layout_is_refused() {
     let refused = |extents: Vec<Extent>| FileLayout::new(extents).unwrap_err();
     let overlap = vec![extent(0, 10, 4, &[0]), extent(9, 20, 4, &[0])];
-    assert_eq!(refused(overlap), LayoutError::Order { index: 1, after: 10, start: 9, end: 20 });
-    assert!(matches!(refused(vec![extent(5, 5, 4, &[0])]), LayoutError::Order { .. }));
-    assert!(matches!(refused(vec![extent(0, 5, 0, &[0])]), LayoutError::Empty { stripe_bytes: 0, .. }));
-    assert!(matches!(refused(vec![extent(0, 5, 4, &[])]), LayoutError::Empty { targets: 0, .. }));
+    assert_eq!(refused(overlap), ExtentError::Order { index: 1, after: 10, start: 9, end: 20 });
+    assert!(matches!(refused(vec![extent(5, 5, 4, &[0])]), ExtentError::Order { .. }));
+    assert!(matches!(refused(vec![extent(0, 5, 0, &[0])]), ExtentError::Empty { stripe_bytes: 0, .. }));
+    assert!(matches!(refused(vec![extent(0, 5, 4, &[])]), ExtentError::Empty { targets: 0, .. }));
     let target = refused(vec![extent(0, 5, 4, &[0, TARGETS_MAX])]);
-    assert_eq!(target, LayoutError::Target { index: 0, target: TARGETS_MAX, max: TARGETS_MAX });
+    assert_eq!(target, ExtentError::Target { index: 0, target: TARGETS_MAX, max: TARGETS_MAX });
     for (stripe_bytes, targets) in [(0, 1), (1, 0), (1, u32::MAX)] {
         assert!(FileLayout::try_from(Layout { first_target: 0, stripe_bytes, targets }).is_err());
     }
