@@ -16,6 +16,7 @@ pub mod ceph;
 pub mod gluster;
 pub mod lustre;
 pub mod mounts;
+mod open;
 mod pieces;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -30,6 +31,7 @@ use rustix::fs::FileType;
 
 use self::gluster::Gluster;
 use self::mounts::Mount;
+pub use self::open::{OpenLayout, OpenLayouts};
 
 /// Files whose layouts are kept.
 const FILES_MAX: usize = 16_384;
