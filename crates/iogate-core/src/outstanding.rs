@@ -240,3 +240,6 @@ impl<T> Outstanding<T> {
         self.restoring_left > 0
     }
 }
+
+#[cfg(test)]
+mod tests;
