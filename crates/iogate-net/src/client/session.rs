@@ -58,7 +58,7 @@ pub(super) struct State {
     writing: Writing,
     /// Ids below this are written as a whole, and their memory is not read any more.
     written: u64,
-    /// Answered before they were written again.
+    /// Answered before all of their data was written.
     early: Vec<(Call, io::Result<Answer>)>,
     pub(super) lead: Lead,
     /// The leader sleeps in `poll`.
