@@ -6,6 +6,7 @@
 mod agios;
 mod aioli;
 mod coordination;
+mod twins;
 
 use std::fs;
 use std::io::IsTerminal;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             Paper::Aioli => ("aioli", aioli::page(&lab)?),
             Paper::Agios => ("agios", agios::page(&lab)?),
             Paper::Coordination => ("coordination", coordination::page(&lab)?),
+            Paper::Twins => ("twins", twins::page(&lab)?),
         };
         if args.quick {
             page.notes.push(
