@@ -137,6 +137,11 @@ impl Experiment {
         self.point(settings)?.app(app)?.metric(metric)
     }
 
+    /// A metric of one layer of gates with its interval; `-` where there is none.
+    fn layer(&self, settings: &Settings<'_>, layer: &str, metric: &str) -> String {
+        shown(self.point(settings).and_then(|point| point.layer(layer)?.metric(metric)))
+    }
+
     /// By how many percent a metric is lower with `settings` than with `base`.
     fn reduction(&self, settings: &Settings<'_>, base: &Settings<'_>, metric: &str) -> Option<f64> {
         Some(100.0 * (1.0 - self.mean(settings, metric)? / self.mean(base, metric)?))
