@@ -12,7 +12,7 @@ pub(super) fn congestion(lab: &Lab<'_>) -> Result<Section, Failure> {
     let direct = lab.experiment("twins-contention-direct")?;
     let mut tables = Vec::new();
     for case in results.values(PATTERN) {
-        for request in ["32KiB", "256KiB"] {
+        for request in results.values(REQUEST) {
             let mut table = Table::new(["", "makespan", "segments lost", "time-outs"]);
             let at = [(PATTERN, case.as_str()), (REQUEST, request)];
             let metrics = ["makespan", "network_lost", "network_timeouts"];

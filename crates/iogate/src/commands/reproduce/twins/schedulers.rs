@@ -22,9 +22,9 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
 
 fn all(direct: &Experiment, schedulers: &Experiment) -> Section {
     let (mut tables, mut pictures) = (Vec::new(), Vec::new());
-    for op in ["read", "write"] {
-        for request in ["32KiB", "256KiB"] {
-            let at = |pattern| [(OP, op), (REQUEST, request), (PATTERN, pattern)];
+    for op in schedulers.values(OP) {
+        for request in schedulers.values(REQUEST) {
+            let at = |pattern| [(OP, op.as_str()), (REQUEST, request.as_str()), (PATTERN, pattern)];
             let mut table = Table::new(std::iter::once("").chain(PATTERNS));
             let cells = PATTERNS.map(|pattern| time(direct, &at(pattern)));
             table.row(std::iter::once("no forwarders".to_owned()).chain(cells));
@@ -173,9 +173,9 @@ fn collective(lab: &Lab<'_>, direct: &Experiment, schedulers: &Experiment) -> Re
         "collective, to-agg",
         "collective, twins, 1 ms",
     ]);
-    for op in ["read", "write"] {
+    for op in results.values(OP) {
         for (request, case) in [("32KiB", "32 KiB"), ("256KiB", "256 KiB")] {
-            let (op_is, request_is, strided) = ((OP, op), (REQUEST, request), (PATTERN, STRIDED));
+            let (op_is, request_is, strided) = ((OP, op.as_str()), (REQUEST, request), (PATTERN, STRIDED));
             let plain = |gate| time(schedulers, &[op_is, request_is, strided, (GATE, gate)]);
             let together = |gate| time(&results, &[op_is, (PATTERN, case), (GATE, gate)]);
             table.row([

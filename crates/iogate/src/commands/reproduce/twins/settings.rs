@@ -43,18 +43,19 @@ fn windows(
 ) -> Result<Section, Failure> {
     let results = lab.experiment(scenario)?;
     let (mut tables, mut pictures) = (Vec::new(), Vec::new());
-    for op in ["read", "write"] {
-        for request in ["32KiB", "256KiB"] {
+    for op in results.values(OP) {
+        for request in results.values(REQUEST) {
             let mut table = Table::new(std::iter::once("window").chain(PATTERNS));
             for window in results.values(WINDOW) {
-                let at = |pattern| [(OP, op), (REQUEST, request), (PATTERN, pattern), (WINDOW, window)];
+                let at =
+                    |pattern| [(OP, op.as_str()), (REQUEST, request), (PATTERN, pattern), (WINDOW, window)];
                 let cells = PATTERNS.map(|pattern| time(&results, &at(pattern)));
                 table.row(std::iter::once(window.clone()).chain(cells));
             }
             tables.push((format!("{op}s of {request}"), table));
             if request == "32KiB" {
                 let line = |pattern| {
-                    let at = [(OP, op), (REQUEST, request), (PATTERN, pattern)];
+                    let at = [(OP, op.as_str()), (REQUEST, request), (PATTERN, pattern)];
                     results.series(pattern, WINDOW, &at, "makespan")
                 };
                 let series = PATTERNS.map(line).into();
