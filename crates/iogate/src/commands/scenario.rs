@@ -54,6 +54,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "twins-collective",
     "twins-contention",
     "twins-contention-direct",
+    "twins-depth",
     "twins-direct",
     "twins-forwarders",
     "twins-schedulers",

@@ -8,7 +8,7 @@
 //! | `settings` | widths of windows, numbers of forwarders (figures 4.3, 4.4, 5.3, 5.4, 5.7 to 5.9) |
 //! | `contention` | losses in the network, and variants of the windows (figure 5.5) |
 //! | `applications` | two applications (figures 5.10 and 5.11) |
-//! | `conditions` | what the results depend on |
+//! | `conditions` | what the results depend on (section 4.2.4) |
 
 mod applications;
 mod conditions;
@@ -47,7 +47,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     sections.extend(settings::sections(lab)?);
     sections.push(contention::congestion(lab)?);
     sections.push(applications::section(lab)?);
-    sections.push(conditions::section(lab)?);
+    sections.extend(conditions::sections(lab)?);
     sections.push(contention::variants(lab)?);
     Ok(Page {
         title: "TWINS: forwarders that serve one data server at a time".into(),
