@@ -20,7 +20,7 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
             "twins-server-windows",
             "Figures 4.3 and 4.4: the width of server-window's window",
             "The thesis: from 1 to 16 s the width makes no difference.",
-            "",
+            "Agrees: no width differs significantly from another. Strided requests of 32 KiB have wide intervals: in some seeds the processes keep in step.",
         )?,
         windows(
             lab,
@@ -28,7 +28,11 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
             "Figures 5.3 and 5.4: the width of twins's window",
             "The thesis: 8 ms is best for strided reads of 32 KiB, 1 ms for other reads of shared files. For writes no width gains, and \
              only too large a one (to 32 ms) costs, on shared files.",
-            "",
+            "Agrees: the best width depends on the pattern. For strided reads of 32 KiB wide windows are best (in ours the wider the better, 32 ms more \
+             so than the thesis's 8), for strided reads of 256 KiB those up to 1 ms; a file per process and contiguous processes depend \
+             little on it; and large strided writes are as without windows up to 4 ms and suffer beyond. The reason in ours: within a \
+             wide window a disk serves one forwarder's processes, one front instead of four (25,000 seeks with 1 ms, 2,400 with 32 ms); large requests \
+             have several servers anyway, and only wait.",
         )?,
         forwarders(lab)?,
     ])
