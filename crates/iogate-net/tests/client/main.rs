@@ -1,6 +1,7 @@
 //! The client against a scripted server: what each request does, and what becomes of it when the server misbehaves.
 
 mod peer;
+mod recovery;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ fn credits_make_callers_wait() {
             for index in 0..8 {
                 let file = &file;
                 scope.spawn(move || {
-                    (0..20).for_each(|_| drop(file.write_at(index * 100, &[1; 100]).unwrap()))
+                    (0..20).for_each(|_| assert_eq!(file.write_at(index * 100, &[1; 100]).unwrap(), 100));
                 });
             }
         });
