@@ -7,6 +7,7 @@
 //! | [`endpoint`] | where a server listens |
 //! | [`server`] | serves trees to many clients |
 //! | [`socket`] | a connected stream, plain or encrypted |
+//! | [`users`] | whose ids a client's are on this machine |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
@@ -15,7 +16,9 @@ pub mod endpoint;
 pub mod server;
 pub mod socket;
 pub mod tree;
+pub mod users;
 
 pub use endpoint::Endpoint;
 pub use server::{Server, ServerConfig};
 pub use tree::{Caller, Tree, TreeFile};
+pub use users::Users;
