@@ -15,6 +15,7 @@
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
+//! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod layout;
 pub mod nearest;
 pub mod request;
 pub mod sched;
+pub mod session;
 pub mod stats;
 pub mod time;
 pub mod wire;
