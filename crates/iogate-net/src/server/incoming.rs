@@ -92,7 +92,12 @@ impl Connection {
             let (bytes, read) = match self.read(receive, &mut desk.scratch) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
-                Err(_) => return Next::Gone,
+                Err(error) => {
+                    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+                        tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
+                    }
+                    return Next::Gone;
+                }
             };
             match self.decode(receive, desk, bytes) {
                 Ok(Step::Taken) => {}
@@ -139,7 +144,7 @@ impl Connection {
         if let Some(partial) = &mut receive.partial {
             partial.filled += count.min(missing);
         }
-        let drained = count < missing + READ_BYTES_MAX && !self.socket.reads_ahead();
+        let drained = count < missing + READ_BYTES_MAX;
         let read = if drained { Read::Drained } else { Read::More };
         Ok((left.len() + count.saturating_sub(missing), read))
     }
