@@ -34,7 +34,7 @@ pub trait Socket: Send + Sync {
         false
     }
 
-    /// Sends what `write` has taken, as far as there is room.
+    /// Sends what `write` has taken, or as much as there is room for and fails with [`io::ErrorKind::WouldBlock`].
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
