@@ -141,9 +141,9 @@ impl<T> Outstanding<T> {
         Some(())
     }
 
-    /// A request that a reply with this id can belong to: written in this session, and not answered.
+    /// A request that a reply with this id can belong to: written on this connection, and not answered.
     pub fn get(&self, id: u64) -> Option<&T> {
-        if id >= self.begun {
+        if id >= self.next {
             return None;
         }
         let index = usize::try_from(id.checked_sub(self.acked)?).ok()?;
@@ -160,7 +160,7 @@ impl<T> Outstanding<T> {
             self.window.pop_front();
             self.acked += 1;
         }
-        // The reply to what was in progress can come before the request is written again.
+        // What follows may have been answered on an earlier connection.
         self.next = self.next.max(self.acked);
         Some(entry.item)
     }
@@ -220,11 +220,6 @@ impl<T> Outstanding<T> {
         window.chain(&self.restoring).chain(&self.waiting).map(|entry| &entry.item)
     }
 
-    /// One past the last id that has been written in this session.
-    pub fn begun(&self) -> u64 {
-        self.begun
-    }
-
     /// Requests that are not answered, with or without ids.
     pub fn len(&self) -> usize {
         self.window.iter().flatten().count() + self.waiting.len() + self.restoring.len()
@@ -240,3 +235,6 @@ impl<T> Outstanding<T> {
         self.restoring_left > 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,7 @@ impl Data {
             self.offset = append.offset;
             self.append = Some(append);
         }
+        self.file.before_write(self.offset);
         Ok(())
     }
 }

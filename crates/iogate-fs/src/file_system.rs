@@ -46,6 +46,11 @@ pub(crate) trait Opened: Send + Sync {
         None
     }
 
+    /// Notes that a write to this offset is about to be submitted.
+    fn before_write(&self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
     fn sync(&self, data_only: bool) -> Result<(), Errno>;
 

@@ -193,8 +193,9 @@ pub fn mount(
 ) -> Result<Mounted, MountError> {
     raise_descriptor_limit();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
+    let gate = engine.clone();
     start(source.as_os_str(), mountpoint, engine, options, |agreed, options, _| {
-        passthrough::FileSystem::new(root, store, options, agreed, control)
+        passthrough::FileSystem::new(root, gate, store, options, agreed, control)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
     })

@@ -1,5 +1,6 @@
 //! What executes a dispatch.
 
+mod batched;
 mod direct;
 mod directory;
 mod memory;
@@ -20,12 +21,13 @@ use iogate_core::{FileId, Op, TargetId};
 
 use crate::engine::Origin;
 
+pub use batched::BatchedStore;
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};
 pub use null::NullStore;
 pub use plain_calls::PlainCalls;
-pub use striped::StripedStore;
+pub use striped::{Parts, StripedStore};
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use iogate_engine::layouts::OpenLayout;
 use iogate_engine::{FileHandle, Store};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -28,6 +29,8 @@ const FLAGS_KEPT_BACK: i32 = libc::O_APPEND | libc::O_DIRECT | libc::O_NOFOLLOW 
 pub(crate) struct OpenFile {
     pub(crate) fd: OwnedFd,
     data: FileHandle,
+    /// Where its bytes lie, if that is asked for.
+    layout: Option<OpenLayout>,
     inode: Arc<Inode>,
     store: Arc<dyn Store>,
 }
@@ -43,6 +46,12 @@ impl Opened for OpenFile {
 
     fn begin_append(&self, bytes: u32) -> Result<AppendGuard, Errno> {
         self.inode.appends.begin(bytes, || Ok(rustix::fs::fstat(&self.fd)?.st_size as u64))
+    }
+
+    fn before_write(&self, offset: u64) {
+        if let Some(layout) = &self.layout {
+            layout.before_write(self.fd.as_fd(), offset);
+        }
     }
 
     fn sync(&self, data_only: bool) -> Result<(), Errno> {
@@ -125,7 +134,8 @@ impl FileSystem {
     fn opened(&self, fd: OwnedFd, inode: Arc<Inode>) -> Result<OpenOut, Errno> {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
         let data = self.store.adopt(for_data).map_err(|error| errno_of(&error))?;
-        let fh = self.files.insert(OpenFile { fd, data, inode, store: self.store.clone() });
+        let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
+        let fh = self.files.insert(OpenFile { fd, data, layout, inode, store: self.store.clone() });
         let open_flags = match self.cache {
             CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
             CacheMode::Page => fopen::KEEP_CACHE,

@@ -14,7 +14,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_engine::Store;
+use iogate_engine::layouts::OpenLayouts;
+use iogate_engine::{Engine, Store};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -33,6 +34,7 @@ pub(crate) struct FileSystem {
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
     store: Arc<dyn Store>,
+    layouts: Option<Arc<OpenLayouts>>,
     control: ControlFiles,
     cache: CacheMode,
     copy_offload: bool,
@@ -45,17 +47,20 @@ pub(crate) struct FileSystem {
 impl FileSystem {
     pub(crate) fn new(
         root: OwnedFd,
+        engine: Arc<Engine>,
         store: Arc<dyn Store>,
         options: &MountOptions,
         agreed: Agreed,
         control: Arc<dyn Control>,
     ) -> Result<FileSystem, Errno> {
+        let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine));
         Ok(FileSystem {
             // The other half is for open files.
             inodes: InodeTable::new(root, descriptors_max() / 2)?,
             files: Handles::default(),
             dirs: Handles::default(),
             store,
+            layouts,
             control: ControlFiles::new(control),
             cache: options.cache,
             copy_offload: options.copy_offload,

@@ -9,8 +9,9 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
+use iogate_net::auth::Policy;
 use iogate_net::client::{Auth, ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::DirectoryTree;
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 
@@ -154,10 +155,9 @@ pub fn serve(source: &Path) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        authenticate: None,
         describe: None,
     };
-    let policy = Policy { anonymous: Some(Caller { uid: 0, gid: 0 }) };
+    let policy = Policy::None { user: Caller { uid: 0, gid: 0 }, on_any_network: false };
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
     Server::start(config, vec![listener]).unwrap()
 }
