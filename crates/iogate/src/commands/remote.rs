@@ -1,0 +1,78 @@
+//! Servers as a tree, by the flags that say which.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use iogate_core::Layout;
+use iogate_net::Endpoint;
+use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
+
+use crate::cli::{Auth, RemoteArgs, Spread};
+use crate::failure::Failure;
+
+/// Names servers where no flag does: endpoints, separated by commas.
+const FORWARDERS: &str = "IOGATE_FORWARDERS";
+
+/// The servers that the flags name, or else the environment; none if neither does.
+pub(crate) fn endpoints(args: &RemoteArgs) -> Result<Vec<Endpoint>, Failure> {
+    let named = match std::env::var(FORWARDERS) {
+        _ if !args.remote.is_empty() => args.remote.clone(),
+        Ok(text) => text
+            .split(',')
+            .filter(|endpoint| !endpoint.is_empty())
+            .map(|endpoint| endpoint.parse::<Endpoint>().context(FORWARDERS))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::usage)?,
+        Err(_) => Vec::new(),
+    };
+    match args.index {
+        Some(index) if !named.is_empty() && index >= named.len() => Err(Failure::usage(anyhow!(
+            "--index {index}: expected a number below that of servers, {}",
+            named.len()
+        ))),
+        _ => Ok(named),
+    }
+}
+
+/// What people call some servers.
+pub(crate) fn name(endpoints: &[Endpoint]) -> String {
+    endpoints.iter().map(Endpoint::to_string).collect::<Vec<String>>().join(",")
+}
+
+/// Connects to servers. Fails in a few seconds if one does not answer.
+pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<Remote>, Failure> {
+    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    let auth = args.auth.unwrap_or(if local { Auth::Peer } else { Auth::None });
+    let node = rustix::system::uname();
+    let client = ClientOptions {
+        name: format!("{}:{}", node.nodename().to_string_lossy(), std::process::id()),
+        export: args.export.clone().unwrap_or_default(),
+        auth: match auth {
+            Auth::None => client::Auth::None,
+            Auth::Peer => client::Auth::Socket,
+        },
+        retry_for: args.retry_for.0,
+        ..ClientOptions::default()
+    };
+    let spread = match args.spread {
+        Spread::Client => client::Spread::Client,
+        Spread::Process => client::Spread::Process,
+        Spread::File => client::Spread::File,
+        Spread::Target => client::Spread::Target,
+    };
+    let options = RemoteOptions { client, spread, server: args.index, ..RemoteOptions::default() };
+    // Its message has the cause in it.
+    let remote = Remote::connect(endpoints, &options).map_err(|error| anyhow!(error.to_string()))?;
+    Ok(Arc::new(remote))
+}
+
+/// Which target holds which bytes, as the servers say.
+pub(crate) fn layout(remote: &Remote) -> Layout {
+    let striping = remote.clients().first().map(|client| client.welcome().striping);
+    let layout = striping.map(|striping| Layout {
+        first_target: striping.first_target,
+        stripe_bytes: striping.stripe_bytes,
+        targets: striping.targets,
+    });
+    layout.filter(|layout| layout.targets > 0 && layout.stripe_bytes > 0).unwrap_or(Layout::SINGLE)
+}
