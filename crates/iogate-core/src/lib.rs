@@ -15,6 +15,7 @@
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
+//! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
 //! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
@@ -29,6 +30,7 @@ pub mod gate;
 pub mod hash;
 pub mod layout;
 pub mod nearest;
+pub mod outstanding;
 pub mod request;
 pub mod sched;
 pub mod session;
@@ -37,7 +39,7 @@ pub mod time;
 pub mod wire;
 
 pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};
-pub use layout::Layout;
+pub use layout::{Extent, FileLayout, Layout};
 pub use request::{AppId, ClientId, FileId, Op, Request, RequestId, TargetId};
 pub use sched::{SchedulerConfig, SchedulerKind};
 pub use time::{Span, Time};
