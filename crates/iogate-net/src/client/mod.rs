@@ -5,6 +5,7 @@
 //! | `session` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `recover` | what happens when a connection or a server is lost |
+//! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
 //!
@@ -26,6 +27,7 @@
 mod call;
 mod connect;
 mod file;
+mod fork;
 mod receive;
 mod recover;
 mod remote;
@@ -47,6 +49,7 @@ use crate::socket::Socket;
 
 pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
+pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;

@@ -112,7 +112,7 @@ struct Shared {
     /// Connections to go on with, of which the kernel has nothing new to tell.
     ready: Mutex<VecDeque<Arc<Connection>>>,
     /// Connections that wait for memory.
-    starved: Mutex<Vec<Arc<Connection>>>,
+    starved: Mutex<VecDeque<Arc<Connection>>>,
     /// Requests that have been taken in and are not answered.
     underway: AtomicUsize,
     /// Nothing new is taken in.
