@@ -284,3 +284,17 @@ fn appends_of_many_clients_follow_each_other() {
         assert!(counts.iter().copied().eq(0..50), "in the order in which they were sent: {counts:?}");
     }
 }
+
+#[test]
+fn the_documentation_has_every_message() {
+    let page = include_str!("../../../../docs/protocol.md");
+    let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("### ")).collect();
+    for (kind, name) in Request::KINDS {
+        let named = format!(" {kind} {name}");
+        assert!(
+            headings.iter().any(|line| line.ends_with(&named) || line.contains(&format!("{named},"))),
+            "{named}"
+        );
+    }
+    assert!(page.contains(&format!("The protocol's version: {VERSION}.")));
+}
