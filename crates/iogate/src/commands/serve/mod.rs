@@ -1,0 +1,3 @@
+//! `iogate serve`: a data server or a forwarder.
+
+pub(crate) mod config;
