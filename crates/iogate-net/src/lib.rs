@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
 //! | [`endpoint`] | where a server listens |
+//! | [`auth`] | who the peer is, and what a listener asks for |
 //! | [`socket`] | a connected stream, plain or encrypted |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
+pub mod auth;
 pub mod endpoint;
 pub mod socket;
 pub mod tree;

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use iogate_core::SchedulerConfig;
 use iogate_core::sched::SchedulerKind;
 
+use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     Serve(ServeArgs),
     Cluster(ClusterArgs),
+    Layout(LayoutArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),
     Bench(BenchArgs),
@@ -108,6 +110,13 @@ pub(crate) struct MountArgs {
     /// Most requests in the gate; further ones wait outside
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub(crate) queue: u32,
+
+    /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
+    ///
+    /// auto asks the source's file system for each file's own layout where that is Lustre, BeeGFS, CephFS or GlusterFS;
+    /// elsewhere all is on a single target. auto,targets=8 says how many targets there are in all.
+    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    pub(crate) layout: LayoutChoice,
 
     /// Who caches file data on this side of the gate
     #[arg(long, value_enum, default_value_t = Cache::Direct)]
@@ -208,6 +217,20 @@ pub(crate) struct StatusArgs {
     pub(crate) watch: Option<f64>,
 }
 
+/// Show which targets of a parallel file system hold which bytes of a file
+///
+/// Known are Lustre, BeeGFS, CephFS and GlusterFS.
+#[derive(Debug, Args)]
+pub(crate) struct LayoutArgs {
+    /// The files
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Change the scheduler or its parameters while programs go on
 ///
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force.
@@ -237,7 +260,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "listen")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Without a file: where to listen, HOST:PORT (loopback only: there is no authentication) or unix:PATH
+    /// Without a file: where to listen: unix:PATH, or HOST:PORT on loopback, where everybody is nobody
     #[arg(long, value_name = "ADDRESS", requires = "directory")]
     pub(crate) listen: Option<String>,
 

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod demo;
+pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;

@@ -4,6 +4,12 @@
 //! root; the empty one is the root itself. Data does not go through a tree: an [`Engine`](iogate_engine::Engine) over
 //! [`Tree::store`] carries it, by way of [`TreeFile::data`].
 
+mod beneath;
+mod caller;
+mod directory;
+mod directory_file;
+mod stat;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +17,8 @@ use std::sync::Arc;
 use iogate_core::Layout;
 use iogate_core::wire::{Attr, Change, Entry, Identity, Space, Written};
 use iogate_engine::{FileHandle, Origin, Store};
+
+pub use directory::DirectoryTree;
 
 /// In whose name an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +55,8 @@ pub trait Tree: Send + Sync + 'static {
     fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr>;
 
     /// Lists a directory from `after` (0, or the `next` of an entry) on, until `each` returns false; that entry is not taken.
+    /// `.` and `..` are left out. Of an entry at which the caller may not look, only the number and the type are known, and
+    /// its attributes have no links.
     fn read_dir(
         &self,
         caller: Caller,

@@ -1,0 +1,202 @@
+//! Acting in a caller's name: file system ids, groups and capabilities are the thread's.
+//!
+//! Where the process is root, the kernel then checks the caller's permissions: the thread has its ids, the supplementary groups
+//! that this machine's user database gives it, and no capabilities. Only root's callers keep what the process may do.
+//! Where the process is not root, everything is done in its own name.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, Gid, UnshareFlags};
+
+use super::Caller;
+
+/// How long a user's groups are believed.
+const GROUPS_VALID: Duration = Duration::from_secs(300);
+/// Most users whose groups are kept.
+const USERS_MAX: usize = 10_000;
+
+thread_local! {
+    static OWN: OnceCell<Own> = const { OnceCell::new() };
+}
+
+/// What a thread is without a caller.
+struct Own {
+    groups: Vec<Gid>,
+    capabilities: CapabilitySets,
+}
+
+/// Carries out operations in callers' names.
+#[derive(Debug)]
+pub(super) struct Names {
+    is_root: bool,
+    groups: Mutex<HashMap<Caller, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    until: Instant,
+    groups: Arc<[Gid]>,
+}
+
+impl Names {
+    pub(super) fn new() -> Names {
+        Names { is_root: rustix::process::geteuid().is_root(), groups: Mutex::default() }
+    }
+
+    /// Runs `operation` in the caller's name, with an empty umask: clients have applied theirs.
+    /// Fails with `EPERM` if the process may not act for the caller.
+    pub(super) fn act<R>(
+        &self,
+        caller: Caller,
+        operation: impl FnOnce() -> Result<R, Errno>,
+    ) -> io::Result<R> {
+        let own_gid = rustix::process::getegid().as_raw();
+        OWN.with(|cell| {
+            let own = match cell.get() {
+                Some(own) => own,
+                None => {
+                    let own = prepare_thread()?;
+                    cell.get_or_init(|| own)
+                }
+            };
+            if !self.is_root || (caller.uid == 0 && caller.gid == own_gid) {
+                return Ok(operation()?);
+            }
+            // Which to the system means to leave an id as it is.
+            if caller.uid == u32::MAX || caller.gid == u32::MAX {
+                return Err(Errno::PERM.into());
+            }
+            let groups = if caller.uid == 0 { None } else { Some(self.groups_of(caller)?) };
+            let _name = Name::take(caller, groups.as_deref(), own, own_gid)?;
+            Ok(operation()?)
+        })
+    }
+
+    fn groups_of(&self, caller: Caller) -> io::Result<Arc<[Gid]>> {
+        let now = Instant::now();
+        let lock = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&caller)
+            && known.until > now
+        {
+            return Ok(Arc::clone(&known.groups));
+        }
+        // Not under the lock: a user database may be far away.
+        let groups: Arc<[Gid]> = look_up_groups(caller)?.into();
+        let mut known = lock();
+        if known.len() >= USERS_MAX {
+            known.clear();
+        }
+        known.insert(caller, Known { until: now + GROUPS_VALID, groups: Arc::clone(&groups) });
+        Ok(groups)
+    }
+}
+
+/// Gives the calling thread a umask of its own, which is empty from now on.
+fn prepare_thread() -> Result<Own, Errno> {
+    // SAFETY: only the file system attributes (umask, working directory) stop being shared; nothing here relies on
+    // threads sharing them. Where it is not permitted, the umask of all threads is emptied.
+    let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) };
+    rustix::process::umask(Mode::empty());
+    Ok(Own { groups: rustix::process::getgroups()?, capabilities: rustix::thread::capabilities(None)? })
+}
+
+/// The thread's ids, groups and capabilities, until dropped.
+struct Name<'a> {
+    own: &'a Own,
+    own_gid: u32,
+    others_groups: bool,
+}
+
+impl<'a> Name<'a> {
+    fn take(caller: Caller, groups: Option<&[Gid]>, own: &'a Own, own_gid: u32) -> Result<Name<'a>, Errno> {
+        if let Some(groups) = groups {
+            rustix::thread::set_thread_groups(groups)?;
+        }
+        let name = Name { own, own_gid, others_groups: groups.is_some() };
+        // The group first, while the user may still change it.
+        set_gid(caller.gid);
+        set_uid(caller.uid);
+        // These calls do not say whether they worked; this is how one asks.
+        if set_uid(u32::MAX) != caller.uid || set_gid(u32::MAX) != caller.gid {
+            return Err(Errno::PERM);
+        }
+        if caller.uid != 0 {
+            // The kernel has taken away those that matter to file permissions, unless the thread's secure bits say
+            // otherwise; others let a caller set attributes that it must not (`trusted`, `security.capability`).
+            let none = CapabilitySets { effective: CapabilitySet::empty(), ..own.capabilities };
+            rustix::thread::set_capabilities(None, none)?;
+        }
+        Ok(name)
+    }
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        set_uid(0);
+        let restored = rustix::thread::set_capabilities(None, self.own.capabilities).and_then(|()| {
+            set_gid(self.own_gid);
+            if self.others_groups { rustix::thread::set_thread_groups(&self.own.groups) } else { Ok(()) }
+        });
+        if let Err(error) = restored {
+            tracing::error!(%error, "a thread could not leave its caller's name: the process ends");
+            std::process::abort();
+        }
+    }
+}
+
+fn set_uid(uid: libc::uid_t) -> libc::uid_t {
+    // SAFETY: changes the calling thread's credentials only, no memory.
+    unsafe { libc::setfsuid(uid) as libc::uid_t }
+}
+
+fn set_gid(gid: libc::gid_t) -> libc::gid_t {
+    // SAFETY: changes the calling thread's credentials only, no memory.
+    unsafe { libc::setfsgid(gid) as libc::gid_t }
+}
+
+/// The groups of a user by the machine's user database; its own group only if it is not in there.
+fn look_up_groups(caller: Caller) -> io::Result<Vec<Gid>> {
+    let mut text = vec![0; 1024];
+    loop {
+        let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+        let mut found = std::ptr::null_mut();
+        // SAFETY: the text has as many bytes as said, and the other pointers lead to local variables.
+        let error = unsafe {
+            libc::getpwuid_r(caller.uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &mut found)
+        };
+        match error {
+            libc::ERANGE if text.len() < 1 << 20 => text.resize(text.len() * 4, 0),
+            0 if !found.is_null() => {
+                // SAFETY: `found` leads to the entry, which was filled in; its name lies in the text.
+                let name = unsafe { CStr::from_ptr((*found).pw_name) };
+                return group_list(name, caller.gid);
+            }
+            0 | libc::ENOENT | libc::ESRCH => return Ok(vec![Gid::from_raw(caller.gid)]),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn group_list(user: &CStr, gid: u32) -> io::Result<Vec<Gid>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut count = groups.len() as libc::c_int;
+        // SAFETY: the list has `count` entries.
+        let got = unsafe { libc::getgrouplist(user.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
+        let count = usize::try_from(count).unwrap_or(0);
+        if got >= 0 {
+            return Ok(groups.iter().take(count).map(|&gid| Gid::from_raw(gid)).collect());
+        }
+        if count <= groups.len() {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        groups.resize(count, 0);
+    }
+}

@@ -1,0 +1,372 @@
+//! A directory of this machine as a tree.
+//!
+//! Nothing outside it is ever reached, and what a caller does is done with its permissions, if the process is root.
+//! A thread that calls has an empty umask from then on. Only regular files and directories can be opened: FIFOs and
+//! devices belong to the client's machine.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::wire::{Attr, Change, Entry, Space, open};
+use iogate_engine::Store;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
+
+use super::beneath::{self, Place, ProcPath};
+use super::caller::Names;
+use super::directory_file::DirectoryFile;
+use super::{Caller, OpenHow, Tree, TreeFile, stat};
+
+/// Bytes of directory entries that are read at once.
+const LIST_BYTES: usize = 8 << 10;
+/// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+/// How often to try to open or create a file that others remove and create meanwhile.
+const TRIES: usize = 100;
+
+/// A directory of this machine.
+pub struct DirectoryTree {
+    root: OwnedFd,
+    store: Arc<dyn Store>,
+    names: Arc<Names>,
+}
+
+impl DirectoryTree {
+    /// The tree below an existing directory. The store takes over the open files ([`Store::adopt`]), so it is a
+    /// [`DirectoryStore`](iogate_engine::store::DirectoryStore), or one around it. Fails if the directory cannot be opened, or without
+    /// `/proc`.
+    pub fn new(root: &Path, store: Arc<dyn Store>) -> io::Result<DirectoryTree> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        rustix::fs::stat(ProcPath::new(&root).as_bytes())
+            .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
+        Ok(DirectoryTree { root, store, names: Arc::new(Names::new()) })
+    }
+
+    fn find<'a>(&'a self, path: &'a Path) -> Result<Place<'a>, Errno> {
+        Place::find(self.root.as_fd(), path)
+    }
+
+    /// Runs an operation on what has a name, in the caller's name.
+    fn with_held<R>(
+        &self,
+        caller: Caller,
+        path: &Path,
+        operation: impl FnOnce(OwnedFd) -> Result<R, Errno>,
+    ) -> io::Result<R> {
+        self.names.act(caller, || operation(self.find(path)?.hold()?))
+    }
+
+    fn open_fd(&self, caller: Caller, path: &Path, how: &OpenHow) -> io::Result<OwnedFd> {
+        let has = |flag| how.flags & flag != 0;
+        let exclusive = has(open::CREATE) && has(open::EXCLUSIVE);
+        let flags = flags_of(how.flags)?;
+        let mode = Mode::from_raw_mode(how.mode & 0o7777);
+        if has(open::TEMPORARY) {
+            let flags = flags | OFlags::TMPFILE;
+            return self.names.act(caller, || beneath::open(self.root.as_fd(), path, flags, mode));
+        }
+        for _ in 0..TRIES {
+            if !exclusive {
+                match self.open_existing(caller, path, how, flags) {
+                    Err(error) if has(open::CREATE) && error.raw_os_error() == Some(libc::ENOENT) => {}
+                    opened => return opened,
+                }
+            }
+            let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let created = self.names.act(caller, || {
+                let place = self.find(path)?;
+                match rustix::fs::openat(&place.dir, place.name, create, mode) {
+                    // A symbolic link to nothing: creates what it names.
+                    Err(Errno::EXIST) if !exclusive && !has(open::NO_FOLLOW) => {
+                        let create = flags | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
+                        beneath::open(self.root.as_fd(), path, create, mode)
+                    }
+                    created => created,
+                }
+            });
+            match created {
+                // Somebody else created it, or removed it.
+                Err(error) if !exclusive && error.raw_os_error() == Some(libc::EEXIST) => {}
+                created => return created,
+            }
+        }
+        Err(Errno::BUSY.into())
+    }
+
+    /// Opens what is there, by holding it first: to open a FIFO or a device may block, or do something.
+    fn open_existing(
+        &self,
+        caller: Caller,
+        path: &Path,
+        how: &OpenHow,
+        flags: OFlags,
+    ) -> io::Result<OwnedFd> {
+        let again = how.flags & open::AGAIN != 0;
+        let mut hold = OFlags::PATH;
+        if how.flags & open::NO_FOLLOW != 0 {
+            hold |= OFlags::NOFOLLOW;
+        }
+        let mut owner = None;
+        let opened = self.names.act(caller, || {
+            let held = beneath::open(self.root.as_fd(), path, hold, Mode::empty())?;
+            let known = stat::of(&held)?;
+            if again && known.identity != how.identity {
+                return Err(Errno::STALE);
+            }
+            match FileType::from_raw_mode(known.attr.mode) {
+                FileType::Directory if how.flags & open::CREATE != 0 => return Err(Errno::ISDIR),
+                FileType::RegularFile | FileType::Directory => {}
+                FileType::Symlink if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
+                FileType::Symlink => return Err(Errno::LOOP),
+                _ if flags.contains(OFlags::DIRECTORY) => return Err(Errno::NOTDIR),
+                _ => return Err(Errno::NXIO),
+            }
+            match reopen(&held, flags) {
+                Err(Errno::ACCESS) if again => {
+                    owner = Some((known.attr.uid, held));
+                    Err(Errno::ACCESS)
+                }
+                opened => opened,
+            }
+        });
+        match (opened, owner) {
+            // Who created a file may write it, whatever its permissions are, as long as it is open; and the owner
+            // could change them.
+            (Err(_), Some((uid, held))) if uid == caller.uid => Ok(reopen(&held, flags)?),
+            (opened, _) => opened,
+        }
+    }
+}
+
+fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The flags of `open(2)` for those of a message, but for those that create.
+fn flags_of(flags: u32) -> Result<OFlags, Errno> {
+    let mut found = match (flags & open::READ != 0, flags & open::WRITE != 0) {
+        (true, true) => OFlags::RDWR,
+        (true, false) => OFlags::RDONLY,
+        (false, true) => OFlags::WRONLY,
+        (false, false) => return Err(Errno::INVAL),
+    };
+    for (flag, adds) in [(open::TRUNCATE, OFlags::TRUNC), (open::DIRECTORY, OFlags::DIRECTORY)] {
+        if flags & flag != 0 {
+            found |= adds;
+        }
+    }
+    let refused = match () {
+        () if flags & open::AGAIN != 0 => open::TRUNCATE | open::EXCLUSIVE | open::TEMPORARY,
+        () if flags & open::CREATE != 0 => open::DIRECTORY | open::TEMPORARY,
+        () => 0,
+    };
+    if flags & refused != 0 { Err(Errno::INVAL) } else { Ok(found) }
+}
+
+impl Tree for DirectoryTree {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        let mut how = how;
+        let again = how.flags & open::AGAIN != 0;
+        if again {
+            how.flags &= !open::CREATE;
+        }
+        let fd = self.open_fd(caller, path, &how).map_err(|error| match error.raw_os_error() {
+            // Renamed, removed, replaced.
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO) if again => Errno::STALE.into(),
+            _ => error,
+        })?;
+        let known = stat::of(&fd)?;
+        if !matches!(FileType::from_raw_mode(known.attr.mode), FileType::RegularFile | FileType::Directory) {
+            return Err(Errno::NXIO.into());
+        }
+        let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
+        Ok(Arc::new(DirectoryFile {
+            fd,
+            data,
+            identity: known.identity,
+            store: Arc::clone(&self.store),
+            names: Arc::clone(&self.names),
+        }))
+    }
+
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        let known = self.names.act(caller, || {
+            let place = self.find(path)?;
+            if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
+        })?;
+        Ok(known.attr)
+    }
+
+    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+        self.with_held(caller, path, |held| {
+            stat::change(held.as_fd(), change, stat::truncate_held)?;
+            Ok(stat::of(&held)?.attr)
+        })
+    }
+
+    fn read_dir(
+        &self,
+        caller: Caller,
+        path: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let dir = self.names.act(caller, || {
+            let dir = beneath::open(self.root.as_fd(), path, flags, Mode::empty())?;
+            if after != 0 {
+                rustix::fs::seek(&dir, SeekFrom::Start(after))?;
+            }
+            Ok(dir)
+        })?;
+        let mut buffer = Vec::with_capacity(LIST_BYTES);
+        let mut batch: Vec<(Entry, Vec<u8>)> = Vec::new();
+        loop {
+            batch.clear();
+            let mut list = rustix::fs::RawDir::new(&dir, buffer.spare_capacity_mut());
+            self.names.act(caller, || {
+                while let Some(found) = list.next() {
+                    let found = found?;
+                    let name = found.file_name();
+                    if !matches!(name.to_bytes(), b"." | b"..") {
+                        let attr = match stat::at(&dir, name) {
+                            Ok(known) => Some(known.attr),
+                            Err(Errno::NOENT) => None,
+                            // To list needs no permission to look.
+                            Err(_) => Some(Attr {
+                                inode: found.ino(),
+                                mode: found.file_type().as_raw_mode(),
+                                ..Attr::default()
+                            }),
+                        };
+                        if let Some(attr) = attr {
+                            let name = name.to_bytes().to_vec();
+                            let name_bytes = name.len() as u16;
+                            batch.push((Entry { next: found.next_entry_cookie(), name_bytes, attr }, name));
+                        }
+                    }
+                    if list.is_buffer_empty() && !batch.is_empty() {
+                        break;
+                    }
+                }
+                Ok(())
+            })?;
+            if batch.is_empty() || !batch.iter().all(|(entry, name)| each(entry, name)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
+        let permissions = Mode::from_raw_mode(mode & 0o7777);
+        let known = self.names.act(caller, || {
+            let place = self.find(path)?;
+            match FileType::from_raw_mode(mode) {
+                FileType::Directory => rustix::fs::mkdirat(&place.dir, place.name, permissions)?,
+                kind => rustix::fs::mknodat(&place.dir, place.name, kind, permissions, device.into())?,
+            }
+            stat::at(&place.dir, place.name)
+        })?;
+        Ok(known.attr)
+    }
+
+    fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
+        let known = self.names.act(caller, || {
+            let place = self.find(path)?;
+            rustix::fs::symlinkat(target, &place.dir, place.name)?;
+            stat::at(&place.dir, place.name)
+        })?;
+        Ok(known.attr)
+    }
+
+    fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
+        let known = self.names.act(caller, || {
+            let (from, to) = (self.find(path)?, self.find(to)?);
+            rustix::fs::linkat(&from.dir, from.name, &to.dir, to.name, AtFlags::empty())?;
+            stat::at(&to.dir, to.name)
+        })?;
+        Ok(known.attr)
+    }
+
+    fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        let target = self.names.act(caller, || {
+            let place = self.find(path)?;
+            rustix::fs::readlinkat(&place.dir, place.name, Vec::new())
+        })?;
+        Ok(target.into_bytes())
+    }
+
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        self.names.act(caller, || {
+            let place = self.find(path)?;
+            rustix::fs::unlinkat(&place.dir, place.name, flags)
+        })
+    }
+
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        let flags = RenameFlags::from_bits_retain(flags);
+        self.names.act(caller, || {
+            let (from, to) = (self.find(path)?, self.find(to)?);
+            rustix::fs::renameat_with(&from.dir, from.name, &to.dir, to.name, flags)
+        })
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        let found = rustix::fs::fstatvfs(&self.root)?;
+        Ok(Space {
+            block_bytes: found.f_frsize,
+            blocks: found.f_blocks,
+            blocks_free: found.f_bfree,
+            blocks_available: found.f_bavail,
+            files: found.f_files,
+            files_free: found.f_ffree,
+            name_bytes_max: found.f_namemax as u32,
+        })
+    }
+
+    fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+        self.with_held(caller, path, |held| {
+            let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
+            let path = ProcPath::new(&held);
+            rustix::fs::getxattr(path.as_bytes(), name, rustix::buffer::spare_capacity(&mut value))?;
+            value.shrink_to_fit();
+            Ok(value)
+        })
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        path: &Path,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()> {
+        let flags = XattrFlags::from_bits_retain(flags);
+        self.with_held(caller, path, |held| {
+            rustix::fs::setxattr(ProcPath::new(&held).as_bytes(), name, value, flags)
+        })
+    }
+
+    fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        self.with_held(caller, path, |held| {
+            let mut names = Vec::with_capacity(XATTR_BYTES_MAX);
+            let path = ProcPath::new(&held);
+            rustix::fs::listxattr(path.as_bytes(), rustix::buffer::spare_capacity(&mut names))?;
+            names.shrink_to_fit();
+            Ok(names)
+        })
+    }
+
+    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
+        self.with_held(caller, path, |held| rustix::fs::removexattr(ProcPath::new(&held).as_bytes(), name))
+    }
+}

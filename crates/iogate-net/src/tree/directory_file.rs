@@ -1,0 +1,55 @@
+//! An open file of a directory.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use iogate_core::wire::{Attr, Change, Identity};
+use iogate_engine::{FileHandle, Store};
+use rustix::fs::{FallocateFlags, SeekFrom};
+
+use super::caller::Names;
+use super::{Caller, TreeFile, stat};
+
+pub(super) struct DirectoryFile {
+    /// For everything but reads and writes.
+    pub(super) fd: OwnedFd,
+    pub(super) data: FileHandle,
+    pub(super) identity: Identity,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) names: Arc<Names>,
+}
+
+impl TreeFile for DirectoryFile {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        Ok(stat::of(&self.fd)?.attr)
+    }
+
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        self.names.act(caller, || {
+            stat::change(self.fd.as_fd(), change, |fd, size| rustix::fs::ftruncate(fd, size))
+        })?;
+        self.attr()
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.store.sync(&self.data, data_only)
+    }
+
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(&self.fd, FallocateFlags::from_bits_retain(mode), offset, bytes)?)
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        let from = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
+        Ok(rustix::fs::seek(&self.fd, from)?)
+    }
+}

@@ -1,0 +1,120 @@
+//! Attributes as the kernel has them and as they are sent, and changes to them.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use iogate_core::wire::{Attr, Change, Identity, Moment, set};
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    Uid,
+};
+use rustix::io::Errno;
+use rustix::path::Arg;
+
+use super::beneath::ProcPath;
+
+/// What there is to know about a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) attr: Attr,
+    pub(super) identity: Identity,
+}
+
+/// Looks at a name in a directory, without following it.
+pub(super) fn at(dir: impl AsFd, name: impl Arg) -> Result<Known, Errno> {
+    statx(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Looks at what a descriptor (`O_PATH` or not) holds.
+pub(super) fn of(fd: impl AsFd) -> Result<Known, Errno> {
+    statx(fd, c"", AtFlags::EMPTY_PATH)
+}
+
+fn statx(dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Known, Errno> {
+    let stat = rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+    Ok(Known { attr: attr_of(&stat), identity: identity_of(&stat) })
+}
+
+fn attr_of(stat: &Statx) -> Attr {
+    let moment = |time: &StatxTimestamp| Moment { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
+    Attr {
+        inode: stat.stx_ino,
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        atime: moment(&stat.stx_atime),
+        mtime: moment(&stat.stx_mtime),
+        ctime: moment(&stat.stx_ctime),
+        mode: stat.stx_mode.into(),
+        links: stat.stx_nlink,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        // Linux's numbers fit 32 bits: 12 of the major, 20 of the minor one.
+        device: rustix::fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor) as u32,
+        block_bytes: stat.stx_blksize,
+    }
+}
+
+/// A file system that keeps no time of birth cannot tell a file from an earlier one with its number.
+fn identity_of(stat: &Statx) -> Identity {
+    let generation = if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        0
+    } else {
+        (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
+    };
+    Identity { inode: stat.stx_ino, generation }
+}
+
+/// Changes what a descriptor (`O_PATH` or not) holds. The size is set by `truncate`.
+pub(super) fn change(
+    fd: BorrowedFd<'_>,
+    change: &Change,
+    truncate: impl FnOnce(BorrowedFd<'_>, u64) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let sets = |which: u32| change.which & which != 0;
+    // The owner before the permissions: a change of the owner clears some of them.
+    if sets(set::UID | set::GID) {
+        // Which to the system means to leave an id as it is.
+        if (sets(set::UID) && change.uid == u32::MAX) || (sets(set::GID) && change.gid == u32::MAX) {
+            return Err(Errno::INVAL);
+        }
+        let uid = sets(set::UID).then(|| Uid::from_raw(change.uid));
+        let gid = sets(set::GID).then(|| Gid::from_raw(change.gid));
+        rustix::fs::chownat(fd, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    if sets(set::MODE) {
+        let mode = Mode::from_raw_mode(change.mode & 0o7777);
+        rustix::fs::chmodat(CWD, ProcPath::new(fd).as_bytes(), mode, AtFlags::empty())?;
+    }
+    if sets(set::SIZE) {
+        truncate(fd, change.size)?;
+    }
+    if sets(set::ATIME | set::MTIME) {
+        let time = |which, now, moment: Moment| {
+            let nanoseconds = match (sets(which), sets(now)) {
+                (false, _) => UTIME_OMIT,
+                (true, true) => UTIME_NOW,
+                (true, false) if moment.nanoseconds >= 1_000_000_000 => return Err(Errno::INVAL),
+                (true, false) => moment.nanoseconds.into(),
+            };
+            Ok(Timespec { tv_sec: moment.seconds, tv_nsec: nanoseconds })
+        };
+        let times = Timestamps {
+            last_access: time(set::ATIME, set::ATIME_NOW, change.atime)?,
+            last_modification: time(set::MTIME, set::MTIME_NOW, change.mtime)?,
+        };
+        rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// `truncate(2)` of what a descriptor holds: checks permissions, and opens nothing.
+pub(super) fn truncate_held(fd: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
+    let size = libc::off_t::try_from(size).map_err(|_| Errno::INVAL)?;
+    let path = CString::new(ProcPath::new(fd).as_bytes()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: the path is a string that lives until the call returns.
+    if unsafe { libc::truncate(path.as_ptr(), size) } == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
