@@ -3,16 +3,21 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
+//! | [`client`] | files on servers, from any number of threads |
 //! | [`endpoint`] | where a server listens |
 //! | [`auth`] | who the peer is, and what a listener asks for |
+//! | [`server`] | serves trees to many clients |
 //! | [`socket`] | a connected stream, plain or encrypted |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
 pub mod auth;
+pub mod client;
 pub mod endpoint;
+pub mod server;
 pub mod socket;
 pub mod tree;
 
 pub use endpoint::Endpoint;
+pub use server::{Server, ServerConfig};
 pub use tree::{Caller, Tree, TreeFile};

@@ -534,10 +534,12 @@ pub(crate) enum Paper {
     Agios,
     /// Server coordination (2011): servers that serve one application at a time
     Coordination,
+    /// TWINS (2016): forwarders that serve one data server at a time
+    Twins,
 }
 
 impl Paper {
-    pub(crate) const ALL: [Paper; 3] = [Paper::Aioli, Paper::Agios, Paper::Coordination];
+    pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
 }
 
 /// Check, list and show scenarios

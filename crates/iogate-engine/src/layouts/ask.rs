@@ -58,7 +58,7 @@ pub(super) fn ioctl<const N: usize>(
 ) -> Result<(), LayoutError> {
     debug_assert_eq!((request >> 16 & 0x3fff) as usize, N, "the size is part of the request's number");
     // SAFETY: the request's number says how long its record is, and this one is as long.
-    match unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::Ioctl, record.as_mut_ptr()) } {
+    match unsafe { libc::ioctl(fd.as_raw_fd(), libc::Ioctl::from(request), record.as_mut_ptr()) } {
         -1 => Err(LayoutError::Asking { what: what.into(), cause: io::Error::last_os_error() }),
         _ => Ok(()),
     }

@@ -1,5 +1,6 @@
 //! `iogate layout`: which targets of a parallel file system hold a file; and what `--layout` of a mount means.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::fs::File;
 use std::io;
@@ -22,8 +23,8 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::settings;
 
-/// Targets of an extent that the table names.
-const NAMED_MAX: usize = 8;
+/// Targets of an extent that the table shows.
+const SHOWN_MAX: usize = 16;
 
 /// What the flag `--layout` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,19 +192,23 @@ impl Known {
             Some(system) => format!("on {system}"),
         };
         writeln!(out, "{gap}{}: {system}", path.display()).expect("text grows");
-        let mut table = Table::new(["from", "to", "stripe", "targets"]);
+        let (mut table, mut names) =
+            (Table::new(["from", "to", "stripe", "targets"]), Table::new(["target", "name"]));
         for extent in self.extents() {
-            let names = extent.targets.iter().take(NAMED_MAX).map(|&id| format!("{id} ({})", self.name(id)));
-            let mut names = names.collect::<Vec<_>>().join(", ");
-            if extent.targets.len() > NAMED_MAX {
-                write!(names, ", ... ({} in all)", extent.targets.len()).expect("text grows");
+            let shown = extent.targets.iter().take(SHOWN_MAX).map(TargetId::to_string);
+            let mut targets = shown.collect::<Vec<_>>().join(" ");
+            if extent.targets.len() > SHOWN_MAX {
+                write!(targets, " ... ({} in all)", extent.targets.len()).expect("text grows");
             }
             let [to, stripe] = [end(extent), stripe(extent)]
                 .map(|bytes| bytes.map_or_else(|| "-".into(), settings::bytes_shown));
-            table.row([settings::bytes_shown(extent.start), to, stripe, names]);
+            table.row([settings::bytes_shown(extent.start), to, stripe, targets]);
         }
+        let used: BTreeSet<TargetId> =
+            self.extents().iter().flat_map(|extent| extent.targets.iter().copied()).collect();
+        used.iter().for_each(|&target| names.row([target.to_string(), self.name(target)]));
         if !table.is_empty() {
-            write!(out, "{table}").expect("text grows");
+            write!(out, "{table}\n{names}").expect("text grows");
         }
     }
 }
