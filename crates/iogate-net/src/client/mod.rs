@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `session` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
+//! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
@@ -25,6 +26,7 @@
 
 mod call;
 mod connect;
+mod control;
 mod file;
 mod receive;
 mod recover;

@@ -413,6 +413,43 @@ impl Listen {
     }
 }
 
+impl Config {
+    /// One directory at one address.
+    pub(super) fn of_directory(
+        directory: PathBuf,
+        scheduler: SchedulerConfig,
+        at: Address,
+        auth: Auth,
+        read_only: bool,
+    ) -> anyhow::Result<Config> {
+        let listen = Listen { at, auth: Some(auth), tls: None, user: None, allow_unauthenticated_network: false };
+        let export = Export {
+            name: default_export(),
+            gate: Gate { scheduler, ..Gate::default() },
+            batch: None,
+            batches: None,
+            directory: Some(directory),
+            names: None,
+            targets: Vec::new(),
+            servers: Vec::new(),
+            forward: None,
+            stripe: None,
+            device: None,
+            direct: false,
+            layout: None,
+            client: Client::default(),
+            read_only,
+            trust_clients: true,
+            users: Users { squash: Squash::None, ..Users::default() },
+        };
+        let (node, nodes, session_grace, limits) = (0, one(), None, Limits::default());
+        let config =
+            Config { node, nodes, session_grace, listen: vec![listen], export: vec![export], limits };
+        config.check()?;
+        Ok(config)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
