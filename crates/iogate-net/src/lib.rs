@@ -8,6 +8,7 @@
 //! | [`auth`] | who the peer is, and what a listener asks for |
 //! | [`server`] | serves trees to many clients |
 //! | [`socket`] | a connected stream, plain or encrypted |
+//! | [`users`] | whose ids a client's are on this machine |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
@@ -17,7 +18,9 @@ pub mod endpoint;
 pub mod server;
 pub mod socket;
 pub mod tree;
+pub mod users;
 
 pub use endpoint::Endpoint;
 pub use server::{Server, ServerConfig};
 pub use tree::{Caller, Tree, TreeFile};
+pub use users::Users;

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iogate_net::socket::{Peer, PlainSocket, Socket, TlsClient, TlsError, TlsServer, TlsSocket};
@@ -316,10 +317,11 @@ fn send(socket: &dyn Socket, bytes: usize, seed: usize) {
             Err(error) => panic!("{error}"),
         }
     }
-    while socket.wants_flush() {
+    while let Err(error) = socket.flush() {
+        assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}");
         wait(socket, PollFlags::OUT);
-        socket.flush().unwrap();
     }
+    assert!(!socket.wants_flush());
 }
 
 /// Reads a stream into two buffers of changing sizes. Waits only after a short read, so that bytes left inside would never come.
@@ -435,4 +437,28 @@ fn files_that_do_not_fit_are_named() {
     }
     let error = TlsClient::load(&stage.cluster.certificate, &certificate, &key, "io 1").unwrap_err();
     assert!(matches!(&error, TlsError::ServerName(name) if name == "io 1"), "{error}");
+}
+
+#[test]
+fn the_documented_commands_make_certificates_that_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/security.md")).unwrap();
+    let commands = page.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let made = Command::new("sh").args(["-e", "-c", commands]).current_dir(dir.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let at = |name: &str| dir.path().join(name);
+    let server = TlsServer::load(&at("io1.crt"), &at("io1.key"), &at("ca.crt")).unwrap();
+    for name in ["io1", "io1.example.org"] {
+        let client = TlsClient::load(&at("ca.crt"), &at("alice.crt"), &at("alice.key"), name).unwrap();
+        let (client, server) = pair_of(&client, &server);
+        let (at_client, at_server) = greet(&client, &server);
+        assert_eq!((at_client.unwrap(), at_server.unwrap()), (b"welcome".to_vec(), b"hello".to_vec()));
+        assert_eq!(server.peer(), Peer::Certificate { name: "alice".into() });
+    }
+    let swapped = TlsServer::load(&at("alice.crt"), &at("alice.key"), &at("ca.crt")).unwrap();
+    let client = TlsClient::load(&at("ca.crt"), &at("io1.crt"), &at("io1.key"), "alice").unwrap();
+    let (client, server) = pair_of(&client, &swapped);
+    let (at_client, at_server) = greet(&client, &server);
+    assert!(at_client.is_err() && at_server.is_err(), "a user's certificate is no server's");
 }

@@ -125,11 +125,11 @@ impl Gluster {
     ) -> Result<Vec<Extent>, LayoutError> {
         let Some(answer) = attribute(fd, BRICKS)? else { return Ok(Vec::new()) };
         let first = self.target(&answer, mount)?;
-        let window = window(mount)?;
-        let Some(block) = block_bytes(fd, mount, &window)? else {
-            let targets = vec![TargetId(first)];
-            return Ok(vec![Extent { start: 0, end: u64::MAX, stripe_bytes: u64::MAX, targets }]);
+        let single = || {
+            vec![Extent { start: 0, end: u64::MAX, stripe_bytes: u64::MAX, targets: vec![TargetId(first)] }]
         };
+        let Some(window) = window(mount)? else { return Ok(single()) };
+        let Some(block) = block_bytes(fd, mount, &window)? else { return Ok(single()) };
         let count = usize::try_from(size.div_ceil(block)).unwrap_or(usize::MAX).max(1);
         let gfid = attribute(fd, GFID)?.unwrap_or_default();
         let mut targets = vec![Some(first)];
@@ -197,23 +197,25 @@ impl Gluster {
     }
 }
 
-/// A mount point of the same volume through which `.shard` is not hidden; on a volume without shards, any.
-fn window(mount: &Mount) -> Result<PathBuf, LayoutError> {
+/// A mount point of the same volume through which `.shard` is seen; `None` where the mount itself hides none: then it
+/// shows files as they are on the bricks.
+fn window(mount: &Mount) -> Result<Option<PathBuf>, LayoutError> {
+    let top = Path::new("/");
+    let shards = |point: &Path| rustix::fs::lstat(point.join(".shard")).map(drop);
+    if mount.root == top && shards(&mount.point) != Err(Errno::PERM) {
+        return Ok(None);
+    }
     let asking = |cause| LayoutError::Asking { what: "the list of mounts".into(), cause };
     let others = Mount::all().map_err(asking)?.into_iter();
     let others = others.filter(|other| other.fs_type == mount.fs_type && other.source == mount.source);
-    let mut roots = others.filter(|other| other.root == Path::new("/")).map(|other| other.point);
-    let hides = |point: &PathBuf| rustix::fs::lstat(point.join(".shard")).err() == Some(Errno::PERM);
-    roots
-        .find(|point| !hides(point))
-        .ok_or_else(|| LayoutError::ShardsHidden { source_name: mount.source.clone() })
+    let mut tops = others.filter(|other| other.root == top).map(|other| other.point);
+    // There is no such folder before the first file needs it; other errors come from mounts that are dead or not ours.
+    let window = tops.find(|point| matches!(shards(point), Ok(()) | Err(Errno::NOENT)));
+    window.map(Some).ok_or_else(|| LayoutError::ShardsHidden { source_name: mount.source.clone() })
 }
 
 /// The size of a file's shards; `None` if it is not in shards.
 fn block_bytes(fd: BorrowedFd<'_>, mount: &Mount, window: &Path) -> Result<Option<u64>, LayoutError> {
-    if rustix::fs::lstat(window.join(".shard")).is_err() {
-        return Ok(None);
-    }
     let asking = |what: &str, cause| LayoutError::Asking { what: what.into(), cause };
     if !rustix::process::geteuid().is_root() {
         let cause = io::Error::new(io::ErrorKind::PermissionDenied, "this takes root");

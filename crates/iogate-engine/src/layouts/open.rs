@@ -61,12 +61,13 @@ impl OpenLayout {
         if self.ask_at.compare_exchange(ask_at, again, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return;
         }
-        let layout = self.among.layouts.learn_or_warn(fd);
-        let known = layout.as_deref().map_or(0, known_until);
-        if known > offset {
-            self.ask_at.store(known, Ordering::Relaxed);
+        if let Some(layout) = self.among.layouts.learn_or_warn(fd) {
+            let known = known_until(&layout);
+            if known > offset {
+                self.ask_at.store(known, Ordering::Relaxed);
+            }
+            self.among.engine.set_layout(self.file, Some(layout));
         }
-        self.among.engine.set_layout(self.file, layout);
     }
 }
 

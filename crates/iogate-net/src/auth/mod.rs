@@ -1,14 +1,12 @@
 //! Who is who: what a listener asks of those who connect, and what a client shows.
 //!
-//! A server calls [`Policy::check_listener`] before it listens and [`Policy::authenticate`] with each
-//! [`Hello`](iogate_core::wire::Hello); a client puts [`Credential::kind`] and [`Credential::prove`] into it.
+//! A listener has a [`Policy`], which the server asks with each [`Hello`](iogate_core::wire::Hello); a client puts [`Credential::kind`] and [`Credential::prove`] into it.
 //! `docs/security.md` says what protects what.
 
 mod binding;
 mod munge;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
@@ -17,44 +15,30 @@ use iogate_core::wire::auth;
 pub use binding::Binding;
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
-use crate::Endpoint;
-use crate::socket::Peer;
+use crate::socket::{Peer, TlsServer};
+use crate::{Caller, Endpoint};
 
-/// A user and a group, by number; `UID:GID` as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ids {
-    /// The user.
-    pub uid: u32,
-    /// The group.
-    pub gid: u32,
-}
-
-impl Ids {
+impl Caller {
     /// Who has no rights but those of others.
-    pub const NOBODY: Ids = Ids { uid: 65534, gid: 65534 };
-}
-
-impl fmt::Display for Ids {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.uid, self.gid)
-    }
+    pub const NOBODY: Caller = Caller { uid: 65534, gid: 65534 };
 }
 
 /// What is not a user and a group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected UID:GID, two numbers as in 1000:1000, found `{0}`")]
-pub struct IdsError(String);
+pub struct CallerError(String);
 
-impl FromStr for Ids {
-    type Err = IdsError;
+/// `UID:GID`.
+impl FromStr for Caller {
+    type Err = CallerError;
 
-    fn from_str(text: &str) -> Result<Ids, IdsError> {
+    fn from_str(text: &str) -> Result<Caller, CallerError> {
         // All ones is `-1`, which system calls take as "leave it".
         let number = |text: &str| text.parse().ok().filter(|&id| id != u32::MAX);
-        let (uid, gid) = text.split_once(':').ok_or_else(|| IdsError(text.into()))?;
+        let (uid, gid) = text.split_once(':').ok_or_else(|| CallerError(text.into()))?;
         match (number(uid), number(gid)) {
-            (Some(uid), Some(gid)) => Ok(Ids { uid, gid }),
-            _ => Err(IdsError(text.into())),
+            (Some(uid), Some(gid)) => Ok(Caller { uid, gid }),
+            _ => Err(CallerError(text.into())),
         }
     }
 }
@@ -71,12 +55,14 @@ pub struct User {
 }
 
 /// What a listener asks of those who connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Policy {
     /// Nothing: everybody who can connect is this user.
     None {
         /// In whose name they act.
-        user: Ids,
+        user: Caller,
+        /// Not only on loopback addresses and Unix sockets: everybody who can reach the network may do what that user can.
+        on_any_network: bool,
     },
     /// The kernel's word: for Unix sockets.
     Peer,
@@ -84,8 +70,10 @@ pub enum Policy {
     Munge(Munge),
     /// A certificate, by TLS.
     Tls {
+        /// The server's certificate, and who signs those of clients.
+        server: TlsServer,
         /// Users by the name in their certificate: these and no others. If empty, the name is that of a user of this system.
-        users: BTreeMap<String, Ids>,
+        users: BTreeMap<String, Caller>,
     },
 }
 
@@ -212,17 +200,12 @@ impl Policy {
     }
 
     /// Whether this policy may stand before a listener; `addresses` are those that it is or will be bound to, if TCP.
-    pub fn check_listener(
-        &self,
-        endpoint: &Endpoint,
-        addresses: &[SocketAddr],
-        allow_unauthenticated_network: bool,
-    ) -> Result<(), ListenerError> {
+    pub fn check_listener(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<(), ListenerError> {
         match (self, endpoint) {
             (Policy::Peer, Endpoint::Tcp { .. }) => {
                 Err(ListenerError::PeerOfTcp { endpoint: endpoint.clone() })
             }
-            (Policy::None { .. }, Endpoint::Tcp { .. }) if !allow_unauthenticated_network => {
+            (Policy::None { on_any_network: false, .. }, Endpoint::Tcp { .. }) => {
                 match addresses.iter().find(|address| !address.ip().to_canonical().is_loopback()) {
                     Some(&address) => Err(ListenerError::Open { endpoint: endpoint.clone(), address }),
                     None => Ok(()),
@@ -246,12 +229,12 @@ impl Policy {
             false => Err(AuthError::Kind { expected, found: kind_text(kind) }),
         };
         match self {
-            Policy::None { user } => Ok(user_of(*user)),
+            Policy::None { user, .. } => Ok(user_of(*user)),
             Policy::Peer => {
                 let expected = "a process on this host (auth = \"peer\")";
                 expect(expected, auth::SOCKET)?;
                 match *peer {
-                    Peer::Process { uid, gid, .. } => Ok(user_of(Ids { uid, gid })),
+                    Peer::Process { uid, gid, .. } => Ok(user_of(Caller { uid, gid })),
                     _ => Err(AuthError::NoPeer { expected }),
                 }
             }
@@ -265,9 +248,9 @@ impl Policy {
                         uid,
                     });
                 }
-                Ok(user_of(Ids { uid, gid }))
+                Ok(user_of(Caller { uid, gid }))
             }
-            Policy::Tls { users } => {
+            Policy::Tls { users, .. } => {
                 let expected = "a TLS connection with a certificate (auth = \"tls\")";
                 expect(expected, auth::SOCKET)?;
                 match peer {
@@ -289,7 +272,7 @@ fn kind_text(kind: u8) -> &'static str {
 }
 
 /// A user by number, with its name if it has one here.
-fn user_of(Ids { uid, gid }: Ids) -> User {
+fn user_of(Caller { uid, gid }: Caller) -> User {
     let name = match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => user.name,
         _ => uid.to_string(),
@@ -298,11 +281,11 @@ fn user_of(Ids { uid, gid }: Ids) -> User {
 }
 
 /// A user by the name in its certificate.
-fn user_named(name: &str, users: &BTreeMap<String, Ids>) -> Result<User, AuthError> {
+fn user_named(name: &str, users: &BTreeMap<String, Caller>) -> Result<User, AuthError> {
     let unknown = |expected| AuthError::UnknownName { name: name.into(), expected };
-    let Ids { uid, gid } = if users.is_empty() {
+    let Caller { uid, gid } = if users.is_empty() {
         match nix::unistd::User::from_name(name) {
-            Ok(Some(user)) => Ids { uid: user.uid.as_raw(), gid: user.gid.as_raw() },
+            Ok(Some(user)) => Caller { uid: user.uid.as_raw(), gid: user.gid.as_raw() },
             Ok(None) => return Err(unknown("the name of a user of this system; or list it in `users`")),
             Err(errno) => return Err(AuthError::Lookup { name: name.into(), source: errno.into() }),
         }

@@ -2,11 +2,12 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::*;
 
-const UNKNOWN: Ids = Ids { uid: 4_000_000_000, gid: 7 };
+const UNKNOWN: Caller = Caller { uid: 4_000_000_000, gid: 7 };
 
 fn binding() -> Binding {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -26,13 +27,26 @@ fn certificate(name: &str) -> Peer {
     Peer::Certificate { name: name.into() }
 }
 
-fn tls(users: &[(&str, Ids)]) -> Policy {
-    Policy::Tls { users: users.iter().map(|&(name, ids)| (name.to_owned(), ids)).collect() }
+fn tls(users: &[(&str, Caller)]) -> Policy {
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, key) = (dir.path().join("crt"), dir.path().join("key"));
+    let made = rcgen::generate_simple_self_signed(vec!["io1".into()]).unwrap();
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    Policy::Tls {
+        server: TlsServer::load(&certificate, &key, &certificate).unwrap(),
+        users: users.iter().map(|&(name, user)| (name.to_owned(), user)).collect(),
+    }
+}
+
+fn open(on_any_network: bool) -> Policy {
+    Policy::None { user: Caller::NOBODY, on_any_network }
 }
 
 #[test]
 fn nobody_is_asked_only_where_it_is_said() {
-    let policy = Policy::None { user: Ids::NOBODY };
+    let policy = open(true);
     for peer in [Peer::Unknown, process(), certificate("root")] {
         let user = authenticate(&policy, &peer, auth::NONE).unwrap();
         assert_eq!((user.uid, user.gid), (65534, 65534), "and who it is does not count: {peer:?}");
@@ -93,7 +107,6 @@ fn another_kind_of_proof_is_refused_by_every_policy() {
 
 #[test]
 fn an_open_listener_on_a_network_needs_a_word_of_its_own() {
-    let open = Policy::None { user: Ids::NOBODY };
     let at = |endpoint: &str, addresses: &[&str]| {
         let addresses: Vec<_> = addresses.iter().map(|address| address.parse().unwrap()).collect();
         (endpoint.parse::<Endpoint>().unwrap(), addresses)
@@ -105,12 +118,12 @@ fn an_open_listener_on_a_network_needs_a_word_of_its_own() {
         at("io1:7000", &["127.0.0.1:7000", "192.0.2.1:7000"]),
         at("[::ffff:192.0.2.1]:7000", &["[::ffff:192.0.2.1]:7000"]),
     ] {
-        let error = open.check_listener(&endpoint, &addresses, false).unwrap_err();
+        let error = open(false).check_listener(&endpoint, &addresses).unwrap_err();
         assert!(matches!(error, ListenerError::Open { .. }));
         assert!(error.to_string().contains("allow_unauthenticated_network"), "{error}");
-        open.check_listener(&endpoint, &addresses, true).unwrap();
-        Policy::Munge(Munge::default()).check_listener(&endpoint, &addresses, false).unwrap();
-        tls(&[]).check_listener(&endpoint, &addresses, false).unwrap();
+        open(true).check_listener(&endpoint, &addresses).unwrap();
+        Policy::Munge(Munge::default()).check_listener(&endpoint, &addresses).unwrap();
+        tls(&[]).check_listener(&endpoint, &addresses).unwrap();
     }
     for (endpoint, addresses) in [
         at("localhost:7000", &["127.0.0.1:7000", "[::1]:7000"]),
@@ -118,16 +131,16 @@ fn an_open_listener_on_a_network_needs_a_word_of_its_own() {
         at("[::ffff:127.0.0.1]:7000", &["[::ffff:127.0.0.1]:7000"]),
         at("unix:/run/iogate/socket", &[]),
     ] {
-        open.check_listener(&endpoint, &addresses, false).unwrap();
+        open(false).check_listener(&endpoint, &addresses).unwrap();
     }
 }
 
 #[test]
 fn peer_credentials_need_a_unix_socket() {
     let unix = "unix:/run/iogate/socket".parse().unwrap();
-    Policy::Peer.check_listener(&unix, &[], false).unwrap();
+    Policy::Peer.check_listener(&unix, &[]).unwrap();
     let tcp = "127.0.0.1:7000".parse().unwrap();
-    let error = Policy::Peer.check_listener(&tcp, &["127.0.0.1:7000".parse().unwrap()], true).unwrap_err();
+    let error = Policy::Peer.check_listener(&tcp, &["127.0.0.1:7000".parse().unwrap()]).unwrap_err();
     assert!(error.to_string().contains("unix:PATH"), "{error}");
 }
 
@@ -158,11 +171,11 @@ fn both_ends_of_a_connection_agree_on_its_binding_and_no_others_do() {
 
 #[test]
 fn users_are_two_numbers() {
-    assert_eq!("1000:100".parse(), Ok(Ids { uid: 1000, gid: 100 }));
+    assert_eq!("1000:100".parse(), Ok(Caller { uid: 1000, gid: 100 }));
     for text in
         ["", "1000", "root:root", "1:2:3", "-1:0", "4294967295:0", "0:4294967295", "4294967296:0", " 1:2"]
     {
-        let error = text.parse::<Ids>().unwrap_err().to_string();
+        let error = text.parse::<Caller>().unwrap_err().to_string();
         assert!(error.contains("UID:GID") && error.contains(text), "{error}");
     }
 }

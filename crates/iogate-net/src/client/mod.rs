@@ -6,6 +6,7 @@
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
+//! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
 //!
@@ -28,6 +29,7 @@ mod call;
 mod connect;
 mod control;
 mod file;
+mod fork;
 mod receive;
 mod recover;
 mod remote;
@@ -48,6 +50,7 @@ use crate::socket::Socket;
 
 pub use connect::dial;
 pub use file::RemoteFile;
+pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;

@@ -53,13 +53,15 @@ impl Shared {
         let connected = connect(&self.endpoint, &self.options, session);
         let mut state = self.lock();
         let Some(loss) = &mut state.loss else { return };
-        let gone = loss.since.elapsed();
+        let (gone, gave_up) = (loss.since.elapsed(), loss.gave_up);
         match connected {
             Ok((socket, welcome)) => {
                 let resumed = welcome.resumed != 0 && session != NO_SESSION;
                 state.welcome = welcome;
                 self.install(&mut state, socket);
-                tracing::warn!(server = %self.endpoint, ?gone, resumed, "a server is back");
+                if session != NO_SESSION || gave_up {
+                    tracing::warn!(server = %self.endpoint, ?gone, resumed, "a server is back");
+                }
                 let unknown = if resumed {
                     state.requests.resumed();
                     Vec::new()

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -19,6 +19,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use super::call::{Answer, Call, Done, Waiter};
 use super::connect::{NO_SESSION, connect, timespec};
+use super::fork::Owner;
 use super::receive::{Incoming, Place, Replies};
 use super::recover::Loss;
 use super::send::Outgoing;
@@ -46,6 +47,7 @@ pub(super) struct Shared {
     written: Condvar,
     /// Wakes the thread that polls.
     waker: OwnedFd,
+    pub(super) owner: Owner,
 }
 
 pub(super) struct State {
@@ -133,6 +135,7 @@ impl Client {
             wanted: Condvar::new(),
             written: Condvar::new(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
+            owner: Owner::new(),
         });
         let background = if has_background {
             let shared = Arc::clone(&shared);
@@ -259,6 +262,13 @@ fn handle_of(request: &Request<'_>) -> u32 {
 }
 
 impl State {
+    /// Nobody receives, writes or is waited for.
+    pub(super) fn reset(&mut self) {
+        (self.lead, self.writing, self.polls) = (Lead::Free, Writing::Nobody, false);
+        std::mem::forget(std::mem::take(&mut self.early));
+        (self.written, self.asynchronous) = (1, 0);
+    }
+
     /// Whether the background thread is to receive.
     pub(super) fn wants_background(&self) -> bool {
         self.asynchronous > 0 || self.link.is_none()
@@ -289,12 +299,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn waker_fd(&self) -> RawFd {
+        self.waker.as_raw_fd()
+    }
+
     pub(super) fn has_background(&self) -> bool {
         self.options.receiving == Receiving::Background
     }
 
     /// Takes a request, and writes it unless somebody is writing already. Its `waiter` may have to receive.
     fn submit(&self, call: Call, waiter: Option<&Waiter>) {
+        self.notice_fork();
         let mut state = self.lock();
         if state.closed || self.refuses(&mut state) {
             let mut answer = Err(io::Error::from_raw_os_error(libc::EIO));

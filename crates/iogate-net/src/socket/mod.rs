@@ -25,11 +25,6 @@ pub trait Socket: Send + Sync {
     /// the kernel may wait inside. And look at [`wants_flush`](Socket::wants_flush): reading may have made something to send.
     fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Whether bytes may be there to read although the descriptor is not readable: then read until nothing is there.
-    fn reads_ahead(&self) -> bool {
-        false
-    }
-
     /// Writes as much as there is room for, at least one byte, or fails with [`io::ErrorKind::WouldBlock`].
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
 
@@ -39,7 +34,7 @@ pub trait Socket: Send + Sync {
         false
     }
 
-    /// Sends what `write` has taken, as far as there is room.
+    /// Sends what `write` has taken, or as much as there is room for and fails with [`io::ErrorKind::WouldBlock`].
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }

@@ -110,11 +110,7 @@ impl Socket for TlsSocket {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let state = &mut *self.lock();
-        match state.flush(&self.socket) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            flushed => flushed,
-        }
+        self.lock().flush(&self.socket)
     }
 
     fn peer(&self) -> Peer {

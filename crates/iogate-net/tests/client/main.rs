@@ -1,6 +1,7 @@
 //! The client against a scripted server: what each request does, and what becomes of it when the server misbehaves.
 
 mod peer;
+mod recovery;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ fn credits_make_callers_wait() {
             for index in 0..8 {
                 let file = &file;
                 scope.spawn(move || {
-                    (0..20).for_each(|_| drop(file.write_at(index * 100, &[1; 100]).unwrap()))
+                    (0..20).for_each(|_| assert_eq!(file.write_at(index * 100, &[1; 100]).unwrap(), 100));
                 });
             }
         });
@@ -193,4 +194,48 @@ fn several_servers_carry_out_what_the_spread_says() {
             .filter(|(peer, before)| peer.settings.messages.load(Ordering::SeqCst) > *before);
         assert_eq!(used.count(), expected, "{spread:?}");
     }
+}
+
+#[test]
+fn a_child_has_a_session_of_its_own_and_leaves_its_parents_alone() {
+    let peer = Peer::start();
+    let remote = connect(&peer, Receiving::Inline);
+    let file = remote.create("file".as_ref(), 0o644).unwrap();
+    let other = remote.create("file".as_ref(), 0o644).unwrap();
+    file.write_at(0, b"parent").unwrap();
+    let opens = peer.settings.opens.load(Ordering::SeqCst);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                assert_eq!(other.read_at(0, &mut [0; 6]).unwrap(), 6);
+            }
+        });
+        for round in 0..5 {
+            let forking = remote.clients()[0].before_fork();
+            // SAFETY: the child uses no lock but the client's, which this thread holds, and the allocator's, which the
+            // C library keeps in order.
+            let child = unsafe { libc::fork() };
+            assert!(child >= 0);
+            drop(forking);
+            if child == 0 {
+                let mut memory = [0; 6];
+                let read = file.read_at(0, &mut memory);
+                let is_right = matches!(read, Ok(6)) && &memory == b"parent";
+                let written = file.write_at(100 + round, b"c");
+                // SAFETY: nothing of the parent's is run down.
+                unsafe { libc::_exit(i32::from(!(is_right && written.is_ok()))) };
+            }
+            assert_eq!(file.write_at(200, b"p").unwrap(), 1);
+            let mut status = 0;
+            // SAFETY: the child was started above, and the status is ours.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child reads and writes");
+            assert_eq!(file.read_at(0, &mut [0; 6]).unwrap(), 6);
+        }
+        is_over.store(true, Ordering::SeqCst);
+        busy.join().unwrap();
+    });
+    let again = peer.settings.opens.load(Ordering::SeqCst) - opens;
+    assert_eq!(again, 10, "each child opens both files again, and the parent none");
 }

@@ -48,7 +48,7 @@ pub(crate) struct Peer {
 /// A session's files, and the replies that its client may ask for again.
 #[derive(Default)]
 struct Session {
-    replies: Mutex<BTreeMap<u64, (ReplyHeader, Vec<u8>, Vec<u8>)>>,
+    replies: Mutex<BTreeMap<u64, Reply>>,
     handles: Mutex<HashMap<u32, u32>>,
 }
 
@@ -172,7 +172,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
                 while settings.is_silent.load(Ordering::SeqCst) {
                     thread::sleep(Duration::from_millis(1));
                 }
-                let (header, fields, payload) = once(&session, &settings, &files, header, &fields, payload);
+                let (header, fields, payload) = once(&session, &settings, &files, header, &fields, &payload);
                 underway.fetch_sub(1, Ordering::SeqCst);
                 send(&mut answers, header, &fields, &payload);
             }
@@ -186,7 +186,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         if to_answer.send((header, fields, payload)).is_err() {
             return;
         }
-        if cut_after > 0 && messages % cut_after == 0 {
+        if cut_after > 0 && messages.is_multiple_of(cut_after) {
             let _ = stream.shutdown(Shutdown::Both);
             return;
         }
@@ -202,7 +202,7 @@ fn once(
     files: &Files,
     header: RequestHeader,
     fields: &[u8],
-    payload: Vec<u8>,
+    payload: &[u8],
 ) -> Reply {
     let mut replies = session.replies.lock().unwrap();
     if let Some(reply) = replies.get(&header.id) {
@@ -229,7 +229,7 @@ fn carry_out(
     settings: &Settings,
     files: &Files,
     request: Request<'_>,
-    payload: Vec<u8>,
+    payload: &[u8],
     fields: &mut Vec<u8>,
     data: &mut Vec<u8>,
 ) -> Result<(), i32> {
@@ -268,7 +268,7 @@ fn carry_out(
             if bytes.len() < end {
                 bytes.resize(end, 0);
             }
-            bytes[offset..end].copy_from_slice(&payload);
+            bytes[offset..end].copy_from_slice(payload);
             Written { offset: offset as u64, bytes: payload.len() as u32 }.encode(fields);
         }
         Request::GetAttr(_) => attr.encode(fields),
@@ -283,7 +283,7 @@ fn carry_out(
             }
         }
         Request::ReadDir(_) | Request::Sync(_) | Request::Goodbye(_) | Request::Rename(_) => {}
-        Request::SetXattr(_) => bytes.clone_from(&payload),
+        Request::SetXattr(_) => *bytes = payload.to_vec(),
         Request::GetXattr(_) => data.clone_from(&bytes),
         Request::Ping(_) => Offset { offset: 1 }.encode(fields),
         _ => return Err(libc::ENOSYS),

@@ -16,6 +16,7 @@ use iogate_core::{Layout, TargetId};
 use iogate_engine::Layouts;
 use iogate_engine::layouts::System;
 use iogate_report::Table;
+use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
 use crate::cli::LayoutArgs;
@@ -86,37 +87,39 @@ pub(crate) struct MountLayout {
 }
 
 impl LayoutChoice {
-    /// What it means for a mount of this directory.
-    pub(crate) fn of_mount(self, source: &Path) -> Result<MountLayout, Failure> {
+    /// What it means for a mount of this directory. Where its file system cannot be asked, `auto` is a single target.
+    pub(crate) fn of_mount(self, source: &Path) -> MountLayout {
         let hint = match self {
             LayoutChoice::Static(gate) => {
-                let about = format!("{} targets in stripes of {} bytes", gate.targets, gate.stripe_bytes);
-                return Ok(MountLayout { gate, layouts: None, about });
+                let stripe = settings::bytes_shown(gate.stripe_bytes);
+                let about = format!("{} targets in stripes of {stripe}", gate.targets);
+                return MountLayout { gate, layouts: None, about };
             }
             LayoutChoice::Auto(targets) => targets,
         };
-        let directory =
-            open(source).with_context(|| format!("the source {} cannot be opened", source.display()))?;
-        let system = System::of(directory.as_fd()).context("the kind of the source's file system")?;
-        let Some(system) = system else {
-            let gate = Layout { targets: hint.unwrap_or(1), ..Layout::SINGLE };
-            return Ok(MountLayout { gate, layouts: None, about: "a single target".into() });
-        };
         let layouts = Layouts::new();
-        // Where it cannot be told now, single files will tell.
-        let targets = hint.or_else(|| layouts.targets(directory.as_fd()).ok().flatten()).unwrap_or(1);
-        let gate = Layout { targets, ..Layout::SINGLE };
-        Ok(MountLayout {
-            gate,
-            layouts: Some(Arc::new(layouts)),
-            about: format!("each file's own, from {system}"),
-        })
+        let ask = || -> io::Result<_> {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let directory = rustix::fs::open(source, flags, Mode::empty())?;
+            let system = System::of(directory.as_fd())?;
+            // Where it cannot be told now, single files will tell.
+            Ok((system, layouts.targets(directory.as_fd()).ok().flatten()))
+        };
+        let (is_known, targets, about) = match ask() {
+            Ok((Some(system), targets)) => (true, targets, format!("each file's own, from {system}")),
+            Ok((None, targets)) => (false, targets, "a single target".into()),
+            Err(error) => {
+                (false, None, format!("a single target (the file system cannot be asked: {error})"))
+            }
+        };
+        let gate = Layout { targets: hint.or(targets).unwrap_or(1), ..Layout::SINGLE };
+        MountLayout { gate, layouts: is_known.then(|| Arc::new(layouts)), about }
     }
 }
 
 /// Opens for asking only; does not wait for the other end of a pipe.
 fn open(path: &Path) -> io::Result<File> {
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
     File::options().read(true).custom_flags(nonblocking).open(path)
 }
 

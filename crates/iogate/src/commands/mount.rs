@@ -67,7 +67,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         }
     };
     let store = Arc::new(WatchedStore::new(inner, &args.source));
-    let layout = args.layout.of_mount(&args.source)?;
+    let layout = args.layout.of_mount(&args.source);
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
 
