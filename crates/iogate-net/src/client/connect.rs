@@ -11,15 +11,16 @@ use iogate_core::wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Auth, ClientError, ClientOptions};
+use super::{ClientError, ClientOptions};
 use crate::Endpoint;
+use crate::auth::Binding;
 use crate::socket::{PlainSocket, Socket};
 
 /// A session before there is one.
 pub(super) const NO_SESSION: [u8; 16] = [0; 16];
 
-/// Reaches a server without encryption.
-pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {
+/// Reaches a server.
+fn reach(endpoint: &Endpoint, options: &ClientOptions) -> io::Result<Box<dyn Socket>> {
     let socket = match endpoint {
         Endpoint::Unix(path) => PlainSocket::new(UnixStream::connect(path)?.into())?,
         Endpoint::Tcp { host, port } => {
@@ -27,7 +28,7 @@ pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket
             let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
             let stream = loop {
                 let Some(address) = addresses.next() else { return Err(last) };
-                match TcpStream::connect_timeout(&address, timeout) {
+                match TcpStream::connect_timeout(&address, options.connect_timeout) {
                     Ok(stream) => break stream,
                     Err(error) => last = error,
                 }
@@ -35,7 +36,10 @@ pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket
             PlainSocket::new(stream.into())?
         }
     };
-    Ok(Box::new(socket))
+    Ok(match &options.tls {
+        Some(tls) => Box::new(tls.connect(socket).map_err(io::Error::other)?),
+        None => Box::new(socket),
+    })
 }
 
 /// Connects, and begins the session or goes on with it.
@@ -46,17 +50,14 @@ pub(super) fn connect(
 ) -> Result<(Box<dyn Socket>, Welcome), ClientError> {
     let deadline = Instant::now() + options.connect_timeout;
     let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
-    let socket = (options.dial)(endpoint, options.connect_timeout).map_err(unreachable)?;
-    let proof = match &options.auth {
-        Auth::None | Auth::Socket => Vec::new(),
-        Auth::Munge(credential) => {
-            credential().map_err(|source| ClientError::NoProof { endpoint: endpoint.clone(), source })?
-        }
-    };
+    let socket = reach(endpoint, options).map_err(unreachable)?;
+    let no_proof = |source| ClientError::NoProof { endpoint: endpoint.clone(), source };
+    let binding = Binding::of_client(socket.fd(), options.export.as_bytes()).map_err(no_proof)?;
+    let proof = options.auth.prove(&binding).map_err(|error| no_proof(io::Error::other(error)))?;
     let hello = Request::Hello(Hello {
         magic: MAGIC,
         version: VERSION,
-        auth: options.auth.number(),
+        auth: options.auth.kind(),
         session,
         export: options.export.as_bytes(),
         name: options.name.as_bytes(),

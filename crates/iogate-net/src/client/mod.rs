@@ -38,57 +38,20 @@ mod session;
 mod split;
 mod store;
 
-use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::wire::{WireError, auth};
+use iogate_core::wire::WireError;
 
 use crate::Endpoint;
-use crate::socket::Socket;
+use crate::auth::Credential;
+use crate::socket::TlsClient;
 
-pub use connect::dial;
 pub use file::RemoteFile;
 pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;
-
-/// Reaches a server: the socket is connected, and encrypted if it is to be, when this returns. The time is the most
-/// that it may take.
-pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
-
-/// How a client proves who it is.
-#[derive(Clone)]
-pub enum Auth {
-    /// Not at all.
-    None,
-    /// By the socket: its peer credentials, or its certificate.
-    Socket,
-    /// By a MUNGE credential, a new one for each connection.
-    Munge(Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>),
-}
-
-impl Auth {
-    fn number(&self) -> u8 {
-        match self {
-            Auth::None => auth::NONE,
-            Auth::Socket => auth::SOCKET,
-            Auth::Munge(_) => auth::MUNGE,
-        }
-    }
-}
-
-impl fmt::Debug for Auth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Auth::None => "None",
-            Auth::Socket => "Socket",
-            Auth::Munge(_) => "Munge",
-        })
-    }
-}
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,16 +65,16 @@ pub enum Receiving {
 }
 
 /// Settings of a [`Client`].
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// What the server's people call this client: `node:pid`, or a program's name.
     pub name: String,
     /// The server's export; empty for its only one.
     pub export: String,
     /// How the client proves who it is.
-    pub auth: Auth,
-    /// How a server is reached; [`dial`] without encryption.
-    pub dial: Dial,
+    pub auth: Credential,
+    /// With encryption, and a certificate.
+    pub tls: Option<TlsClient>,
     /// Most time for one attempt to connect.
     pub connect_timeout: Duration,
     /// How long requests wait for a server that has gone, before they fail with `EIO`.
@@ -125,25 +88,12 @@ impl Default for ClientOptions {
         ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
-            auth: Auth::Socket,
-            dial: Arc::new(dial),
+            auth: Credential::default(),
+            tls: None,
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
             receiving: Receiving::default(),
         }
-    }
-}
-
-impl fmt::Debug for ClientOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientOptions")
-            .field("name", &self.name)
-            .field("export", &self.export)
-            .field("auth", &self.auth)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("retry_for", &self.retry_for)
-            .field("receiving", &self.receiving)
-            .finish_non_exhaustive()
     }
 }
 

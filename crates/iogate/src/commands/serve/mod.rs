@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_net::client::{Auth, Client, ClientOptions};
+use iogate_net::auth::Credential;
+use iogate_net::client::{Client, ClientOptions};
 use iogate_net::server::{Server, Status};
 use iogate_net::Endpoint;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -73,8 +74,8 @@ pub(crate) fn status_of(endpoint: &Endpoint, patience: Duration) -> Result<Statu
         ..ClientOptions::default()
     };
     let auth = match endpoint {
-        Endpoint::Unix(_) => Auth::Socket,
-        Endpoint::Tcp { .. } => Auth::None,
+        Endpoint::Unix(_) => Credential::Socket,
+        Endpoint::Tcp { .. } => Credential::None,
     };
     let client = Client::connect(endpoint, options(auth))?;
     let json = client.status().with_context(|| format!("the server at {endpoint} does not say how it is"))?;

@@ -39,7 +39,7 @@ impl Client {
     pub(crate) fn options(&self, endpoint: &Endpoint) -> anyhow::Result<ClientOptions> {
         let mut options = ClientOptions::default();
         let unix = matches!(endpoint, Endpoint::Unix(_));
-        options.credential = match self.auth {
+        options.auth = match self.auth {
             Some(Auth::Peer | Auth::Tls) => Credential::Socket,
             Some(Auth::Munge) => Credential::Munge(Munge::new(None)),
             Some(Auth::None) => Credential::None,
