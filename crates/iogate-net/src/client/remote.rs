@@ -197,6 +197,11 @@ impl Remote {
         self.servers.transfer_bytes_max
     }
 
+    /// The stripes of files that have no layout of their own, as the server says.
+    pub fn layout(&self) -> Layout {
+        self.servers.layout
+    }
+
     /// The sessions, one for each server in use.
     pub fn clients(&self) -> &[Client] {
         &self.servers.clients

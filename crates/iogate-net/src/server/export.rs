@@ -7,7 +7,7 @@ use iogate_core::Layout;
 use iogate_engine::Engine;
 
 use super::appends::Appends;
-use crate::{Caller, Tree};
+use crate::{Tree, Users};
 
 /// A tree under a name.
 pub struct Export {
@@ -25,26 +25,6 @@ pub struct Export {
     pub users: Users,
     /// Whether clients that are root may act in other users' names.
     pub trust_clients: bool,
-}
-
-/// In whose name callers act.
-#[derive(Clone, Debug, Default)]
-pub enum Users {
-    /// Their own.
-    #[default]
-    Themselves,
-    /// All in this one.
-    Squashed(Caller),
-}
-
-impl Users {
-    /// In whose name a caller acts.
-    pub fn map(&self, caller: Caller) -> Caller {
-        match self {
-            Users::Themselves => caller,
-            Users::Squashed(user) => *user,
-        }
-    }
 }
 
 /// What a server may spend.

@@ -233,7 +233,7 @@ impl Session {
     /// In whose name a request is carried out.
     pub(super) fn caller(&self, header: &RequestHeader) -> Caller {
         let asked = Caller { uid: header.uid, gid: header.gid };
-        self.export.users.map(if self.trusted { asked } else { self.user })
+        self.export.users.server(if self.trusted { asked } else { self.user })
     }
 
     fn finish(&self, id: u64, bytes: u64, kept: Option<Kept>) -> Option<Arc<Connection>> {

@@ -5,7 +5,8 @@ use iogate_core::wire::*;
 use std::sync::Arc;
 
 use iogate_net::Caller;
-use iogate_net::server::{Export, Users};
+use iogate_net::server::Export;
+use iogate_net::users::{Squash, Users};
 
 use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
@@ -164,7 +165,10 @@ fn callers_are_whom_the_server_takes_them_for() {
     let trusted = if own.uid == 0 { named } else { own };
     assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
     assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
-    assert_eq!(opened_by(&|export| export.users = Users::Squashed(squashed)), [squashed; 2]);
+    assert_eq!(
+        opened_by(&|export| export.users = Users::new(Squash::All, squashed, Vec::new(), Vec::new()).unwrap()),
+        [squashed; 2]
+    );
 }
 
 #[test]

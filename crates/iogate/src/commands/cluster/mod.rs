@@ -12,12 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
 use iogate_net::server::Status;
-use iogate_report::{Table, units};
+use iogate_report::{Summary, Table, units};
 use serde::Serialize;
 
 use self::config::{Config, Node, Role};
 use self::process::Process;
-use crate::cli::{ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs};
+use crate::cli::{
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
+};
 use crate::commands::serve::status_of;
 use crate::failure::Failure;
 use crate::output::print;
@@ -122,7 +124,8 @@ fn folder(dir: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
     let state = state.ok_or_else(|| {
-        Failure::usage(anyhow!("there is no HOME to keep the cluster's folder in")).hint("give --dir DIRECTORY")
+        Failure::usage(anyhow!("there is no HOME to keep the cluster's folder in"))
+            .hint("give --dir DIRECTORY")
     })?;
     Ok(state.join("iogate/clusters").join(name))
 }
@@ -198,14 +201,21 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
             (Some(status), _) => {
                 let gates: Vec<&str> =
                     status.exports.iter().map(|export| export.scheduler.as_str()).collect();
-                let sum = |of: fn(&iogate_net::server::ExportStatus) -> u64| status.exports.iter().map(of).sum::<u64>();
-                row.push(status.connections.len().to_string());
+                let gates_did: Vec<Summary> = status
+                    .exports
+                    .iter()
+                    .filter_map(|export| serde_json::from_value(export.gate.clone()).ok())
+                    .collect();
+                let sum = |of: fn(&Summary) -> u64| gates_did.iter().map(of).sum::<u64>();
+                row.push(status.connection_count.to_string());
                 row.push(gates.first().copied().unwrap_or("-").to_owned());
-                row.push(units::count(sum(|export| export.requests)));
-                row.push(units::bytes(sum(|export| export.bytes_read) as f64));
-                row.push(units::bytes(sum(|export| export.bytes_written) as f64));
+                row.push(units::count(sum(|gate| gate.read.requests + gate.write.requests)));
+                row.push(units::bytes(sum(|gate| gate.read.bytes) as f64));
+                row.push(units::bytes(sum(|gate| gate.write.bytes) as f64));
             }
-            (None, Some(error)) => row.extend(["-".into(), error.clone(), "-".into(), "-".into(), "-".into()]),
+            (None, Some(error)) => {
+                row.extend(["-".into(), error.clone(), "-".into(), "-".into(), "-".into()])
+            }
             (None, None) => row.extend(std::iter::repeat_n("-".to_owned(), 5)),
         }
         row.push(report.endpoint.clone());
@@ -238,5 +248,8 @@ fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
         return print(&format!("{}: {stopped} nodes stopped, its folder removed\n", config.name));
     }
     let folder = folder.display();
-    print(&format!("{}: {stopped} nodes stopped; its data stays in {folder} (--purge removes it)\n", config.name))
+    print(&format!(
+        "{}: {stopped} nodes stopped; its data stays in {folder} (--purge removes it)\n",
+        config.name
+    ))
 }

@@ -25,7 +25,8 @@ fn bridge(cluster: &str) -> String {
 }
 
 fn call(program: &str, args: &[&str]) -> Result<(), Failure> {
-    let output = Command::new(program).args(args).output().with_context(|| format!("{program} cannot be started"))?;
+    let output =
+        Command::new(program).args(args).output().with_context(|| format!("{program} cannot be started"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -85,7 +86,9 @@ pub(super) fn down(cluster: &str, nodes: &[Node]) {
 /// `1Gbit/s` as `tc` writes it.
 fn rate(text: &str) -> Result<String, Failure> {
     let wrong = || {
-        Failure::usage(anyhow!("bandwidth = \"{text}\": expected a number and Kbit/s, Mbit/s or Gbit/s, as in 1Gbit/s"))
+        Failure::usage(anyhow!(
+            "bandwidth = \"{text}\": expected a number and Kbit/s, Mbit/s or Gbit/s, as in 1Gbit/s"
+        ))
     };
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let unit = match &text[digits..] {

@@ -99,9 +99,11 @@ impl Export {
     fn parts(&self, config: &Config) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
         if self.servers.is_empty() {
             let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
-            let targets = self.targets.iter().map(|path| Ok(Arc::new(self.directory_tree(path)?) as Arc<dyn Tree>));
+            let targets =
+                self.targets.iter().map(|path| Ok(Arc::new(self.directory_tree(path)?) as Arc<dyn Tree>));
             let store = directory_store(names.as_ref(), false)?;
-            let names = DirectoryTree::new(names.as_ref(), store).with_context(|| format!("names = \"{names}\""))?;
+            let names =
+                DirectoryTree::new(names.as_ref(), store).with_context(|| format!("names = \"{names}\""))?;
             return Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?));
         }
         let names = match &self.names {
@@ -130,12 +132,15 @@ impl Export {
     fn gate_layout(&self, directory: &Path) -> anyhow::Result<Layout> {
         let choice = self.layout.as_deref().unwrap_or("auto");
         let choice: LayoutChoice = choice.parse().map_err(|error: String| anyhow!("layout: {error}"))?;
-        let layout = choice.of_mount(directory).map_err(|failure| anyhow!("{failure}"))?;
-        Ok(layout.gate)
+        Ok(choice.of_mount(directory).gate)
     }
 
     fn remote(&self, endpoint: &Endpoint, export: &str, config: &Config) -> anyhow::Result<Remote> {
-        let forwarder = if config.nodes > 1 { format!("forwarder {} of {}, ", config.node, config.nodes) } else { String::new() };
+        let forwarder = if config.nodes > 1 {
+            format!("forwarder {} of {}, ", config.node, config.nodes)
+        } else {
+            String::new()
+        };
         let client = ClientOptions {
             name: format!("{forwarder}pid {}", std::process::id()),
             export: export.into(),
@@ -156,17 +161,23 @@ fn directory_store(path: &Path, direct: bool) -> anyhow::Result<Arc<dyn Store>> 
 impl Config {
     fn limits(&self) -> Limits {
         let (given, default) = (&self.limits, Limits::default());
-        let bytes = |given: &Option<super::config::Bytes>, default: u64| given.as_ref().map_or(default, |bytes| bytes.0);
-        let time = |given: &Option<super::config::Time>, default| given.as_ref().map_or(default, |time| time.0);
+        let bytes = |given: &Option<super::config::Bytes>, default: u64| {
+            given.as_ref().map_or(default, |bytes| bytes.0)
+        };
+        let time =
+            |given: &Option<super::config::Time>, default| given.as_ref().map_or(default, |time| time.0);
         let transfer = bytes(&given.transfer, default.transfer_bytes_max.into());
         Limits {
             connections: given.connections.map_or(default.connections, |n| n.get()),
-            connections_per_client: given.connections_per_client.map_or(default.connections_per_client, |n| n.get()),
+            connections_per_client: given
+                .connections_per_client
+                .map_or(default.connections_per_client, |n| n.get()),
             open_files_per_session: given.open_files.map_or(default.open_files_per_session, |n| n.get()),
             credits: given.requests.map_or(default.credits, |n| n.get()),
             credit_bytes: bytes(&given.bytes, default.credit_bytes),
             transfer_bytes_max: u32::try_from(transfer).unwrap_or(u32::MAX),
-            memory_bytes: usize::try_from(bytes(&given.memory, default.memory_bytes as u64)).unwrap_or(usize::MAX),
+            memory_bytes: usize::try_from(bytes(&given.memory, default.memory_bytes as u64))
+                .unwrap_or(usize::MAX),
             hello_timeout: time(&given.hello, default.hello_timeout),
             stall_timeout: time(&given.stall, default.stall_timeout),
         }

@@ -189,7 +189,7 @@ pub(crate) struct IdRange {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
     pub(crate) connections: Option<NonZero<usize>>,
-    pub(crate) connections_per_user: Option<NonZero<usize>>,
+    pub(crate) connections_per_client: Option<NonZero<usize>>,
     pub(crate) open_files: Option<NonZero<usize>>,
     pub(crate) requests: Option<NonZero<u32>>,
     pub(crate) bytes: Option<Bytes>,
@@ -422,7 +422,8 @@ impl Config {
         auth: Auth,
         read_only: bool,
     ) -> anyhow::Result<Config> {
-        let listen = Listen { at, auth: Some(auth), tls: None, user: None, allow_unauthenticated_network: false };
+        let listen =
+            Listen { at, auth: Some(auth), tls: None, user: None, allow_unauthenticated_network: false };
         let export = Export {
             name: default_export(),
             gate: Gate { scheduler, ..Gate::default() },

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
 use iogate_net::auth::Credential;
 use iogate_net::client::{Client, ClientOptions};
 use iogate_net::server::{Server, Status};
-use iogate_net::Endpoint;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -1,7 +1,5 @@
 //! From a configuration to who may do what: listeners' policies, clients' credentials, users.
 
-
-
 use anyhow::Context;
 use iogate_net::auth::{Credential, Munge, Policy};
 use iogate_net::client::ClientOptions;
