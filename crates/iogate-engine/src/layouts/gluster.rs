@@ -65,7 +65,7 @@ pub fn decode(text: &[u8]) -> Result<Vec<Group>, LayoutError> {
                     (None, None) => {}
                     (None, Some(level)) => level.joins = !name.starts_with("DISTRIBUTE"),
                     (Some(brick), Some(Level { joins: true, group: Some(group) })) => {
-                        groups[*group].push(brick)
+                        groups[*group].push(brick);
                     }
                     (Some(brick), level) => {
                         if let Some(level) = level {
