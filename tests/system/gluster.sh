@@ -45,6 +45,7 @@ stop_gluster() {
     for socket in "$SOCKETS"/*.socket; do
         grep -qxF -- "$(basename "$socket")" "$GLUSTER/sockets-before" || rm -f "$socket"
     done
+    mv /var/log/glusterfs/bricks/"$(tr / - <<<"${WORK#/}")"-*.log "$GLUSTER" # where it is cannot be set
 }
 trap 'status=$?; set +e; stop_gluster; (exit $status); clean_up' EXIT
 
