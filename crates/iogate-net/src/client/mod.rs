@@ -38,20 +38,26 @@ mod session;
 mod split;
 mod store;
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_core::wire::WireError;
 
 use crate::Endpoint;
 use crate::auth::Credential;
-use crate::socket::TlsClient;
+use crate::socket::Socket;
 
+pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;
+
+/// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
+pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +71,7 @@ pub enum Receiving {
 }
 
 /// Settings of a [`Client`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ClientOptions {
     /// What the server's people call this client: `node:pid`, or a program's name.
     pub name: String,
@@ -73,8 +79,8 @@ pub struct ClientOptions {
     pub export: String,
     /// How the client proves who it is.
     pub auth: Credential,
-    /// With encryption, and a certificate.
-    pub tls: Option<TlsClient>,
+    /// How a server is reached: [`dial`], or what [`dial_tls`] gives.
+    pub dial: Dial,
     /// Most time for one attempt to connect.
     pub connect_timeout: Duration,
     /// How long requests wait for a server that has gone, before they fail with `EIO`.
@@ -88,12 +94,25 @@ impl Default for ClientOptions {
         ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
-            auth: Credential::default(),
-            tls: None,
+            auth: Credential::Socket,
+            dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
             receiving: Receiving::default(),
         }
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("name", &self.name)
+            .field("export", &self.export)
+            .field("auth", &self.auth)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("retry_for", &self.retry_for)
+            .field("receiving", &self.receiving)
+            .finish_non_exhaustive()
     }
 }
 

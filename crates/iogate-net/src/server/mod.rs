@@ -251,13 +251,14 @@ impl Shared {
 
     /// Drops a connection from the tables.
     fn forget(&self, connection: &Arc<Connection>) {
-        if lock(&self.connections).remove(&connection.token).is_some() {
-            let mut per_client = lock(&self.per_client);
-            if let Some(count) = per_client.get_mut(&connection.origin) {
-                *count -= 1;
-                if *count == 0 {
-                    per_client.remove(&connection.origin);
-                }
+        let mut connections = lock(&self.connections);
+        let mut per_client = lock(&self.per_client);
+        if connections.remove(&connection.token).is_some()
+            && let Some(count) = per_client.get_mut(&connection.origin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                per_client.remove(&connection.origin);
             }
         }
     }

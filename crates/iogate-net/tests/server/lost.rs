@@ -1,12 +1,12 @@
 //! Connections are lost and come back: each request takes effect once.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iogate_core::wire::*;
 
-use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
+use super::{Setup, wait_until};
 
 fn append(bytes: usize) -> Request<'static> {
     Request::Write(Transfer { flags: transfer::APPEND, ..transfer(1, 0, bytes) })
@@ -85,11 +85,7 @@ fn sessions_are_their_users_and_end() {
     thief.write(&Raw::bytes(0, 0, &Request::Hello(wish), &[]));
     thief.is_cut(libc::EACCES, "another user's");
     drop(client);
-    let patience = Instant::now();
-    while setup.server.status().sessions > 0 {
-        assert!(patience.elapsed() < Duration::from_secs(20), "nobody ends it");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("nobody comes back", || setup.server.status().sessions == 0);
     let late = Raw::greet_with(setup.unix(), Hello { session, ..hello() });
     assert_eq!(late.welcome.unwrap().resumed, 0);
     assert_ne!(late.welcome.unwrap().session, session);

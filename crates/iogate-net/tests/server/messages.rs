@@ -186,7 +186,7 @@ fn a_read_only_export_is_only_read() {
 fn exports_are_chosen_by_name() {
     let other = Arc::new(MemoryTree::default());
     let setup = Setup::with(|config| config.exports.push(super::export("other", other.clone())));
-    let mut refused = |export: &'static [u8]| {
+    let refused = |export: &'static [u8]| {
         let mut raw = Raw::connect(setup.unix());
         raw.write(&Raw::bytes(0, 0, &Request::Hello(Hello { export, ..hello() }), &[]));
         raw

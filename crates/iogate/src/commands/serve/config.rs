@@ -46,7 +46,10 @@ pub(crate) struct Listen {
     pub(crate) tls: Option<Tls>,
     /// With `auth = "none"`: who everybody is [default: 65534:65534].
     #[serde(default)]
-    pub(crate) user: Option<Ids>,
+    pub(crate) anonymous: Option<Ids>,
+    /// With `auth = "munge"`: the socket of another daemon than the usual one.
+    #[serde(default)]
+    pub(crate) munge_socket: Option<PathBuf>,
     /// With `auth = "none"`: addresses other than loopback are meant.
     #[serde(default)]
     pub(crate) allow_unauthenticated_network: bool,
@@ -137,6 +140,8 @@ pub(crate) struct Client {
     pub(crate) auth: Option<Auth>,
     #[serde(default)]
     pub(crate) tls: Option<ClientTls>,
+    #[serde(default)]
+    pub(crate) munge_socket: Option<PathBuf>,
     #[serde(default)]
     pub(crate) retry_for: Option<Time>,
 }
@@ -423,7 +428,7 @@ impl Config {
         read_only: bool,
     ) -> anyhow::Result<Config> {
         let listen =
-            Listen { at, auth: Some(auth), tls: None, user: None, allow_unauthenticated_network: false };
+            Listen { at, auth: Some(auth), tls: None, anonymous: None, munge_socket: None, allow_unauthenticated_network: false };
         let export = Export {
             name: default_export(),
             gate: Gate { scheduler, ..Gate::default() },

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use iogate_net::auth::{Credential, Munge, Policy};
-use iogate_net::client::ClientOptions;
+use iogate_net::client::{ClientOptions, dial_tls};
 use iogate_net::server::Listener;
 use iogate_net::socket::{TlsClient, TlsServer};
 use iogate_net::{Caller, Endpoint, users};
@@ -18,13 +18,13 @@ impl Listen {
     pub(super) fn bind(&self) -> anyhow::Result<Listener> {
         let policy = match (self.auth()?, &self.tls) {
             (Auth::Peer, _) => Policy::Peer,
-            (Auth::Munge, _) => Policy::Munge(Munge::new(None)),
+            (Auth::Munge, _) => Policy::Munge(Munge::new(self.munge_socket.clone())),
             (Auth::Tls, Some(tls)) => Policy::Tls {
                 server: TlsServer::load(&tls.certificate, &tls.key, &tls.clients)?,
                 users: tls.users.iter().map(|(name, ids)| (name.clone(), caller(ids))).collect(),
             },
             (Auth::None, _) | (Auth::Tls, None) => Policy::None {
-                user: self.user.as_ref().map_or(Caller::NOBODY, caller),
+                user: self.anonymous.as_ref().map_or(Caller::NOBODY, caller),
                 on_any_network: self.allow_unauthenticated_network,
             },
         };
@@ -39,19 +39,14 @@ impl Client {
         let unix = matches!(endpoint, Endpoint::Unix(_));
         options.auth = match self.auth {
             Some(Auth::Peer | Auth::Tls) => Credential::Socket,
-            Some(Auth::Munge) => Credential::Munge(Munge::new(None)),
+            Some(Auth::Munge) => Credential::Munge(Munge::new(self.munge_socket.clone())),
             Some(Auth::None) => Credential::None,
             None if unix || self.tls.is_some() => Credential::Socket,
             None => Credential::None,
         };
         if let Some(tls) = &self.tls {
-            let name = match (&tls.server_name, endpoint) {
-                (Some(name), _) => name.clone(),
-                (None, Endpoint::Tcp { host, .. }) => host.clone(),
-                (None, Endpoint::Unix(_)) => "localhost".into(),
-            };
-            let client = TlsClient::load(&tls.servers, &tls.certificate, &tls.key, &name);
-            options.tls = Some(client.context("tls")?);
+            let client = TlsClient::load(&tls.servers, &tls.certificate, &tls.key).context("tls")?;
+            options.dial = dial_tls(client, tls.server_name.clone());
         }
         if let Some(time) = &self.retry_for {
             options.retry_for = time.0;
