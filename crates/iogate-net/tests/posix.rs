@@ -10,12 +10,12 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{directory, own, striped};
+use common::{ROOT, USER, directory, own, striped};
 use iogate_core::Layout;
 use iogate_core::wire::{Attr, Change, Moment, open, set};
 use iogate_engine::Engine;
 use iogate_net::tree::OpenHow;
-use iogate_net::{Tree, TreeFile};
+use iogate_net::{Caller, Tree, TreeFile};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
     Uid, XattrFlags,
@@ -50,6 +50,15 @@ enum Op {
     Xattr(&'static str),
     Xattrs(&'static str),
     RemoveXattr(&'static str),
+}
+
+/// Set-user-id and set-group-id go when a user opens a file for writing, not with the first write.
+fn without_privileges(op: Op) -> Op {
+    match op {
+        Op::Node(path, mode) if mode & libc::S_IFMT != libc::S_IFDIR => Op::Node(path, mode & !0o6000),
+        Op::Change(path, change) => Op::Change(path, Change { mode: change.mode & !0o6000, ..change }),
+        op => op,
+    }
 }
 
 /// Numbers that look random, the same for the same seed (splitmix64).
@@ -166,7 +175,8 @@ fn line<T: Debug>(result: io::Result<T>) -> String {
 }
 
 trait World {
-    fn does(&mut self, op: &Op) -> String;
+    /// Carries out an operation in a caller's name; what it says is to be the same.
+    fn does(&mut self, caller: Caller, op: &Op) -> String;
 }
 
 struct TreeWorld {
@@ -187,8 +197,8 @@ impl TreeWorld {
 }
 
 impl World for TreeWorld {
-    fn does(&mut self, op: &Op) -> String {
-        let (tree, caller) = (Arc::clone(&self.tree), own());
+    fn does(&mut self, caller: Caller, op: &Op) -> String {
+        let tree = Arc::clone(&self.tree);
         let at = |path: &'static str| Path::new(path);
         match *op {
             Op::Open(handle, path, flags, mode) => {
@@ -344,7 +354,24 @@ fn plain_change(path: &Path, change: &Change) -> io::Result<()> {
 }
 
 impl World for PlainWorld {
-    fn does(&mut self, op: &Op) -> String {
+    /// In a thread that is another user for good.
+    fn does(&mut self, caller: Caller, op: &Op) -> String {
+        if caller == ROOT {
+            return self.does_itself(op);
+        }
+        let user = move || {
+            let (uid, gid) = (Uid::from_raw(caller.uid), Gid::from_raw(caller.gid));
+            rustix::thread::set_thread_groups(&[gid]).unwrap();
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            self.does_itself(op)
+        };
+        std::thread::scope(|scope| scope.spawn(user).join().unwrap())
+    }
+}
+
+impl PlainWorld {
+    fn does_itself(&mut self, op: &Op) -> String {
         let at = |path: &str| self.root.join(path);
         match *op {
             Op::Open(handle, path, flags, mode) => {
@@ -385,10 +412,19 @@ impl World for PlainWorld {
             Op::List(path) => line(at(path).read_dir().map(|dir| {
                 let entry = |entry: io::Result<std::fs::DirEntry>| {
                     let entry = entry.unwrap();
-                    (
-                        entry.file_name().into_string().unwrap(),
-                        seen(&attr_of(&entry.path().symlink_metadata().unwrap())),
-                    )
+                    // To list needs no permission to look.
+                    let unseen = |kind: std::fs::FileType| {
+                        let mode = match () {
+                            () if kind.is_dir() => libc::S_IFDIR,
+                            () if kind.is_symlink() => libc::S_IFLNK,
+                            () if kind.is_fifo() => libc::S_IFIFO,
+                            () => libc::S_IFREG,
+                        };
+                        Attr { mode, ..Attr::default() }
+                    };
+                    let attr = entry.path().symlink_metadata().map(|stat| attr_of(&stat));
+                    let attr = attr.unwrap_or_else(|_| unseen(entry.file_type().unwrap()));
+                    (entry.file_name().into_string().unwrap(), seen(&attr))
                 };
                 dir.map(entry).collect::<BTreeMap<_, _>>()
             })),
@@ -464,9 +500,19 @@ fn plain_open(path: &Path, how: u32, mode: u32) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, flags, Mode::from_raw_mode(mode))?)
 }
 
-/// Compares them, with or without symbolic links.
-fn same(seeds: std::ops::Range<u64>, steps: usize, links: bool, tree: impl Fn(&Path) -> Arc<dyn Tree>) {
-    if own() != common::ROOT {
+/// What a comparison leaves in or out.
+#[derive(Clone, Copy)]
+struct With {
+    links: bool,
+    users: bool,
+}
+
+const ALL: With = With { links: true, users: false };
+/// Half of the operations in the name of a user.
+const USERS: With = With { links: true, users: true };
+
+fn same(seeds: std::ops::Range<u64>, steps: usize, with: With, tree: impl Fn(&Path) -> Arc<dyn Tree>) {
+    if own() != ROOT {
         return;
     }
     for seed in seeds {
@@ -474,21 +520,30 @@ fn same(seeds: std::ops::Range<u64>, steps: usize, links: bool, tree: impl Fn(&P
         std::fs::create_dir(dir.path().join("plain")).unwrap();
         let mut found = TreeWorld::new(tree(dir.path()));
         // The umask of a thread that uses a tree is empty; so is it for the plain directory then.
-        found.does(&Op::Attr("a"));
+        found.does(ROOT, &Op::Attr("a"));
+        let change = Change { which: set::MODE, mode: 0o777, ..Change::default() };
+        found.tree.set_attr(ROOT, Path::new(""), &change).unwrap();
         let mut expected =
             PlainWorld { root: dir.path().join("plain"), handles: (0..HANDLES).map(|_| None).collect() };
+        for path in [dir.path(), &expected.root] {
+            rustix::fs::chmod(path, Mode::from_raw_mode(0o777)).unwrap();
+        }
         let mut random = Random(seed);
         let mut log = Vec::new();
         for _ in 0..steps {
-            let op = random.op();
-            if !links && matches!(op, Op::Symlink(..)) {
+            let mut op = random.op();
+            if !with.links && matches!(op, Op::Symlink(..)) {
                 continue;
             }
-            let (expected, found) = (expected.does(&op), found.does(&op));
-            log.push(format!("{op:?}: {expected}"));
-            // Of two errors, a link's other one may be found first.
+            let caller = if with.users { random.of(&[ROOT, USER]) } else { ROOT };
+            if with.users {
+                op = without_privileges(op);
+            }
+            let (expected, found) = (expected.does(caller, &op), found.does(caller, &op));
+            log.push(format!("{} {op:?}: {expected}", caller.uid));
+            // Of the errors of two paths, another one may be found first.
             let both_fail = [&expected, &found].iter().all(|result| result.starts_with("errno"));
-            if expected != found && !(matches!(op, Op::Link(..)) && both_fail) {
+            if expected != found && !(matches!(op, Op::Link(..) | Op::Rename(..)) && both_fail) {
                 let before = log[log.len().saturating_sub(40)..].join("\n");
                 panic!("seed {seed}, step {}: found {found} after\n{before}", log.len());
             }
@@ -499,7 +554,7 @@ fn same(seeds: std::ops::Range<u64>, steps: usize, links: bool, tree: impl Fn(&P
 
 #[test]
 fn a_directory_tree_is_a_directory() {
-    same(0..12, 1000, true, |dir| {
+    same(0..12, 1000, ALL, |dir| {
         std::fs::create_dir(dir.join("tree")).unwrap();
         directory(&dir.join("tree"))
     });
@@ -509,17 +564,26 @@ const LAYOUT: Layout = Layout { first_target: 1, stripe_bytes: 4096, targets: 4 
 
 #[test]
 fn a_striped_tree_is_a_directory() {
-    same(100..108, 1000, true, |dir| striped(dir, LAYOUT, false));
+    same(100..108, 1000, ALL, |dir| striped(dir, LAYOUT, false));
 }
 
 #[test]
 fn stripes_need_not_be_whole_blocks() {
     let layout = Layout { first_target: 2, stripe_bytes: 1000, targets: 3 };
-    same(200..203, 1000, true, |dir| striped(dir, layout, false));
+    same(200..203, 1000, ALL, |dir| striped(dir, layout, false));
 }
 
 #[test]
 fn a_striped_tree_on_other_machines_is_a_directory() {
     // Which does not follow a link in the last place.
-    same(300..303, 300, false, |dir| striped(dir, LAYOUT, true));
+    same(300..303, 300, With { links: false, ..ALL }, |dir| striped(dir, LAYOUT, true));
+}
+
+#[test]
+fn users_may_what_they_may_in_a_directory() {
+    same(400..408, 1000, USERS, |dir| {
+        std::fs::create_dir(dir.join("tree")).unwrap();
+        directory(&dir.join("tree"))
+    });
+    same(500..504, 1000, USERS, |dir| striped(dir, LAYOUT, false));
 }
