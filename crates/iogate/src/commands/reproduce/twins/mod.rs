@@ -57,7 +57,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
              on the number of forwarders as in the thesis; it costs where there is one forwarder and gains nothing in large writes; where \
              forwarders pass on what they get, no other scheduler makes a difference; on a network that loses packets it keeps four \
              servers from filling a forwarder's port. Does not agree: in ours four forwarders make small reads slower, TWINS does \
-             not gain for contiguous processes, collective calls are far better, and with disks as slow as the thesis's the network has \
+             not gain for contiguous processes, collective calls are far better, and with disks the network has \
              no part in it: what TWINS saves is seeks."
                 .into(),
             "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes with \
@@ -76,7 +76,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
                 .into(),
             "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, \u{b1} is the \
              99.7 % confidence interval, as in the thesis, over 8 seeds (16 with two applications), but by Student's t, which is then wider than the \
-             thesis's three standard errors. Faster by p % means a time shorter by p %. All of it takes about 19 minutes of CPU time."
+             thesis's three standard errors. Faster by p % means a time shorter by p %. All of it takes about 20 minutes of CPU time."
                 .into(),
         ],
         sections,
