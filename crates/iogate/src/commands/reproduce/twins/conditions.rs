@@ -36,16 +36,17 @@ fn depth(lab: &Lab<'_>) -> Result<Section, Failure> {
     Ok(Section {
         title: "Chapters 3 and 4: why schedulers do not differ".into(),
         scenarios: ["twins-depth", "twins-schedulers"].map(String::from).into(),
-        paper: "The thesis: FIFO, HBRR, TO, SJF, MLF and SW hardly differ; traces show that requests do not stay in the scheduler's queue \
-                long enough to be sorted (section 4.2.4), as the forwarder's dispatch queue takes them at once. In ours a gate takes no \
-                more than so many dispatches at once; each forwarder serves 32 processes with one call each."
+        paper: "The thesis: FIFO, HBRR, TO, SJF, MLF and SW hardly differ; traces show that requests do not stay in the scheduler's \
+                queue long enough to be sorted (section 4.2.4), as the forwarder's dispatch queue takes them at once. In ours a gate \
+                takes no more than so many dispatches at once; each forwarder serves 32 processes with one call each."
             .into(),
         tables,
         pictures: Vec::new(),
-        verdict: "Agrees: where a forwarder passes on all 32 calls of its processes at once, no scheduler but TWINS makes any difference at all, which \
-                  is the thesis's finding by its own explanation. TWINS holds requests back even then. With fewer dispatches on their way \
-                  schedulers differ by far more than the thesis's: there its forwarders must have passed on nearly everything. But then nothing waits that could \
-                  be joined, and IOFSL joined 1.8 requests on average (table 3.1); 16 dispatches are between the two."
+        verdict: "Agrees: where a forwarder passes on all 32 calls of its processes at once, no scheduler but TWINS makes any \
+                  difference at all, which is the thesis's finding by its own explanation. TWINS holds requests back even then. With \
+                  fewer dispatches on their way schedulers differ by far more than the thesis's: there its forwarders must have \
+                  passed on nearly everything. But then nothing waits that could be joined, and IOFSL joined 1.8 requests on average \
+                  (table 3.1); 16 dispatches are between the two."
             .into(),
     })
 }
@@ -77,13 +78,14 @@ fn below(lab: &Lab<'_>) -> Result<Section, Failure> {
             .into(),
         tables: vec![("Makespan".into(), table)],
         pictures: Vec::new(),
-        verdict: "That step decides shows where processes wait for each other after each call: nobody can go ahead, joining does no harm, TWINS of \
-                  1 ms gains nothing, and wide windows only cost. Servers that serve the lowest offset first make all schedulers equal, too: processes that \
-                  are behind go first. Under the other three conditions TWINS stays ahead of `to-agg`, by 6 to 27 % (1 ms) and 23 to 34 % (8 ms), \
-                  and behind `fifo`. Slower disks, or processes that compute a millisecond now and then, suffice for the step to be \
-                  lost without forwarders. With files that adjoin, reads of a file per process without forwarders meet the platter at a \
-                  bad angle each time (252 s in all seeds), and forwarders then gain 35 %, the thesis's figure, by chance: what forwarding \
-                  is worth with a file per process depends on where the files lie."
+        verdict: "That step decides shows where processes wait for each other after each call: nobody can go ahead, joining does no \
+                  harm, TWINS of 1 ms gains nothing, and wide windows only cost. Servers that serve the lowest offset first make all \
+                  schedulers equal, too: processes that are behind go first. Under the other three conditions TWINS stays ahead of \
+                  `to-agg`, by 6 to 27 % (1 ms) and 23 to 34 % (8 ms), and behind `fifo`. Slower disks, or processes that compute a \
+                  millisecond now and then, suffice for the step to be lost without forwarders. With files that adjoin, reads of a \
+                  file per process without forwarders meet the platter at a bad angle each time (252 s in all seeds), and forwarders \
+                  then gain 35 %, the thesis's figure, by chance: what forwarding is worth with a file per process depends on where \
+                  the files lie."
             .into(),
     })
 }

@@ -53,30 +53,32 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     Ok(Page {
         title: "TWINS: forwarders that serve one data server at a time".into(),
         notes: vec![
-            "In short. Agrees: TWINS reads strided shared files faster than FIFO; the best width of its window depends on the size of requests and \
-             on the number of forwarders as in the thesis; it costs where there is one forwarder and gains nothing in large writes; where \
-             forwarders pass on what they get, no other scheduler makes a difference; on a network that loses packets it keeps four \
-             servers from filling a forwarder's port. Does not agree: in ours four forwarders make small reads slower, TWINS does \
-             not gain for contiguous processes, collective calls are far better, and with disks the network has \
+            "In short. Agrees: TWINS reads strided shared files faster than FIFO; the best width of its window depends on the size \
+             of requests and on the number of forwarders as in the thesis; it costs where there is one forwarder and gains nothing \
+             in large writes; where forwarders pass on what they get, no other scheduler makes a difference; on a network that loses \
+             packets it keeps four servers from filling a forwarder's port. Does not agree: in ours four forwarders make small reads \
+             slower, TWINS does not gain for contiguous processes, collective calls are far better, and with disks the network has \
              no part in it: what TWINS saves is seeks."
                 .into(),
-            "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes with \
-             128 processes that read or write 32 MB each, 10 Gbit/s Ethernet, and up to eight IOFSL forwarders between them. The text does \
-             not say how many forwarders the main experiments have; section 5.3 has four with otherwise the same parameters, and so do ours."
+            "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes \
+             with 128 processes that read or write 32 MB each, 10 Gbit/s Ethernet, and up to eight IOFSL forwarders between them. \
+             The text does not say how many forwarders the main experiments have; section 5.3 has four with otherwise the same \
+             parameters, and so do ours."
                 .into(),
-            "Ours has the same sizes, but where a section says otherwise. A forwarder has up to 16 dispatches on their way. The disks are the model \
-             `hdd` (7200 rpm, 255 MB/s); the thesis's nodes had a Seagate ST600MM0088 (10,000 rpm, by Grid'5000's reference repository), of \
-             which we have no data sheet. Nothing sorts or joins requests below a server's `fifo`: PVFS2 hands them to 30 threads, each of \
-             which has a queue of its own in Linux's CFQ. Messages take 30 to 80 us; the link between the two clusters is left out, as \
-             four disks do not fill it."
+            "Ours has the same sizes, but where a section says otherwise. A forwarder has up to 16 dispatches on their way. The \
+             disks are the model `hdd` (7200 rpm, 255 MB/s); the thesis's nodes had a Seagate ST600MM0088 (10,000 rpm, by \
+             Grid'5000's reference repository), of which we have no data sheet. Nothing sorts or joins requests below a server's \
+             `fifo`: PVFS2 hands them to 30 threads, each of which has a queue of its own in Linux's CFQ. Messages take 30 to 80 us; \
+             the link between the two clusters is left out, as four disks do not fill it."
                 .into(),
-            "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only adjacent \
-             ones, in the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. `hbrr`, `sjf` and \
-             `mlf` join by themselves, `server-window` and `twins` do not."
+            "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only \
+             adjacent ones, in the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. \
+             `hbrr`, `sjf` and `mlf` join by themselves, `server-window` and `twins` do not."
                 .into(),
-            "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, \u{b1} is the \
-             99.7 % confidence interval, as in the thesis, over 8 seeds (16 with two applications), but by Student's t, which is then wider than the \
-             thesis's three standard errors. Faster by p % means a time shorter by p %. All of it takes about 20 minutes of CPU time."
+            "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, \u{b1} is \
+             the 99.7 % confidence interval, as in the thesis, over 8 seeds (16 with two applications), but by Student's t, which is \
+             then wider than the thesis's three standard errors. Faster by p % means a time shorter by p %. All of it takes about 20 \
+             minutes of CPU time."
                 .into(),
         ],
         sections,

@@ -45,21 +45,22 @@ fn all(direct: &Experiment, schedulers: &Experiment) -> Section {
     Section {
         title: "Figures 3.4 to 3.7, 4.1, 4.2, 5.1, 5.2: schedulers on four forwarders".into(),
         scenarios: ["twins-direct", "twins-schedulers"].map(String::from).into(),
-        paper: "The thesis: reads are faster with forwarders than without, whatever the scheduler; FIFO, HBRR, TO, SJF, MLF and SW differ \
-                little from each other; TWINS reads shared files faster than all of them. With a file per process, and in writes, no \
-                scheduler gains anything, and writes are slower with forwarders."
+        paper: "The thesis: reads are faster with forwarders than without, whatever the scheduler; FIFO, HBRR, TO, SJF, MLF and SW \
+                differ little from each other; TWINS reads shared files faster than all of them. With a file per process, and in \
+                writes, no scheduler gains anything, and writes are slower with forwarders."
             .into(),
         tables,
         pictures,
-        verdict: "Agrees: TWINS reads strided small requests faster than FIFO as IOFSL has it (`to-agg`), with 8 ms more than with 1 ms; with a \
-                  file per process and for contiguous processes no scheduler gains more than about 5 % in small reads; large writes hardly depend on the scheduler, but for \
-                  TWINS of 8 ms. Differs: small reads are no faster with forwarders (large ones of a file per process are, by 23 %); contiguous \
-                  reads gain next to nothing by TWINS; strided small writes differ as much as reads. What decides in ours is whether \
-                  the processes keep in step. Strided ones do without forwarders and with plain `fifo`: each has its turn in the same \
-                  order, the disks stream (20 seeks), and nothing is left to gain. Joining breaks that: requests that leave together are \
-                  answered together, their processes go ahead of the others, and each disk goes to and fro between the fronts (70,000 \
-                  seeks). With TWINS a disk hears one forwarder at a time for a window, and seeks a third (1 ms) or a fifth (8 ms) of \
-                  that. With contiguous processes and a file for each, almost every small request seeks whatever the order."
+        verdict: "Agrees: TWINS reads strided small requests faster than FIFO as IOFSL has it (`to-agg`), with 8 ms more than with 1 \
+                  ms; with a file per process and for contiguous processes no scheduler gains more than about 5 % in small reads; \
+                  large writes hardly depend on the scheduler, but for TWINS of 8 ms. Differs: small reads are no faster with \
+                  forwarders (large ones of a file per process are, by 23 %); contiguous reads gain next to nothing by TWINS; \
+                  strided small writes differ as much as reads. What decides in ours is whether the processes keep in step. Strided \
+                  ones do without forwarders and with plain `fifo`: each has its turn in the same order, the disks stream (20 \
+                  seeks), and nothing is left to gain. Joining breaks that: requests that leave together are answered together, \
+                  their processes go ahead of the others, and each disk goes to and fro between the fronts (70,000 seeks). With \
+                  TWINS a disk hears one forwarder at a time for a window, and seeks a third (1 ms) or a fifth (8 ms) of that. With \
+                  contiguous processes and a file for each, almost every small request seeks whatever the order."
             .into(),
     }
 }
@@ -167,11 +168,12 @@ fn known(direct: &Experiment, schedulers: &Experiment) -> Section {
         paper: "Sections 3.4.3, 3.4.4, 5 and 5.2. A negative number is a longer time.".into(),
         tables: vec![(String::new(), table)],
         pictures: Vec::new(),
-        verdict: "Agrees: the gain of TWINS over FIFO for strided reads of 32 KiB, with 8 ms beyond the thesis's; large writes suffer little from \
-                  forwarders on shared files. Differs: nearly all else. The thesis explains the gain of forwarding by concurrency at the servers, \
-                  which it reduces from 128 clients to four. In ours a server is not slower for having more clients, and the network \
-                  loses nothing (see figure 5.5), so that forwarders only add a way and a queue. HBRR, MLF and SW are no worse than TWINS of 1 ms on \
-                  average, but their intervals are wide: in some seeds the processes keep in step for longer than in others."
+        verdict: "Agrees: the gain of TWINS over FIFO for strided reads of 32 KiB, with 8 ms beyond the thesis's; large writes \
+                  suffer little from forwarders on shared files. Differs: nearly all else. The thesis explains the gain of \
+                  forwarding by concurrency at the servers, which it reduces from 128 clients to four. In ours a server is not \
+                  slower for having more clients, and the network loses nothing (see figure 5.5), so that forwarders only add a way \
+                  and a queue. HBRR, MLF and SW are no worse than TWINS of 1 ms on average, but their intervals are wide: in some \
+                  seeds the processes keep in step for longer than in others."
             .into(),
     }
 }
@@ -212,9 +214,10 @@ fn collective(lab: &Lab<'_>, direct: &Experiment, schedulers: &Experiment) -> Re
             table,
         )],
         pictures: Vec::new(),
-        verdict: "Differs: collective calls are as fast as the disks, since a call of all processes is a piece of the file that is read from end to end, \
-                  and the processes wait for each other, so that nobody can go ahead; TWINS without them takes ten to eighteen times as long with 32 KiB, and \
-                  twice as long with 256 KiB. Where the processes keep in step by themselves collective calls gain nothing."
+        verdict: "Differs: collective calls are as fast as the disks, since a call of all processes is a piece of the file that is \
+                  read from end to end, and the processes wait for each other, so that nobody can go ahead; TWINS without them takes \
+                  ten to eighteen times as long with 32 KiB, and twice as long with 256 KiB. Where the processes keep in step by \
+                  themselves collective calls gain nothing."
             .into(),
     })
 }

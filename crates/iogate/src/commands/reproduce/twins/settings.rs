@@ -20,19 +20,20 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
             "twins-server-windows",
             "Figures 4.3 and 4.4: the width of server-window's window",
             "The thesis: from 1 to 16 s the width makes no difference.",
-            "Agrees: but for small writes of a file per process, which gain 8 % from 1 to 16 s, no width differs significantly from another. Strided requests of 32 KiB have wide intervals: in some seeds the processes keep in step.",
+            "Agrees: but for small writes of a file per process, which gain 8 % from 1 to 16 s, no width differs significantly from \
+             another. Strided requests of 32 KiB have wide intervals: in some seeds the processes keep in step.",
         )?,
         windows(
             lab,
             "twins-windows",
             "Figures 5.3 and 5.4: the width of twins's window",
-            "The thesis: 8 ms is best for strided reads of 32 KiB, 1 ms for other reads of shared files. For writes no width gains, and \
-             only too large a one (to 32 ms) costs, on shared files.",
-            "Agrees: the best width depends on the pattern. For strided reads of 32 KiB wide windows are best (in ours the wider the better, 32 ms more \
-             so than the thesis's 8), for strided reads of 256 KiB those up to 1 ms; a file per process and contiguous processes depend \
-             little on it; and large strided writes are as without windows up to 4 ms and suffer beyond. The reason in ours: within a \
-             wide window a disk serves one forwarder's processes, one front instead of four (25,000 seeks with 1 ms, 2,400 with 32 ms); large requests \
-             have several servers anyway, and only wait.",
+            "The thesis: 8 ms is best for strided reads of 32 KiB, 1 ms for other reads of shared files. For writes no width gains, \
+             and only too large a one (to 32 ms) costs, on shared files.",
+            "Agrees: the best width depends on the pattern. For strided reads of 32 KiB wide windows are best (in ours the wider the \
+             better, 32 ms more so than the thesis's 8), for strided reads of 256 KiB those up to 1 ms; a file per process and \
+             contiguous processes depend little on it; and large strided writes are as without windows up to 4 ms and suffer beyond. \
+             The reason in ours: within a wide window a disk serves one forwarder's processes, one front instead of four (25,000 \
+             seeks with 1 ms, 2,400 with 32 ms); large requests have several servers anyway, and only wait.",
         )?,
         forwarders(lab)?,
     ])
@@ -100,18 +101,19 @@ fn forwarders(lab: &Lab<'_>) -> Result<Section, Failure> {
     Ok(Section {
         title: "Figures 5.7 to 5.9: how many forwarders".into(),
         scenarios: ["twins-forwarders", "twins-direct"].map(String::from).into(),
-        paper: "The thesis: the number of forwarders changes much, most with a file per process. With one forwarder for the 32 clients FIFO and \
-                HBRR are the best schedulers; with four TWINS is, with a window above 1 ms for strided reads; with eight it is with 125 us \
-                there."
+        paper: "The thesis: the number of forwarders changes much, most with a file per process. With one forwarder for the 32 \
+                clients FIFO and HBRR are the best schedulers; with four TWINS is, with a window above 1 ms for strided reads; with \
+                eight it is with 125 us there."
             .into(),
         tables,
         pictures: Vec::new(),
-        verdict: "Agrees: with one forwarder HBRR and `fifo` are the best, and TWINS costs most (up to twice the time, more with wider windows): one \
-                  forwarder that serves one server at a time leaves three idle. With four, TWINS of 8 ms is better than FIFO, HBRR and SJF for strided and, by \
-                  a few percent, for other reads; with eight its narrowest window is the best of its, and level with the best of all. A \
-                  single forwarder makes reads of a file per process faster than none (116 against 136 s), which in the thesis any number does. Differs: joining (`to-agg`) harms \
-                  strided reads with one forwarder, too; with eight each has as many dispatches as processes, so that all but MLF and TWINS do \
-                  the same."
+        verdict: "Agrees: with one forwarder HBRR and `fifo` are the best, and TWINS costs most (up to twice the time, more with \
+                  wider windows): one forwarder that serves one server at a time leaves three idle. With four, TWINS of 8 ms is \
+                  better than FIFO, HBRR and SJF for strided and, by a few percent, for other reads; with eight its narrowest window \
+                  is the best of its, and level with the best of all. A single forwarder makes reads of a file per process faster \
+                  than none (116 against 136 s), which in the thesis any number does. Differs: joining (`to-agg`) harms strided \
+                  reads with one forwarder, too; with eight each has as many dispatches as processes, so that all but MLF and TWINS \
+                  do the same."
             .into(),
     })
 }
