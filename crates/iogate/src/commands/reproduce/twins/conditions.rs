@@ -7,16 +7,15 @@ use super::{
     CONTIGUOUS, FIFO, GATE, HBRR, JOINED, OP, PATTERN, PER_PROCESS, REQUEST, SERVER_WINDOW, STRIDED, TWINS,
     TWINS_8MS, name, time,
 };
-use crate::commands::reproduce::Lab;
+use crate::commands::reproduce::{Experiment, Lab};
 use crate::failure::Failure;
 
-pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
-    Ok(vec![depth(lab)?, below(lab)?])
+pub(super) fn sections(lab: &Lab<'_>, usual: &Experiment) -> Result<Vec<Section>, Failure> {
+    Ok(vec![depth(lab, usual)?, below(lab)?])
 }
 
-fn depth(lab: &Lab<'_>) -> Result<Section, Failure> {
+fn depth(lab: &Lab<'_>, usual: &Experiment) -> Result<Section, Failure> {
     let results = lab.experiment("twins-depth")?;
-    let usual = lab.experiment("twins-schedulers")?;
     let mut tables = Vec::new();
     for pattern in [PER_PROCESS, STRIDED, CONTIGUOUS] {
         let mut table = Table::new(["", "4 dispatches", "16 (as above)", "32"]);
@@ -29,7 +28,7 @@ fn depth(lab: &Lab<'_>) -> Result<Section, Failure> {
                 time(&results, &[(PATTERN, pattern), (GATE, &gate)])
             };
             let at = [(OP, "read"), (REQUEST, "32KiB"), (PATTERN, pattern), (GATE, gate)];
-            table.row([name(gate).to_owned(), other(4), time(&usual, &at), other(32)]);
+            table.row([name(gate).to_owned(), other(4), time(usual, &at), other(32)]);
         }
         tables.push((format!("{pattern}, reads of 32 KiB"), table));
     }

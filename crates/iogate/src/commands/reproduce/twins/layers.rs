@@ -8,8 +8,7 @@ use super::{
     CONTIGUOUS, FIFO, FORWARDERS, GATE, HBRR, JOINED, OP, PATTERN, REQUEST, SERVER_WINDOW, STRIDED, TWINS,
     TWINS_8MS, name,
 };
-use crate::commands::reproduce::Lab;
-use crate::failure::Failure;
+use crate::commands::reproduce::Experiment;
 
 /// The thesis's columns.
 const COLUMNS: [(&str, &str); 4] =
@@ -40,8 +39,7 @@ const DISTANCES: [(&str, &str, [&str; 4]); 8] = [
     (TWINS_8MS, "TWINS (8 ms)", ["-"; 4]),
 ];
 
-pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
-    let results = lab.experiment("twins-schedulers")?;
+pub(super) fn sections(results: &Experiment) -> [Section; 2] {
     let head = |first: &str| {
         let columns = COLUMNS.map(|(pattern, op)| [format!("{pattern}, {op}: thesis"), "ours".into()]);
         Table::new(std::iter::once(first.to_owned()).chain(columns.into_iter().flatten()))
@@ -65,7 +63,7 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
     for (gate, called, thesis) in DISTANCES {
         distances.row(row(gate, called, thesis, FORWARDERS, "offset_distance"));
     }
-    Ok(vec![
+    [
         Section {
             title: "Tables 3.1, 3.3, 4.1 and 5.1: sizes of requests on their way".into(),
             scenarios: vec!["twins-schedulers".into()],
@@ -101,5 +99,5 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
                       thesis's had next to nothing queued."
             .into(),
         },
-    ])
+    ]
 }

@@ -43,12 +43,14 @@ const TWINS: &str = "twins(window=1ms)";
 const TWINS_8MS: &str = "twins(window=8ms)";
 
 pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
-    let mut sections = schedulers::sections(lab)?;
-    sections.extend(layers::sections(lab)?);
-    sections.extend(settings::sections(lab)?);
+    let direct = lab.experiment("twins-direct")?;
+    let schedulers = lab.experiment("twins-schedulers")?;
+    let mut sections = schedulers::sections(lab, &direct, &schedulers)?;
+    sections.extend(layers::sections(&schedulers));
+    sections.extend(settings::sections(lab, &direct)?);
     sections.push(contention::congestion(lab)?);
     sections.push(applications::section(lab)?);
-    sections.extend(conditions::sections(lab)?);
+    sections.extend(conditions::sections(lab, &schedulers)?);
     sections.push(contention::variants(lab)?);
     Ok(Page {
         title: "TWINS: forwarders that serve one data server at a time".into(),

@@ -14,10 +14,12 @@ use crate::failure::Failure;
 
 const PATTERNS: [&str; 3] = [PER_PROCESS, STRIDED, CONTIGUOUS];
 
-pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
-    let direct = lab.experiment("twins-direct")?;
-    let schedulers = lab.experiment("twins-schedulers")?;
-    Ok(vec![all(&direct, &schedulers), known(&direct, &schedulers), collective(lab, &direct, &schedulers)?])
+pub(super) fn sections(
+    lab: &Lab<'_>,
+    direct: &Experiment,
+    schedulers: &Experiment,
+) -> Result<Vec<Section>, Failure> {
+    Ok(vec![all(direct, schedulers), known(direct, schedulers), collective(lab, direct, schedulers)?])
 }
 
 fn all(direct: &Experiment, schedulers: &Experiment) -> Section {

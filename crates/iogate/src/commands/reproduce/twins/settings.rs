@@ -6,14 +6,14 @@ use iogate_report::reproduction::Section;
 use iogate_sim::metrics::Unit;
 
 use super::{CONTIGUOUS, GATE, OP, PATTERN, PER_PROCESS, REQUEST, STRIDED, name, spaced, time};
-use crate::commands::reproduce::Lab;
+use crate::commands::reproduce::{Experiment, Lab};
 use crate::failure::Failure;
 
 const WINDOW: &str = "forwarders.ion.gate.window";
 const NODES: &str = "forwarders.ion.nodes";
 const PATTERNS: [&str; 3] = [PER_PROCESS, STRIDED, CONTIGUOUS];
 
-pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
+pub(super) fn sections(lab: &Lab<'_>, direct: &Experiment) -> Result<Vec<Section>, Failure> {
     Ok(vec![
         windows(
             lab,
@@ -35,7 +35,7 @@ pub(super) fn sections(lab: &Lab<'_>) -> Result<Vec<Section>, Failure> {
              The reason in ours: within a wide window a disk serves one forwarder's processes, one front instead of four (25,000 \
              seeks with 1 ms, 2,400 with 32 ms); large requests have several servers anyway, and only wait.",
         )?,
-        forwarders(lab)?,
+        forwarders(lab, direct)?,
     ])
 }
 
@@ -80,9 +80,8 @@ fn windows(
     })
 }
 
-fn forwarders(lab: &Lab<'_>) -> Result<Section, Failure> {
+fn forwarders(lab: &Lab<'_>, direct: &Experiment) -> Result<Section, Failure> {
     let results = lab.experiment("twins-forwarders")?;
-    let direct = lab.experiment("twins-direct")?;
     let mut tables = Vec::new();
     for pattern in PATTERNS {
         let counts = results.values(NODES);
@@ -95,7 +94,7 @@ fn forwarders(lab: &Lab<'_>) -> Result<Section, Failure> {
                 .map(|count| time(&results, &[(PATTERN, pattern), (GATE, gate), (NODES, count)]));
             table.row(std::iter::once(name(gate).to_owned()).chain(cells));
         }
-        let none = time(&direct, &[(OP, "read"), (REQUEST, "32KiB"), (PATTERN, pattern)]);
+        let none = time(direct, &[(OP, "read"), (REQUEST, "32KiB"), (PATTERN, pattern)]);
         tables.push((format!("{pattern}, reads of 32 KiB; without forwarders {none}"), table));
     }
     Ok(Section {
