@@ -51,7 +51,7 @@ fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> 
             let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
             let stream = loop {
                 let Some(address) = addresses.next() else { return Err(last) };
-                match TcpStream::connect_timeout(&address, options.connect_timeout) {
+                match TcpStream::connect_timeout(&address, timeout) {
                     Ok(stream) => break stream,
                     Err(error) => last = error,
                 }
