@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use iogate_net::app::AppFile;
+
 /// Who caches file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CacheMode {
@@ -46,6 +48,8 @@ pub struct MountOptions {
     /// Let the source's file system carry out `copy_file_range` itself (shared extents, server-side copies), past
     /// the gate. Otherwise the kernel copies by reads and writes through the gate.
     pub copy_offload: bool,
+    /// Programs with fixed applications.
+    pub programs: AppFile,
 }
 
 impl Default for MountOptions {
@@ -60,6 +64,7 @@ impl Default for MountOptions {
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             copy_offload: false,
+            programs: AppFile::default(),
         }
     }
 }

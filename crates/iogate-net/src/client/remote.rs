@@ -21,6 +21,7 @@ use super::file::{Opened, RemoteFile, layout};
 use super::store::RemoteStore;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
+use crate::app::stable_hash;
 use crate::tree::{Caller, OpenHow, Tree, TreeFile};
 
 /// Most bytes of one piece of a directory's list.
@@ -138,11 +139,6 @@ pub(super) fn path_bytes(path: &Path) -> io::Result<&[u8]> {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
     Ok(bytes)
-}
-
-/// FNV-1a: the same number for a word in every process, on every node, in every version.
-fn stable_hash(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Remote {
