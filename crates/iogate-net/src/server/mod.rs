@@ -127,7 +127,7 @@ struct Shared {
     /// Connections to go on with, of which the kernel has nothing new to tell.
     ready: Mutex<VecDeque<Arc<Connection>>>,
     /// Connections that wait for memory.
-    starved: Mutex<Vec<Arc<Connection>>>,
+    starved: Mutex<VecDeque<Arc<Connection>>>,
     /// Requests that have been taken in and are not answered.
     underway: AtomicUsize,
     /// Nothing new is taken in.
@@ -267,13 +267,14 @@ impl Shared {
 
     /// Drops a connection from the tables.
     fn forget(&self, connection: &Arc<Connection>) {
-        if lock(&self.connections).remove(&connection.token).is_some() {
-            let mut per_client = lock(&self.per_client);
-            if let Some(count) = per_client.get_mut(&connection.origin) {
-                *count -= 1;
-                if *count == 0 {
-                    per_client.remove(&connection.origin);
-                }
+        let mut connections = lock(&self.connections);
+        let mut per_client = lock(&self.per_client);
+        if connections.remove(&connection.token).is_some()
+            && let Some(count) = per_client.get_mut(&connection.origin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                per_client.remove(&connection.origin);
             }
         }
     }
