@@ -21,7 +21,7 @@ use super::file::{Opened, RemoteFile, layout};
 use super::store::RemoteStore;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::app::stable_hash;
+use crate::app::{AppFile, Own, application, stable_hash};
 use crate::tree::{Caller, OpenHow, Tree, TreeFile};
 
 /// Most bytes of one piece of a directory's list.
@@ -50,8 +50,9 @@ pub struct RemoteOptions {
     pub spread: Spread,
     /// The server for names, and with [`Spread::Client`] for everything; `None`: one by the node's name.
     pub server: Option<usize>,
-    /// The application of reads and writes through a [`RemoteFile`]; an engine's have their own.
-    pub app: AppId,
+    /// The application of reads and writes through a [`RemoteFile`] (an engine's have their own); `None`: by the process's
+    /// environment, see [`crate::app`].
+    pub app: Option<AppId>,
 }
 
 /// One or several servers of the same files, as a [`Tree`].
@@ -167,7 +168,8 @@ impl Remote {
             files: Mutex::default(),
         };
         let client = ClientId(std::process::id());
-        let origin = Origin { app: options.app, client, issued: None };
+        let app = options.app.or_else(|| Some(application(&Own, &AppFile::from_environment().ok()?)?.0));
+        let origin = Origin { app: app.unwrap_or_default(), client, issued: None };
         Ok(Remote { servers: Arc::new(servers), origin })
     }
 
