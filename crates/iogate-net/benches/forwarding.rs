@@ -304,7 +304,7 @@ fn deep(remote: Remote, bytes: usize) -> Box<dyn Fn(usize)> {
                 origin: Origin::default(),
                 segments,
             };
-            next(Arc::clone(&store), io, requests.div_ceil(DEPTH), over.clone());
+            next(&store, io, requests.div_ceil(DEPTH), over.clone());
         }
         for _ in 0..DEPTH {
             waiting.recv().expect("each chain ends");
@@ -313,15 +313,15 @@ fn deep(remote: Remote, bytes: usize) -> Box<dyn Fn(usize)> {
     })
 }
 
-fn next(store: Arc<dyn Store>, io: Io, left: usize, over: mpsc::Sender<()>) {
+fn next(store: &Arc<dyn Store>, io: Io, left: usize, over: mpsc::Sender<()>) {
     if left == 0 {
         return over.send(()).expect("it is waited for");
     }
-    let again = Arc::clone(&store);
+    let again = Arc::clone(store);
     let done = Box::new(move |mut io: Io, result: io::Result<u64>| {
         result.expect("the server works");
         io.offset = (io.offset + SMALL as u64) % (64 * SMALL as u64);
-        next(again, io, left - 1, over);
+        next(&again, io, left - 1, over);
     });
     store.start(io, done);
 }

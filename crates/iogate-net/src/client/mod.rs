@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
@@ -28,6 +28,7 @@ mod call;
 mod connect;
 mod file;
 mod fork;
+mod lead;
 mod receive;
 mod recover;
 mod remote;

@@ -27,6 +27,9 @@ use crate::tree::{Caller, OpenHow, Tree, TreeFile};
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
 
+/// Linux's bound on the name of an extended attribute.
+const NAME_BYTES_MAX: usize = 255;
+
 /// Which of several servers carries out a read or a write. Names and attributes go through one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
@@ -131,6 +134,14 @@ pub(super) fn now() -> u64 {
 /// The process's own user.
 pub(super) fn own_caller() -> Caller {
     Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}
+
+/// The name of an extended attribute as it is sent.
+fn name_bytes(name: &[u8]) -> io::Result<&[u8]> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(io::Error::from_raw_os_error(libc::ERANGE));
+    }
+    Ok(name)
 }
 
 /// A path as it is sent.
@@ -290,7 +301,7 @@ impl Tree for Remote {
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
-        let request = GetXattr { path: path_bytes(path)?, name };
+        let request = GetXattr { path: path_bytes(path)?, name: name_bytes(name)? };
         payload(self.names().call(&Request::GetXattr(request), caller)?)
     }
 
@@ -305,7 +316,7 @@ impl Tree for Remote {
         if value.len() > self.servers.transfer_bytes_max as usize {
             return Err(io::Error::from_raw_os_error(libc::E2BIG));
         }
-        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name });
+        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name: name_bytes(name)? });
         let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
         let call = |done| {
             let mut call = Call::new(&request, caller, NO_HANDLE, done);
@@ -322,7 +333,7 @@ impl Tree for Remote {
     }
 
     fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
-        let request = RemoveXattr { path: path_bytes(path)?, name };
+        let request = RemoveXattr { path: path_bytes(path)?, name: name_bytes(name)? };
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
     }
 }
