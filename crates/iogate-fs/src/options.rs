@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::Layouts;
+use iogate_net::app::AppFile;
 
 /// Who caches file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct MountOptions {
     pub copy_offload: bool,
     /// Whom to ask where files lie when they are opened; without, the gate's layout holds for all of them.
     pub layouts: Option<Arc<Layouts>>,
+    /// Programs with fixed applications.
+    pub programs: AppFile,
 }
 
 impl Default for MountOptions {
@@ -66,6 +69,7 @@ impl Default for MountOptions {
             read_only: false,
             copy_offload: false,
             layouts: None,
+            programs: AppFile::default(),
         }
     }
 }

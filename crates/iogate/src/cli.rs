@@ -87,8 +87,9 @@ impl FromStr for Bytes {
 
 /// Mount a directory behind a gate: reads and writes of all programs are scheduled
 ///
-/// The application of a request is taken from the calling process: IOGATE_APP in its environment, else SLURM_JOB_ID, else
-/// its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
+/// The application of a request is taken from the calling process: IOGATE_APP in its environment, else the line for its
+/// program (`NAME_OR_GLOB ID`) in the file that IOGATE_APP_FILE names here, else its job (SLURM_JOB_ID and those of other
+/// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
 /// SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {

@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
@@ -30,6 +30,7 @@ mod connect;
 mod control;
 mod file;
 mod fork;
+mod lead;
 mod receive;
 mod recover;
 mod remote;

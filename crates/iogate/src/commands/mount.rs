@@ -11,7 +11,7 @@ use iogate_core::device::{self, Placement};
 use iogate_core::{AppId, FileId, GateConfig};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
+use iogate_fs::{AppFile, AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
 use iogate_report::summary::Names;
 use iogate_report::{Summary, units};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -88,6 +88,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         threads_max: args.threads.into(),
         read_only: args.read_only,
         layouts: layout.layouts,
+        programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
         ..MountOptions::default()
     };
     // Before the mount, so that no signal finds it without a handler.
