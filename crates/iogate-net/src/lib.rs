@@ -13,8 +13,8 @@
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
-pub mod auth;
 pub mod app;
+pub mod auth;
 pub mod client;
 pub mod endpoint;
 pub mod server;

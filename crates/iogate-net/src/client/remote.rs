@@ -341,4 +341,12 @@ impl Tree for Remote {
         let request = RemoveXattr { path: path_bytes(path)?, name: name_bytes(name)? };
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
     }
+
+    fn state(&self) -> Option<String> {
+        let state = |client: &Client| match client.is_connected() {
+            true => format!("connected to {}", client.endpoint()),
+            false => format!("no connection to {}, trying again", client.endpoint()),
+        };
+        Some(self.servers.clients.iter().map(state).collect::<Vec<String>>().join("; "))
+    }
 }

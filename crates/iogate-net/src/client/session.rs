@@ -141,6 +141,11 @@ impl Client {
         Ok(Client { shared, background })
     }
 
+    /// Whether there is a connection now; if not, the client tries again.
+    pub fn is_connected(&self) -> bool {
+        self.shared.lock().link.is_some()
+    }
+
     /// Where the server is.
     pub fn endpoint(&self) -> &Endpoint {
         &self.shared.endpoint

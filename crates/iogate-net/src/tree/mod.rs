@@ -109,6 +109,11 @@ pub trait Tree: Send + Sync + 'static {
 
     /// Removes an extended attribute.
     fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()>;
+
+    /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
+    fn state(&self) -> Option<String> {
+        None
+    }
 }
 
 /// An open file of a [`Tree`]. Closed when dropped.

@@ -216,7 +216,10 @@ impl Config {
                 let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
                 // Nobody but the nodes and this host is in the namespaces' network.
                 let meant = if network.is_some() { "allow_unauthenticated_network = true\n" } else { "" };
-                format!("[[listen]]\nat = {at}\nauth = \"none\"\nanonymous = \"{}:{}\"\n{meant}", user.0, user.1)
+                format!(
+                    "[[listen]]\nat = {at}\nauth = \"none\"\nanonymous = \"{}:{}\"\n{meant}",
+                    user.0, user.1
+                )
             }
         }
     }

@@ -427,8 +427,14 @@ impl Config {
         auth: Auth,
         read_only: bool,
     ) -> anyhow::Result<Config> {
-        let listen =
-            Listen { at, auth: Some(auth), tls: None, anonymous: None, munge_socket: None, allow_unauthenticated_network: false };
+        let listen = Listen {
+            at,
+            auth: Some(auth),
+            tls: None,
+            anonymous: None,
+            munge_socket: None,
+            allow_unauthenticated_network: false,
+        };
         let export = Export {
             name: default_export(),
             gate: Gate { scheduler, ..Gate::default() },
