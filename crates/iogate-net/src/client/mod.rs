@@ -76,7 +76,7 @@ pub enum Receiving {
 pub struct ClientOptions {
     /// What the server's people call this client: `node:pid`, or a program's name.
     pub name: String,
-    /// The server's export; empty for its only one.
+    /// The server's export; empty for its first one.
     pub export: String,
     /// How the client proves who it is.
     pub auth: Credential,
