@@ -15,6 +15,8 @@
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
+//! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
+//! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,8 +30,10 @@ pub mod gate;
 pub mod hash;
 pub mod layout;
 pub mod nearest;
+pub mod outstanding;
 pub mod request;
 pub mod sched;
+pub mod session;
 pub mod stats;
 pub mod time;
 pub mod wire;

@@ -124,9 +124,24 @@ impl Engine {
     /// # Safety
     /// As [`Engine::submit`], for each.
     pub unsafe fn submit_all(self: &Arc<Self>, batch: impl IntoIterator<Item = (Transfer, Completion)>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.submit_all_then(batch, || {}) };
+    }
+
+    /// As [`Engine::submit_all`], and calls `accepted` in between: when the gate has seen all, and before this thread
+    /// carries out any of them. Who submits from several threads in an order lets the next one go there.
+    ///
+    /// # Safety
+    /// As [`Engine::submit`], for each.
+    pub unsafe fn submit_all_then(
+        self: &Arc<Self>,
+        batch: impl IntoIterator<Item = (Transfer, Completion)>,
+        accepted: impl FnOnce(),
+    ) {
         let mut list = frame::list();
         let batch = batch.into_iter().map(|(transfer, done)| (transfer, Done::Call(done)));
         let (submitted, refused) = self.shared.accept_all(batch, &mut list);
+        accepted();
         for (error, done) in refused {
             if let Done::Call(done) = done {
                 done(Err(error.into()));

@@ -3,14 +3,22 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
+//! | [`client`] | files on servers, from any number of threads |
 //! | [`endpoint`] | where a server listens |
+//! | [`server`] | serves trees to many clients |
 //! | [`socket`] | a connected stream, plain or encrypted |
+//! | [`users`] | whose ids a client's are on this machine |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
+pub mod client;
 pub mod endpoint;
+pub mod server;
 pub mod socket;
 pub mod tree;
+pub mod users;
 
 pub use endpoint::Endpoint;
+pub use server::{Server, ServerConfig};
 pub use tree::{Caller, Tree, TreeFile};
+pub use users::Users;

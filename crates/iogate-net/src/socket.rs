@@ -16,6 +16,11 @@ pub trait Socket: Send + Sync {
     /// nothing is there yet.
     fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
+    /// Whether bytes may be there to read although the descriptor is not readable: then read until nothing is there.
+    fn reads_ahead(&self) -> bool {
+        false
+    }
+
     /// Writes as much as there is room for, at least one byte, or fails with [`io::ErrorKind::WouldBlock`].
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
 

@@ -25,7 +25,7 @@ pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};
 pub use null::NullStore;
 pub use plain_calls::PlainCalls;
-pub use striped::StripedStore;
+pub use striped::{Parts, StripedStore};
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;

@@ -6,6 +6,7 @@
 //! file may end earlier.
 
 use std::any::Any;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -38,18 +39,48 @@ impl StripedStore {
         }
         Ok(StripedStore { targets: targets.into(), layout })
     }
+
+    /// A handle on the file that has these parts, as the targets' stores know them. What it was not opened for
+    /// fails with `EBADF`.
+    pub fn file(parts: Arc<dyn Parts>, reads: bool, writes: bool) -> FileHandle {
+        Arc::new(StripedFile { parts, reads, writes })
+    }
+}
+
+/// A striped file's parts on the targets. Shared by all handles on the file.
+pub trait Parts: Send + Sync + fmt::Debug {
+    /// The same for every handle on the same file; see [`StoreFile::id`].
+    fn id(&self) -> FileId;
+
+    /// The part on a target; made if it is not there and `create` says so. `None` is a part without bytes.
+    fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>>;
+}
+
+/// Parts that have all been opened.
+#[derive(Debug)]
+struct Opened(Vec<FileHandle>);
+
+impl Parts for Opened {
+    /// The first target's id for it: one for one path, as in all its handles.
+    fn id(&self) -> FileId {
+        self.0[0].id()
+    }
+
+    fn part(&self, target: usize, _create: bool) -> io::Result<Option<FileHandle>> {
+        Ok(Some(FileHandle::clone(&self.0[target])))
+    }
 }
 
 #[derive(Debug)]
 struct StripedFile {
-    /// The file on each target.
-    files: Vec<FileHandle>,
+    parts: Arc<dyn Parts>,
+    reads: bool,
+    writes: bool,
 }
 
 impl StoreFile for StripedFile {
-    /// The first target's id for it: one for one path, as in all its handles.
     fn id(&self) -> FileId {
-        self.files[0].id()
+        self.parts.id()
     }
 }
 
@@ -69,21 +100,6 @@ struct Piece {
     offset: u64,
 }
 
-/// Where a byte is in its target's file.
-fn inner_offset(layout: &Layout, offset: u64) -> u64 {
-    let stripe = offset / layout.stripe_bytes;
-    stripe / u64::from(layout.targets) * layout.stripe_bytes + offset % layout.stripe_bytes
-}
-
-/// The size of a file of which target `target` holds `inner` bytes, as far as that target knows.
-fn outer_size(layout: &Layout, target: usize, inner: u64) -> u64 {
-    let Some(last) = inner.checked_sub(1) else { return 0 };
-    let targets = u64::from(layout.targets);
-    let place = (target as u64 + targets - u64::from(layout.first_target)) % targets;
-    let stripe = (last / layout.stripe_bytes).saturating_mul(targets).saturating_add(place);
-    stripe.saturating_mul(layout.stripe_bytes).saturating_add(last % layout.stripe_bytes + 1)
-}
-
 fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
     let mut pieces = Vec::with_capacity(io.segments.len() + 1);
     let mut offset = io.offset;
@@ -95,7 +111,7 @@ fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
             pieces.push(Piece {
                 target: layout.target_of(offset).0 as usize,
                 segment: Segment { memory: rest.memory, bytes },
-                offset: inner_offset(layout, offset),
+                offset: layout.inner_offset(offset),
             });
             rest = Segment { memory: rest.memory.wrapping_add(bytes), bytes: rest.bytes - bytes };
             offset += bytes as u64;
@@ -106,8 +122,10 @@ fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
 
 fn size_of(targets: &[Arc<dyn Store>], layout: &Layout, file: &StripedFile) -> io::Result<u64> {
     let mut size = 0;
-    for (index, (target, file)) in targets.iter().zip(&file.files).enumerate() {
-        size = size.max(outer_size(layout, index, target.size(file)?));
+    for (index, target) in targets.iter().enumerate() {
+        if let Some(part) = file.parts.part(index, false)? {
+            size = size.max(layout.outer_size(TargetId(index as u32), target.size(&part)?));
+        }
     }
     Ok(size)
 }
@@ -115,7 +133,8 @@ fn size_of(targets: &[Arc<dyn Store>], layout: &Layout, file: &StripedFile) -> i
 impl Store for StripedStore {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
         let files = self.targets.iter().map(|target| target.open(path, mode)).collect::<io::Result<_>>()?;
-        Ok(Arc::new(StripedFile { files }))
+        // What may not be written, the targets refuse.
+        Ok(StripedStore::file(Arc::new(Opened(files)), true, true))
     }
 
     fn adopt(&self, _fd: OwnedFd) -> io::Result<FileHandle> {
@@ -127,6 +146,10 @@ impl Store for StripedStore {
             Ok(file) => file,
             Err(error) => return done(io, Err(error)),
         };
+        let allowed = if io.op == Op::Write { file.writes } else { file.reads };
+        if !allowed {
+            return done(io, Err(io::Error::from_raw_os_error(libc::EBADF)));
+        }
         let pieces = pieces(&self.layout, &io);
         // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
         let mut calls = Vec::new();
@@ -134,11 +157,11 @@ impl Store for StripedStore {
             let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
             let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
             let segments = mine.map(|piece| piece.segment).collect();
-            let file = FileHandle::clone(&file.files[target]);
-            calls.push((
-                target,
-                Io { file, op: io.op, offset, target: TargetId(target as u32), origin: io.origin, segments },
-            ));
+            let call = file.parts.part(target, io.op == Op::Write).map(|part| {
+                let target = TargetId(target as u32);
+                part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
+            });
+            calls.push((target, call));
         }
         let (targets, layout) = (Arc::clone(&self.targets), self.layout);
         let results = (0..self.targets.len()).map(|_| None).collect();
@@ -149,6 +172,17 @@ impl Store for StripedStore {
         let join = Join { io, done, pieces, results, left, targets, layout };
         let join = Arc::new(Mutex::new(Some(join)));
         for (target, call) in calls {
+            let call = match call {
+                Ok(Some(call)) => call,
+                Ok(None) => {
+                    Join::arrive(&join, target, Ok(0));
+                    continue;
+                }
+                Err(error) => {
+                    Join::arrive(&join, target, Err(error));
+                    continue;
+                }
+            };
             let store = &self.targets[target];
             match store.run(&call) {
                 Some(result) => Join::arrive(&join, target, result),
@@ -166,7 +200,9 @@ impl Store for StripedStore {
 
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         let file = file_of(file)?;
-        self.targets.iter().zip(&file.files).try_for_each(|(target, file)| target.sync(file, data_only))
+        self.targets.iter().enumerate().try_for_each(|(index, target)| {
+            file.parts.part(index, false)?.map_or(Ok(()), |part| target.sync(&part, data_only))
+        })
     }
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {

@@ -1,0 +1,338 @@
+//! A file that is open on servers.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use iogate_core::wire::{
+    Allocate, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered, Request, Seek,
+    SetAttr, Striping, Sync, Written, open,
+};
+use iogate_core::{FileId, Layout, Op};
+use iogate_engine::store::Segment;
+use iogate_engine::{FileHandle, Origin};
+
+use super::call::{Answer, Call, Done, record};
+use super::remote::{FileNumber, Servers, Spread, path_bytes};
+use super::store::RemoteData;
+use crate::tree::{Caller, OpenHow, TreeFile};
+
+/// An open file of a [`Remote`](super::Remote). Closed when dropped.
+#[derive(Debug)]
+pub struct RemoteFile {
+    opened: Arc<Opened>,
+    data: FileHandle,
+    origin: Origin,
+}
+
+/// What the file, and the transfers underway, share.
+pub(super) struct Opened {
+    pub(super) servers: Arc<Servers>,
+    pub(super) caller: Caller,
+    path: PathBuf,
+    /// Flags for opening it on further servers.
+    flags: u32,
+    identity: Identity,
+    number: FileNumber,
+    layout: Layout,
+    /// The server of [`Spread::File`].
+    home: usize,
+    /// The one on which it was opened.
+    first: usize,
+    handles: Vec<Slot>,
+}
+
+/// The file's handle on one server.
+#[derive(Default)]
+struct Slot {
+    state: Mutex<SlotState>,
+    changed: Condvar,
+}
+
+type Then = Box<dyn FnOnce(io::Result<u32>) + Send>;
+
+#[derive(Default)]
+enum SlotState {
+    #[default]
+    Closed,
+    /// Somebody opens it, and these go on then.
+    Opening(Vec<Then>),
+    Open(u32),
+}
+
+impl Slot {
+    /// The file is open there, or it failed.
+    fn settle(&self, result: &io::Result<u32>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = result.as_ref().map_or(SlotState::Closed, |handle| SlotState::Open(*handle));
+        let before = std::mem::replace(&mut *state, settled);
+        self.changed.notify_all();
+        drop(state);
+        if let SlotState::Opening(waiting) = before {
+            for then in waiting {
+                then(match result {
+                    Ok(handle) => Ok(*handle),
+                    Err(error) => Err(again(error)),
+                });
+            }
+        }
+    }
+}
+
+fn again(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("path", &self.path)
+            .field("identity", &self.identity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Opened {
+    pub(super) fn open(
+        servers: &Arc<Servers>,
+        caller: Caller,
+        path: &Path,
+        how: OpenHow,
+    ) -> io::Result<Opened> {
+        let name = path_bytes(path)?;
+        let first = servers.names;
+        let client = &servers.clients[first];
+        let handle = client.new_handle(path, how.flags, caller);
+        let request = Open { handle, flags: how.flags, mode: how.mode, identity: how.identity, path: name };
+        let answered: Answered = record(client.call(&Request::Open(request), caller)?)?;
+        let identity = answered.identity;
+        let layout = match servers.spread {
+            Spread::Target => layout_of(servers, first, handle, caller),
+            _ => servers.layout,
+        };
+        let handles: Vec<Slot> = (0..servers.clients.len()).map(|_| Slot::default()).collect();
+        handles[first].settle(&Ok(handle));
+        let mut hasher = DefaultHasher::new();
+        identity.hash(&mut hasher);
+        Ok(Opened {
+            servers: Arc::clone(servers),
+            caller,
+            path: path.to_path_buf(),
+            flags: how.flags & (open::READ | open::WRITE | open::NO_FOLLOW) | open::AGAIN,
+            identity,
+            number: servers.number(identity),
+            layout,
+            home: (hasher.finish() % servers.clients.len() as u64) as usize,
+            first,
+            handles,
+        })
+    }
+
+    pub(super) fn id(&self) -> FileId {
+        self.number.id
+    }
+
+    /// The server to which a byte's transfers go, and the offset up to which that holds.
+    pub(super) fn server_of(&self, offset: u64, origin: Origin) -> (usize, u64) {
+        let servers = self.handles.len();
+        match self.servers.spread {
+            Spread::Client => (self.first, u64::MAX),
+            Spread::Process => (origin.client.0 as usize % servers, u64::MAX),
+            Spread::File => (self.home, u64::MAX),
+            Spread::Target => {
+                (self.layout.target_of(offset).0 as usize % servers, self.layout.stripe_end(offset))
+            }
+        }
+    }
+
+    fn request<'a>(&'a self, handle: u32, path: &'a [u8]) -> Request<'a> {
+        Request::Open(Open { handle, flags: self.flags, mode: 0, identity: self.identity, path })
+    }
+
+    /// The file's handle on a server, where it is opened if it is not yet. Waits.
+    pub(super) fn handle_on(&self, server: usize) -> io::Result<u32> {
+        let slot = &self.handles[server];
+        let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            match &*state {
+                SlotState::Open(handle) => return Ok(*handle),
+                SlotState::Closed => break,
+                SlotState::Opening(_) => {
+                    state = slot.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
+        *state = SlotState::Opening(Vec::new());
+        drop(state);
+        let client = &self.servers.clients[server];
+        let handle = client.new_handle(&self.path, self.flags, self.caller);
+        let result = path_bytes(&self.path)
+            .and_then(|path| client.call(&self.request(handle, path), self.caller))
+            .map(|_| handle);
+        slot.settle(&result);
+        result
+    }
+
+    /// Goes on with the file's handle on a server, now or when it is open there.
+    pub(super) fn with_handle(
+        self: &Arc<Self>,
+        server: usize,
+        then: impl FnOnce(io::Result<u32>) + Send + 'static,
+    ) {
+        let slot = &self.handles[server];
+        let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *state {
+            SlotState::Open(handle) => {
+                let handle = *handle;
+                drop(state);
+                then(Ok(handle));
+            }
+            SlotState::Opening(waiting) => waiting.push(Box::new(then)),
+            SlotState::Closed => {
+                *state = SlotState::Opening(vec![Box::new(then)]);
+                drop(state);
+                let client = &self.servers.clients[server];
+                let handle = client.new_handle(&self.path, self.flags, self.caller);
+                let opened = Arc::clone(self);
+                let done = move |answer: io::Result<Answer>| {
+                    opened.handles[server].settle(&answer.map(|_| handle));
+                };
+                use std::os::unix::ffi::OsStrExt;
+                let request = self.request(handle, self.path.as_os_str().as_bytes());
+                client.start(Call::new(&request, self.caller, handle, Done::Call(Box::new(done))));
+            }
+        }
+    }
+
+    /// Asks the server on which the file was opened.
+    fn ask(&self, caller: Caller, request: impl FnOnce(u32) -> Request<'static>) -> io::Result<Answer> {
+        let handle = self.handle_on(self.first)?;
+        self.servers.clients[self.first].call(&request(handle), caller)
+    }
+
+    pub(super) fn attr(&self) -> io::Result<Attr> {
+        record(self.ask(self.caller, |handle| Request::GetAttr(GetAttr { handle, path: b"" }))?)
+    }
+
+    /// On every server that has it open: each may hold what was written through it.
+    pub(super) fn sync(&self, data_only: bool) -> io::Result<()> {
+        for (slot, client) in self.handles.iter().zip(&self.servers.clients) {
+            let handle = match *slot.state.lock().unwrap_or_else(PoisonError::into_inner) {
+                SlotState::Open(handle) => handle,
+                _ => continue,
+            };
+            let request = Request::Sync(Sync { handle, data_only: u8::from(data_only) });
+            client.call(&request, self.caller)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for (slot, client) in self.handles.iter_mut().zip(&self.servers.clients) {
+            if let SlotState::Open(handle) = slot.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
+                client.close(*handle, self.caller);
+            }
+        }
+        self.servers.forget(&self.number);
+    }
+}
+
+/// The file's stripes; those of the export if the server does not know the file's own.
+fn layout_of(servers: &Servers, server: usize, handle: u32, caller: Caller) -> Layout {
+    let asked = servers.clients[server].call(&Request::GetLayout(GetLayout { handle }), caller);
+    let striping = asked.and_then(record::<Striping>);
+    striping.ok().and_then(|striping| layout(&striping)).unwrap_or(servers.layout)
+}
+
+/// A server's stripes, if they are ones.
+pub(super) fn layout(striping: &Striping) -> Option<Layout> {
+    let Striping { first_target, stripe_bytes, targets } = *striping;
+    let fits = targets > 0 && stripe_bytes > 0;
+    fits.then_some(Layout { first_target, stripe_bytes, targets })
+}
+
+impl RemoteFile {
+    pub(super) fn new(opened: Opened, origin: Origin) -> RemoteFile {
+        let opened = Arc::new(opened);
+        let data = Arc::new(RemoteData { opened: Arc::clone(&opened) });
+        RemoteFile { opened, data, origin }
+    }
+
+    /// Reads at an offset. Fewer bytes than asked for: the file ends there.
+    pub fn read_at(&self, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        let segment = Segment { memory: memory.as_mut_ptr(), bytes: memory.len() };
+        // SAFETY: the memory is borrowed exclusively until this returns.
+        let read = unsafe { self.opened.transfer(Op::Read, self.origin, offset, segment)? };
+        Ok(read as usize)
+    }
+
+    /// Writes at an offset. Fewer bytes than given, as `write(2)`: the store is full, or failed after them.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        let segment = Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() };
+        // SAFETY: the bytes are borrowed until this returns, and a write only reads them.
+        let written = unsafe { self.opened.transfer(Op::Write, self.origin, offset, segment)? };
+        Ok(written as usize)
+    }
+
+    /// Writes at the end of the file, wherever that is then; says where it was. At most as much as the server
+    /// takes in one message (see [`Remote::transfer_bytes_max`](super::Remote::transfer_bytes_max)).
+    pub fn append(&self, bytes: &[u8]) -> io::Result<Written> {
+        self.opened.append(self.origin, bytes)
+    }
+
+    /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
+    pub fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.opened.sync(data_only)
+    }
+
+    /// Its attributes.
+    pub fn attr(&self) -> io::Result<Attr> {
+        self.opened.attr()
+    }
+}
+
+impl TreeFile for RemoteFile {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn identity(&self) -> Identity {
+        self.opened.identity
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        self.opened.attr()
+    }
+
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        let change = *change;
+        record(self.opened.ask(caller, |handle| Request::SetAttr(SetAttr { handle, change, path: b"" }))?)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.opened.sync(data_only)
+    }
+
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
+        let request = |handle| Request::Allocate(Allocate { handle, mode, offset, bytes });
+        self.opened.ask(self.opened.caller, request).map(drop)
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        let request = |handle| Request::Seek(Seek { handle, hole: u8::from(hole), offset });
+        let found: Offset = record(self.opened.ask(self.opened.caller, request)?)?;
+        Ok(found.offset)
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        (self.opened.layout != Layout::SINGLE).then_some(self.opened.layout)
+    }
+
+    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
+        Some(self.opened.append(origin, bytes))
+    }
+}

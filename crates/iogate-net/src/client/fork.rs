@@ -1,0 +1,72 @@
+//! A process that forks: the child has its own sessions, and does not disturb its parent's.
+
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use iogate_core::outstanding::Outstanding;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::connect::NO_SESSION;
+use super::recover::Loss;
+use super::session::{Shared, State};
+use super::{Client, Receiving};
+
+/// The process that a session belongs to.
+pub(super) struct Owner(AtomicU32);
+
+impl Owner {
+    pub(super) fn new() -> Owner {
+        Owner(AtomicU32::new(std::process::id()))
+    }
+}
+
+/// Keeps a client as it is while the process forks, see [`Client::before_fork`].
+pub struct Forking<'a> {
+    _state: MutexGuard<'a, State>,
+}
+
+impl Client {
+    /// To be called before a process with several threads forks, and kept until after the fork, in the parent and in the
+    /// child: no other thread is in the middle of something then, which nobody would end in the child. With one thread this
+    /// is not needed.
+    pub fn before_fork(&self) -> Forking<'_> {
+        Forking { _state: self.shared.lock() }
+    }
+}
+
+impl Shared {
+    /// If this is a child of the process that the session belongs to: leaves the session to the parent, and begins one of
+    /// its own, in which the files that are open are opened again. Only without a thread of the client's own: the child does
+    /// not have it.
+    pub(super) fn notice_fork(&self) {
+        let process = std::process::id();
+        let is_same = self.owner.0.load(Ordering::Acquire) == process;
+        if is_same || self.options.receiving != Receiving::Inline {
+            return;
+        }
+        let mut state = self.lock();
+        if self.owner.0.swap(process, Ordering::AcqRel) == process {
+            return;
+        }
+        if let Some(link) = state.link.take() {
+            // Closed without a word: an encrypted stream's would reach the parent's server. The rest is memory that the parent's
+            // threads were using.
+            // SAFETY: nobody in this process uses the descriptor any more: the link is forgotten.
+            unsafe { libc::close(link.socket.fd().as_raw_fd()) };
+            mem::forget(link);
+        }
+        // The waker is shared with the parent too; its number stays.
+        if let Ok(waker) = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
+            // SAFETY: both descriptors are open and stay so; the old one of this number is closed.
+            unsafe { libc::dup3(waker.as_raw_fd(), self.waker_fd(), libc::O_CLOEXEC) };
+        }
+        // The calls of threads that are not here.
+        mem::forget(mem::replace(&mut state.requests, Outstanding::new()));
+        state.reset();
+        state.welcome.session = NO_SESSION;
+        state.loss = Some(Loss::new(Instant::now()));
+    }
+}

@@ -1,0 +1,205 @@
+//! The client: files on servers.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `connect` | reaching a server, and agreeing with it |
+//! | `recover` | what happens when a connection or a server is lost |
+//! | `fork` | what a process's child does with its parent's sessions |
+//! | `send`, `receive` | what leaves and arrives, as little copied as possible |
+//! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
+//!
+//! ```no_run
+//! use iogate_net::client::{Remote, RemoteOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let remote = Remote::connect(&["io1:7000".parse()?], &RemoteOptions::default())?;
+//! let file = remote.create("results/step-1".as_ref(), 0o644)?;
+//! file.write_at(0, b"temperature")?;
+//! file.sync(true)?;
+//! let mut memory = [0; 4096];
+//! let bytes = file.read_at(0, &mut memory)?;
+//! assert_eq!(&memory[..bytes], b"temperature");
+//! # Ok(())
+//! # }
+//! ```
+
+mod call;
+mod connect;
+mod file;
+mod fork;
+mod receive;
+mod recover;
+mod remote;
+mod send;
+mod session;
+mod split;
+mod store;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use iogate_core::wire::{WireError, auth};
+
+use crate::Endpoint;
+use crate::socket::Socket;
+
+pub use connect::dial;
+pub use file::RemoteFile;
+pub use fork::Forking;
+pub use remote::{Remote, RemoteOptions, Spread};
+pub use session::Client;
+pub use store::RemoteStore;
+
+/// Reaches a server: the socket is connected, and encrypted if it is to be, when this returns. The time is the most
+/// that it may take.
+pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
+
+/// How a client proves who it is.
+#[derive(Clone)]
+pub enum Auth {
+    /// Not at all.
+    None,
+    /// By the socket: its peer credentials, or its certificate.
+    Socket,
+    /// By a MUNGE credential, a new one for each connection.
+    Munge(Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>),
+}
+
+impl Auth {
+    fn number(&self) -> u8 {
+        match self {
+            Auth::None => auth::NONE,
+            Auth::Socket => auth::SOCKET,
+            Auth::Munge(_) => auth::MUNGE,
+        }
+    }
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Auth::None => "None",
+            Auth::Socket => "Socket",
+            Auth::Munge(_) => "Munge",
+        })
+    }
+}
+
+/// Who receives what a server sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Receiving {
+    /// A thread of the client's own, unless all who wait are threads in calls: then one of these.
+    #[default]
+    Background,
+    /// Only threads in calls: the client has no thread. Nothing happens between calls, and a transfer submitted to
+    /// the store keeps its thread.
+    Inline,
+}
+
+/// Settings of a [`Client`].
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// What the server's people call this client: `node:pid`, or a program's name.
+    pub name: String,
+    /// The server's export; empty for its only one.
+    pub export: String,
+    /// How the client proves who it is.
+    pub auth: Auth,
+    /// How a server is reached; [`dial`] without encryption.
+    pub dial: Dial,
+    /// Most time for one attempt to connect.
+    pub connect_timeout: Duration,
+    /// How long requests wait for a server that has gone, before they fail with `EIO`.
+    pub retry_for: Duration,
+    /// Who receives.
+    pub receiving: Receiving,
+}
+
+impl Default for ClientOptions {
+    fn default() -> ClientOptions {
+        ClientOptions {
+            name: format!("pid {}", std::process::id()),
+            export: String::new(),
+            auth: Auth::Socket,
+            dial: Arc::new(dial),
+            connect_timeout: Duration::from_secs(5),
+            retry_for: Duration::from_secs(60),
+            receiving: Receiving::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions")
+            .field("name", &self.name)
+            .field("export", &self.export)
+            .field("auth", &self.auth)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("retry_for", &self.retry_for)
+            .field("receiving", &self.receiving)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why there is no session with a server.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// It cannot be reached, or the connection was lost.
+    #[error("the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there")]
+    Unreachable {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not want this client.
+    #[error("the server {endpoint} refuses the connection: {text} ({source})")]
+    Refused {
+        /// Where.
+        endpoint: Endpoint,
+        /// What it says.
+        text: String,
+        /// Its error.
+        source: io::Error,
+    },
+    /// It does not speak the protocol.
+    #[error("what listens at {endpoint} is not an iogate server of this version: {source}")]
+    Foreign {
+        /// Where.
+        endpoint: Endpoint,
+        /// What is wrong with what it sends.
+        source: WireError,
+    },
+    /// No proof of who the client is could be made.
+    #[error("no credential for the server {endpoint} can be made: {source}")]
+    NoProof {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// The system does not let the client work.
+    #[error("a client cannot be started: {0}")]
+    System(#[from] io::Error),
+    /// No server was named.
+    #[error("expected at least one server, found none")]
+    NoServer,
+}
+
+impl From<ClientError> for io::Error {
+    fn from(error: ClientError) -> io::Error {
+        let kind = match &error {
+            ClientError::Unreachable { source, .. }
+            | ClientError::Refused { source, .. }
+            | ClientError::NoProof { source, .. }
+            | ClientError::System(source) => source.kind(),
+            ClientError::Foreign { .. } => io::ErrorKind::InvalidData,
+            ClientError::NoServer => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,130 @@
+//! What happens when a connection or a server is lost.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use iogate_core::wire::{Open, Request, open};
+
+use super::call::{Call, Done};
+use super::connect::{NO_SESSION, connect};
+use super::session::{Shared, State, limits};
+
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A server that is not connected.
+pub(super) struct Loss {
+    since: Instant,
+    pause: Duration,
+    next_attempt: Instant,
+    /// Requests fail at once.
+    gave_up: bool,
+}
+
+impl Loss {
+    pub(super) fn new(now: Instant) -> Loss {
+        Loss { since: now, pause: PAUSE_MIN, next_attempt: now, gave_up: false }
+    }
+}
+
+impl Shared {
+    /// Whether a new request fails at once, because the server has been gone for too long.
+    pub(super) fn refuses(&self, state: &mut State) -> bool {
+        let Some(loss) = &state.loss else { return false };
+        // Without a thread that looks for the server, a request does now and then.
+        let looks = !self.has_background() && Instant::now() >= loss.next_attempt;
+        loss.gave_up && !looks
+    }
+
+    /// Tries to connect once, when it is time. Called by the leader.
+    pub(super) fn reconnect(&self) {
+        let (wait, session) = {
+            let state = self.lock();
+            let Some(loss) = &state.loss else { return };
+            let session = if loss.gave_up { NO_SESSION } else { state.welcome.session };
+            (loss.next_attempt.saturating_duration_since(Instant::now()), session)
+        };
+        if !wait.is_zero() {
+            self.pause(wait);
+            if self.lock().closed {
+                return;
+            }
+        }
+        let connected = connect(&self.endpoint, &self.options, session);
+        let mut state = self.lock();
+        let Some(loss) = &mut state.loss else { return };
+        let (gone, gave_up) = (loss.since.elapsed(), loss.gave_up);
+        match connected {
+            Ok((socket, welcome)) => {
+                let resumed = welcome.resumed != 0 && session != NO_SESSION;
+                state.welcome = welcome;
+                self.install(&mut state, socket);
+                if session != NO_SESSION || gave_up {
+                    tracing::warn!(server = %self.endpoint, ?gone, resumed, "a server is back");
+                }
+                let unknown = if resumed {
+                    state.requests.resumed();
+                    Vec::new()
+                } else {
+                    Self::nothing_written(&mut state);
+                    self.renew(&mut state)
+                };
+                Self::give_up(&mut state, &unknown);
+                self.write(state);
+                fail(unknown);
+            }
+            Err(error) => {
+                let now = Instant::now();
+                loss.pause = (loss.pause * 2).min(PAUSE_MAX);
+                loss.next_attempt = now + loss.pause;
+                if gone < self.options.retry_for && !loss.gave_up {
+                    return;
+                }
+                let is_first = !std::mem::replace(&mut loss.gave_up, true);
+                let given_up = state.requests.give_up();
+                Self::give_up(&mut state, &given_up);
+                drop(state);
+                if is_first {
+                    let requests = given_up.len();
+                    tracing::error!(server = %self.endpoint, %error, requests, "a server does not come back: its requests fail");
+                }
+                fail(given_up);
+            }
+        }
+    }
+
+    /// Begins a new session: its files are opened again before anything else happens. Returns the requests that fail.
+    fn renew(&self, state: &mut State) -> Vec<Call> {
+        let limits = limits(&state.welcome);
+        let unknown = state.requests.renewed(limits);
+        let mut again = Vec::new();
+        for (&number, handle) in &mut state.handles {
+            let Some(identity) = handle.identity else { continue };
+            handle.is_stale = handle.flags & open::TEMPORARY != 0;
+            if handle.is_stale {
+                continue;
+            }
+            let kept = open::READ | open::WRITE | open::NO_FOLLOW | open::DIRECTORY;
+            let flags = handle.flags & kept | open::AGAIN;
+            let request = Open { handle: number, flags, mode: 0, identity, path: &handle.path };
+            again.push(Call::new(&Request::Open(request), handle.caller, number, Done::Restored));
+        }
+        for call in again {
+            state.requests.push_restoring(call);
+        }
+        if !unknown.is_empty() {
+            tracing::warn!(
+                server = %self.endpoint,
+                requests = unknown.len(),
+                "a server has forgotten its session: it is unknown whether requests took effect, and they fail"
+            );
+        }
+        unknown
+    }
+}
+
+fn fail(calls: Vec<Call>) {
+    for call in calls {
+        call.finish(Err(io::Error::from_raw_os_error(libc::EIO)));
+    }
+}

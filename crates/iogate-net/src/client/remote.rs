@@ -1,0 +1,330 @@
+//! One or several servers as a tree.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use iogate_core::wire::{
+    Attr, Change, Entry, GetAttr, GetXattr, Identity, Link, ListXattr, MakeNode, NO_HANDLE, PATH_BYTES_MAX,
+    ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs, Symlink, Unlink, open,
+};
+use iogate_core::{AppId, ClientId, FileId, Layout};
+use iogate_engine::Origin;
+use iogate_engine::store::{Segment, Store};
+
+use super::call::{Call, Memory, not_understood, payload, record};
+use super::file::{Opened, RemoteFile, layout};
+use super::store::RemoteStore;
+use super::{Client, ClientError, ClientOptions, Receiving};
+use crate::Endpoint;
+use crate::tree::{Caller, OpenHow, Tree, TreeFile};
+
+/// Most bytes of one piece of a directory's list.
+const LIST_BYTES: u32 = 64 << 10;
+
+/// Which of several servers carries out a read or a write. Names and attributes go through one of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// One, for everything: see [`RemoteOptions::server`].
+    #[default]
+    Client,
+    /// One for each client process ([`Origin::client`]).
+    Process,
+    /// One for each file.
+    File,
+    /// One for each stripe target: the server `target mod servers`.
+    Target,
+}
+
+/// Settings of a [`Remote`].
+#[derive(Clone, Debug, Default)]
+pub struct RemoteOptions {
+    /// Settings of the connection to each server.
+    pub client: ClientOptions,
+    /// Which server carries out what.
+    pub spread: Spread,
+    /// The server for names, and with [`Spread::Client`] for everything; `None`: one by the node's name.
+    pub server: Option<usize>,
+    /// The application of reads and writes through a [`RemoteFile`]; an engine's have their own.
+    pub app: AppId,
+}
+
+/// One or several servers of the same files, as a [`Tree`].
+pub struct Remote {
+    servers: Arc<Servers>,
+    origin: Origin,
+}
+
+/// The servers, and what all files share.
+pub(super) struct Servers {
+    pub(super) clients: Vec<Client>,
+    pub(super) spread: Spread,
+    /// The server for names.
+    pub(super) names: usize,
+    pub(super) layout: Layout,
+    pub(super) transfer_bytes_max: u32,
+    pub(super) receiving: Receiving,
+    files: Mutex<Files>,
+}
+
+/// The numbers of the open files.
+#[derive(Default)]
+struct Files {
+    by_identity: HashMap<Identity, (FileId, usize)>,
+    used: HashMap<FileId, Identity>,
+}
+
+/// A file's number, while it is open.
+#[derive(Debug)]
+pub(super) struct FileNumber {
+    pub(super) id: FileId,
+    identity: Identity,
+}
+
+impl Servers {
+    fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a file: the same while it is open anywhere here, and no other open file's.
+    pub(super) fn number(&self, identity: Identity) -> FileNumber {
+        let mut files = self.files();
+        let Files { by_identity, used } = &mut *files;
+        let (id, handles) = by_identity.entry(identity).or_insert_with(|| {
+            let mut hasher = iogate_core::hash::IdHasher::default();
+            identity.hash(&mut hasher);
+            let mut id = FileId(hasher.finish());
+            while used.contains_key(&id) {
+                id = FileId(id.0.wrapping_add(1));
+            }
+            used.insert(id, identity);
+            (id, 0)
+        });
+        *handles += 1;
+        FileNumber { id: *id, identity }
+    }
+
+    /// A file that has this number is closed.
+    pub(super) fn forget(&self, number: &FileNumber) {
+        let mut files = self.files();
+        if let Some((_, handles)) = files.by_identity.get_mut(&number.identity) {
+            *handles -= 1;
+            if *handles == 0 {
+                files.by_identity.remove(&number.identity);
+                files.used.remove(&number.id);
+            }
+        }
+    }
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+}
+
+/// The process's own user.
+pub(super) fn own_caller() -> Caller {
+    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}
+
+/// A path as it is sent.
+pub(super) fn path_bytes(path: &Path) -> io::Result<&[u8]> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() > PATH_BYTES_MAX {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    Ok(bytes)
+}
+
+/// FNV-1a: the same number for a word in every process, on every node, in every version.
+fn stable_hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+impl Remote {
+    /// Connects to servers of the same files. Fails if one of them cannot be reached, or none is given.
+    pub fn connect(endpoints: &[Endpoint], options: &RemoteOptions) -> Result<Remote, ClientError> {
+        if endpoints.is_empty() {
+            return Err(ClientError::NoServer);
+        }
+        let node = rustix::system::uname();
+        let chosen = options.server.unwrap_or_else(|| stable_hash(node.nodename().to_bytes()) as usize);
+        let chosen = chosen % endpoints.len();
+        let used = if options.spread == Spread::Client { &endpoints[chosen..=chosen] } else { endpoints };
+        let receiving = options.client.receiving;
+        let clients = used.iter().map(|endpoint| Client::connect(endpoint, options.client.clone()));
+        let clients = clients.collect::<Result<Vec<Client>, ClientError>>()?;
+        let names = if clients.len() == 1 { 0 } else { chosen };
+        let welcome = clients[names].welcome();
+        let bytes_max = clients.iter().map(|client| client.welcome().transfer_bytes_max).min();
+        let servers = Servers {
+            spread: if clients.len() == 1 { Spread::Client } else { options.spread },
+            clients,
+            names,
+            layout: layout(&welcome.striping).unwrap_or(Layout::SINGLE),
+            transfer_bytes_max: bytes_max.unwrap_or(1).max(1),
+            receiving,
+            files: Mutex::default(),
+        };
+        let client = ClientId(std::process::id());
+        let origin = Origin { app: options.app, client, issued: None };
+        Ok(Remote { servers: Arc::new(servers), origin })
+    }
+
+    /// Opens a file for reading.
+    pub fn open_file(&self, path: &Path) -> io::Result<RemoteFile> {
+        self.open_with(path, open::READ, 0)
+    }
+
+    /// Opens a file for reading and writing, and creates it if it is not there, with these permissions.
+    pub fn create(&self, path: &Path, mode: u32) -> io::Result<RemoteFile> {
+        self.open_with(path, open::READ | open::WRITE | open::CREATE, mode)
+    }
+
+    /// Opens a file with flags of [`iogate_core::wire::open`]; `mode` are the permissions if it is created.
+    pub fn open_with(&self, path: &Path, flags: u32, mode: u32) -> io::Result<RemoteFile> {
+        let how = OpenHow { flags, mode, ..OpenHow::default() };
+        let opened = Opened::open(&self.servers, own_caller(), path, how)?;
+        Ok(RemoteFile::new(opened, self.origin))
+    }
+
+    /// Most bytes of one message's data; longer transfers are several.
+    pub fn transfer_bytes_max(&self) -> u32 {
+        self.servers.transfer_bytes_max
+    }
+
+    /// The sessions, one for each server in use.
+    pub fn clients(&self) -> &[Client] {
+        &self.servers.clients
+    }
+
+    fn names(&self) -> &Client {
+        &self.servers.clients[self.servers.names]
+    }
+}
+
+impl Tree for Remote {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(RemoteStore { servers: Arc::clone(&self.servers) })
+    }
+
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        let opened = Opened::open(&self.servers, caller, path, how)?;
+        Ok(Arc::new(RemoteFile::new(opened, self.origin)))
+    }
+
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        let request = GetAttr { handle: NO_HANDLE, path: path_bytes(path)? };
+        record(self.names().call(&Request::GetAttr(request), caller)?)
+    }
+
+    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+        let request = SetAttr { handle: NO_HANDLE, change: *change, path: path_bytes(path)? };
+        record(self.names().call(&Request::SetAttr(request), caller)?)
+    }
+
+    fn read_dir(
+        &self,
+        caller: Caller,
+        path: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        let mut after = after;
+        let bytes = LIST_BYTES.min(self.servers.transfer_bytes_max);
+        loop {
+            let request = ReadDir { after, bytes, path: path_bytes(path)? };
+            let list = payload(self.names().call(&Request::ReadDir(request), caller)?)?;
+            if list.is_empty() {
+                return Ok(());
+            }
+            let mut rest = &list[..];
+            while !rest.is_empty() {
+                let (entry, name, behind) = Entry::split_from(rest).map_err(not_understood)?;
+                if !each(&entry, name) {
+                    return Ok(());
+                }
+                (after, rest) = (entry.next, behind);
+            }
+        }
+    }
+
+    fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
+        let request = MakeNode { mode, device, path: path_bytes(path)? };
+        record(self.names().call(&Request::MakeNode(request), caller)?)
+    }
+
+    fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
+        let request = Symlink { target: path_bytes(target)?, path: path_bytes(path)? };
+        record(self.names().call(&Request::Symlink(request), caller)?)
+    }
+
+    fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
+        let request = Link { path: path_bytes(path)?, to: path_bytes(to)? };
+        record(self.names().call(&Request::Link(request), caller)?)
+    }
+
+    fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        let request = ReadLink { path: path_bytes(path)? };
+        payload(self.names().call(&Request::ReadLink(request), caller)?)
+    }
+
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+        let request = Unlink { directory: u8::from(directory), path: path_bytes(path)? };
+        self.names().call(&Request::Unlink(request), caller).map(drop)
+    }
+
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        let (from, to) = (path_bytes(path)?, path_bytes(to)?);
+        self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?;
+        if flags == 0 {
+            self.servers.clients.iter().for_each(|client| client.renamed(from, to));
+        }
+        Ok(())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        record(self.names().call(&Request::StatFs(StatFs {}), own_caller())?)
+    }
+
+    fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+        let request = GetXattr { path: path_bytes(path)?, name };
+        payload(self.names().call(&Request::GetXattr(request), caller)?)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        path: &Path,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()> {
+        if value.len() > self.servers.transfer_bytes_max as usize {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name });
+        let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
+        let call = |done| {
+            let mut call = Call::new(&request, caller, NO_HANDLE, done);
+            call.memory = memory;
+            call.demand.bytes = value.len() as u64;
+            Some(call)
+        };
+        self.names().wait_for(call).map(drop)
+    }
+
+    fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        let request = ListXattr { path: path_bytes(path)? };
+        payload(self.names().call(&Request::ListXattr(request), caller)?)
+    }
+
+    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
+        let request = RemoveXattr { path: path_bytes(path)?, name };
+        self.names().call(&Request::RemoveXattr(request), caller).map(drop)
+    }
+}

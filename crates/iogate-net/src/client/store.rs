@@ -1,0 +1,216 @@
+//! What carries out an engine's dispatches on servers.
+
+use std::any::Any;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::{FileId, Op};
+use iogate_engine::store::{FileHandle, Io, IoDone, OpenMode, Store, StoreFile};
+use iogate_engine::{Origin, store::Segment};
+
+use super::Receiving;
+use super::call::{Call, Done, Memory};
+use super::file::Opened;
+use super::remote::Servers;
+use super::split::{self, Join, Part};
+use crate::tree::OpenHow;
+use iogate_core::wire::{NO_HANDLE, Request, Transfer, Written, open, transfer};
+
+/// Sends an engine's dispatches to the servers of a [`Remote`](super::Remote), with the origin that they have.
+pub struct RemoteStore {
+    pub(super) servers: Arc<Servers>,
+}
+
+/// An open file of a [`RemoteStore`].
+#[derive(Debug)]
+pub(super) struct RemoteData {
+    pub(super) opened: Arc<Opened>,
+}
+
+impl StoreFile for RemoteData {
+    fn id(&self) -> FileId {
+        self.opened.id()
+    }
+}
+
+pub(super) fn opened_of(handle: &FileHandle) -> io::Result<&Arc<Opened>> {
+    let any: &dyn Any = &**handle;
+    any.downcast_ref::<RemoteData>().map(|data| &data.opened).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{handle:?} is not a file of a server"))
+    })
+}
+
+/// What is sent for a part of a transfer.
+pub(super) fn request(op: Op, flags: u32, handle: u32, part: (u64, u32), origin: Origin) -> Request<'static> {
+    let transfer = Transfer {
+        handle,
+        flags,
+        offset: part.0,
+        bytes: part.1,
+        app: origin.app.0,
+        client: origin.client.0,
+        issued: origin.issued.map_or_else(super::remote::now, |time| time.as_nanos()),
+    };
+    match op {
+        Op::Read => Request::Read(transfer),
+        Op::Write => Request::Write(transfer),
+    }
+}
+
+impl Opened {
+    /// Transfers `memory` in the calling thread's name, as long as the parts are whole; several, one after another, if it
+    /// is long or on several servers.
+    ///
+    /// # Safety
+    /// The memory must be valid (to be written to, for `Op::Read`) until this returns.
+    pub(super) unsafe fn transfer(
+        &self,
+        op: Op,
+        origin: Origin,
+        offset: u64,
+        memory: Segment,
+    ) -> io::Result<u64> {
+        let mut total = 0;
+        while total < memory.bytes as u64 {
+            let (server, end) = self.server_of(offset + total, origin);
+            let left = memory.bytes as u64 - total;
+            let bytes = left.min(end - offset - total).min(u64::from(self.servers.transfer_bytes_max)) as u32;
+            let piece = Segment { memory: memory.memory.wrapping_add(total as usize), bytes: bytes as usize };
+            let result = self.handle_on(server).and_then(|handle| {
+                let request = request(op, 0, handle, (offset + total, bytes), origin);
+                let client = &self.servers.clients[server];
+                client.wait_for(|done| Call::transfer(&request, self.caller, Memory::One([piece]), done))
+            });
+            match result {
+                Ok(answer) => {
+                    total += answer.bytes();
+                    if answer.bytes() < u64::from(bytes) {
+                        break;
+                    }
+                }
+                Err(_) if op == Op::Write && total > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(total)
+    }
+
+    /// Submits a transfer to one server, on which the file is opened first if it is not open there.
+    fn start(
+        self: &Arc<Self>,
+        server: usize,
+        op: Op,
+        part: (u64, u32),
+        origin: Origin,
+        memory: Memory,
+        done: Done,
+    ) {
+        let opened = Arc::clone(self);
+        self.with_handle(server, move |handle| {
+            let known = handle.as_ref().map_or(NO_HANDLE, |handle| *handle);
+            let request = request(op, 0, known, part, origin);
+            let Some(call) = Call::transfer(&request, opened.caller, memory, done) else { return };
+            match handle {
+                Ok(_) => opened.servers.clients[server].start(call),
+                Err(error) => call.finish(Err(error)),
+            }
+        });
+    }
+
+    /// Writes at the end of the file.
+    pub(super) fn append(&self, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
+        let max = self.servers.transfer_bytes_max as usize;
+        let bytes = &bytes[..bytes.len().min(max)];
+        let server = self.server_of(0, origin).0;
+        let handle = self.handle_on(server)?;
+        let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
+        let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);
+        let call = |done| Call::transfer(&request, self.caller, memory, done);
+        match self.servers.clients[server].wait_for(call)? {
+            super::call::Answer::Written(written) => Ok(written),
+            answer => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("expected a write's answer, found {answer:?}"),
+            )),
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+        let mut flags = open::READ;
+        flags |= if mode.write { open::WRITE } else { 0 };
+        flags |= if mode.create { open::CREATE } else { 0 };
+        let caller = super::remote::own_caller();
+        let opened =
+            Opened::open(&self.servers, caller, path, OpenHow { flags, mode: 0o666, ..OpenHow::default() })?;
+        Ok(Arc::new(RemoteData { opened: Arc::new(opened) }))
+    }
+
+    fn adopt(&self, _fd: OwnedFd) -> io::Result<FileHandle> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a server's files are opened by path"))
+    }
+
+    fn start(&self, mut io: Io, done: IoDone) {
+        let opened = match opened_of(&io.file) {
+            Ok(opened) => Arc::clone(opened),
+            Err(error) => return done(io, Err(error)),
+        };
+        if self.servers.receiving == Receiving::Inline {
+            let result = transfer_all(&opened, &io);
+            return done(io, result);
+        }
+        let bytes: usize = io.segments.iter().map(|segment| segment.bytes).sum();
+        let (server, end) = opened.server_of(io.offset, io.origin);
+        let (offset, origin, op) = (io.offset, io.origin, io.op);
+        if bytes <= self.servers.transfer_bytes_max as usize && end - offset >= bytes as u64 {
+            let memory = Memory::Many(std::mem::take(&mut io.segments));
+            let done = Done::Io(Box::new(io), done);
+            opened.start(server, op, (offset, bytes as u32), origin, memory, done);
+            return;
+        }
+        let parts =
+            split::parts(&io, self.servers.transfer_bytes_max, |offset| opened.server_of(offset, origin));
+        if parts.is_empty() {
+            return done(io, Ok(0));
+        }
+        let join = Arc::new(Join::new(io, done, &parts));
+        for (index, Part { server, offset, bytes, segments }) in parts.into_iter().enumerate() {
+            let done = Done::Part(Arc::clone(&join), index);
+            opened.start(server, op, (offset, bytes), origin, Memory::Many(segments), done);
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        self.servers.receiving == Receiving::Inline
+    }
+
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        Ok(opened_of(file)?.attr()?.size)
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+        opened_of(file)?.sync(data_only)
+    }
+}
+
+/// Carries out a dispatch in the calling thread.
+fn transfer_all(opened: &Opened, io: &Io) -> io::Result<u64> {
+    let (mut total, mut expected) = (0, 0);
+    for segment in &io.segments {
+        // SAFETY: the memory of a dispatch is the store's until it is done.
+        let result = unsafe { opened.transfer(io.op, io.origin, io.offset + total, *segment) };
+        match result {
+            Ok(bytes) => total += bytes,
+            Err(_) if io.op == Op::Write && total > 0 => break,
+            Err(error) => return Err(error),
+        }
+        expected += segment.bytes as u64;
+        if total < expected {
+            break;
+        }
+    }
+    Ok(total)
+}

@@ -1,0 +1,264 @@
+//! One connection: its socket, what the kernel is to say about it, and what has come in of an unfinished message.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use iogate_core::stats::Histogram;
+use iogate_core::wire::{Failure, Record, RequestHeader};
+use rustix::event::epoll;
+
+use super::Shared;
+use super::buffer::Buffer;
+use super::listener::Policy;
+use super::lock;
+use super::outgoing::{Batch, Outgoing, Payload, Sent};
+use super::session::Session;
+use crate::socket::{Peer, Socket};
+
+/// One connection.
+pub(super) struct Connection {
+    /// What the kernel calls it.
+    pub(super) token: u64,
+    pub(super) socket: Box<dyn Socket>,
+    pub(super) server: Arc<Shared>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) origin: Origin,
+    pub(super) since: Instant,
+    pub(super) session: OnceLock<Arc<Session>>,
+    interest: Mutex<Interest>,
+    /// Held from reading until the gate has what was read: so requests reach it in order.
+    pub(super) receive: Mutex<Receive>,
+    pub(super) outgoing: Mutex<Outgoing>,
+    pub(super) sending: Mutex<Batch>,
+    pub(super) figures: Mutex<Figures>,
+    bytes_out: AtomicU64,
+    /// When the last bytes came in, in ms after `since`; and whether they ended inside a message.
+    heard: AtomicU64,
+    pub(super) unfinished: AtomicBool,
+    closed: AtomicBool,
+}
+
+/// Where a connection comes from, for the bound on those of one client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Origin {
+    Host(IpAddr),
+    User(u32),
+    Unknown,
+}
+
+/// What the kernel has been asked to tell, each once.
+#[derive(Default)]
+struct Interest {
+    readable: bool,
+    writable: bool,
+}
+
+/// What has come in and is not a whole message yet, or cannot be taken yet.
+#[derive(Default)]
+pub(super) struct Receive {
+    pub(super) left: Vec<u8>,
+    pub(super) partial: Option<Partial>,
+}
+
+/// A message of whose payload a part has come in.
+pub(super) struct Partial {
+    pub(super) header: RequestHeader,
+    pub(super) fields: Box<[u8]>,
+    pub(super) payload: Buffer,
+    pub(super) filled: usize,
+}
+
+/// What is counted of a connection.
+#[derive(Default)]
+pub(super) struct Figures {
+    pub(super) requests: u64,
+    pub(super) bytes_in: u64,
+    /// Sizes of reads and writes.
+    pub(super) sizes: Option<Histogram>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        server: &Arc<Shared>,
+        token: u64,
+        socket: Box<dyn Socket>,
+        policy: Arc<Policy>,
+        origin: Origin,
+    ) -> Connection {
+        Connection {
+            token,
+            socket,
+            server: Arc::clone(server),
+            policy,
+            origin,
+            since: Instant::now(),
+            session: OnceLock::new(),
+            interest: Mutex::default(),
+            receive: Mutex::default(),
+            outgoing: Mutex::default(),
+            sending: Mutex::default(),
+            figures: Mutex::default(),
+            bytes_out: AtomicU64::new(0),
+            heard: AtomicU64::new(0),
+            unfinished: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the kernel tell when there is something to read.
+    pub(super) fn await_readable(self: &Arc<Self>) {
+        let mut interest = lock(&self.interest);
+        interest.readable = true;
+        self.tell_kernel(&interest);
+    }
+
+    /// Has the kernel tell when there is room to write.
+    fn await_writable(self: &Arc<Self>) {
+        let mut interest = lock(&self.interest);
+        interest.writable = true;
+        self.tell_kernel(&interest);
+    }
+
+    /// Takes what the kernel has told: whether the calling thread is to read, and to write. What it has not told stays asked.
+    pub(super) fn told(self: &Arc<Self>, flags: epoll::EventFlags) -> (bool, bool) {
+        use epoll::EventFlags as Flags;
+        let over = flags.intersects(Flags::ERR | Flags::HUP);
+        let mut interest = lock(&self.interest);
+        let readable = interest.readable && (over || flags.intersects(Flags::IN | Flags::RDHUP));
+        let writable = interest.writable && (over || flags.contains(Flags::OUT));
+        interest.readable &= !readable;
+        interest.writable &= !writable;
+        if interest.readable || interest.writable {
+            self.tell_kernel(&interest);
+        }
+        (readable, writable)
+    }
+
+    fn tell_kernel(self: &Arc<Self>, interest: &Interest) {
+        use epoll::EventFlags as Flags;
+        let mut flags = Flags::ONESHOT;
+        flags.set(Flags::IN | Flags::RDHUP, interest.readable);
+        flags.set(Flags::OUT, interest.writable);
+        let data = epoll::EventData::new_u64(self.token);
+        if let Err(errno) = epoll::modify(&self.server.epoll, self.socket.fd(), data, flags)
+            && !self.is_closed()
+        {
+            tracing::error!(%errno, "a connection can no longer be waited for");
+        }
+    }
+
+    /// Sends what is queued.
+    pub(super) fn flush(self: &Arc<Self>) {
+        self.settle(self.send(false));
+    }
+
+    /// Goes on sending, as the kernel has told that there is room.
+    pub(super) fn flush_on(self: &Arc<Self>) {
+        self.settle(self.send(true));
+    }
+
+    fn settle(self: &Arc<Self>, sent: Sent) {
+        match sent {
+            Sent::All => {}
+            Sent::Some => self.await_writable(),
+            Sent::Over => self.close(),
+        }
+    }
+
+    /// Says why the connection ends, and ends it.
+    pub(super) fn refuse(self: &Arc<Self>, errno: u16, why: &str) {
+        tracing::warn!(peer = %self.peer_text(), "connection cut: {why}");
+        self.queue(errno, 0, |fields| Failure { text: why.as_bytes() }.encode(fields), Payload::None);
+        lock(&self.outgoing).end();
+        self.flush();
+    }
+
+    /// Ends the connection. Its session waits for another one. May be called again.
+    pub(super) fn close(self: &Arc<Self>) {
+        if self.closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Bytes that nobody has read would make the kernel throw away what was sent last.
+        let fd = self.socket.fd();
+        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+        let mut waste = [0; 4096];
+        for _ in 0..64 {
+            match rustix::io::read(fd, &mut waste) {
+                Ok(count) if count > 0 => {}
+                _ => break,
+            }
+        }
+        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
+        let _ = epoll::delete(&self.server.epoll, self.socket.fd());
+        lock(&self.outgoing).give_up();
+        self.server.forget(self);
+        if let Some(session) = self.session.get() {
+            session.detach(self);
+        }
+    }
+
+    /// Whether replies wait to be sent.
+    pub(super) fn has_replies(&self) -> bool {
+        !self.is_closed() && !lock(&self.outgoing).is_empty()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// Notes that bytes came in.
+    pub(super) fn note_heard(&self) {
+        self.heard.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// Why the connection is to be cut now, if it is.
+    pub(super) fn overdue(&self, hello: Duration, stall: Duration) -> Option<&'static str> {
+        let age = self.since.elapsed();
+        if self.session.get().is_none() && age > hello {
+            return Some("no Hello came in time");
+        }
+        if lock(&self.outgoing).stalled().is_some_and(|since| since.elapsed() > stall) {
+            return Some("the client does not read its replies");
+        }
+        let quiet = age.saturating_sub(Duration::from_millis(self.heard.load(Ordering::Relaxed)));
+        if self.unfinished.load(Ordering::Relaxed) && quiet > stall {
+            return Some("a message has begun and does not go on");
+        }
+        None
+    }
+
+    pub(super) fn count_out(&self, bytes: usize) {
+        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes_out(&self) -> u64 {
+        self.bytes_out.load(Ordering::Relaxed)
+    }
+
+    /// Who is at the other end, for people.
+    pub(super) fn peer_text(&self) -> String {
+        match (self.socket.peer(), &self.origin) {
+            (Peer::Process { uid, pid, .. }, _) => format!("process {pid} of user {uid}"),
+            (Peer::Certificate { name }, _) => name,
+            (Peer::Unknown, Origin::Host(host)) => match rustix::net::getpeername(self.socket.fd()) {
+                Ok(Some(address)) => match std::net::SocketAddr::try_from(address) {
+                    Ok(address) => address.to_string(),
+                    Err(_) => host.to_string(),
+                },
+                _ => host.to_string(),
+            },
+            (Peer::Unknown, _) => "unknown".into(),
+        }
+    }
+
+    /// Registers with the kernel.
+    pub(super) fn register(self: &Arc<Self>) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(self.token);
+        let flags = epoll::EventFlags::ONESHOT;
+        Ok(epoll::add(&self.server.epoll, self.socket.fd().as_fd(), data, flags)?)
+    }
+}

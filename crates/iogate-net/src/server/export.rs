@@ -1,0 +1,101 @@
+//! What a server offers, and how much of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iogate_core::Layout;
+use iogate_engine::Engine;
+
+use super::appends::Appends;
+use crate::{Caller, Tree};
+
+/// A tree under a name.
+pub struct Export {
+    /// What clients call it.
+    pub name: String,
+    /// The files.
+    pub tree: Arc<dyn Tree>,
+    /// The gate that all reads and writes pass; over the tree's store.
+    pub engine: Arc<Engine>,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// The stripes of files that have no layout of their own.
+    pub striping: Layout,
+    /// In whose name callers act.
+    pub users: Users,
+    /// Whether clients that are root may act in other users' names.
+    pub trust_clients: bool,
+}
+
+/// In whose name callers act.
+#[derive(Clone, Debug, Default)]
+pub enum Users {
+    /// Their own.
+    #[default]
+    Themselves,
+    /// All in this one.
+    Squashed(Caller),
+}
+
+impl Users {
+    /// In whose name a caller acts.
+    pub fn map(&self, caller: Caller) -> Caller {
+        match self {
+            Users::Themselves => caller,
+            Users::Squashed(user) => *user,
+        }
+    }
+}
+
+/// What a server may spend.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections altogether.
+    pub connections: usize,
+    /// Connections from one host, or of one user of this machine.
+    pub connections_per_client: usize,
+    /// Files that a session has open.
+    pub open_files_per_session: usize,
+    /// Requests that a session has underway.
+    pub credits: u32,
+    /// Bytes of data that a session has underway.
+    pub credit_bytes: u64,
+    /// Bytes of one read or write; at most [`PAYLOAD_BYTES_MAX`](iogate_core::wire::PAYLOAD_BYTES_MAX).
+    pub transfer_bytes_max: u32,
+    /// Bytes of data underway, of all sessions: what comes in beyond that waits.
+    pub memory_bytes: usize,
+    /// How long a connection may be without a `Hello`.
+    pub hello_timeout: Duration,
+    /// How long a client may take nothing of its replies, or nothing may come of a message that has begun.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 16_384,
+            connections_per_client: 4_096,
+            open_files_per_session: 16_384,
+            credits: 256,
+            credit_bytes: 64 << 20,
+            transfer_bytes_max: 4 << 20,
+            memory_bytes: 512 << 20,
+            hello_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An export in service.
+pub(super) struct Served {
+    pub(super) export: Export,
+    pub(super) appends: Arc<Appends>,
+}
+
+impl std::ops::Deref for Served {
+    type Target = Export;
+
+    fn deref(&self) -> &Export {
+        &self.export
+    }
+}

@@ -1,0 +1,175 @@
+//! The first message of a connection: who the client is, which export it wants, and which session it goes on with.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use iogate_core::wire::{self, Hello, MAGIC, Record, RequestHeader, VERSION, Welcome, auth};
+
+use super::buffer::Buffer;
+use super::connection::Connection;
+use super::export::Served;
+use super::outgoing::Payload;
+use super::session::{Cut, Session};
+use super::{Claim, Shared, lock};
+use crate::Caller;
+use crate::socket::Peer;
+
+/// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
+/// that is done.
+pub(super) fn greet(
+    connection: &Arc<Connection>,
+    header: &RequestHeader,
+    fields: &[u8],
+    proof: Option<Buffer>,
+) -> Result<(), Cut> {
+    let protocol = |text: String| (libc::EPROTO, text);
+    // These two stay where they are in all versions.
+    let magic = fields.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    if magic != Some(MAGIC) {
+        return Err(protocol(
+            "a Hello does not begin with the magic number: this is another protocol".into(),
+        ));
+    }
+    let version = fields.get(8..).and_then(|rest| rest.first_chunk()).map(|bytes| u16::from_le_bytes(*bytes));
+    if version != Some(VERSION) {
+        let text = format!(
+            "the client speaks version {} of the protocol, this server version {VERSION}: use the same release on both sides",
+            version.unwrap_or_default()
+        );
+        return Err((libc::EPROTONOSUPPORT, text));
+    }
+    Hello::decode(fields).map_err(|error| protocol(error.to_string()))?;
+    if header.id != 0 {
+        return Err(protocol(format!("a Hello has id {}, expected 0", header.id)));
+    }
+    let (connection, fields, proof_bytes) =
+        (Arc::clone(connection), fields.to_vec(), header.payload as usize);
+    let workers = Arc::clone(&connection.server.workers);
+    workers.run(move || {
+        let Ok(hello) = Hello::decode(&fields) else { return };
+        let proof = proof.as_ref().map_or(&[][..], |proof| &proof.as_slice()[..proof_bytes]);
+        match welcome(&connection, &hello, proof) {
+            Ok(()) => connection.server.go_on(connection.clone()),
+            Err((errno, why)) => connection.refuse(errno as u16, &why),
+        }
+    });
+    Ok(())
+}
+
+fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Result<(), Cut> {
+    let server = &connection.server;
+    let user = identify(connection, hello.auth, proof)?;
+    let export = server.export(hello.export)?;
+    let (session, resumed) = server.session(connection, hello, export, user)?;
+    let Some(before) = session.attach(connection) else {
+        return Err((libc::ESTALE, "the session has just ended: begin a new one".into()));
+    };
+    if let Some(before) = before {
+        before.close();
+        // What it has read reaches the gate before what this one brings.
+        drop(lock(&before.receive));
+    }
+    let limits = &server.limits;
+    let striping = session.export.striping;
+    let welcome = Welcome {
+        version: VERSION,
+        resumed: resumed.into(),
+        session: session.token,
+        instance: server.instance,
+        credits: limits.credits,
+        credit_bytes: limits.credit_bytes,
+        transfer_bytes_max: limits.transfer_bytes_max,
+        uid: session.user.uid,
+        gid: session.user.gid,
+        trusted: session.trusted.into(),
+        node: server.node,
+        nodes: server.nodes,
+        striping: wire::Striping {
+            first_target: striping.first_target,
+            stripe_bytes: striping.stripe_bytes,
+            targets: striping.targets,
+        },
+        time: now(),
+    };
+    connection.queue(0, 0, |fields| welcome.encode(fields), Payload::None);
+    if connection.session.set(session.clone()).is_err() || connection.is_closed() {
+        session.detach(connection);
+    }
+    connection.flush();
+    Ok(())
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn identify(connection: &Connection, method: u8, proof: &[u8]) -> Result<Caller, Cut> {
+    let refused = |text: String| (libc::EACCES, text);
+    let claim = match (method, connection.socket.peer()) {
+        (auth::NONE, _) => {
+            return connection.policy.anonymous.ok_or_else(|| {
+                refused(
+                    "clients must prove who they are here: use a Unix socket, a certificate or MUNGE".into(),
+                )
+            });
+        }
+        (auth::SOCKET, Peer::Process { uid, gid, .. }) => return Ok(Caller { uid, gid }),
+        (auth::SOCKET, Peer::Certificate { name }) => Claim::Certificate(name),
+        (auth::SOCKET, Peer::Unknown) => {
+            return Err(refused(
+                "this socket does not say who the client is: use a certificate or MUNGE".into(),
+            ));
+        }
+        (auth::MUNGE, _) => Claim::Munge(proof.to_vec()),
+        (other, _) => return Err((libc::EPROTO, format!("there is no authentication of kind {other}"))),
+    };
+    match &connection.server.authenticate {
+        Some(authenticate) => authenticate(claim).map_err(refused),
+        None => Err(refused("this server does not know that way of proving who a client is".into())),
+    }
+}
+
+impl Shared {
+    fn export(&self, name: &[u8]) -> Result<Arc<Served>, Cut> {
+        let names = || self.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join(", ");
+        match (name, &self.exports[..]) {
+            (b"", [only]) => Ok(Arc::clone(only)),
+            (b"", _) => Err((libc::EINVAL, format!("name an export: this server has {}", names()))),
+            (name, exports) => {
+                let found = exports.iter().find(|export| export.name.as_bytes() == name);
+                let name = String::from_utf8_lossy(name);
+                found.cloned().ok_or_else(|| {
+                    (libc::ENOENT, format!("there is no export `{name}`: this server has {}", names()))
+                })
+            }
+        }
+    }
+
+    /// The session that a `Hello` asks for, and whether it was there before.
+    fn session(
+        self: &Arc<Self>,
+        connection: &Connection,
+        hello: &Hello<'_>,
+        export: Arc<Served>,
+        user: Caller,
+    ) -> Result<(Arc<Session>, bool), Cut> {
+        let mut sessions = lock(&self.sessions);
+        if let Some(session) = sessions.get(&hello.session) {
+            if session.user != user || !Arc::ptr_eq(&session.export, &export) {
+                return Err((libc::EACCES, "the session is another user's, or of another export".into()));
+            }
+            return Ok((Arc::clone(session), true));
+        }
+        if connection.is_closed() || self.is_closing() {
+            return Err((libc::ESHUTDOWN, "the server stops".into()));
+        }
+        let mut token = [0; 16];
+        super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
+        let name = String::from_utf8_lossy(&hello.name[..hello.name.len().min(256)]).into_owned();
+        let session = Arc::new(Session::new(self, token, export, user, name));
+        sessions.insert(token, Arc::clone(&session));
+        Ok((session, false))
+    }
+}

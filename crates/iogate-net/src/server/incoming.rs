@@ -1,0 +1,281 @@
+//! Bytes from a connection into requests, and requests to those who carry them out.
+
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_engine::{Completion, Transfer};
+
+use super::buffer::Buffer;
+use super::connection::{Connection, Partial, Receive};
+use super::outgoing::Cork;
+use super::session::{Cut, Taken};
+use super::{Shared, lock};
+
+/// Room for what a connection has left over from before: any header with its fields, and more.
+const LEFT_BYTES_MAX: usize = 128 << 10;
+/// Most bytes of one read, behind those.
+const READ_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a value of an extended attribute, and of a proof of who a client is.
+const VALUE_BYTES_MAX: u32 = 64 << 10;
+
+/// What a thread that reads from connections has for itself.
+pub(super) struct Desk {
+    scratch: Vec<u8>,
+    /// Reads and writes that have come in together.
+    pub(super) batch: Vec<(Transfer, Completion)>,
+}
+
+/// How it goes on after what could be read.
+enum Next {
+    /// More may come.
+    Await,
+    /// There is more, but no memory for it.
+    Starved,
+    /// Somebody else goes on with this connection.
+    Elsewhere,
+    /// The peer is gone.
+    Gone,
+    /// The peer is cut off.
+    Cut(Cut),
+}
+
+/// What became of one message.
+pub(super) enum Step {
+    /// It is on its way.
+    Taken,
+    /// It cannot be taken now.
+    Starved,
+    /// Nothing may be taken after it for now.
+    Last,
+}
+
+impl Desk {
+    pub(super) fn new() -> Desk {
+        Desk { scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX], batch: Vec::new() }
+    }
+}
+
+impl Connection {
+    /// Reads what is there, and carries it out as far as that is this thread's.
+    pub(super) fn serve(self: &Arc<Self>, desk: &mut Desk) {
+        let mut receive = lock(&self.receive);
+        if self.is_closed() {
+            return;
+        }
+        let next = self.take_in(&mut receive, desk);
+        let unfinished = !receive.left.is_empty() || receive.partial.is_some();
+        self.unfinished.store(unfinished && matches!(next, Next::Await), Ordering::Relaxed);
+        let go_on = || {
+            drop(receive);
+            match next {
+                Next::Await => self.await_readable(),
+                Next::Starved => self.server.starve(self),
+                Next::Elsewhere => {}
+                Next::Gone => self.close(),
+                Next::Cut((errno, why)) => self.refuse(errno as u16, &why),
+            }
+        };
+        if desk.batch.is_empty() {
+            return go_on();
+        }
+        let Some(session) = self.session.get() else { return go_on() };
+        Cork::over(|| {
+            // SAFETY: the memory of each transfer is a buffer that lives in its completion.
+            unsafe { session.export.engine.submit_all_then(desk.batch.drain(..), go_on) }
+        });
+    }
+
+    fn take_in(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk) -> Next {
+        loop {
+            let (bytes, read) = match self.read(receive, &mut desk.scratch) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
+                Err(_) => return Next::Gone,
+            };
+            match self.decode(receive, desk, bytes) {
+                Ok(Step::Taken) => {}
+                Ok(Step::Starved) => return Next::Starved,
+                Ok(Step::Last) => return Next::Elsewhere,
+                Err(cut) => return Next::Cut(cut),
+            }
+            match read {
+                Read::End => return Next::Gone,
+                Read::Drained => return Next::Await,
+                Read::More => {}
+            }
+        }
+    }
+
+    /// Fills what is missing of a payload, and the scratch memory behind what was left over, which it is given first. Returns
+    /// how many bytes are in the scratch memory.
+    fn read(&self, receive: &mut Receive, scratch: &mut [u8]) -> io::Result<(usize, Read)> {
+        let left = std::mem::take(&mut receive.left);
+        scratch[..left.len()].copy_from_slice(&left);
+        if left.len() > LEFT_BYTES_MAX {
+            return Ok((left.len(), Read::More));
+        }
+        let room = &mut scratch[left.len()..][..READ_BYTES_MAX];
+        let (missing, read) = match &mut receive.partial {
+            Some(partial) => {
+                let payload = partial.header.payload as usize;
+                let missing = &mut partial.payload.as_mut_slice()[partial.filled..payload];
+                (missing.len(), self.socket.read(&mut [IoSliceMut::new(missing), IoSliceMut::new(room)]))
+            }
+            None => (0, self.socket.read(&mut [IoSliceMut::new(room)])),
+        };
+        let count = match read {
+            Ok(0) => return Ok((left.len(), Read::End)),
+            Ok(count) => count,
+            // What is left over may be taken now.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !left.is_empty() => {
+                return Ok((left.len(), Read::Drained));
+            }
+            Err(error) => return Err(error),
+        };
+        self.note_heard();
+        lock(&self.figures).bytes_in += count as u64;
+        if let Some(partial) = &mut receive.partial {
+            partial.filled += count.min(missing);
+        }
+        let drained = count < missing + READ_BYTES_MAX && !self.socket.reads_ahead();
+        let read = if drained { Read::Drained } else { Read::More };
+        Ok((left.len() + count.saturating_sub(missing), read))
+    }
+
+    /// Takes the messages that are whole out of the first `bytes` bytes of the scratch memory, and keeps the rest.
+    fn decode(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk, bytes: usize) -> Result<Step, Cut> {
+        if let Some(partial) = &receive.partial
+            && partial.filled == partial.header.payload as usize
+            && let Some(Partial { header, fields, payload, .. }) = receive.partial.take()
+            && matches!(self.take(&header, &fields, Some(payload), &mut desk.batch)?, Step::Last)
+        {
+            receive.left = desk.scratch[..bytes].to_vec();
+            return Ok(Step::Last);
+        }
+        if receive.partial.is_some() {
+            return Ok(Step::Taken);
+        }
+        let mut at = 0;
+        let step = loop {
+            let rest = &desk.scratch[at..bytes];
+            let Some(header) = rest.first_chunk::<REQUEST_HEADER_BYTES>() else { break Step::Taken };
+            let header =
+                RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
+            self.check(&header)?;
+            let start = REQUEST_HEADER_BYTES + usize::from(header.fields);
+            let Some(fields) = rest.get(REQUEST_HEADER_BYTES..start) else { break Step::Taken };
+            if header.payload == 0 {
+                match self.take(&header, fields, None, &mut desk.batch)? {
+                    Step::Taken => at += start,
+                    Step::Starved => break Step::Starved,
+                    Step::Last => {
+                        at += start;
+                        break Step::Last;
+                    }
+                }
+                continue;
+            }
+            let whole = header.payload as usize;
+            let Some(mut payload) = self.server.pool.take(whole) else { break Step::Starved };
+            let here = &rest[start..];
+            let filled = here.len().min(whole);
+            payload.as_mut_slice()[..filled].copy_from_slice(&here[..filled]);
+            at += start + filled;
+            if filled < whole {
+                receive.partial = Some(Partial { header, fields: fields.into(), payload, filled });
+                break Step::Taken;
+            }
+            if let Step::Last = self.take(&header, fields, Some(payload), &mut desk.batch)? {
+                break Step::Last;
+            }
+        };
+        receive.left = desk.scratch[at..bytes].to_vec();
+        Ok(step)
+    }
+
+    /// What a header alone says to be wrong, before there is memory for what it announces.
+    fn check(&self, header: &RequestHeader) -> Result<(), Cut> {
+        let kind =
+            |name: &str| Request::KINDS.iter().any(|(kind, known)| *kind == header.kind && *known == name);
+        let hello = kind("Hello");
+        if self.session.get().is_none() != hello {
+            let text = if hello { "a second Hello on one connection" } else { "expected a Hello first" };
+            return Err((libc::EPROTO, text.into()));
+        }
+        let most = if kind("Write") {
+            self.server.limits.transfer_bytes_max
+        } else if hello || kind("SetXattr") {
+            VALUE_BYTES_MAX
+        } else {
+            0
+        };
+        if header.payload > most {
+            let text = format!(
+                "a request of kind {} has {} bytes of payload, expected at most {most}",
+                header.kind, header.payload
+            );
+            return Err((libc::EPROTO, text));
+        }
+        if hello && usize::from(header.fields) > PATH_BYTES_MAX {
+            return Err((libc::EPROTO, format!("a Hello has {} bytes of fields", header.fields)));
+        }
+        Ok(())
+    }
+
+    fn take(
+        self: &Arc<Self>,
+        header: &RequestHeader,
+        fields: &[u8],
+        payload: Option<Buffer>,
+        batch: &mut Vec<(Transfer, Completion)>,
+    ) -> Result<Step, Cut> {
+        let Some(session) = self.session.get() else {
+            super::hello::greet(self, header, fields, payload)?;
+            return Ok(Step::Last);
+        };
+        let request = Request::decode(header.kind, fields)
+            .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
+        match request {
+            Request::Read(read) => return session.read(self, header, &read, batch),
+            Request::Write(write) => session.write(self, header, &write, payload, batch)?,
+            other => {
+                if let Taken::New(answer) = session.admit(self, header, 0)? {
+                    session.operate(answer, header, &other, fields, payload);
+                }
+            }
+        }
+        lock(&self.figures).requests += 1;
+        Ok(Step::Taken)
+    }
+}
+
+/// How much a call has read.
+enum Read {
+    /// All there is.
+    Drained,
+    /// Perhaps not all.
+    More,
+    /// There is no more, and will not be.
+    End,
+}
+
+impl Shared {
+    /// Leaves a connection until there is memory.
+    pub(super) fn starve(&self, connection: &Arc<Connection>) {
+        lock(&self.starved).push(Arc::clone(connection));
+        // There may have been room just before.
+        if self.pool.has_room() {
+            self.feed();
+        }
+    }
+
+    /// Goes on with the connections that waited for memory.
+    pub(super) fn feed(&self) {
+        let starved = std::mem::take(&mut *lock(&self.starved));
+        for connection in starved {
+            self.go_on(connection);
+        }
+    }
+}

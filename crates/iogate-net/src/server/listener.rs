@@ -1,0 +1,146 @@
+//! Where a server accepts connections.
+
+use std::io;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use super::connection::Origin;
+use crate::socket::{Peer, PlainSocket, Socket};
+use crate::{Caller, Endpoint};
+use std::sync::Arc;
+
+/// How a listener's clients are secured and known.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Clients need not prove who they are, and are taken for this user. Else they must.
+    pub anonymous: Option<Caller>,
+}
+
+/// A bound TCP or Unix socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Bound,
+    endpoint: Endpoint,
+    pub(super) policy: Arc<Policy>,
+}
+
+#[derive(Debug)]
+enum Bound {
+    Tcp(TcpListener),
+    /// With the file's device and number, to remove no other one.
+    Unix(UnixListener, PathBuf, (u64, u64)),
+}
+
+impl Listener {
+    /// Begins to listen. The file of a Unix socket whose server is gone is replaced; with a live one, it fails with
+    /// [`io::ErrorKind::AddrInUse`]. Errors name the endpoint.
+    pub fn bind(endpoint: &Endpoint, policy: Policy) -> io::Result<Listener> {
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {endpoint}: {error}"));
+        let (socket, endpoint) = match endpoint {
+            Endpoint::Tcp { host, port } => {
+                let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();
+                let socket = TcpListener::bind(&addresses[..]).map_err(failed)?;
+                socket.set_nonblocking(true)?;
+                let port = socket.local_addr()?.port();
+                (Bound::Tcp(socket), Endpoint::Tcp { host: host.clone(), port })
+            }
+            Endpoint::Unix(path) => {
+                let socket = bind_unix(path).map_err(failed)?;
+                socket.set_nonblocking(true)?;
+                let file = path.symlink_metadata()?;
+                (Bound::Unix(socket, path.clone(), (file.dev(), file.ino())), endpoint.clone())
+            }
+        };
+        Ok(Listener { socket, endpoint, policy: Arc::new(policy) })
+    }
+
+    /// Where it listens; the port is the one that was free.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Bound::Tcp(socket) => socket.as_fd(),
+            Bound::Unix(socket, ..) => socket.as_fd(),
+        }
+    }
+
+    /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none.
+    pub(super) fn accept(&self) -> io::Result<(Box<dyn Socket>, Origin)> {
+        let (fd, host): (OwnedFd, _) = match &self.socket {
+            Bound::Tcp(socket) => {
+                let (stream, address) = socket.accept()?;
+                (stream.into(), Some(address.ip()))
+            }
+            Bound::Unix(socket, ..) => (socket.accept()?.0.into(), None),
+        };
+        let socket = PlainSocket::new(fd)?;
+        let origin = match (host, socket.peer()) {
+            (Some(host), _) => Origin::Host(host),
+            (None, Peer::Process { uid, .. }) => Origin::User(uid),
+            _ => Origin::Unknown,
+        };
+        Ok((Box::new(socket), origin))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Bound::Unix(_, path, file) = &self.socket
+            && path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == *file)
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+        bound => return bound,
+    }
+    if !path.symlink_metadata()?.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "there is a file of this name that is not a socket",
+        ));
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Err(error) => return Err(error),
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "a server listens there: stop it first"));
+        }
+    }
+    std::fs::remove_file(path)?;
+    UnixListener::bind(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let endpoint = Endpoint::Unix(path.clone());
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "nobody has removed it");
+        let listener = Listener::bind(&endpoint, Policy::default()).unwrap();
+        let error = Listener::bind(&endpoint, Policy::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains("a server listens there"), "{error}");
+        drop(listener);
+        assert!(!path.exists());
+        std::fs::write(&path, "data").unwrap();
+        let error = Listener::bind(&endpoint, Policy::default()).unwrap_err();
+        assert!(error.to_string().contains("not a socket"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+    }
+}

@@ -1,0 +1,342 @@
+//! The server: many connections, few threads, one gate for each export.
+//!
+//! All threads wait on one `epoll`, which tells of each connection once: the thread that is told reads what is there, has the gate
+//! take it, and only then lets the kernel tell again. So requests of a connection reach the gate in order, and whatever a thread
+//! is held up by, the next one goes on with the connection. Everything but reads and writes is done by workers.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `threads.rs` | the threads, and the watch over them, over silent clients and over sessions that nobody comes back to |
+//! | `listener.rs` | accepting connections |
+//! | `connection.rs` | a connection and what the kernel is asked about it |
+//! | `incoming.rs` | bytes to requests |
+//! | `hello.rs` | who the client is |
+//! | `session.rs` | handles, requests and their replies |
+//! | `transfers.rs`, `appends.rs` | reads and writes |
+//! | `operations.rs` | everything else |
+//! | `outgoing.rs` | replies to bytes |
+//! | `buffer.rs` | memory for data |
+
+mod appends;
+mod buffer;
+mod connection;
+mod export;
+mod hello;
+mod incoming;
+mod listener;
+mod operations;
+mod outgoing;
+mod session;
+mod status;
+mod threads;
+mod transfers;
+mod workers;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use iogate_core::wire::PAYLOAD_BYTES_MAX;
+use iogate_engine::Engine;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+pub use export::{Export, Limits, Users};
+pub use listener::{Listener, Policy};
+pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
+
+use crate::{Caller, Endpoint};
+use buffer::Pool;
+use connection::{Connection, Origin};
+use export::Served;
+use session::Session;
+use threads::Threads;
+use workers::Workers;
+
+/// Settings of a [`Server`].
+pub struct ServerConfig {
+    /// What it offers; at least one, each with a name of its own.
+    pub exports: Vec<Export>,
+    /// This forwarder's index among `nodes`.
+    pub node: u32,
+    /// Forwarders that work together.
+    pub nodes: u32,
+    /// What it may spend.
+    pub limits: Limits,
+    /// How long a session stays without a connection.
+    pub session_grace: Duration,
+    /// Finds out who a client is by what its socket does not say; `None`: nobody can.
+    pub authenticate: Option<Authenticate>,
+    /// Describes an export's gate in a status.
+    pub describe: Option<Describe>,
+}
+
+/// Who a client claims to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The holder of a verified certificate with this common name.
+    Certificate(String),
+    /// The bearer of this MUNGE credential, which is to be verified.
+    Munge(Vec<u8>),
+}
+
+/// Finds out which user a claim makes a client; the error is for the client. May block.
+pub type Authenticate = Box<dyn Fn(Claim) -> Result<Caller, String> + Send + Sync>;
+
+/// Describes a gate.
+pub type Describe = Box<dyn Fn(&Export) -> serde_json::Value + Send + Sync>;
+
+/// How long `shutdown` waits for clients to take their last replies.
+const LAST_REPLIES: Duration = Duration::from_secs(5);
+/// Most threads that read from connections, and most workers.
+const THREADS_MAX: usize = 64;
+const FIRST_CONNECTION: u64 = 1 << 32;
+
+/// A server that runs. Dropping it shuts it down.
+pub struct Server {
+    shared: Arc<Shared>,
+    endpoints: Vec<Endpoint>,
+}
+
+/// What the server's threads share.
+struct Shared {
+    exports: Vec<Arc<Served>>,
+    node: u32,
+    nodes: u32,
+    limits: Limits,
+    session_grace: Duration,
+    authenticate: Option<Authenticate>,
+    describe: Option<Describe>,
+    /// Changes with every start.
+    instance: u64,
+    started: Instant,
+    epoll: OwnedFd,
+    /// Wakes a thread for what is `ready`.
+    wake: OwnedFd,
+    listeners: Mutex<Vec<Arc<Listener>>>,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    next_token: AtomicU64,
+    per_client: Mutex<HashMap<Origin, usize>>,
+    sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
+    pool: Arc<Pool>,
+    workers: Arc<Workers>,
+    threads: Threads,
+    /// Connections to go on with, of which the kernel has nothing new to tell.
+    ready: Mutex<VecDeque<Arc<Connection>>>,
+    /// Connections that wait for memory.
+    starved: Mutex<Vec<Arc<Connection>>>,
+    /// Requests that have been taken in and are not answered.
+    underway: AtomicUsize,
+    /// Nothing new is taken in.
+    closing: AtomicBool,
+    /// The last request underway has been answered.
+    idle: (Mutex<()>, Condvar),
+}
+
+impl Server {
+    /// Starts to serve what comes in through the listeners. Fails if there is no export, two have the same name, the limits
+    /// contradict each other, or the system refuses what a server needs.
+    pub fn start(config: ServerConfig, listeners: Vec<Listener>) -> io::Result<Server> {
+        check(&config)?;
+        let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+        let mut instance = [0; 8];
+        random(&mut instance)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let served = |export| Arc::new(Served { export, appends: Arc::default() });
+        let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
+            let feed = shared.clone();
+            let room = move || {
+                if let Some(shared) = feed.upgrade() {
+                    shared.feed();
+                }
+            };
+            Shared {
+                exports: config.exports.into_iter().map(served).collect(),
+                node: config.node,
+                nodes: config.nodes,
+                pool: Pool::new(config.limits.memory_bytes, room),
+                limits: config.limits,
+                session_grace: config.session_grace,
+                authenticate: config.authenticate,
+                describe: config.describe,
+                instance: u64::from_le_bytes(instance),
+                started: Instant::now(),
+                epoll,
+                wake,
+                listeners: Mutex::new(listeners.into_iter().map(Arc::new).collect()),
+                connections: Mutex::default(),
+                next_token: AtomicU64::new(FIRST_CONNECTION),
+                per_client: Mutex::default(),
+                sessions: Mutex::default(),
+                workers: Workers::new(THREADS_MAX),
+                threads: Threads::default(),
+                ready: Mutex::default(),
+                starved: Mutex::default(),
+                underway: AtomicUsize::new(0),
+                closing: AtomicBool::new(false),
+                idle: Default::default(),
+            }
+        });
+        let server = Server { shared, endpoints };
+        threads::start(&server.shared)?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Takes no more, completes and answers what was accepted (for clients that take their replies), closes all connections
+    /// and files. The exports' engines go on. May be called again.
+    pub fn shutdown(&self) {
+        self.shared.shutdown();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.shutdown();
+    }
+}
+
+fn check(config: &ServerConfig) -> io::Result<()> {
+    let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    let limits = &config.limits;
+    if config.exports.is_empty() {
+        return invalid("a server needs at least one export".into());
+    }
+    for (index, export) in config.exports.iter().enumerate() {
+        if config.exports[..index].iter().any(|other| other.name == export.name) {
+            return invalid(format!("two exports have the name `{}`", export.name));
+        }
+    }
+    if !(1..=PAYLOAD_BYTES_MAX).contains(&limits.transfer_bytes_max) {
+        return invalid(format!(
+            "transfer_bytes_max is {}: expected 1 to {PAYLOAD_BYTES_MAX}",
+            limits.transfer_bytes_max
+        ));
+    }
+    if limits.credits == 0 || limits.credit_bytes < limits.transfer_bytes_max.into() {
+        return invalid(
+            "expected at least one credit, and as many credit_bytes as transfer_bytes_max".into(),
+        );
+    }
+    if limits.memory_bytes < limits.transfer_bytes_max as usize {
+        return invalid("expected memory_bytes to be at least transfer_bytes_max".into());
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Has a thread go on with a connection that the kernel has nothing new to tell of.
+    fn go_on(&self, connection: Arc<Connection>) {
+        lock(&self.ready).push_back(connection);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a request has been taken in.
+    fn begun(&self) {
+        self.underway.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a request has been answered.
+    fn ended(&self) {
+        if self.underway.fetch_sub(1, Ordering::SeqCst) == 1 && self.is_closing() {
+            let _idle = lock(&self.idle.0);
+            self.idle.1.notify_all();
+        }
+    }
+
+    /// Drops a connection from the tables.
+    fn forget(&self, connection: &Arc<Connection>) {
+        if lock(&self.connections).remove(&connection.token).is_some() {
+            let mut per_client = lock(&self.per_client);
+            if let Some(count) = per_client.get_mut(&connection.origin) {
+                *count -= 1;
+                if *count == 0 {
+                    per_client.remove(&connection.origin);
+                }
+            }
+        }
+    }
+
+    /// Ends a session.
+    fn end(&self, session: &Session) {
+        lock(&self.sessions).remove(&session.token);
+        session.end();
+    }
+
+    fn shutdown(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        for listener in lock(&self.listeners).drain(..) {
+            let _ = epoll::delete(&self.epoll, listener.fd());
+        }
+        let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
+        for connection in &connections {
+            // What is being taken in counts as underway after this.
+            drop(lock(&connection.receive));
+        }
+        let mut idle = lock(&self.idle.0);
+        while self.underway.load(Ordering::SeqCst) > 0 {
+            idle = self.idle.1.wait(idle).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(idle);
+        let patience = Instant::now() + LAST_REPLIES;
+        while connections.iter().any(|connection| connection.has_replies()) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        connections.iter().for_each(Connection::close);
+        self.threads.stop(self);
+        for connection in
+            lock(&self.connections).drain().map(|(_, connection)| connection).collect::<Vec<_>>()
+        {
+            connection.close();
+        }
+        lock(&self.ready).clear();
+        lock(&self.starved).clear();
+        let sessions: Vec<_> = lock(&self.sessions).drain().map(|(_, session)| session).collect();
+        sessions.iter().for_each(|session| session.end());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Carries out what may have a defect, so that only what it was for fails.
+fn guarded(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("a defect in an operation: it fails, and the server goes on");
+    }
+}
+
+fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
+    if count < bytes.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+/// An engine's gate in the words of a status that says nothing more.
+fn gate_in_short(engine: &Engine) -> (String, usize) {
+    engine.with_gate(|gate, _| (gate.config().scheduler.to_string(), gate.len()))
+}

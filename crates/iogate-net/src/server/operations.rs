@@ -1,0 +1,291 @@
+//! Everything but reads and writes: carried out by workers, in the caller's name.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use iogate_core::SchedulerConfig;
+use iogate_core::wire::{
+    self, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, open,
+};
+
+use super::buffer::Buffer;
+use super::session::{Answer, Cut, OpenFile, Session, explained};
+use crate::tree::OpenHow;
+use crate::{Caller, Tree};
+
+/// Flags that change something, or let it be changed.
+const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;
+
+impl Session {
+    /// Carries out a request, here if that is quick, else in a worker. `fields` are the request's.
+    pub(super) fn operate(
+        self: &Arc<Self>,
+        answer: Answer,
+        header: &RequestHeader,
+        request: &Request<'_>,
+        fields: &[u8],
+        payload: Option<Buffer>,
+    ) {
+        match request {
+            Request::Ping(_) => return answer.fresh(&Offset { offset: super::hello::now() }),
+            // What comes after these on the connection sees that they have come.
+            Request::Open(open) => {
+                if let Err((errno, text)) = self.reserve(open.handle) {
+                    return answer.error(errno, &text);
+                }
+            }
+            Request::Close(close) => {
+                return match self.close(close.handle) {
+                    Ok(file) => self.server.workers.run(move || {
+                        drop(file);
+                        answer.done();
+                    }),
+                    Err((errno, text)) => answer.error(errno, &text),
+                };
+            }
+            _ => {}
+        }
+        let (header, fields) = (*header, fields.to_vec());
+        self.server.workers.run(move || {
+            let Ok(request) = Request::decode(header.kind, &fields) else { return };
+            let session = Arc::clone(answer.session());
+            let value =
+                payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
+            let caller = session.caller(&header);
+            match session.carry_out(caller, &request, value) {
+                Ok(Outcome::Done) => answer.done(),
+                Ok(Outcome::Fields(fields)) => answer.fields(fields),
+                Ok(Outcome::Fresh(fields)) => answer.fresh_fields(&fields),
+                Ok(Outcome::Bytes(bytes)) => answer.bytes(bytes),
+                Err(Failed(errno, text)) => answer.error(errno, &text),
+            }
+        });
+    }
+
+    fn carry_out(&self, caller: Caller, request: &Request<'_>, value: &[u8]) -> Result<Outcome, Failed> {
+        if self.export.read_only && changes(request) {
+            return Err((libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into());
+        }
+        let tree = &*self.export.tree;
+        Ok(match *request {
+            Request::Open(open) => return self.open(tree, caller, &open),
+            Request::Sync(sync) => {
+                self.file(sync.handle)?.file.sync(sync.data_only != 0)?;
+                Outcome::Done
+            }
+            Request::Allocate(a) => {
+                let file = self.file(a.handle)?;
+                if file.flags & open::WRITE == 0 {
+                    return Err((libc::EBADF, "the file is not open for writing".to_owned()).into());
+                }
+                file.file.allocate(a.mode, a.offset, a.bytes)?;
+                Outcome::Done
+            }
+            Request::Seek(seek) => {
+                let offset = self.file(seek.handle)?.file.seek(seek.offset, seek.hole != 0)?;
+                Outcome::fresh(&Offset { offset })
+            }
+            Request::GetLayout(get) => {
+                let layout = self.file(get.handle)?.file.layout().unwrap_or(self.export.striping);
+                let (first_target, stripe_bytes, targets) =
+                    (layout.first_target, layout.stripe_bytes, layout.targets);
+                Outcome::fresh(&wire::Striping { first_target, stripe_bytes, targets })
+            }
+            Request::GetAttr(get) if get.handle != NO_HANDLE => {
+                Outcome::fresh(&self.file(get.handle)?.file.attr()?)
+            }
+            Request::GetAttr(get) => Outcome::fresh(&tree.attr(caller, path(get.path)?)?),
+            Request::SetAttr(set) if set.handle != NO_HANDLE => {
+                Outcome::kept(&self.file(set.handle)?.file.set_attr(caller, &set.change)?)
+            }
+            Request::SetAttr(set) => Outcome::kept(&tree.set_attr(caller, path(set.path)?, &set.change)?),
+            Request::ReadDir(read) => Outcome::Bytes(self.read_dir(tree, caller, &read)?),
+            Request::MakeNode(make) => {
+                Outcome::kept(&tree.make_node(caller, path(make.path)?, make.mode, make.device)?)
+            }
+            Request::Symlink(link) => {
+                let target = Path::new(OsStr::from_bytes(link.target));
+                Outcome::kept(&tree.symlink(caller, target, path(link.path)?)?)
+            }
+            Request::Link(link) => Outcome::kept(&tree.link(caller, path(link.path)?, path(link.to)?)?),
+            Request::ReadLink(read) => Outcome::Bytes(tree.read_link(caller, path(read.path)?)?),
+            Request::Unlink(unlink) => {
+                tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?;
+                Outcome::Done
+            }
+            Request::Rename(rename) => {
+                tree.rename(caller, path(rename.path)?, path(rename.to)?, rename.flags)?;
+                Outcome::Done
+            }
+            Request::StatFs(_) => Outcome::fresh(&tree.space()?),
+            Request::GetXattr(get) => Outcome::Bytes(tree.xattr(caller, path(get.path)?, get.name)?),
+            Request::SetXattr(set) => {
+                tree.set_xattr(caller, path(set.path)?, set.name, value, set.flags)?;
+                Outcome::Done
+            }
+            Request::ListXattr(list) => Outcome::Bytes(tree.xattrs(caller, path(list.path)?)?),
+            Request::RemoveXattr(remove) => {
+                tree.remove_xattr(caller, path(remove.path)?, remove.name)?;
+                Outcome::Done
+            }
+            Request::Status(_) => Outcome::Bytes(self.server.status().to_json()),
+            Request::Configure(configure) => {
+                self.configure(configure.scheduler)?;
+                Outcome::Done
+            }
+            Request::Goodbye(_) => {
+                self.server.end(self);
+                Outcome::Done
+            }
+            Request::Hello(_)
+            | Request::Ping(_)
+            | Request::Close(_)
+            | Request::Read(_)
+            | Request::Write(_) => return Err((libc::EPROTO, "not expected here".to_owned()).into()),
+        })
+    }
+
+    fn open(&self, tree: &dyn Tree, caller: Caller, wish: &wire::Open<'_>) -> Result<Outcome, Failed> {
+        let opened = (|| {
+            let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
+            let file = tree.open(caller, path(wish.path)?, how)?;
+            let opened = Opened { identity: file.identity(), attr: file.attr()? };
+            Ok::<_, Failed>((file, opened))
+        })();
+        match opened {
+            Ok((file, opened)) => {
+                self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
+                Ok(Outcome::kept(&opened))
+            }
+            Err(failed) => {
+                self.fill(wish.handle, None);
+                Err(failed)
+            }
+        }
+    }
+
+    fn read_dir(&self, tree: &dyn Tree, caller: Caller, read: &wire::ReadDir<'_>) -> Result<Vec<u8>, Failed> {
+        let most = read.bytes.min(self.server.limits.transfer_bytes_max) as usize;
+        let mut entries = Vec::new();
+        let mut too_small = false;
+        tree.read_dir(caller, path(read.path)?, read.after, &mut |entry, name| {
+            if entries.len() + wire::ENTRY_BYTES + name.len() > most {
+                too_small = entries.is_empty();
+                return false;
+            }
+            entry.encode(&mut entries);
+            entries.extend_from_slice(name);
+            true
+        })?;
+        if too_small {
+            return Err((libc::EINVAL, format!("{most} bytes are too few for the next entry")).into());
+        }
+        Ok(entries)
+    }
+
+    fn configure(&self, text: &[u8]) -> Result<(), Failed> {
+        let own = rustix::process::geteuid().as_raw();
+        if self.user.uid != 0 && self.user.uid != own {
+            let text = "the scheduler may be changed by root and the server's user only".to_owned();
+            return Err((libc::EPERM, text).into());
+        }
+        let invalid = |text: String| (libc::EINVAL, text);
+        let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
+        let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());
+        let wished = settings(&current, text).map_err(invalid)?;
+        self.export.engine.switch(&wished).map_err(|error| invalid(error.to_string()))?;
+        Ok(())
+    }
+}
+
+/// What an operation answers.
+enum Outcome {
+    Done,
+    /// Fields to keep until the client has them.
+    Fields(Vec<u8>),
+    /// Fields that can be made again.
+    Fresh(Vec<u8>),
+    /// A payload that can be made again.
+    Bytes(Vec<u8>),
+}
+
+impl Outcome {
+    fn kept<'a>(record: &impl Record<'a>) -> Outcome {
+        let mut fields = Vec::new();
+        record.encode(&mut fields);
+        Outcome::Fields(fields)
+    }
+
+    fn fresh<'a>(record: &impl Record<'a>) -> Outcome {
+        let mut fields = Vec::new();
+        record.encode(&mut fields);
+        Outcome::Fresh(fields)
+    }
+}
+
+/// Why an operation failed: errno and text.
+struct Failed(i32, String);
+
+impl From<Cut> for Failed {
+    fn from((errno, text): Cut) -> Failed {
+        Failed(errno, text)
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Failed {
+        let (errno, text) = explained(&error);
+        Failed(errno, text)
+    }
+}
+
+/// Whether a request changes an export.
+fn changes(request: &Request<'_>) -> bool {
+    match request {
+        Request::Open(open) => open.flags & CHANGING != 0,
+        Request::Allocate(_)
+        | Request::SetAttr(_)
+        | Request::MakeNode(_)
+        | Request::Symlink(_)
+        | Request::Link(_)
+        | Request::Unlink(_)
+        | Request::Rename(_)
+        | Request::SetXattr(_)
+        | Request::RemoveXattr(_) => true,
+        _ => false,
+    }
+}
+
+/// A path below the export's root. It leads nowhere else, whatever the tree makes of it.
+fn path(bytes: &[u8]) -> Result<&Path, Failed> {
+    if bytes.len() > PATH_BYTES_MAX {
+        return Err(Failed(libc::ENAMETOOLONG, String::new()));
+    }
+    let path = Path::new(OsStr::from_bytes(bytes));
+    let plain = |component| matches!(component, Component::Normal(_));
+    if bytes.contains(&0) || !path.components().all(plain) {
+        return Err(Failed(libc::EINVAL, "expected a path below the root, without `.` and `..`".into()));
+    }
+    Ok(path)
+}
+
+/// A scheduler's settings as text: `scheduler=sjf,age_max=1s`, or only parameters of the scheduler in force.
+fn settings(current: &SchedulerConfig, text: &str) -> Result<SchedulerConfig, String> {
+    let mut settings = current.clone();
+    for (index, item) in text.split([',', ' ']).filter(|item| !item.is_empty()).enumerate() {
+        let (name, value) = item
+            .split_once('=')
+            .ok_or_else(|| format!("`{item}`: expected name=value, as in window=250ms"))?;
+        if name != "scheduler" {
+            settings.set(name, value).map_err(|error| error.to_string())?;
+        } else if index == 0 {
+            settings = SchedulerConfig::by_name(value).map_err(|error| error.to_string())?;
+        } else {
+            return Err(format!("`{item}`: expected the scheduler before its parameters, and only once"));
+        }
+    }
+    Ok(settings)
+}

@@ -1,0 +1,375 @@
+//! What a client has at a server: its handles, its requests, and the replies it may not have got.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use iogate_core::session::{Admitted, Window};
+use iogate_core::wire::{Failure, NO_HANDLE, Record, RequestHeader, Written};
+
+use super::appends::Lane;
+use super::buffer::Buffer;
+use super::connection::Connection;
+use super::export::Served;
+use super::outgoing::Payload;
+use super::{Shared, lock};
+use crate::{Caller, TreeFile};
+
+/// What a client has at a server, whatever happens to its connections.
+pub(super) struct Session {
+    pub(super) server: Arc<Shared>,
+    pub(super) token: [u8; 16],
+    pub(super) export: Arc<Served>,
+    pub(super) user: Caller,
+    /// It may act in other users' names.
+    pub(super) trusted: bool,
+    pub(super) name: String,
+    pub(super) since: Instant,
+    state: Mutex<State>,
+    /// `None`: it is being opened.
+    files: RwLock<HashMap<u32, Option<Arc<OpenFile>>>>,
+}
+
+struct State {
+    window: Window<Kept>,
+    connection: Option<Arc<Connection>>,
+    /// Since when there is no connection.
+    lost: Instant,
+    bytes_underway: u64,
+    ended: bool,
+}
+
+/// An open file of a session.
+pub(super) struct OpenFile {
+    pub(super) file: Arc<dyn TreeFile>,
+    /// How it was opened, see [`iogate_core::wire::open`].
+    pub(super) flags: u32,
+    pub(super) appends: Arc<Lane>,
+}
+
+/// A reply that is kept until the client has it.
+#[derive(Clone, Debug)]
+pub(super) enum Kept {
+    /// The most frequent one, without memory of its own.
+    Written(Written),
+    Fields(u16, Box<[u8]>),
+}
+
+/// What is to be done with a request.
+pub(super) enum Taken {
+    /// Carry it out.
+    New(Answer),
+    /// Nothing: its reply has been sent again, or will be sent, or the connection is no longer the session's.
+    Not,
+}
+
+/// Why a connection is cut: errno and text.
+pub(super) type Cut = (i32, String);
+
+impl Session {
+    pub(super) fn new(
+        server: &Arc<Shared>,
+        token: [u8; 16],
+        export: Arc<Served>,
+        user: Caller,
+        name: String,
+    ) -> Session {
+        let trusted = export.trust_clients && user.uid == 0;
+        let state = State {
+            window: Window::new(server.limits.credits),
+            connection: None,
+            lost: Instant::now(),
+            bytes_underway: 0,
+            ended: false,
+        };
+        Session {
+            server: Arc::clone(server),
+            token,
+            export,
+            user,
+            trusted,
+            name,
+            since: Instant::now(),
+            state: Mutex::new(state),
+            files: RwLock::default(),
+        }
+    }
+
+    /// Makes a connection the session's; returns the one before. `None`, if the session has ended.
+    #[expect(clippy::option_option, reason = "ended, or nobody before")]
+    pub(super) fn attach(&self, connection: &Arc<Connection>) -> Option<Option<Arc<Connection>>> {
+        let mut state = lock(&self.state);
+        if state.ended {
+            return None;
+        }
+        state.window.reconnect();
+        Some(state.connection.replace(Arc::clone(connection)))
+    }
+
+    /// Notes that a connection is gone.
+    pub(super) fn detach(&self, connection: &Arc<Connection>) {
+        let mut state = lock(&self.state);
+        if state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            state.connection = None;
+            state.lost = Instant::now();
+        }
+    }
+
+    /// Since when the session has no connection; `None` if it has one.
+    pub(super) fn lost_since(&self) -> Option<Instant> {
+        let state = lock(&self.state);
+        state.connection.is_none().then_some(state.lost)
+    }
+
+    /// Closes all handles. Requests underway go on.
+    pub(super) fn end(&self) {
+        lock(&self.state).ended = true;
+        let files = std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()));
+        drop(files);
+    }
+
+    /// Requests that are not answered.
+    pub(super) fn underway(&self) -> u32 {
+        lock(&self.state).window.underway()
+    }
+
+    /// Open files, and those that are being opened.
+    pub(super) fn open_files(&self) -> usize {
+        self.files.read().unwrap_or_else(|p| p.into_inner()).len()
+    }
+
+    /// Takes in a request that has come over a connection, with `bytes` bytes of data to write or to read.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        header: &RequestHeader,
+        bytes: u32,
+    ) -> Result<Taken, Cut> {
+        let mut state = lock(&self.state);
+        if state.ended {
+            return Err((libc::EPROTO, "the session has ended: a Goodbye is the last request".into()));
+        }
+        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            return Ok(Taken::Not);
+        }
+        let bytes = u64::from(bytes);
+        let State { window, bytes_underway, .. } = &mut *state;
+        match window.admit(header.id, header.acked).map_err(|error| (libc::EPROTO, error.to_string()))? {
+            Admitted::New => {}
+            Admitted::Underway => return Ok(Taken::Not),
+            Admitted::Done(kept) => {
+                let kept = kept.clone();
+                drop(state);
+                kept.queue(connection, header.id);
+                connection.deliver();
+                return Ok(Taken::Not);
+            }
+        }
+        *bytes_underway += bytes;
+        let underway = *bytes_underway;
+        drop(state);
+        self.server.begun();
+        let answer = Answer { session: Arc::clone(self), id: header.id, bytes, given: false };
+        let most = self.server.limits.credit_bytes;
+        if underway > most {
+            let text =
+                format!("{underway} bytes of data are underway, expected at most {most} (credit_bytes)");
+            answer.error(libc::EPROTO, &text);
+            return Err((libc::EPROTO, text));
+        }
+        Ok(Taken::New(answer))
+    }
+
+    /// Takes a handle for a file that is to be opened.
+    pub(super) fn reserve(&self, handle: u32) -> Result<(), Cut> {
+        let most = self.server.limits.open_files_per_session;
+        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
+        if handle == NO_HANDLE {
+            return Err((libc::EINVAL, "handle 0 stands for none: expected another number".into()));
+        }
+        if files.len() >= most {
+            return Err((libc::EMFILE, format!("{most} files are open in this session, which is the limit")));
+        }
+        match files.entry(handle) {
+            Entry::Occupied(_) => {
+                Err((libc::EINVAL, format!("handle {handle} is in use: expected another number")))
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Fills a handle that was taken with the file, or gives it up without one.
+    pub(super) fn fill(&self, handle: u32, file: Option<OpenFile>) {
+        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
+        match (files.get_mut(&handle), file) {
+            (Some(slot), Some(file)) => *slot = Some(Arc::new(file)),
+            _ => {
+                files.remove(&handle);
+            }
+        }
+    }
+
+    /// An open file.
+    pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>, Cut> {
+        let files = self.files.read().unwrap_or_else(|p| p.into_inner());
+        files.get(&handle).cloned().flatten().ok_or_else(|| unknown(handle))
+    }
+
+    /// Gives up a handle; the file is closed when the last request for it is done.
+    pub(super) fn close(&self, handle: u32) -> Result<Arc<OpenFile>, Cut> {
+        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
+        match files.entry(handle) {
+            Entry::Occupied(entry) if entry.get().is_some() => entry.remove().ok_or_else(|| unknown(handle)),
+            _ => Err(unknown(handle)),
+        }
+    }
+
+    /// In whose name a request is carried out.
+    pub(super) fn caller(&self, header: &RequestHeader) -> Caller {
+        let asked = Caller { uid: header.uid, gid: header.gid };
+        self.export.users.map(if self.trusted { asked } else { self.user })
+    }
+
+    fn finish(&self, id: u64, bytes: u64, kept: Option<Kept>) -> Option<Arc<Connection>> {
+        let mut state = lock(&self.state);
+        state.bytes_underway -= bytes;
+        if state.window.finish(id, kept) { state.connection.clone() } else { None }
+    }
+}
+
+fn unknown(handle: u32) -> Cut {
+    (libc::EBADF, format!("handle {handle} is not open in this session"))
+}
+
+impl Kept {
+    fn queue(&self, connection: &Connection, id: u64) {
+        match self {
+            Kept::Written(written) => connection.queue(0, id, |fields| written.encode(fields), Payload::None),
+            Kept::Fields(errno, kept) => {
+                connection.queue(*errno, id, |fields| fields.extend_from_slice(kept), Payload::None);
+            }
+        }
+    }
+}
+
+/// The answer that a request waits for. Dropped without one, it answers `EIO`.
+pub(super) struct Answer {
+    session: Arc<Session>,
+    id: u64,
+    bytes: u64,
+    given: bool,
+}
+
+impl Answer {
+    /// Who waits for it.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Nothing more to say than that it was done.
+    pub(super) fn done(self) {
+        self.keep(0, Vec::new());
+    }
+
+    /// Fields; kept until the client has them.
+    pub(super) fn fields(self, fields: Vec<u8>) {
+        self.keep(0, fields);
+    }
+
+    /// What a write did.
+    pub(super) fn written(mut self, written: Written) {
+        self.give(Some(Kept::Written(written)), Payload::None);
+    }
+
+    /// Data that was read; if it is asked for again, it is read again.
+    pub(super) fn data(mut self, buffer: Buffer, bytes: usize) {
+        self.give(None, Payload::Buffer(buffer, bytes));
+    }
+
+    /// As [`Answer::data`].
+    pub(super) fn bytes(mut self, bytes: Vec<u8>) {
+        self.give(None, Payload::Bytes(bytes));
+    }
+
+    /// As [`Answer::data`], as fields.
+    pub(super) fn fresh<'a>(self, record: &impl Record<'a>) {
+        let mut fields = Vec::new();
+        record.encode(&mut fields);
+        self.fresh_fields(&fields);
+    }
+
+    /// As [`Answer::data`], as fields.
+    pub(super) fn fresh_fields(mut self, fields: &[u8]) {
+        if let Some(connection) = self.finish(None) {
+            connection.queue(0, self.id, |out| out.extend_from_slice(fields), Payload::None);
+            connection.deliver();
+        }
+    }
+
+    /// A failure of the system.
+    pub(super) fn failed(self, error: &io::Error) {
+        let (errno, text) = explained(error);
+        self.error(errno, &text);
+    }
+
+    /// A failure.
+    pub(super) fn error(self, errno: i32, text: &str) {
+        let mut fields = Vec::new();
+        Failure { text: text.as_bytes() }.encode(&mut fields);
+        self.keep(u16::try_from(errno).unwrap_or(libc::EIO as u16), fields);
+    }
+
+    fn keep(mut self, errno: u16, fields: Vec<u8>) {
+        self.give(Some(Kept::Fields(errno, fields.into())), Payload::None);
+    }
+
+    fn finish(&mut self, kept: Option<Kept>) -> Option<Arc<Connection>> {
+        self.given = true;
+        self.session.finish(self.id, self.bytes, kept)
+    }
+
+    fn give(&mut self, kept: Option<Kept>, payload: Payload) {
+        if let Some(connection) = self.finish(kept.clone()) {
+            match kept {
+                Some(kept) => kept.queue(&connection, self.id),
+                None => connection.queue(0, self.id, |_| {}, payload),
+            }
+            connection.deliver();
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if !self.given {
+            tracing::error!(id = self.id, "a request was dropped; answering EIO");
+            let mut fields = Vec::new();
+            Failure { text: b"a defect of the server: its log says more" }.encode(&mut fields);
+            self.give(Some(Kept::Fields(libc::EIO as u16, fields.into())), Payload::None);
+        }
+        self.session.server.ended();
+    }
+}
+
+/// The errno of an error, and its text where the errno does not say it all.
+pub(super) fn explained(error: &io::Error) -> (i32, String) {
+    if let Some(errno) = error.raw_os_error().filter(|errno| (1..4096).contains(errno)) {
+        return (errno, String::new());
+    }
+    let errno = match error.kind() {
+        io::ErrorKind::BrokenPipe => libc::ESHUTDOWN,
+        io::ErrorKind::InvalidInput => libc::EINVAL,
+        io::ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        io::ErrorKind::NotFound => libc::ENOENT,
+        io::ErrorKind::PermissionDenied => libc::EACCES,
+        io::ErrorKind::AlreadyExists => libc::EEXIST,
+        io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+        _ => libc::EIO,
+    };
+    (errno, error.to_string())
+}

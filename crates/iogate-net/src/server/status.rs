@@ -1,0 +1,175 @@
+//! How a server is, for people and programs.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use iogate_core::wire::PAYLOAD_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+
+use super::connection::Connection;
+use super::{Shared, gate_in_short, lock};
+
+/// How a server is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The forwarder's index among `nodes`.
+    pub node: u32,
+    /// Forwarders that work together.
+    pub nodes: u32,
+    /// How long it has been running, in ms.
+    pub up_ms: u64,
+    /// Sessions, those that wait for their client included.
+    pub sessions: usize,
+    /// Requests that are not answered yet.
+    pub underway: usize,
+    /// Bytes of memory for data underway.
+    pub memory_bytes: usize,
+    /// What it offers.
+    pub exports: Vec<ExportStatus>,
+    /// Who is connected; left out if there are too many for a message.
+    pub connections: Vec<ConnectionStatus>,
+    /// How many that are.
+    pub connection_count: usize,
+}
+
+/// One export.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ExportStatus {
+    /// Its name.
+    pub name: String,
+    /// The scheduler in force, with its parameters.
+    pub scheduler: String,
+    /// Requests in the gate.
+    pub queued: usize,
+    /// What the program says about the gate.
+    pub gate: serde_json::Value,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectionStatus {
+    /// Who is at the other end.
+    pub peer: String,
+    /// What the client calls itself; empty before its `Hello`.
+    pub name: String,
+    /// The export that it uses.
+    pub export: String,
+    /// The user that it was taken for.
+    pub uid: Option<u32>,
+    /// Age of the session, in ms.
+    pub session_ms: u64,
+    /// Age of the connection, in ms.
+    pub connected_ms: u64,
+    /// Requests so far.
+    pub requests: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Requests that are not answered.
+    pub underway: u32,
+    /// Open files.
+    pub open_files: usize,
+    /// Sizes of its reads and writes.
+    pub request_sizes: Vec<SizeCount>,
+    /// What the kernel knows of a TCP connection.
+    pub tcp: Option<TcpStatus>,
+}
+
+/// How many requests there were of about a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeCount {
+    /// At most so many bytes, and at least 8/9 of them.
+    pub bytes: u64,
+    /// Requests.
+    pub count: u64,
+}
+
+/// What the kernel knows of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpStatus {
+    /// Congestion window: segments that may be underway.
+    pub congestion_window: u32,
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Round-trip time, smoothed, in us.
+    pub round_trip_us: u32,
+    /// Segments sent again, of all time.
+    pub retransmits: u32,
+}
+
+impl Status {
+    /// As JSON, without the connections if they would not fit a message.
+    pub fn to_json(&self) -> Vec<u8> {
+        let json = serde_json::to_vec(self).unwrap_or_default();
+        if json.len() <= PAYLOAD_BYTES_MAX as usize {
+            return json;
+        }
+        let short = Status { connections: Vec::new(), ..self.clone() };
+        serde_json::to_vec(&short).unwrap_or_default()
+    }
+}
+
+impl Shared {
+    pub(super) fn status(&self) -> Status {
+        let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
+        let exports = self.exports.iter().map(|served| {
+            let (scheduler, queued) = gate_in_short(&served.engine);
+            let gate =
+                self.describe.as_ref().map_or(serde_json::Value::Null, |describe| describe(&served.export));
+            ExportStatus { name: served.name.clone(), scheduler, queued, gate }
+        });
+        Status {
+            node: self.node,
+            nodes: self.nodes,
+            up_ms: self.started.elapsed().as_millis() as u64,
+            sessions: lock(&self.sessions).len(),
+            underway: self.underway.load(std::sync::atomic::Ordering::Relaxed),
+            memory_bytes: self.pool.used(),
+            exports: exports.collect(),
+            connection_count: connections.len(),
+            connections: connections.iter().map(|connection| connection.status()).collect(),
+        }
+    }
+}
+
+impl Connection {
+    fn status(self: &Arc<Self>) -> ConnectionStatus {
+        let session = self.session.get();
+        let figures = lock(&self.figures);
+        let sizes = figures.sizes.iter().flat_map(|sizes| sizes.iter());
+        ConnectionStatus {
+            peer: self.peer_text(),
+            name: session.map(|session| session.name.clone()).unwrap_or_default(),
+            export: session.map(|session| session.export.name.clone()).unwrap_or_default(),
+            uid: session.map(|session| session.user.uid),
+            session_ms: session.map_or(0, |session| session.since.elapsed().as_millis() as u64),
+            connected_ms: self.since.elapsed().as_millis() as u64,
+            requests: figures.requests,
+            bytes_in: figures.bytes_in,
+            bytes_out: self.bytes_out(),
+            underway: session.map_or(0, |session| session.underway()),
+            open_files: session.map_or(0, |session| session.open_files()),
+            request_sizes: sizes.map(|(bytes, count)| SizeCount { bytes, count }).collect(),
+            tcp: tcp(self.socket.fd()),
+        }
+    }
+}
+
+/// What the kernel knows; `None` if it is not a TCP socket.
+fn tcp(socket: BorrowedFd<'_>) -> Option<TcpStatus> {
+    // SAFETY: all-zero bytes are a value of this plain structure.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut bytes = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes into `info`.
+    let result = unsafe {
+        let (level, what) = (libc::IPPROTO_TCP, libc::TCP_INFO);
+        libc::getsockopt(socket.as_raw_fd(), level, what, (&raw mut info).cast(), &raw mut bytes)
+    };
+    (result == 0).then_some(TcpStatus {
+        congestion_window: info.tcpi_snd_cwnd,
+        segment_bytes: info.tcpi_snd_mss,
+        round_trip_us: info.tcpi_rtt,
+        retransmits: info.tcpi_total_retrans,
+    })
+}

@@ -1,0 +1,301 @@
+//! The threads that serve connections, and the one that watches.
+//!
+//! As few as there are CPUs are fastest: they find the next request waiting and need not be woken for it. When all of them are
+//! held up by what they carry out, the watch starts another.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::connection::{Connection, Origin};
+use super::incoming::Desk;
+use super::{FIRST_CONNECTION, Listener, Shared, THREADS_MAX, guarded, lock};
+use crate::socket::Socket;
+
+/// The token of what is ready; a listener's is 1 + its index.
+const WAKE: u64 = 0;
+/// How long all threads may be at the same events before another thread is started.
+const HELD_UP: Duration = Duration::from_millis(2);
+/// How often the watch looks closely before it takes its time again.
+const CALM_LOOKS: u32 = 8;
+/// How often it looks at connections and sessions, at least.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// The threads.
+#[derive(Default)]
+pub(super) struct Threads {
+    /// Those that wait for an event.
+    waiting: AtomicUsize,
+    all: AtomicUsize,
+    events: AtomicU64,
+    stopping: AtomicBool,
+    watch: OnceLock<Thread>,
+    watch_awake: AtomicBool,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Threads {
+    /// Notes that a thread has been told of an event.
+    fn busy(&self) {
+        self.events.fetch_add(1, Ordering::Relaxed);
+        let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last
+            && !self.watch_awake.load(Ordering::SeqCst)
+            && !self.watch_awake.swap(true, Ordering::SeqCst)
+            && let Some(watch) = self.watch.get()
+        {
+            watch.unpark();
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Ends all threads.
+    pub(super) fn stop(&self, shared: &Shared) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(watch) = self.watch.get() {
+            watch.unpark();
+        }
+        let own = std::thread::current().id();
+        // The watch may be starting one.
+        loop {
+            let handles = std::mem::take(&mut *lock(&self.handles));
+            if handles.is_empty() {
+                return;
+            }
+            for handle in handles {
+                shared.wake();
+                if handle.thread().id() != own {
+                    let _ = handle.join();
+                }
+            }
+        }
+    }
+}
+
+/// Starts the threads.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
+    let flags = EventFlags::IN | EventFlags::ET;
+    epoll::add(&shared.epoll, &shared.wake, EventData::new_u64(WAKE), flags)?;
+    for (index, listener) in lock(&shared.listeners).iter().enumerate() {
+        let token = EventData::new_u64(index as u64 + 1);
+        epoll::add(&shared.epoll, listener.fd(), token, EventFlags::IN | EventFlags::ONESHOT)?;
+    }
+    let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+    for _ in 0..cpus.clamp(2, THREADS_MAX) {
+        start_thread(shared)?;
+    }
+    let watched = Arc::clone(shared);
+    let watch = std::thread::Builder::new().name("iogate-net-watch".into()).spawn(move || watch(&watched))?;
+    // Only this sets it.
+    let _ = shared.threads.watch.set(watch.thread().clone());
+    lock(&shared.threads.handles).push(watch);
+    Ok(())
+}
+
+fn start_thread(shared: &Arc<Shared>) -> io::Result<()> {
+    let threads = &shared.threads;
+    let number = threads.all.fetch_add(1, Ordering::Relaxed);
+    threads.waiting.fetch_add(1, Ordering::SeqCst);
+    let server = Arc::clone(shared);
+    let started =
+        std::thread::Builder::new().name(format!("iogate-net-{number}")).spawn(move || serve(&server));
+    match started {
+        Ok(handle) => lock(&threads.handles).push(handle),
+        Err(error) => {
+            threads.all.fetch_sub(1, Ordering::Relaxed);
+            threads.waiting.fetch_sub(1, Ordering::SeqCst);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn serve(shared: &Arc<Shared>) {
+    let mut desk = Desk::new();
+    let mut events = Vec::with_capacity(1);
+    loop {
+        events.clear();
+        match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => {
+                tracing::error!(%errno, "waiting for connections");
+                return;
+            }
+        }
+        if shared.threads.is_stopping() {
+            // The next one ends too.
+            shared.wake();
+            return;
+        }
+        let Some(event) = events.first() else { continue };
+        let (token, flags) = (event.data.u64(), event.flags);
+        shared.threads.busy();
+        guarded(|| shared.handle(token, flags, &mut desk));
+        // A panic may have left some.
+        desk.batch.clear();
+        shared.threads.waiting.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn handle(self: &Arc<Self>, token: u64, flags: EventFlags, desk: &mut Desk) {
+        if token == WAKE {
+            let mut ready = lock(&self.ready);
+            let first = ready.pop_front();
+            if !ready.is_empty() {
+                self.wake();
+            }
+            drop(ready);
+            if let Some(connection) = first {
+                connection.serve(desk);
+            }
+        } else if token < FIRST_CONNECTION {
+            let listener = lock(&self.listeners).get(token as usize - 1).cloned();
+            if let Some(listener) = listener {
+                self.accept(&listener, token);
+            }
+        } else {
+            let connection = lock(&self.connections).get(&token).cloned();
+            let Some(connection) = connection else { return };
+            let (readable, writable) = connection.told(flags);
+            if writable {
+                connection.flush_on();
+            }
+            if readable {
+                connection.serve(desk);
+            }
+        }
+    }
+
+    fn accept(self: &Arc<Self>, listener: &Arc<Listener>, token: u64) {
+        loop {
+            match listener.accept() {
+                Ok((socket, origin)) => {
+                    if let Err(error) = self.welcome(socket, listener, origin) {
+                        tracing::warn!(%error, "a connection could not be taken");
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Most likely no descriptor is left: it is tried again in the next round.
+                    tracing::warn!(%error, "accepting a connection at {}", listener.endpoint());
+                    return;
+                }
+            }
+        }
+        self.listen(listener, token);
+    }
+
+    /// Has the kernel tell of the next connection.
+    fn listen(&self, listener: &Listener, token: u64) {
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        if let Err(errno) = epoll::modify(&self.epoll, listener.fd(), EventData::new_u64(token), flags)
+            && !self.is_closing()
+        {
+            tracing::error!(%errno, "no more connections at {}", listener.endpoint());
+        }
+    }
+
+    fn welcome(self: &Arc<Self>, socket: Box<dyn Socket>, at: &Listener, origin: Origin) -> io::Result<()> {
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let policy = Arc::clone(&at.policy);
+        let connection = Arc::new(Connection::new(self, token, socket, policy, origin.clone()));
+        let mut connections = lock(&self.connections);
+        let mut per_client = lock(&self.per_client);
+        let count = per_client.entry(origin).or_insert(0);
+        *count += 1;
+        let too_many = if connections.len() >= self.limits.connections {
+            Some(format!("the server has {} connections, which is the limit", connections.len()))
+        } else if *count > self.limits.connections_per_client {
+            Some(format!("this client has {} connections, which is the limit", *count - 1))
+        } else {
+            None
+        };
+        connection.register()?;
+        connections.insert(token, Arc::clone(&connection));
+        drop((connections, per_client));
+        if self.is_closing() {
+            connection.close();
+        } else if let Some(why) = too_many {
+            connection.refuse(libc::EUSERS as u16, &why);
+        } else {
+            connection.await_readable();
+        }
+        Ok(())
+    }
+
+    /// Cuts off who is silent or does not read, and ends sessions that nobody has come back to.
+    fn look_round(&self) {
+        let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
+        let (hello, stall) = (self.limits.hello_timeout, self.limits.stall_timeout);
+        for connection in connections {
+            if let Some(why) = connection.overdue(hello, stall) {
+                tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
+                connection.close();
+            }
+        }
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        for session in sessions {
+            if session.lost_since().is_some_and(|lost| lost.elapsed() > self.session_grace) {
+                tracing::info!(name = session.name, "nobody came back to a session: its handles are closed");
+                self.end(&session);
+            }
+        }
+        for (index, listener) in lock(&self.listeners).clone().iter().enumerate() {
+            self.listen(listener, index as u64 + 1);
+        }
+        self.pool.trim();
+    }
+
+    fn round(&self) -> Duration {
+        let shortest = self.limits.hello_timeout.min(self.limits.stall_timeout).min(self.session_grace);
+        ROUND.min(shortest / 4).max(HELD_UP)
+    }
+}
+
+/// Starts further threads when those that there are do not get on, and looks round from time to time.
+fn watch(shared: &Arc<Shared>) {
+    let threads = &shared.threads;
+    let round = shared.round();
+    let mut looked = Instant::now();
+    while !threads.is_stopping() {
+        let mut calm = 0;
+        while calm < CALM_LOOKS && !threads.is_stopping() {
+            let before = threads.events.load(Ordering::Relaxed);
+            std::thread::sleep(HELD_UP);
+            if threads.waiting.load(Ordering::SeqCst) > 0 {
+                calm += 1;
+                continue;
+            }
+            calm = 0;
+            let held_up = threads.events.load(Ordering::Relaxed) == before;
+            if held_up
+                && threads.all.load(Ordering::Relaxed) < THREADS_MAX
+                && let Err(error) = start_thread(shared)
+            {
+                tracing::warn!(%error, "no further thread for connections");
+            }
+            if looked.elapsed() >= round {
+                break;
+            }
+        }
+        if looked.elapsed() >= round {
+            shared.look_round();
+            looked = Instant::now();
+        }
+        threads.watch_awake.store(false, Ordering::SeqCst);
+        // A thread may have become busy, and found the watch awake, just before.
+        if threads.waiting.load(Ordering::SeqCst) > 0 && !threads.is_stopping() {
+            std::thread::park_timeout(round.saturating_sub(looked.elapsed()));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Reads and writes: from requests to the gate, and from completions to replies.
+
+use std::io;
+use std::sync::Arc;
+
+use iogate_core::stats::Histogram;
+use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
+use iogate_core::{AppId, ClientId, Op, Time};
+use iogate_engine::{Completion, FileHandle, Origin, Transfer};
+
+use super::appends::AppendGuard;
+use super::buffer::Buffer;
+use super::connection::Connection;
+use super::incoming::Step;
+use super::lock;
+use super::session::{Answer, Cut, OpenFile, Session, Taken};
+
+impl Connection {
+    fn count_transfer(&self, bytes: u32) {
+        let mut figures = lock(&self.figures);
+        figures.requests += 1;
+        figures.sizes.get_or_insert_with(Histogram::default).record(bytes.into());
+    }
+}
+
+impl Session {
+    /// Takes in a read.
+    pub(super) fn read(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        header: &RequestHeader,
+        read: &wire::Transfer,
+        batch: &mut Vec<(Transfer, Completion)>,
+    ) -> Result<Step, Cut> {
+        let most = self.server.limits.transfer_bytes_max;
+        if read.bytes > most {
+            return Err((libc::EPROTO, format!("a read of {} bytes, expected at most {most}", read.bytes)));
+        }
+        let Some(mut buffer) = self.server.pool.take(read.bytes as usize) else { return Ok(Step::Starved) };
+        let Taken::New(answer) = self.admit(connection, header, read.bytes)? else { return Ok(Step::Taken) };
+        connection.count_transfer(read.bytes);
+        let file = match self.file_for(read.handle, open::READ) {
+            Ok(file) => file,
+            Err((errno, text)) => {
+                answer.error(errno, &text);
+                return Ok(Step::Taken);
+            }
+        };
+        if read.bytes == 0 {
+            answer.bytes(Vec::new());
+            return Ok(Step::Taken);
+        }
+        let transfer = Transfer {
+            file: FileHandle::clone(file.file.data()),
+            op: Op::Read,
+            offset: read.offset,
+            memory: buffer.as_mut_ptr(),
+            bytes: read.bytes,
+            origin: origin(read),
+        };
+        let done = move |result: io::Result<usize>| {
+            // The handle stays open until here.
+            drop(file);
+            match result {
+                Ok(bytes) => answer.data(buffer, bytes),
+                Err(error) => answer.failed(&error),
+            }
+        };
+        batch.push((transfer, Box::new(done)));
+        Ok(Step::Taken)
+    }
+
+    /// Takes in a write.
+    pub(super) fn write(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        header: &RequestHeader,
+        write: &wire::Transfer,
+        payload: Option<Buffer>,
+        batch: &mut Vec<(Transfer, Completion)>,
+    ) -> Result<(), Cut> {
+        if write.bytes != header.payload {
+            let text = format!("a write of {} bytes has {} bytes of payload", write.bytes, header.payload);
+            return Err((libc::EPROTO, text));
+        }
+        let Taken::New(answer) = self.admit(connection, header, write.bytes)? else { return Ok(()) };
+        connection.count_transfer(write.bytes);
+        let file = match self.file_for(write.handle, open::WRITE) {
+            Ok(file) => file,
+            Err((errno, text)) => {
+                answer.error(errno, &text);
+                return Ok(());
+            }
+        };
+        let Some(payload) = payload else {
+            answer.written(Written { offset: write.offset, bytes: 0 });
+            return Ok(());
+        };
+        let write = Write { answer, file, payload, wire: *write };
+        if write.wire.flags & transfer::APPEND != 0 {
+            let lane = Arc::clone(&write.file.appends);
+            lane.run(&self.server.workers, move || write.append());
+        } else {
+            let offset = write.wire.offset;
+            batch.push(write.prepare(offset, None));
+        }
+        Ok(())
+    }
+
+    fn file_for(&self, handle: u32, mode: u32) -> Result<Arc<OpenFile>, Cut> {
+        let file = self.file(handle)?;
+        if file.flags & mode == 0 {
+            let what = if mode == open::READ { "reading" } else { "writing" };
+            return Err((libc::EBADF, format!("handle {handle} is not open for {what}")));
+        }
+        Ok(file)
+    }
+}
+
+/// A write with everything that it needs.
+struct Write {
+    answer: Answer,
+    file: Arc<OpenFile>,
+    payload: Buffer,
+    wire: wire::Transfer,
+}
+
+impl Write {
+    /// What to submit, to write at `offset`.
+    fn prepare(mut self, offset: u64, append: Option<AppendGuard>) -> (Transfer, Completion) {
+        let transfer = Transfer {
+            file: FileHandle::clone(self.file.file.data()),
+            op: Op::Write,
+            offset,
+            memory: self.payload.as_mut_ptr(),
+            bytes: self.wire.bytes,
+            origin: origin(&self.wire),
+        };
+        let done = move |result: io::Result<usize>| {
+            drop(append);
+            self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32 }));
+        };
+        (transfer, Box::new(done))
+    }
+
+    /// Writes at the end of the file, or submits that.
+    fn append(self) {
+        let bytes = &self.payload.as_slice()[..self.wire.bytes as usize];
+        if let Some(result) = self.file.file.append(origin(&self.wire), bytes) {
+            return self.complete(result);
+        }
+        let export = Arc::clone(&self.answer.session().export);
+        match export.appends.begin(&*self.file.file, self.wire.bytes) {
+            Ok(guard) => {
+                let write = self.prepare(guard.offset, Some(guard));
+                // SAFETY: the memory is a buffer that lives in the completion.
+                unsafe { export.engine.submit_all([write]) }
+            }
+            Err(error) => self.answer.failed(&error),
+        }
+    }
+
+    /// Makes it durable if that is asked for, and answers.
+    fn complete(self, result: io::Result<Written>) {
+        let Write { answer, file, payload, wire } = self;
+        drop(payload);
+        let sync = wire.flags & (transfer::SYNC | transfer::DATA_SYNC);
+        match result {
+            Ok(written) if sync == 0 => {
+                drop(file);
+                answer.written(written);
+            }
+            // A completion must not block.
+            Ok(written) => {
+                let workers = Arc::clone(&answer.session().server.workers);
+                workers.run(move || match file.file.sync(sync & transfer::SYNC == 0) {
+                    Ok(()) => answer.written(written),
+                    Err(error) => answer.failed(&error),
+                });
+            }
+            Err(error) => answer.failed(&error),
+        }
+    }
+}
+
+fn origin(wire: &wire::Transfer) -> Origin {
+    Origin {
+        app: AppId(wire.app),
+        client: ClientId(wire.client),
+        issued: (wire.issued > 0).then(|| Time::from_nanos(wire.issued)),
+    }
+}

@@ -1,0 +1,161 @@
+//! Lost connections, restarted servers, servers that are gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use iogate_net::client::{Receiving, Remote};
+
+use super::peer::Peer;
+use super::{both, connect, options, pattern};
+
+const RECORD_BYTES: usize = 16;
+
+/// How often each record is in the file.
+fn records(bytes: &[u8]) -> BTreeMap<[u8; RECORD_BYTES], u32> {
+    let mut counts = BTreeMap::new();
+    for record in bytes.chunks_exact(RECORD_BYTES) {
+        *counts.entry(record.try_into().unwrap()).or_insert(0) += 1;
+    }
+    counts
+}
+
+fn record(thread: u64, index: u64) -> [u8; RECORD_BYTES] {
+    let mut record = [0; RECORD_BYTES];
+    record[..8].copy_from_slice(&thread.to_le_bytes());
+    record[8..].copy_from_slice(&index.to_le_bytes());
+    record
+}
+
+#[test]
+fn appends_take_effect_once_although_connections_are_lost() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let remote = connect(&peer, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        peer.settings.cut_after.store(13, Ordering::SeqCst);
+        thread::scope(|scope| {
+            for thread in 0..4 {
+                let file = &file;
+                scope.spawn(move || {
+                    for index in 0..50 {
+                        file.append(&record(thread, index)).unwrap();
+                    }
+                });
+            }
+        });
+        let bytes = peer.files.bytes.lock().unwrap().clone();
+        let counts = records(&bytes);
+        assert_eq!(counts.len(), 200);
+        assert!(counts.values().all(|count| *count == 1), "{receiving:?}");
+    });
+}
+
+#[test]
+fn a_restarted_server_is_found_again_and_its_files_are_opened_again() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let (port, files) = (peer.port(), Arc::clone(&peer.files));
+        let remote = connect(&peer, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let load: Vec<_> = (0..3u64)
+                .map(|thread| {
+                    let (file, is_over) = (&file, &is_over);
+                    scope.spawn(move || {
+                        let mut rounds = 0;
+                        while !is_over.load(Ordering::SeqCst) || rounds == 0 {
+                            let data = vec![(rounds % 251) as u8 + 1; 40_000];
+                            assert_eq!(file.write_at(thread * 40_000, &data).unwrap(), data.len());
+                            let mut memory = vec![0; data.len()];
+                            assert_eq!(file.read_at(thread * 40_000, &mut memory).unwrap(), data.len());
+                            assert!(memory == data, "what was answered is there");
+                            rounds += 1;
+                        }
+                    })
+                })
+                .collect();
+            let mut peer = Some(peer);
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(50));
+                drop(peer.take());
+                thread::sleep(Duration::from_millis(20));
+                peer = Some(Peer::on(port, Arc::clone(&files)));
+            }
+            thread::sleep(Duration::from_millis(100));
+            is_over.store(true, Ordering::SeqCst);
+            load.into_iter().for_each(|thread| thread.join().unwrap());
+            assert!(peer.unwrap().settings.opens.load(Ordering::SeqCst) >= 1, "opened again");
+        });
+    });
+}
+
+#[test]
+fn a_file_that_is_another_one_after_a_restart_is_stale() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let (port, files) = (peer.port(), Arc::clone(&peer.files));
+        let remote = connect(&peer, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        file.write_at(0, b"before").unwrap();
+        drop(peer);
+        files.generation.store(1, Ordering::SeqCst);
+        let _peer = Peer::on(port, files);
+        let error = file.read_at(0, &mut [0; 6]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ESTALE));
+        let new = remote.create("file".as_ref(), 0o644).unwrap();
+        assert_eq!(new.read_at(0, &mut [0; 6]).unwrap(), 6);
+        assert_eq!(file.write_at(0, b"x").unwrap_err().raw_os_error(), Some(libc::ESTALE), "for good");
+    });
+}
+
+#[test]
+fn a_server_that_is_gone_for_too_long_costs_an_error_until_it_is_back() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let (port, files) = (peer.port(), Arc::clone(&peer.files));
+        let mut options = options(receiving);
+        options.client.retry_for = Duration::from_millis(50);
+        let remote = Remote::connect(std::slice::from_ref(&peer.endpoint), &options).unwrap();
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        let data = pattern(1 << 20);
+        file.write_at(0, &data).unwrap();
+        drop(peer);
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let error = file.read_at(0, &mut [0; 4096]).unwrap_err();
+                    assert_eq!(error.raw_os_error(), Some(libc::EIO));
+                });
+            }
+        });
+        assert_eq!(file.append(b"x").unwrap_err().raw_os_error(), Some(libc::EIO));
+        let _peer = Peer::on(port, files);
+        let start = Instant::now();
+        let mut memory = vec![0; data.len()];
+        while file.read_at(0, &mut memory).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it is never found again");
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(memory == data);
+    });
+}
+
+#[test]
+fn a_silent_server_is_waited_for() {
+    let peer = Peer::start();
+    let remote = connect(&peer, Receiving::Background);
+    let file = remote.create("file".as_ref(), 0o644).unwrap();
+    peer.settings.is_silent.store(true, Ordering::SeqCst);
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| file.write_at(0, b"late"));
+        thread::sleep(Duration::from_millis(30));
+        assert!(!writing.is_finished());
+        peer.cut();
+        peer.settings.is_silent.store(false, Ordering::SeqCst);
+        assert_eq!(writing.join().unwrap().unwrap(), 4);
+    });
+}

@@ -1,0 +1,72 @@
+//! The server over real sockets, and clients made by hand.
+
+mod messages;
+mod raw;
+mod tree;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::{Engine, EngineConfig};
+use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
+use tree::MemoryTree;
+
+/// A server with one tree in memory, over TCP (anybody is user 7) and a Unix socket.
+struct Setup {
+    server: Server,
+    tree: Arc<MemoryTree>,
+    _dir: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new() -> Setup {
+        Setup::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut ServerConfig)) -> Setup {
+        let tree = Arc::new(MemoryTree::default());
+        let export = export("files", tree.clone());
+        let limits = Limits { stall_timeout: Duration::from_secs(10), ..Limits::default() };
+        let mut config = ServerConfig {
+            exports: vec![export],
+            node: 0,
+            nodes: 1,
+            limits,
+            session_grace: Duration::from_secs(60),
+            authenticate: None,
+            describe: None,
+        };
+        change(&mut config);
+        let dir = tempfile::tempdir().unwrap();
+        let anonymous = Some(Caller { uid: 7, gid: 8 });
+        let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Policy { anonymous }).unwrap();
+        let unix = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), Policy::default()).unwrap();
+        let server = Server::start(config, vec![tcp, unix]).unwrap();
+        Setup { server, tree, _dir: dir }
+    }
+
+    fn tcp(&self) -> &Endpoint {
+        &self.server.endpoints()[0]
+    }
+
+    fn unix(&self) -> &Endpoint {
+        &self.server.endpoints()[1]
+    }
+}
+
+fn export(name: &str, tree: Arc<dyn Tree>) -> Export {
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let gate = GateConfig { scheduler, queue_max: 1024, depth: 8, layout: Layout::SINGLE };
+    let engine = Engine::new(&EngineConfig { gate }, tree.store()).unwrap();
+    Export {
+        name: name.into(),
+        tree,
+        engine,
+        read_only: false,
+        striping: Layout::SINGLE,
+        users: Users::default(),
+        trust_clients: true,
+    }
+}

@@ -1,0 +1,193 @@
+//! A flat tree of files in memory, with little more than a server's tests need.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use iogate_core::wire::{Attr, Change, Entry, Identity, Space, open};
+use iogate_engine::store::{MemoryStore, OpenMode};
+use iogate_engine::{FileHandle, Store};
+use iogate_net::tree::OpenHow;
+use iogate_net::{Caller, Tree, TreeFile};
+
+/// Files in memory.
+#[derive(Default)]
+pub(crate) struct MemoryTree {
+    store: Arc<MemoryStore>,
+    names: Mutex<BTreeMap<PathBuf, u32>>,
+    /// How often the tree was asked to make something.
+    pub(crate) made: AtomicU64,
+    /// Of the last operation.
+    pub(crate) caller: Mutex<Option<Caller>>,
+}
+
+struct MemoryTreeFile {
+    store: Arc<MemoryStore>,
+    data: FileHandle,
+}
+
+fn errno(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
+impl MemoryTree {
+    fn file(&self, path: &Path) -> io::Result<MemoryTreeFile> {
+        if !self.names.lock().unwrap().contains_key(path) {
+            return Err(errno(libc::ENOENT));
+        }
+        let data = self.store.open(path, OpenMode { write: true, create: true })?;
+        Ok(MemoryTreeFile { store: self.store.clone(), data })
+    }
+
+    /// What is in a file.
+    pub(crate) fn content(&self, path: &str) -> Vec<u8> {
+        use iogate_engine::store::{Io, Segment};
+        let file = self.file(Path::new(path)).unwrap();
+        let mut bytes = vec![0; file.attr().unwrap().size as usize];
+        let segments = vec![Segment { memory: bytes.as_mut_ptr(), bytes: bytes.len() }];
+        let (op, offset) = (iogate_core::Op::Read, 0);
+        let io = Io {
+            file: file.data,
+            op,
+            offset,
+            target: Default::default(),
+            origin: Default::default(),
+            segments,
+        };
+        self.store.run(&io).unwrap().unwrap();
+        bytes
+    }
+}
+
+impl Tree for MemoryTree {
+    fn store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        *self.caller.lock().unwrap() = Some(caller);
+        let mut names = self.names.lock().unwrap();
+        if how.flags & open::EXCLUSIVE != 0 && names.contains_key(path) {
+            return Err(errno(libc::EEXIST));
+        }
+        if how.flags & open::CREATE != 0 {
+            names.entry(path.into()).or_insert(how.mode);
+        }
+        drop(names);
+        Ok(Arc::new(self.file(path)?))
+    }
+
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        *self.caller.lock().unwrap() = Some(caller);
+        if path.as_os_str().is_empty() {
+            return Ok(Attr { mode: libc::S_IFDIR | 0o755, ..Attr::default() });
+        }
+        self.file(path)?.attr()
+    }
+
+    fn set_attr(&self, _: Caller, path: &Path, _: &Change) -> io::Result<Attr> {
+        self.file(path)?.attr()
+    }
+
+    fn read_dir(
+        &self,
+        _: Caller,
+        _: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        for (index, name) in self.names.lock().unwrap().keys().enumerate().skip(after as usize) {
+            let name = name.as_os_str().as_encoded_bytes();
+            let entry =
+                Entry { next: index as u64 + 1, name_bytes: name.len() as u16, attr: Attr::default() };
+            if !each(&entry, name) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_node(&self, _: Caller, path: &Path, mode: u32, _: u32) -> io::Result<Attr> {
+        self.made.fetch_add(1, Ordering::SeqCst);
+        if self.names.lock().unwrap().insert(path.into(), mode).is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        self.file(path)?.attr()
+    }
+
+    fn symlink(&self, _: Caller, _: &Path, _: &Path) -> io::Result<Attr> {
+        Err(errno(libc::EPERM))
+    }
+
+    fn link(&self, _: Caller, _: &Path, _: &Path) -> io::Result<Attr> {
+        Err(errno(libc::EMLINK))
+    }
+
+    fn read_link(&self, _: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        Ok(path.as_os_str().as_encoded_bytes().to_ascii_uppercase())
+    }
+
+    fn unlink(&self, _: Caller, path: &Path, _: bool) -> io::Result<()> {
+        self.names.lock().unwrap().remove(path).map(drop).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    fn rename(&self, _: Caller, path: &Path, to: &Path, _: u32) -> io::Result<()> {
+        let mut names = self.names.lock().unwrap();
+        let mode = names.remove(path).ok_or_else(|| errno(libc::ENOENT))?;
+        names.insert(to.into(), mode);
+        Ok(())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        Ok(Space { blocks: 77, ..Space::default() })
+    }
+
+    fn xattr(&self, _: Caller, _: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(name.to_vec())
+    }
+
+    fn set_xattr(&self, _: Caller, _: &Path, name: &[u8], value: &[u8], _: u32) -> io::Result<()> {
+        if name == value { Ok(()) } else { Err(errno(libc::ERANGE)) }
+    }
+
+    fn xattrs(&self, _: Caller, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(b"user.a\0".to_vec())
+    }
+
+    fn remove_xattr(&self, _: Caller, _: &Path, _: &[u8]) -> io::Result<()> {
+        Err(errno(libc::ENODATA))
+    }
+}
+
+impl TreeFile for MemoryTreeFile {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn identity(&self) -> Identity {
+        Identity { inode: self.data.id().0, generation: 1 }
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        let size = self.store.size(&self.data)?;
+        Ok(Attr { inode: self.data.id().0, size, mode: libc::S_IFREG | 0o644, ..Attr::default() })
+    }
+
+    fn set_attr(&self, _: Caller, _: &Change) -> io::Result<Attr> {
+        self.attr()
+    }
+
+    fn sync(&self, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn allocate(&self, _: u32, _: u64, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        if hole { Ok(self.attr()?.size) } else { Ok(offset) }
+    }
+}
