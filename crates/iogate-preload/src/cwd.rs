@@ -13,8 +13,8 @@ use iogate_core::wire::Identity;
 use rustix::io::Errno;
 
 use crate::abi::{Memory, Text};
-use crate::failed::{Result, answer};
-use crate::kept::Kept;
+use crate::failed::{Result, answer, guarded};
+use crate::kept::keep_inheritable;
 use crate::page::Page;
 use crate::paths::{self, TreePath};
 use crate::table;
@@ -23,7 +23,7 @@ use crate::table;
 const FLAGS: c_int = c_int::MIN;
 
 static IS_OURS: AtomicBool = AtomicBool::new(false);
-static PATH: RwLock<Option<(Vec<u8>, Kept)>> = RwLock::new(None);
+static PATH: RwLock<Option<(Vec<u8>, OwnedFd)>> = RwLock::new(None);
 
 /// The working directory's path in the tree, if it is there.
 pub(crate) fn get() -> Option<Vec<u8>> {
@@ -40,13 +40,13 @@ pub(crate) fn adopt(fd: c_int, page: &Page) -> bool {
     }
     // SAFETY: a placeholder of a working directory belongs to this module.
     let found = unsafe { OwnedFd::from_raw_fd(fd) };
-    if let (Ok(path), Ok(kept)) = (page.path(), Kept::inheritable(&found)) {
+    if let (Ok(path), Ok(kept)) = (page.path(), keep_inheritable(&found)) {
         remember(path, kept);
     }
     true
 }
 
-fn remember(path: Vec<u8>, kept: Kept) {
+fn remember(path: Vec<u8>, kept: OwnedFd) {
     *PATH.write().unwrap_or_else(PoisonError::into_inner) = Some((path, kept));
     IS_OURS.store(true, Ordering::Release);
 }
@@ -56,7 +56,10 @@ fn leave() {
     if !IS_OURS.swap(false, Ordering::AcqRel) {
         return;
     }
-    PATH.write().unwrap_or_else(PoisonError::into_inner).take();
+    let _ = guarded(|| {
+        PATH.write().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(())
+    });
 }
 
 fn enter(path: &TreePath) -> Result<c_int> {
@@ -66,7 +69,7 @@ fn enter(path: &TreePath) -> Result<c_int> {
     }
     crate::stat::check_access(&attr, libc::X_OK, true)?;
     let (low, _page) = Page::create(FLAGS, true, Identity::default(), found.bytes())?;
-    let kept = Kept::inheritable(&low)?;
+    let kept = keep_inheritable(&low)?;
     if !IS_OURS.load(Ordering::Acquire) {
         leave_kernel_directory()?;
     }

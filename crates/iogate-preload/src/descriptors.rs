@@ -8,7 +8,7 @@ use rustix::io::{DupFlags, Errno, FdFlags};
 
 use crate::abi::Out;
 use crate::description::Description;
-use crate::failed::{Result, answer, set_errno};
+use crate::failed::{Result, answer, guarded, is_inside, set_errno};
 use crate::locks;
 use crate::page::borrow;
 use crate::stdio;
@@ -55,10 +55,11 @@ fn duplicate_to(old: c_int, file: Arc<Description>, new: c_int, close_on_exec: b
     let mut owned = std::mem::ManuallyDrop::new(unsafe { std::os::fd::FromRawFd::from_raw_fd(new) });
     let flags = if close_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
     let made = rustix::io::dup3(borrow(old)?, &mut owned, flags);
-    if let (Err(_), Some(replaced)) = (&made, replaced) {
-        table::put(new, replaced)?;
+    if let (Err(_), Some(replaced)) = (&made, &replaced) {
+        table::put(new, Arc::clone(replaced))?;
     }
     made?;
+    give_back(replaced);
     add(new, file)
 }
 
@@ -66,8 +67,11 @@ fn duplicate_to(old: c_int, file: Arc<Description>, new: c_int, close_on_exec: b
 fn give_up(new: c_int, make: impl FnOnce() -> c_int) -> c_int {
     let replaced = table::take(new);
     let made = make();
-    if let (true, Some(replaced)) = (made < 0, replaced) {
-        let _ = table::put(new, replaced);
+    match replaced {
+        Some(replaced) if made < 0 => {
+            let _ = table::put(new, replaced);
+        }
+        replaced => give_back(replaced),
     }
     made
 }
@@ -86,10 +90,18 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int, real: impl Fn(c_uint, c_
             }
             start = fd as c_uint + 1;
         } else if !only_marks {
-            close_file(fd);
+            give_back(close_file(fd));
         }
     }
     if start <= last { real(start, last) } else { 0 }
+}
+
+/// Gives up an open file, which the server is told if it was the last descriptor of it here.
+fn give_back(file: Option<Arc<Description>>) {
+    let _ = guarded(|| {
+        drop(file);
+        Ok(())
+    });
 }
 
 /// Forgets a placeholder that is about to be closed.
@@ -144,12 +156,16 @@ interpose! {
             return real(fd);
         }
         if table::is_internal(fd) {
-            return refuse(libc::EBADF);
+            if !is_inside() {
+                return refuse(libc::EBADF);
+            }
+            table::take(fd);
+            return real(fd);
         }
         // The last descriptor's end is told to the server once the number is free.
         let file = close_file(fd);
         let result = real(fd);
-        drop(file);
+        give_back(file);
         result
     }
 

@@ -1,5 +1,6 @@
 //! Errors as C has them: a value that says so, and `errno`.
 
+use std::cell::Cell;
 use std::ffi::{CString, c_int};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -67,9 +68,21 @@ pub(crate) fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether the calling thread is at work for the library, and not the program's.
+pub(crate) fn is_inside() -> bool {
+    DEPTH.get() > 0
+}
+
 /// Carries out a call on something of ours. A panic must not reach the program, which is not ours: it becomes `EIO`.
 pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T>) -> Result<T> {
-    panic::catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failed::With(Errno::IO)))
+    DEPTH.set(DEPTH.get() + 1);
+    let result = panic::catch_unwind(AssertUnwindSafe(call));
+    DEPTH.set(DEPTH.get() - 1);
+    result.unwrap_or(Err(Failed::With(Errno::IO)))
 }
 
 /// Carries out a call on something of ours, and returns as C does.

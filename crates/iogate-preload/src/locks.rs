@@ -12,8 +12,8 @@ use rustix::io::Errno;
 
 use crate::abi::Out;
 use crate::description::Description;
-use crate::failed::{Failed, Result, answer};
-use crate::kept::Kept;
+use crate::failed::{Failed, Result, answer, guarded};
+use crate::kept::keep;
 use crate::table;
 
 /// Where the files are. Their names say which file they stand for.
@@ -22,11 +22,11 @@ const FOLDER: &str = "/dev/shm/iogate-locks";
 /// The files that stand for one of ours; opened when it is first locked.
 #[derive(Default)]
 pub(crate) struct Locks {
-    posix: Mutex<Option<Kept>>,
-    whole: Mutex<Option<Kept>>,
+    posix: Mutex<Option<OwnedFd>>,
+    whole: Mutex<Option<OwnedFd>>,
 }
 
-fn open(file: &Description, kind: &str) -> Result<Kept> {
+fn open(file: &Description, kind: &str) -> Result<OwnedFd> {
     let identity = file.handle()?.file.identity();
     let everybody = Mode::from_raw_mode(0o1777);
     match rustix::fs::mkdir(FOLDER, everybody) {
@@ -46,12 +46,12 @@ fn open(file: &Description, kind: &str) -> Result<Kept> {
             Ok::<_, Errno>(made)
         })
         .map_err(|_| Errno::NOLCK)?;
-    Ok(Kept::new(&opened)?)
+    Ok(keep(opened)?)
 }
 
 fn with<R>(
     file: &Description,
-    slot: &Mutex<Option<Kept>>,
+    slot: &Mutex<Option<OwnedFd>>,
     kind: &str,
     operation: impl FnOnce(c_int) -> Result<R>,
 ) -> Result<R> {
@@ -101,7 +101,10 @@ pub(crate) fn control(file: &Description, command: c_int, argument: usize) -> Re
 
 /// A descriptor of the file is being closed: its POSIX locks end, as those of any file do.
 pub(crate) fn closed(file: &Description) {
-    file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let _ = guarded(|| {
+        file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(())
+    });
 }
 
 fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
