@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Serves a directory to the users of this machine.
-fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box<dyn std::error::Error>> {
+pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box<dyn std::error::Error>> {
     let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(directory)?);
     let tree = Arc::new(DirectoryTree::new(directory, Arc::clone(&store))?);
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);

@@ -68,6 +68,7 @@ fn enter(path: &TreePath) -> Result<c_int> {
         return Err(Errno::NOTDIR.into());
     }
     crate::stat::check_access(&attr, libc::X_OK, true)?;
+    let found = paths::without_links(&found)?;
     let (low, _page) = Page::create(FLAGS, true, Identity::default(), found.bytes())?;
     let kept = keep_inheritable(&low)?;
     if !IS_OURS.load(Ordering::Acquire) {

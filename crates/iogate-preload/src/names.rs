@@ -57,10 +57,10 @@ fn on_both<T>(
     mut operation: impl FnMut(&TreePath, &TreePath) -> Result<T>,
 ) -> Result<T> {
     match operation(from, to) {
-        Err(Failed::With(Errno::XDEV)) => {
+        Err(Failed::With(errno)) if paths::may_be_a_link_out(errno) => {
             let (real_from, real_to) = (paths::without_links(from)?, paths::without_links(to)?);
             if (&real_from, &real_to) == (from, to) {
-                return Err(Errno::XDEV.into());
+                return Err(errno.into());
             }
             operation(&real_from, &real_to)
         }
@@ -117,6 +117,12 @@ fn read_link(path: &TreePath, memory: Memory, room: size_t) -> Result<ssize_t> {
     }
     let target = paths::on_tree(path, |tree, caller, path| tree.read_link(caller, path))?;
     Ok(memory.fill(room, &target)? as ssize_t)
+}
+
+/// What a path such as `/proc/self/fd/3` says, if that is one of ours.
+fn read_descriptor(path: Text, memory: Memory, room: size_t) -> Option<ssize_t> {
+    let file = paths::descriptor_of(path.get()?.to_bytes()).and_then(table::find)?;
+    Some(answer(|| Ok(memory.fill(room, &file.path()?.absolute())? as ssize_t)))
 }
 
 /// An operation on two paths: both must be ours, or neither.
@@ -245,6 +251,9 @@ interpose! {
     }
 
     fn readlink[real](path: Text, memory: Memory, room: size_t) -> ssize_t {
+        if let Some(bytes) = read_descriptor(path, memory, room) {
+            return bytes;
+        }
         on_path!(HERE, path, |path| real(path, memory, room), |path: TreePath| {
             read_link(&path, memory, room)
         })
@@ -257,6 +266,9 @@ interpose! {
     }
 
     fn readlinkat[real](dir: c_int, path: Text, memory: Memory, room: size_t) -> ssize_t {
+        if let Some(bytes) = read_descriptor(path, memory, room) {
+            return bytes;
+        }
         on_path!(dir, path, |path| real(dir, path, memory, room), |path: TreePath| {
             read_link(&path, memory, room)
         })

@@ -107,12 +107,14 @@ fn open_at_server(path: &TreePath, flags: c_int, mode: mode_t) -> Result<(TreePa
         Ok(Handle { file, store: Arc::clone(&link.store) })
     };
     match opened(path) {
-        // A link that the server does not follow, as it leads out of the tree or is written with our prefix.
-        Err(Failed::With(Errno::XDEV)) => {
-            let path = paths::without_links(path)?;
-            let path = if flags & libc::O_NOFOLLOW != 0 { path } else { follow_or_create(&path, creates)? };
-            let handle = opened(&path)?;
-            Ok((path, handle))
+        Err(Failed::With(errno)) if paths::may_be_a_link_out(errno) => {
+            let found = paths::without_links(path)?;
+            let found = if flags & libc::O_NOFOLLOW != 0 { found } else { follow_or_create(&found, creates)? };
+            if found == *path {
+                return Err(errno.into());
+            }
+            let handle = opened(&found)?;
+            Ok((found, handle))
         }
         handle => Ok((path.clone(), handle?)),
     }

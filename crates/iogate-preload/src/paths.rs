@@ -137,7 +137,7 @@ fn normal(path: &[u8]) -> Vec<u8> {
 }
 
 /// The descriptor that a path such as `/dev/stdin` and `/proc/self/fd/3` means.
-fn descriptor_of(path: &[u8]) -> Option<c_int> {
+pub(crate) fn descriptor_of(path: &[u8]) -> Option<c_int> {
     match path {
         b"/dev/stdin" => Some(0),
         b"/dev/stdout" => Some(1),
@@ -285,15 +285,20 @@ pub(crate) fn without_links(path: &TreePath) -> Result<TreePath> {
     Ok(TreePath { path: found, directory: path.directory })
 }
 
-/// Carries out an operation on a path. The tree does not follow links out of it (`EXDEV`); what such a link means, we
-/// know better.
+/// Whether an error may mean that a symbolic link leads out of the tree, as the server sees it. What such a link means, we
+/// know better: it may be written with our prefix.
+pub(crate) fn may_be_a_link_out(errno: Errno) -> bool {
+    matches!(errno, Errno::XDEV | Errno::ACCESS)
+}
+
+/// Carries out an operation on a path; with links that lead out of the tree followed here.
 pub(crate) fn on_tree<T>(
     path: &TreePath,
     mut operation: impl FnMut(&dyn Tree, Caller, &Path) -> io::Result<T>,
 ) -> Result<T> {
     let link = connect::link()?;
     match operation(&*link.tree, connect::caller(), &path.path) {
-        Err(error) if error.raw_os_error() == Some(libc::EXDEV) => {
+        Err(error) if Errno::from_io_error(&error).is_some_and(may_be_a_link_out) => {
             let found = without_links(path)?;
             if found == *path {
                 return Err(error.into());
