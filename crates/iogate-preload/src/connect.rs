@@ -30,6 +30,13 @@ pub(crate) struct Link {
 #[derive(Default)]
 pub(crate) struct Connection(Mutex<Option<Link>>);
 
+impl Connection {
+    /// Takes the link out, unless somebody is using it just now.
+    pub(crate) fn take(&self) -> Option<Link> {
+        self.0.try_lock().ok()?.take()
+    }
+}
+
 /// The link to the tree. Fails, as a program can understand it, if no forwarder can be reached.
 pub(crate) fn link() -> Result<Link> {
     let connection = table::connection();

@@ -72,6 +72,11 @@ impl Description {
         Ok(opened)
     }
 
+    /// Gives up the handle; the next use opens the file again.
+    pub(crate) fn forget_handle(&self) -> Option<Handle> {
+        self.handle.try_lock().ok()?.take()
+    }
+
     pub(crate) fn path(&self) -> Result<TreePath> {
         Ok(TreePath::new(&self.page.path()?))
     }

@@ -148,6 +148,20 @@ pub(crate) fn connection() -> &'static Connection {
     unsafe { &*known }
 }
 
+/// Whether the process has a connection, or has tried to have one.
+pub(crate) fn is_connected() -> bool {
+    !CONNECTION.load(Ordering::Acquire).is_null()
+}
+
+/// Ends the session. Open files are opened again when they are needed.
+pub(crate) fn disconnect() {
+    let link = connection().take();
+    for file in all() {
+        drop(file.forget_handle());
+    }
+    drop(link);
+}
+
 thread_local! {
     /// The table, held by a thread that forks: the child must find it whole.
     static FORKING: RefCell<Option<RwLockWriteGuard<'static, Vec<Slot>>>> = const { RefCell::new(None) };

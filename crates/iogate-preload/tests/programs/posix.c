@@ -207,6 +207,7 @@ static void data(void) {
     printf("sent or told to copy: %d\n", copied >= 0 || errno == EINVAL || errno == ENOSYS);
     close(out);
     close(fd);
+    unlink("copy");
     free(large);
     free(back);
 }

@@ -81,6 +81,14 @@ command -v flock >/dev/null && flock out echo locked
 (cd elsewhere/er && pwd | sed "s,^$1,," && ls ../.. | wc -l && /bin/pwd | sed "s,^$1,," && cat ../../out && bash -c 'cat ../../out' && cd ../.. && ls -d elsewhere)
 python3 -c 'print(open("out").read())'
 
+say programs
+printf '#!/bin/sh\necho "script $0 $*" | sed "s,$PWD/,,"\n' >script && chmod +x script && ./script one two
+printf '#!/usr/bin/env -S python3 -S\nimport sys\nprint(sys.argv[1:])\n' >python && chmod +x python && "$PWD/python" three
+cp "$(command -v printf)" binary && ./binary '%s\n' binary && env -C / "$PWD/binary" '%s\n' again
+./awk 2>/dev/null || echo "refused $?"
+chmod -x script && { ./script 2>/dev/null || echo "refused $?"; }
+rm script python binary
+
 say errors
 cat missing 2>/dev/null || echo "cat $?"
 mkdir elsewhere 2>/dev/null || echo "mkdir $?"
