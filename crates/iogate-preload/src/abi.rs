@@ -37,7 +37,9 @@ impl Text {
     pub(crate) fn overwrite(self, at: usize, bytes: &[u8]) {
         debug_assert!(self.get().is_some_and(|text| at + bytes.len() <= text.count_bytes()));
         // SAFETY: within the string, which the caller passed to be changed.
-        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast_mut().cast::<u8>().add(at), bytes.len()) };
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast_mut().cast::<u8>().add(at), bytes.len())
+        };
     }
 }
 

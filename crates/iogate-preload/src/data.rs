@@ -56,7 +56,8 @@ fn seek(file: &Description, offset: off_t, whence: c_int) -> Result<off_t> {
     }
     let position = file.page.position()?;
     let from = |base: u64| {
-        let end = i64::try_from(base).ok().and_then(|base| base.checked_add(offset)).ok_or(Errno::OVERFLOW)?;
+        let end =
+            i64::try_from(base).ok().and_then(|base| base.checked_add(offset)).ok_or(Errno::OVERFLOW)?;
         u64::try_from(end).map_err(|_| Errno::INVAL)
     };
     let new = match whence {

@@ -172,7 +172,9 @@ impl Description {
             several => {
                 for segment in several.iter().filter(|segment| segment.bytes > 0) {
                     // SAFETY: as above.
-                    joined.extend_from_slice(unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) });
+                    joined.extend_from_slice(unsafe {
+                        std::slice::from_raw_parts(segment.memory, segment.bytes)
+                    });
                 }
                 &joined[..]
             }
@@ -181,7 +183,11 @@ impl Description {
         let mut end = 0;
         while written < list.len() {
             let rest = &list[written..];
-            match handle.file.append(connect::origin(), rest).unwrap_or_else(|| self.append_here(&handle, rest)) {
+            match handle
+                .file
+                .append(connect::origin(), rest)
+                .unwrap_or_else(|| self.append_here(&handle, rest))
+            {
                 Ok(part) => {
                     written += part.bytes as usize;
                     end = part.offset + u64::from(part.bytes);

@@ -36,7 +36,12 @@ fn add(fd: c_int, file: Arc<Description>) -> Result<c_int> {
     Ok(fd)
 }
 
-fn duplicate_at_least(fd: c_int, file: Arc<Description>, lowest: usize, close_on_exec: bool) -> Result<c_int> {
+fn duplicate_at_least(
+    fd: c_int,
+    file: Arc<Description>,
+    lowest: usize,
+    close_on_exec: bool,
+) -> Result<c_int> {
     let lowest = c_int::try_from(lowest).ok().filter(|fd| *fd >= 0).ok_or(Errno::INVAL)?;
     let new = rustix::io::fcntl_dupfd_cloexec(borrow(fd)?, lowest)?;
     if !close_on_exec {

@@ -84,7 +84,8 @@ pub(crate) fn control(file: &Description, command: c_int, argument: usize) -> Re
     if command != libc::F_GETLK && access == missing {
         return Err(Errno::BADF.into());
     }
-    lock.l_start = off_t::try_from(base).ok().and_then(|base| base.checked_add(lock.l_start)).ok_or(Errno::OVERFLOW)?;
+    lock.l_start =
+        off_t::try_from(base).ok().and_then(|base| base.checked_add(lock.l_start)).ok_or(Errno::OVERFLOW)?;
     lock.l_whence = libc::SEEK_SET as i16;
     with(file, &file.locks.posix, "p", |fd| {
         // SAFETY: our descriptor, and a lock of our own. By the system call, as `fcntl` is stood in for.
@@ -117,7 +118,9 @@ fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
         (libc::LOCK_UN, _) => FlockOperation::Unlock,
         _ => return Err(Errno::INVAL.into()),
     };
-    with(file, &file.locks.whole, "f", |fd| Ok(rustix::fs::flock(crate::page::borrow(fd)?, operation).map(|()| 0)?))
+    with(file, &file.locks.whole, "f", |fd| {
+        Ok(rustix::fs::flock(crate::page::borrow(fd)?, operation).map(|()| 0)?)
+    })
 }
 
 /// As `lockf`: a lock from the position on.

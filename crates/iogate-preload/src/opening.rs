@@ -109,7 +109,8 @@ fn open_at_server(path: &TreePath, flags: c_int, mode: mode_t) -> Result<(TreePa
     match opened(path) {
         Err(Failed::With(errno)) if paths::may_be_a_link_out(errno) => {
             let found = paths::without_links(path)?;
-            let found = if flags & libc::O_NOFOLLOW != 0 { found } else { follow_or_create(&found, creates)? };
+            let found =
+                if flags & libc::O_NOFOLLOW != 0 { found } else { follow_or_create(&found, creates)? };
             if found == *path {
                 return Err(errno.into());
             }

@@ -75,7 +75,8 @@ impl Page {
         shared.generation.store(identity.generation, Ordering::Relaxed);
         page.set_path(path)?;
         shared.magic.store(MAGIC, Ordering::Release);
-        let placeholder = rustix::fs::open(link_of(memory.as_raw_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let placeholder =
+            rustix::fs::open(link_of(memory.as_raw_fd()), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let dup_flags = if close_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
         let mut memory = memory;
         rustix::io::dup3(&placeholder, &mut memory, dup_flags)?;
@@ -101,8 +102,9 @@ impl Page {
         }
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses where, so nothing is replaced.
-        let address =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), BYTES, protection, MapFlags::SHARED, memory, 0)? };
+        let address = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), BYTES, protection, MapFlags::SHARED, memory, 0)?
+        };
         let shared = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
         Ok(Page { shared, number: stat.st_ino })
     }

@@ -101,8 +101,34 @@ fn find_place(dir: c_int, path: &CStr) -> Result<Place> {
     match base {
         Some(_) if path.is_empty() => Err(Errno::NOENT.into()),
         Some(base) => join(&base, path),
-        None => Ok(Place::Theirs),
+        None => match from_outside(&settings.prefix, dir, path) {
+            Some(rest) => join(b"", &rest),
+            None => Ok(Place::Theirs),
+        },
     }
+}
+
+/// What is below the prefix of a path that starts in one of the kernel's directories. Only one that has the prefix's last
+/// name in it can lead there, which is found out quickly.
+fn from_outside(prefix: &[u8], dir: c_int, path: &[u8]) -> Option<Vec<u8>> {
+    let name = prefix.rsplit(|byte| *byte == b'/').next()?;
+    if !path.windows(name.len()).any(|part| part == name) {
+        return None;
+    }
+    let mut whole = match dir {
+        libc::AT_FDCWD => rustix::process::getcwd(Vec::new()),
+        dir => rustix::fs::readlinkat(rustix::fs::CWD, crate::page::link_of(dir), Vec::new()),
+    }
+    .ok()?
+    .into_bytes();
+    whole.push(b'/');
+    whole.extend_from_slice(path);
+    let is_directory = path.ends_with(b"/") || path.ends_with(b"/.");
+    let mut rest = below(prefix, &normal(&whole))?.to_vec();
+    if is_directory {
+        rest.push(b'/');
+    }
+    Some(rest)
 }
 
 /// What of a path is below a directory.
@@ -247,8 +273,7 @@ fn next(link: &Path, target: &[u8]) -> Result<TreePath> {
 
 /// A path without symbolic links on the way to its last name.
 pub(crate) fn without_links(path: &TreePath) -> Result<TreePath> {
-    let mut names: Vec<Vec<u8>> =
-        path.path.iter().rev().map(|name| name.to_os_string().into_vec()).collect();
+    let mut names: Vec<Vec<u8>> = path.path.iter().rev().map(|name| name.to_os_string().into_vec()).collect();
     let mut found = PathBuf::new();
     let mut links = 0;
     while let Some(name) = names.pop() {

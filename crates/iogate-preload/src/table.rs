@@ -135,7 +135,8 @@ pub(crate) fn connection() -> &'static Connection {
     let mut known = CONNECTION.load(Ordering::Acquire);
     if known.is_null() {
         let made = Box::into_raw(Box::default());
-        known = match CONNECTION.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
+        known = match CONNECTION.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire)
+        {
             Ok(_) => made,
             Err(other) => {
                 // SAFETY: just made, and not taken.

@@ -12,7 +12,11 @@ use crate::table;
 ///
 /// # Safety
 /// `list` is valid for `count` elements.
-unsafe fn poll_with(list: *mut pollfd, count: nfds_t, real: impl FnOnce(*mut pollfd, bool) -> c_int) -> c_int {
+unsafe fn poll_with(
+    list: *mut pollfd,
+    count: nfds_t,
+    real: impl FnOnce(*mut pollfd, bool) -> c_int,
+) -> c_int {
     if list.is_null() || count == 0 {
         return real(list, true);
     }
@@ -26,7 +30,8 @@ unsafe fn poll_with(list: *mut pollfd, count: nfds_t, real: impl FnOnce(*mut pol
     for entry in &mut copy {
         if table::find(entry.fd).is_some() {
             entry.fd = -1;
-            entry.revents = entry.events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM);
+            entry.revents =
+                entry.events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM);
             ready += c_int::from(entry.revents != 0);
         }
     }
@@ -61,11 +66,7 @@ fn take_ours(set: Out<fd_set>, count: c_int) -> Vec<c_int> {
 }
 
 /// Waits for sets of descriptors of which some are ours.
-fn select_with(
-    count: c_int,
-    sets: [Out<fd_set>; 3],
-    real: impl FnOnce(bool) -> c_int,
-) -> c_int {
+fn select_with(count: c_int, sets: [Out<fd_set>; 3], real: impl FnOnce(bool) -> c_int) -> c_int {
     let [reads, writes, exceptions] = sets.map(|set| (set, take_ours(set, count)));
     let ready = reads.1.len() + writes.1.len();
     let result = real(ready == 0);

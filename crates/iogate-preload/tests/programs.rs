@@ -130,8 +130,13 @@ fn python_programs_work() {
 fn without_a_forwarder_calls_fail_and_the_rest_goes_on() {
     let setup = Setup::new();
     let mut shell = Command::new("bash");
-    setup.with_library(&mut shell).env("IOGATE_FORWARDERS", format!("unix:{}", setup.path("nobody").display()));
-    let script = format!("cat {PREFIX}/file; echo status $?; echo elsewhere > {0}; cat {0}", setup.path("kept").display());
+    setup
+        .with_library(&mut shell)
+        .env("IOGATE_FORWARDERS", format!("unix:{}", setup.path("nobody").display()));
+    let script = format!(
+        "cat {PREFIX}/file; echo status $?; echo elsewhere > {0}; cat {0}",
+        setup.path("kept").display()
+    );
     let output = run(shell.arg("-c").arg(script));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "status 1\nelsewhere\n");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -143,7 +148,10 @@ fn what_the_library_cannot_do_fails_aloud() {
     let setup = Setup::new();
     let program = setup.compile("refused");
     let output = run(setup.with_library(&mut Command::new(program)).arg(PREFIX));
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "shared ENODEV\nsystem call EBADF\nwatch EPERM\nOFD lock EINVAL\n");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "shared ENODEV\nsystem call EBADF\nwatch EPERM\nOFD lock EINVAL\n"
+    );
 }
 
 #[test]
@@ -151,6 +159,7 @@ fn without_settings_the_library_does_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let mut shell = Command::new("bash");
     shell.env("LD_PRELOAD", library()).env_remove("IOGATE_FORWARDERS").current_dir(&dir);
-    let output = run(shell.arg("-c").arg("echo here > file; cat file; ls /iogate-of-tests 2>/dev/null || echo none"));
+    let output =
+        run(shell.arg("-c").arg("echo here > file; cat file; ls /iogate-of-tests 2>/dev/null || echo none"));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "here\nnone\n");
 }

@@ -80,6 +80,8 @@ xargs -a sorted -n 1 echo item
 command -v flock >/dev/null && flock out echo locked
 (cd elsewhere/er && pwd | sed "s,^$1,," && ls ../.. | wc -l && /bin/pwd | sed "s,^$1,," && cat ../../out && bash -c 'cat ../../out' && cd ../.. && ls -d elsewhere)
 python3 -c 'print(open("out").read())'
+relative=${1#/}
+(cd / && cat "$relative/out" && head -n 1 <"$relative/out" && cat "./dev/../$relative//out")
 
 say programs
 printf '#!/bin/sh\necho "script $0 $*" | sed "s,$PWD/,,"\n' >script && chmod +x script && ./script one two
