@@ -29,7 +29,7 @@ impl Text {
         Text(text.as_ptr())
     }
 
-    pub(crate) fn as_ptr(self) -> *const c_char {
+    pub(crate) fn pointer(self) -> *const c_char {
         self.0
     }
 
@@ -38,7 +38,7 @@ impl Text {
         debug_assert!(self.get().is_some_and(|text| at + bytes.len() <= text.count_bytes()));
         // SAFETY: within the string, which the caller passed to be changed.
         unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast_mut().cast::<u8>().add(at), bytes.len())
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.cast_mut().cast::<u8>().add(at), bytes.len());
         };
     }
 }
@@ -64,7 +64,7 @@ impl<T> Out<T> {
         Ok(())
     }
 
-    pub(crate) fn as_ptr(self) -> *mut T {
+    pub(crate) fn pointer(self) -> *mut T {
         self.0
     }
 }
@@ -137,7 +137,7 @@ impl Memory {
         Ok(count)
     }
 
-    pub(crate) fn as_ptr(self) -> *mut c_void {
+    pub(crate) fn pointer(self) -> *mut c_void {
         self.0
     }
 }

@@ -159,7 +159,7 @@ fn whole(path: &TreePath, memory: Memory, bytes: usize) -> Result<*mut c_char> {
     match bytes {
         0 => Err(Errno::INVAL.into()),
         bytes if bytes < text.len() => Err(Errno::RANGE.into()),
-        bytes => memory.fill(bytes, &text).map(|_| memory.as_ptr().cast()),
+        bytes => memory.fill(bytes, &text).map(|_| memory.pointer().cast()),
     }
 }
 

@@ -144,7 +144,7 @@ impl Dir {
         // one thread at a time.
         unsafe {
             let fd = stream.cast::<c_int>().read();
-            table::is_special(fd).then(|| stream.as_mut())
+            if table::is_special(fd) { Some(stream.as_mut()) } else { None }
         }
     }
 }
@@ -257,7 +257,7 @@ interpose! {
             // SAFETY: an entry says how long it is.
             let bytes = unsafe { std::slice::from_raw_parts(next.cast::<u8>(), usize::from((*next).d_reclen)) };
             entry.fill(size_of::<libc::dirent64>(), bytes)?;
-            result.put(entry.as_ptr())
+            result.put(entry.pointer())
         });
         copied.map_or_else(|failed| crate::failed::errno_of(&failed).raw_os_error(), |()| 0)
     }

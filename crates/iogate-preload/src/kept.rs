@@ -11,7 +11,8 @@ use crate::table;
 /// Programs take the lowest numbers, and shells some above 10 and 255.
 const LOWEST: u64 = 512;
 
-/// A copy of a descriptor, out of the program's way. A child of `fork` does not have it.
+/// Moves a descriptor out of the program's way. A child of `fork` does not have it.
+#[allow(clippy::needless_pass_by_value, reason = "the original is closed")]
 pub(crate) fn keep(fd: OwnedFd) -> io::Result<OwnedFd> {
     keep_with(&fd, false)
 }

@@ -10,10 +10,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`abi`], [`failed`], [`real`] | C's pointers; errors as errno; the functions that are stood in for |
-//! | [`settings`], [`connect`] | the environment; the tree behind the prefix |
-//! | [`page`], [`description`], [`table`] | the placeholder; an open file; which descriptor is which |
-//! | [`paths`] | which path is ours |
+//! | `abi`, `failed`, `real` | C's pointers; errors as errno; the functions that are stood in for |
+//! | `settings`, `connect` | the environment; the tree behind the prefix |
+//! | `page`, `description`, `table` | the placeholder; an open file; which descriptor is which |
+//! | `paths` | which path is ours |
 //! | the others | the functions, by theme |
 //!
 //! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.

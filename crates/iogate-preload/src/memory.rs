@@ -46,7 +46,8 @@ fn copy(
     let filled = fill(file, memory, bytes, offset).and_then(|()| {
         let wanted = MprotectFlags::from_bits_retain(protection as u32);
         // SAFETY: our mapping.
-        Ok(unsafe { rustix::mm::mprotect(memory, bytes, wanted)? })
+        unsafe { rustix::mm::mprotect(memory, bytes, wanted)? };
+        Ok(())
     });
     if let Err(failed) = filled {
         // SAFETY: our mapping, which nobody has seen.

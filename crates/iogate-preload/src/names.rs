@@ -145,8 +145,8 @@ fn on_two(
 }
 
 /// The absolute path without links, in memory given or new.
-fn resolve(path: TreePath, memory: Memory) -> Result<*mut c_char> {
-    let links_gone = paths::without_links(&path)?;
+fn resolve(path: &TreePath, memory: Memory) -> Result<*mut c_char> {
+    let links_gone = paths::without_links(path)?;
     let (found, _) = paths::follow(&links_gone)?;
     // The link at the end may have led through others.
     let mut whole = paths::without_links(&found)?.absolute();
@@ -155,7 +155,7 @@ fn resolve(path: TreePath, memory: Memory) -> Result<*mut c_char> {
         return cwd::copy_of(&whole, 0);
     }
     memory.fill(libc::PATH_MAX as usize, &whole)?;
-    Ok(memory.as_ptr().cast())
+    Ok(memory.pointer().cast())
 }
 
 const HERE: c_int = libc::AT_FDCWD;
@@ -281,14 +281,14 @@ interpose! {
     }
 
     fn realpath[real](path: Text, memory: Memory) -> *mut c_char {
-        on_path!(HERE, path, |path| real(path, memory), |path| resolve(path, memory))
+        on_path!(HERE, path, |path| real(path, memory), |path: TreePath| resolve(&path, memory))
     }
 
     fn __realpath_chk[real](path: Text, memory: Memory, room: size_t) -> *mut c_char {
-        on_path!(HERE, path, |path| real(path, memory, room), |path| resolve(path, memory))
+        on_path!(HERE, path, |path| real(path, memory, room), |path: TreePath| resolve(&path, memory))
     }
 
     fn canonicalize_file_name[real](path: Text) -> *mut c_char {
-        on_path!(HERE, path, real, |path| resolve(path, Memory::NULL))
+        on_path!(HERE, path, real, |path: TreePath| resolve(&path, Memory::NULL))
     }
 }

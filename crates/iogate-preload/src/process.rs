@@ -163,6 +163,11 @@ fn leave_for(path: Text) {
     }
 }
 
+fn environment() -> List {
+    // SAFETY: the C library's variable, which a program does not change while it starts another.
+    unsafe { environ }
+}
+
 fn name_of<'a>(name: Text) -> Result<&'a CStr> {
     Ok(name.get().ok_or(Errno::FAULT)?)
 }
@@ -194,9 +199,8 @@ interpose! {
             leave_for(path);
             real(path, arguments)
         };
-        // SAFETY: the C library's variable.
         on_path!(libc::AT_FDCWD, path, pass_on, |path: TreePath| {
-            execute(&path, name_of(name)?, arguments, unsafe { environ })
+            execute(&path, name_of(name)?, arguments, environment())
         })
     }
 
@@ -205,9 +209,8 @@ interpose! {
         if !has_slash(path) {
             return real(path, arguments);
         }
-        // SAFETY: the C library's variable.
         on_path!(libc::AT_FDCWD, path, |path| real(path, arguments), |path: TreePath| {
-            execute(&path, name_of(name)?, arguments, unsafe { environ })
+            execute(&path, name_of(name)?, arguments, environment())
         })
     }
 

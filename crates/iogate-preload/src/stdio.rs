@@ -307,7 +307,7 @@ unsafe extern "C" {
 fn print(fd: c_int, format: Text, arguments: *mut c_void) -> c_int {
     let mut text = ptr::null_mut();
     // SAFETY: the caller's format with its arguments.
-    let bytes = unsafe { vasprintf(&raw mut text, format.as_ptr(), arguments) };
+    let bytes = unsafe { vasprintf(&raw mut text, format.pointer(), arguments) };
     if bytes < 0 {
         return bytes;
     }

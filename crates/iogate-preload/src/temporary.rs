@@ -75,7 +75,7 @@ interpose! {
         }
         answer(|| {
             fill_in(template, 0, |path| crate::names::make_dir(path, 0o700))?;
-            Ok(template.as_ptr().cast_mut())
+            Ok(template.pointer().cast_mut())
         })
     }
 }

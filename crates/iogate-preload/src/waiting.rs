@@ -50,7 +50,7 @@ static AT_ONCE: timespec = timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Takes our descriptors out of a set, and returns them.
 fn take_ours(set: Out<fd_set>, count: c_int) -> Vec<c_int> {
-    let set = set.as_ptr();
+    let set = set.pointer();
     if set.is_null() {
         return Vec::new();
     }
@@ -77,7 +77,7 @@ fn select_with(count: c_int, sets: [Out<fd_set>; 3], real: impl FnOnce(bool) -> 
     for (set, ours) in [reads, writes] {
         for fd in ours {
             // SAFETY: the caller's set, from which the number was taken.
-            unsafe { libc::FD_SET(fd, set.as_ptr()) };
+            unsafe { libc::FD_SET(fd, set.pointer()) };
         }
     }
     result + ready as c_int
