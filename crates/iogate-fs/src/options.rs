@@ -1,7 +1,9 @@
 //! Settings of a mount.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use iogate_engine::Layouts;
 use iogate_net::app::AppFile;
 
 /// Who caches file data.
@@ -50,6 +52,8 @@ pub struct MountOptions {
     pub copy_offload: bool,
     /// Programs with fixed applications.
     pub programs: AppFile,
+    /// Whom to ask where files lie when they are opened; without, the gate's layout holds for all of them.
+    pub layouts: Option<Arc<Layouts>>,
 }
 
 impl Default for MountOptions {
@@ -65,6 +69,7 @@ impl Default for MountOptions {
             read_only: false,
             copy_offload: false,
             programs: AppFile::default(),
+            layouts: None,
         }
     }
 }

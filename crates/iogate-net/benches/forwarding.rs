@@ -17,8 +17,9 @@ use std::time::Instant;
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
 use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
-use iogate_net::client::{Auth, ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::{DirectoryTree, TreeFile};
 use iogate_net::{Caller, Server, ServerConfig, Tree};
 
@@ -136,11 +137,10 @@ impl Bench {
             nodes: 1,
             limits: Limits::default(),
             session_grace: std::time::Duration::from_secs(60),
-            authenticate: None,
             describe: None,
         };
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let policy = Policy { anonymous: Some(Caller { uid, gid }) };
+        let policy = Policy::None { user: Caller { uid, gid }, on_any_network: false };
         let endpoint = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::bind(&endpoint, policy).expect("a port");
         let server = Server::start(config, vec![listener]).expect("a server");
@@ -148,7 +148,7 @@ impl Bench {
     }
 
     fn remote(&self) -> Remote {
-        let client = ClientOptions { auth: Auth::None, ..ClientOptions::default() };
+        let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
         let options = RemoteOptions { client, ..RemoteOptions::default() };
         Remote::connect(self.server.endpoints(), &options).expect("a server")
     }

@@ -11,8 +11,9 @@ use std::time::Duration;
 use common::{directory, engine, errno, own};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, open, set};
-use iogate_net::client::{Auth, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
 
 fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
@@ -31,10 +32,9 @@ fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        authenticate: None,
         describe: None,
     };
-    let listener = Listener::bind(endpoint, Policy { anonymous: Some(own()) }).unwrap();
+    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
     Server::start(config, vec![listener]).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn any_port() -> Endpoint {
 }
 
 fn options(receiving: Receiving) -> RemoteOptions {
-    let client = ClientOptions { auth: Auth::None, receiving, ..ClientOptions::default() };
+    let client = ClientOptions { auth: Credential::None, receiving, ..ClientOptions::default() };
     RemoteOptions { client, ..RemoteOptions::default() }
 }
 

@@ -104,7 +104,12 @@ impl Connection {
             let (bytes, read) = match self.read(receive, &mut desk.scratch) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
-                Err(_) => return Next::Gone,
+                Err(error) => {
+                    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+                        tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
+                    }
+                    return Next::Gone;
+                }
             };
             match self.decode(receive, desk, bytes) {
                 Ok(Step::Taken) => {}

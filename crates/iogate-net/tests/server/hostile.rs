@@ -69,15 +69,15 @@ fn who_does_not_begin_with_a_hello_is_cut() {
         let text = "the client speaks version 9 of the protocol, this server version 1";
         cut(&bytes(0, Hello { version: 9, ..hello() }), libc::EPROTONOSUPPORT, text);
         cut(&bytes(1, hello()), libc::EPROTO, "expected 0");
-        cut(&bytes(0, Hello { auth: 99, ..hello() }), libc::EPROTO, "no authentication of kind 99");
-        cut(&bytes(0, Hello { auth: auth::MUNGE, ..hello() }), libc::EACCES, "does not know that way");
+        cut(&bytes(0, Hello { auth: 99, ..hello() }), libc::EACCES, "offers something unknown");
+        cut(&bytes(0, Hello { auth: auth::MUNGE, ..hello() }), libc::EACCES, "offers a MUNGE credential");
         cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 65536");
         let mut unproven = Raw::connect(setup.tcp());
         unproven.write(&bytes(0, hello()));
-        unproven.is_cut(libc::EACCES, "does not say who the client is");
+        unproven.is_cut(libc::EACCES, "expected no proof");
         let mut anonymous = Raw::connect(setup.unix());
         anonymous.write(&bytes(0, Hello { auth: auth::NONE, ..hello() }));
-        anonymous.is_cut(libc::EACCES, "must prove who they are");
+        anonymous.is_cut(libc::EACCES, "offers nothing");
         // Silent, and silent after half a header.
         Raw::connect(setup.tcp()).is_over();
         let mut half = Raw::connect(setup.tcp());
