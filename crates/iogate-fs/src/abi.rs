@@ -3,6 +3,7 @@
 //! Names are the kernel's without their `fuse_` prefix. Every record is plain bytes without padding, which the
 //! derives check.
 
+use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Major version spoken.
@@ -250,5 +251,29 @@ impl<'a> Input<'a> {
             None => self.record = rest,
         }
         Some(name)
+    }
+
+    /// Takes a name in a directory: not a path, so that nothing outside what is mounted is ever reached.
+    pub(crate) fn file_name(&mut self) -> Result<&'a std::ffi::CStr, Errno> {
+        let name = self.name().ok_or(Errno::INVAL)?;
+        let bytes = name.to_bytes();
+        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
+            return Err(Errno::INVAL);
+        }
+        Ok(name)
+    }
+
+    /// Calls `each` with the node ids of a forgetting request and how many lookups of each are taken back.
+    pub(crate) fn forgotten(mut self, header: &InHeader, mut each: impl FnMut(u64, u64)) {
+        if header.opcode == op::FORGET {
+            if let Some(arg) = self.record::<ForgetIn>() {
+                each(header.nodeid, arg.nlookup);
+            }
+        } else if let Some(batch) = self.record::<BatchForgetIn>() {
+            for _ in 0..batch.count {
+                let Some(one) = self.record::<ForgetOne>() else { return };
+                each(one.nodeid, one.nlookup);
+            }
+        }
     }
 }

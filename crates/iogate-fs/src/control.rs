@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use crate::abi::GetxattrOut;
 
 const STATUS: &CStr = c"user.iogate.status";
 const SET: &CStr = c"user.iogate.set";
@@ -120,4 +123,16 @@ impl ControlFiles {
             Errno::INVAL
         }))
     }
+}
+
+/// Replies with the value of an attribute, or with its size where the caller offers no room.
+pub(crate) fn value_reply(out: &mut Vec<u8>, room: u32, value: &[u8]) -> Result<(), Errno> {
+    if room == 0 {
+        out.extend_from_slice(GetxattrOut { size: value.len() as u32, padding: 0 }.as_bytes());
+    } else if value.len() > room as usize {
+        return Err(Errno::RANGE);
+    } else {
+        out.extend_from_slice(value);
+    }
+    Ok(())
 }

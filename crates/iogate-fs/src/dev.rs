@@ -14,7 +14,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{DEV_IOC_CLONE, HEADER_ROOM, InHeader, Input, OutHeader, WriteOut, op};
 use crate::buffer::Buffer;
-use crate::passthrough::{Unsynced, has_reply};
+use crate::data::Unsynced;
+use crate::file_system::has_reply;
 use crate::session::{Session, guarded};
 
 /// Where in a thread's buffer a request begins, so that the data of a write begins at a page.
@@ -160,7 +161,7 @@ fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
 }
 
 fn receive_buffer(session: &Session) -> Buffer {
-    session.pool.take(DATA_START + session.fs.request_bytes_max as usize)
+    session.pool.take(DATA_START + session.request_bytes_max as usize)
 }
 
 struct Server<'a> {
@@ -190,7 +191,7 @@ impl Server<'_> {
     }
 
     fn read(&mut self, header: &InHeader, length: usize, reply: Reply) {
-        let data = match self.session.fs.read(header, self.input(length)) {
+        let data = match self.session.read(header, self.input(length)) {
             Ok(data) if data.bytes == 0 => return reply.data(&[]),
             Ok(data) => data,
             Err(errno) => return reply.error(errno),
@@ -199,7 +200,7 @@ impl Server<'_> {
         let memory = buffer.as_mut_ptr();
         // SAFETY: the buffer has at least `data.bytes` bytes, and lives in the completion.
         unsafe {
-            self.session.fs.submit(data, memory, move |_, result| match result {
+            self.session.submit(data, memory, move |_, result| match result {
                 Ok(bytes) => reply.data(&buffer.as_slice()[..bytes]),
                 Err(errno) => reply.error(errno),
             });
@@ -207,7 +208,7 @@ impl Server<'_> {
     }
 
     fn write(&mut self, header: &InHeader, length: usize, reply: Reply) {
-        let (data, bytes) = match self.session.fs.write(header, self.input(length)) {
+        let (data, bytes) = match self.session.write(header, self.input(length)) {
             Ok((data, _)) if data.bytes == 0 => return reply.written(0),
             Ok(write) => write,
             Err(errno) => return reply.error(errno),
@@ -223,7 +224,7 @@ impl Server<'_> {
         let session = self.session.clone();
         // SAFETY: the data is at `start` in the buffer, which lives in the completion.
         unsafe {
-            self.session.fs.submit(data, memory, move |unsynced, result| {
+            self.session.submit(data, memory, move |unsynced, result| {
                 drop(buffer);
                 match (unsynced, result) {
                     (Some(unsynced), Ok(bytes)) => sync_then_reply(&session, unsynced, bytes, reply),
@@ -251,8 +252,7 @@ impl Server<'_> {
 
 /// Makes a write durable in another thread (a completion must not block), then answers it.
 fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, reply: Reply) {
-    let in_worker = session.clone();
-    session.workers.run(move || match in_worker.fs.make_durable(&unsynced) {
+    session.workers.run(move || match unsynced.sync() {
         Ok(()) => reply.written(bytes),
         Err(errno) => reply.error(errno),
     });

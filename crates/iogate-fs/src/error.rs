@@ -13,6 +13,8 @@ pub enum MountError {
         "the source {path} must be a directory that can be read: {cause}; create it or check its permissions"
     )]
     SourceUnreadable { path: PathBuf, cause: io::Error },
+    #[error("the root of {name} cannot be read: {cause}")]
+    TreeUnreadable { name: String, cause: io::Error },
     #[error("the mount point {path} must be a directory, and is not: create one with mkdir")]
     MountpointNotDirectory { path: PathBuf },
     #[error("the mount point {path} cannot be used: {cause}; create it with mkdir or check its permissions")]

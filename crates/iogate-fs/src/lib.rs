@@ -1,7 +1,8 @@
-//! A FUSE mount that puts a gate in front of a directory.
+//! A FUSE mount that puts a gate in front of a directory, or of a tree.
 //!
 //! [`mount`] makes a faithful POSIX pass-through of a source directory: reads and writes of every program go through
-//! an [`iogate_engine::Engine`], everything else goes straight to the source and does not wait behind them.
+//! an [`iogate_engine::Engine`], everything else goes straight to the source and does not wait behind them. [`mount_tree`]
+//! does the same for any [`iogate_net::Tree`], as a server's that a client has connected to.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -9,7 +10,10 @@
 //! | `mount` | attaching to a directory and taking off again |
 //! | `session` | agreeing with the kernel, threads, the end |
 //! | `dev`, `uring` | the two transports: `/dev/fuse`, and io_uring |
-//! | `passthrough` | the operations |
+//! | `file_system` | what the transports see of what is mounted |
+//! | `data` | reads and writes |
+//! | `passthrough` | the operations on a directory |
+//! | `tree` | the operations on a tree |
 //! | `app` | which application a process belongs to |
 //! | `control` | status and settings through the mount itself |
 //!
@@ -17,20 +21,28 @@
 
 mod abi;
 mod app;
+mod append;
 mod buffer;
 mod control;
+mod data;
 mod dev;
 mod error;
+mod file_names;
+mod file_system;
+mod handle;
 mod mount;
 mod options;
 mod passthrough;
 mod session;
+mod tree;
 mod uring;
 mod workers;
 
-pub use app::{AppNames, application_of_word};
+pub use app::AppNames;
 pub use control::{Control, ControlError, set, status};
 pub use error::MountError;
+pub use file_names::FileNames;
+pub use iogate_net::app::{AppFile, application_of_word};
 pub use mount::unmount;
 pub use options::{CacheMode, MountOptions, Transport};
-pub use session::{Mounted, mount};
+pub use session::{Mounted, mount, mount_tree};

@@ -60,7 +60,7 @@ fn open_source(source: &Path) -> Result<OwnedFd, MountError> {
     rustix::fs::open(source, flags | OFlags::PATH, Mode::empty()).map_err(unreadable)
 }
 
-fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
+pub(crate) fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     let unusable = |cause: io::Error| MountError::MountpointUnusable { path: path.to_owned(), cause };
     let mountpoint = path.canonicalize().map_err(unusable)?;
     match is_mount_root(&mountpoint) {
@@ -76,7 +76,7 @@ fn check_mountpoint(path: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-fn check_empty(mountpoint: &Path) -> Result<(), MountError> {
+pub(crate) fn check_empty(mountpoint: &Path) -> Result<(), MountError> {
     let unusable = |cause| MountError::MountpointUnusable { path: mountpoint.to_owned(), cause };
     match mountpoint.read_dir().map_err(unusable)?.next() {
         None => Ok(()),
@@ -94,12 +94,16 @@ fn is_mount_root(path: &Path) -> Result<bool, Errno> {
     Ok(statx.stx_attributes.contains(rustix::fs::StatxAttributes::MOUNT_ROOT))
 }
 
-/// Mounts and returns the connection's device.
-pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd, MountError> {
+/// Mounts what people call `source` and returns the connection's device.
+pub(crate) fn attach(
+    source: &OsStr,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty());
     if !rustix::process::geteuid().is_root() {
-        return attach_by_program(places, options);
+        return attach_by_program(source, mountpoint, options);
     }
     let device = device.map_err(|errno| MountError::NoDevice { cause: errno.into() })?;
     let mut data = format!(
@@ -115,7 +119,7 @@ pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd,
     if options.read_only {
         flags |= MountFlags::RDONLY;
     }
-    match rustix::mount::mount(&places.source, &places.mountpoint, FS_TYPE, flags, &*data) {
+    match rustix::mount::mount(source, mountpoint, FS_TYPE, flags, &*data) {
         Ok(()) => Ok(device),
         Err(Errno::INVAL) if !is_fuse_device(&device) => {
             Err(MountError::NoDevice { cause: io::Error::other("it is not the FUSE device") })
@@ -124,7 +128,7 @@ pub(crate) fn attach(places: &Places, options: &MountOptions) -> Result<OwnedFd,
         Err(Errno::PERM) => {
             Err(MountError::NoPermission { found: "the kernel refused root's mount (a container?)".into() })
         }
-        Err(Errno::BUSY) => Err(MountError::MountpointBusy { path: places.mountpoint.clone() }),
+        Err(Errno::BUSY) => Err(MountError::MountpointBusy { path: mountpoint.to_owned() }),
         Err(errno) => Err(MountError::system("mounting", errno)),
     }
 }
@@ -135,7 +139,11 @@ fn is_fuse_device(file: &OwnedFd) -> bool {
 }
 
 /// fusermount3 mounts, and sends the device over a socket.
-fn attach_by_program(places: &Places, options: &MountOptions) -> Result<OwnedFd, MountError> {
+fn attach_by_program(
+    source: &OsStr,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<OwnedFd, MountError> {
     let failed = |errno: Errno| MountError::system("talking to fusermount3", errno);
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
@@ -149,15 +157,15 @@ fn attach_by_program(places: &Places, options: &MountOptions) -> Result<OwnedFd,
         words.push_str(",ro");
     }
     let mut arguments = std::ffi::OsString::from(words);
-    if !places.source.as_os_str().as_bytes().contains(&b',') {
+    if !source.as_bytes().contains(&b',') {
         arguments.push(",fsname=");
-        arguments.push(&places.source);
+        arguments.push(source);
     }
     let run = Command::new("fusermount3")
         .arg("-o")
         .arg(&arguments)
         .arg("--")
-        .arg(&places.mountpoint)
+        .arg(mountpoint)
         .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
         .output();
     drop(theirs);

@@ -1,11 +1,13 @@
 //! A connection with the kernel from its first message to its end.
 
+use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
 use iogate_engine::{Engine, Store};
+use iogate_net::Tree;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
@@ -19,11 +21,13 @@ use crate::buffer::Pool;
 use crate::control::Control;
 use crate::dev::{self, DeviceThreads};
 use crate::error::MountError;
+use crate::file_names::FileNames;
+use crate::file_system::{Agreed, FileSystem};
 use crate::mount::{self, Places};
 use crate::options::{CacheMode, MountOptions, Transport};
-use crate::passthrough::{Agreed, FileSystem, caller};
-use crate::uring;
+use crate::passthrough::{self, caller};
 use crate::workers::Workers;
+use crate::{tree, uring};
 
 /// Most requests that the kernel itself starts (read-ahead, asynchronous direct I/O) and that are underway at once.
 const BACKGROUND_MAX: u16 = 1024;
@@ -32,7 +36,10 @@ const PAGE: u32 = 4096;
 
 /// What the serving threads share.
 pub(crate) struct Session {
-    pub(crate) fs: FileSystem,
+    pub(crate) fs: Box<dyn FileSystem>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) applications: Applications,
+    pub(crate) request_bytes_max: u32,
     pub(crate) pool: Arc<Pool>,
     /// For metadata operations that may take long.
     pub(crate) workers: Arc<Workers>,
@@ -111,6 +118,7 @@ pub struct Mounted {
     mountpoint: PathBuf,
     transport: Transport,
     names: Arc<AppNames>,
+    file_names: Arc<FileNames>,
 }
 
 impl std::fmt::Debug for Mounted {
@@ -157,6 +165,11 @@ impl Mounted {
     pub fn app_names(&self) -> Arc<AppNames> {
         self.names.clone()
     }
+
+    /// What the files of a tree that were opened so far are called. None of a directory: its store sees their names.
+    pub fn file_names(&self) -> Arc<FileNames> {
+        self.file_names.clone()
+    }
 }
 
 impl Drop for Mounted {
@@ -178,19 +191,56 @@ pub fn mount(
     options: &MountOptions,
     control: Arc<dyn Control>,
 ) -> Result<Mounted, MountError> {
-    let options = &within_bounds(options);
     raise_descriptor_limit();
-    let places = Places::check(source, mountpoint)?;
-    let applications =
-        Arc::new(Applications::new().map_err(|error| MountError::system("starting a thread", error))?);
+    let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
+    let gate = engine.clone();
+    start(source.as_os_str(), mountpoint, engine, options, |agreed, options, _| {
+        passthrough::FileSystem::new(root, gate, store, options, agreed, control)
+            .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
+            .map_err(|errno| MountError::system("reading the source", errno))
+    })
+}
+
+/// Mounts a tree, which people call `name`, at `mountpoint`: data goes through `engine`, whose store is the tree's,
+/// metadata beside it.
+pub fn mount_tree(
+    tree: Arc<dyn Tree>,
+    name: &str,
+    mountpoint: &Path,
+    engine: Arc<Engine>,
+    options: &MountOptions,
+    control: Arc<dyn Control>,
+) -> Result<Mounted, MountError> {
+    let unreadable = |cause| MountError::TreeUnreadable { name: name.to_owned(), cause };
+    let mountpoint = mount::check_mountpoint(mountpoint)?;
+    mount::check_empty(&mountpoint)?;
+    let root = tree::root(&*tree).map_err(unreadable)?;
+    start(OsStr::new(name), mountpoint, engine, options, |agreed, options, names| {
+        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), control)))
+    })
+}
+
+/// Attaches to a mount point that has been checked, and serves the file system that `make` makes.
+fn start(
+    source: &OsStr,
+    mountpoint: PathBuf,
+    engine: Arc<Engine>,
+    options: &MountOptions,
+    make: impl FnOnce(Agreed, &MountOptions, &Arc<FileNames>) -> Result<Box<dyn FileSystem>, MountError>,
+) -> Result<Mounted, MountError> {
+    let options = &within_bounds(options);
+    let applications = Applications::new(options.programs.clone())
+        .map_err(|error| MountError::system("starting a thread", error))?;
     let names = applications.names();
-    let device = mount::attach(&places, options)?;
-    let guard = DetachGuard(Some(&places.mountpoint));
+    let file_names = Arc::default();
+    let device = mount::attach(source, &mountpoint, options)?;
+    let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
-    let fs = FileSystem::new(places.root, engine, store, options, agreed, applications, control)
-        .map_err(|errno| MountError::system("reading the source", errno))?;
     let session = Arc::new(Session {
-        fs,
+        fs: make(agreed, options, &file_names)?,
+        engine,
+        applications,
+        request_bytes_max: agreed.request_bytes_max,
         pool: Arc::default(),
         workers: Workers::new(options.threads_max),
         data_workers: Workers::new(options.threads_max),
@@ -209,10 +259,10 @@ pub fn mount(
         }
     }
     if options.cache == CacheMode::Page {
-        raise_read_ahead(&places.mountpoint);
+        raise_read_ahead(&mountpoint);
     }
     guard.keep();
-    Ok(Mounted { session, mountpoint: places.mountpoint, transport, names })
+    Ok(Mounted { session, mountpoint, transport, names, file_names })
 }
 
 /// Takes a mount that did not come about off again.

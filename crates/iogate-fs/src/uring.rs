@@ -23,7 +23,7 @@ use crate::abi::{
     InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut,
     op,
 };
-use crate::passthrough::{Data, Unsynced, may_be_slow};
+use crate::data::{Data, Unsynced};
 use crate::session::{Session, guarded};
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
@@ -58,7 +58,7 @@ pub(crate) fn start(session: &Arc<Session>, depth: u16) -> io::Result<()> {
     let (registered, results) = channel();
     let queues = possible_cpus()?;
     for id in 0..queues {
-        let queue = Arc::new(Queue::new(id, depth, session.fs.request_bytes_max as usize)?);
+        let queue = Arc::new(Queue::new(id, depth, session.request_bytes_max as usize)?);
         let registered = registered.clone();
         session.start_thread(format!("iogate-ring-{id}"), move |session| {
             SERVED.set(queue.address());
@@ -440,7 +440,7 @@ impl<'a> Server<'a> {
                     self.data_pace.measure(|| transfer(session, &header, reply));
                 }
             }
-            opcode if may_be_slow(opcode) => {
+            opcode if session.fs.may_be_slow(opcode) => {
                 let session = session.clone();
                 self.session.workers.run(move || other(&session, &header, reply, &mut Vec::new()));
             }
@@ -476,13 +476,13 @@ fn command(code: u32, qid: u16, commit_id: u64, vectors: Option<&[libc::iovec; 2
 /// Submits a read or a write in the memory of its entry.
 fn transfer(session: &Arc<Session>, header: &InHeader, reply: Reply) {
     if header.opcode == op::READ {
-        match session.fs.read(header, reply.input()) {
+        match session.read(header, reply.input()) {
             Ok(data) if data.bytes == 0 => reply.payload_filled(0),
             Ok(data) => submit(session, data, reply, |_, reply, _, bytes| reply.payload_filled(bytes)),
             Err(errno) => reply.error(errno),
         }
     } else {
-        match session.fs.write(header, reply.input()).map(|(data, _)| data) {
+        match session.write(header, reply.input()).map(|(data, _)| data) {
             Ok(data) if data.bytes == 0 => reply.written(0),
             Ok(data) => submit(session, data, reply, |session, reply, unsynced, bytes| match unsynced {
                 Some(unsynced) => sync_then_reply(session, unsynced, bytes, reply),
@@ -503,7 +503,7 @@ fn submit(
     let in_completion = session.clone();
     // SAFETY: the entry's payload has room for the largest request, and is ours until the reply is sent.
     unsafe {
-        session.fs.submit(data, memory, move |unsynced, result| match result {
+        session.submit(data, memory, move |unsynced, result| match result {
             Ok(bytes) => answer(&in_completion, reply, unsynced, bytes),
             Err(errno) => reply.error(errno),
         });
@@ -512,8 +512,7 @@ fn submit(
 
 /// Makes a write durable in another thread (a completion must not block), then answers it.
 fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, reply: Reply) {
-    let in_worker = session.clone();
-    session.workers.run(move || match in_worker.fs.make_durable(&unsynced) {
+    session.workers.run(move || match unsynced.sync() {
         Ok(()) => reply.written(bytes),
         Err(errno) => reply.error(errno),
     });

@@ -11,9 +11,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Mount, can_mount, on_all_mounts};
+use common::{Behind, Mount, can_mount, on_all_mounts};
 use iogate_core::AppId;
-use iogate_fs::{ControlError, MountError, MountOptions};
+use iogate_fs::{ControlError, MountError, MountOptions, Transport};
 
 /// Runs a shell command and returns its output, for what needs another process or user.
 fn sh(script: &str) -> (bool, String) {
@@ -25,21 +25,22 @@ fn sh(script: &str) -> (bool, String) {
 #[test]
 fn a_large_directory_is_listed_once_and_whole() {
     on_all_mounts(|mount| {
-        const FILES: usize = 12_000;
+        // More than are fetched at a time; the transports differ in nothing here.
+        let files = if mount.mounted().transport() == Transport::Device { 9_000 } else { 500 };
         let dir = mount.source.join("large");
         std::fs::create_dir(&dir).unwrap();
-        for number in 0..FILES {
+        for number in 0..files {
             File::create(dir.join(format!("file-with-a-rather-long-name-{number:06}"))).unwrap();
         }
         let dir = mount.at("large");
         let mut names: Vec<_> = dir.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
-        assert_eq!(names.len(), FILES);
+        assert_eq!(names.len(), files);
         names.dedup();
-        assert_eq!(names.len(), FILES);
+        assert_eq!(names.len(), files);
         let (ok, count) = sh(&format!("ls -l {} | grep -c rather-long", dir.display()));
         assert!(ok);
-        assert_eq!(count.trim(), FILES.to_string());
+        assert_eq!(count.trim(), files.to_string());
         // Removing while listing: nothing is skipped.
         for entry in dir.read_dir().unwrap() {
             std::fs::remove_file(entry.unwrap().path()).unwrap();
@@ -201,9 +202,10 @@ fn other_users_have_their_own_rights_and_files() {
             let metadata = mount.source.join(name).symlink_metadata().unwrap();
             assert_eq!((metadata.uid(), metadata.gid(), metadata.mode()), (1234, 1235, mode), "{name}");
         }
-        // By a supplementary group, of which the request does not speak.
+        // By a supplementary group, of which the request does not speak. A tree goes by its own machine's user database,
+        // which does not know this user.
         let (ok, said) = run(&format!("echo x > {path}/for-group/file"));
-        assert!(ok, "{said}");
+        assert_eq!(ok, mount.behind == Behind::Directory, "{said}");
         for command in ["chmod 777", "chown 1234", "touch -d 2001-01-01", "truncate -s 0"] {
             assert!(!run(&format!("{command} {path}/secret")).0, "{command}");
         }
@@ -381,7 +383,7 @@ fn places_that_do_not_fit_are_refused() {
     if !can_mount() {
         return;
     }
-    let mount = Mount::new(&MountOptions::default());
+    let mount = Mount::new(Behind::Directory, &MountOptions::default());
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     for name in ["source", "source/inner", "mount", "full", "outer"] {

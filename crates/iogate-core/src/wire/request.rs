@@ -82,7 +82,7 @@ record! {
         auth: u8,
         /// The session to go on with; zeros for a new one.
         session: [u8; 16],
-        /// The export to use; empty for the only one.
+        /// The export to use; empty for the first one.
         export: &'a [u8],
         /// What people call the client: `node:pid`, or a program's name.
         name: &'a [u8],

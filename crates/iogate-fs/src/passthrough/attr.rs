@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW,
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use super::handle::OpenFile;
+use super::file::OpenFile;
 use super::inode::{HeldInode, ProcPath};
 use super::{FileSystem, open_again};
 use crate::abi::{Attr, AttrOut, GETATTR_FH, GetattrIn, InHeader, Input, SetattrIn, StatfsOut, fattr};

@@ -2,17 +2,23 @@
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Mutex;
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::FileSystem;
-use super::handle::OpenDir;
 use super::inode::HeldInode;
 use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenIn, OpenOut, ReadIn, ReleaseIn};
 
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// An open directory.
+#[derive(Debug)]
+pub(crate) struct OpenDir {
+    pub(crate) stream: Mutex<DirStream>,
+}
 
 /// A directory's entries from a position on.
 #[derive(Debug)]

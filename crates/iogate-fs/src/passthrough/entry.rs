@@ -20,7 +20,7 @@ impl FileSystem {
         mut input: Input<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
         Ok(())
@@ -55,7 +55,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: MknodIn = input.record().ok_or(Errno::INVAL)?;
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         in_name_of(header, arg.umask, || {
             let kind = FileType::from_raw_mode(arg.mode);
@@ -72,7 +72,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: MkdirIn = input.record().ok_or(Errno::INVAL)?;
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         let mode = Mode::from_raw_mode(arg.mode & 0o7777);
         in_name_of(header, arg.umask, || rustix::fs::mkdirat(&parent, name, mode))?;
@@ -86,7 +86,7 @@ impl FileSystem {
         mut input: Input<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let target = input.name().ok_or(Errno::INVAL)?;
         let parent = self.inodes.get(header.nodeid)?;
         in_name_of(header, 0, || rustix::fs::symlinkat(target, &parent, name))?;
@@ -108,7 +108,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: LinkIn = input.record().ok_or(Errno::INVAL)?;
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let inode = self.inodes.get(arg.oldnodeid)?;
         let parent = self.inodes.get(header.nodeid)?;
         rustix::fs::linkat(CWD, inode.proc_path().as_bytes(), &parent, name, AtFlags::SYMLINK_FOLLOW)?;
@@ -117,7 +117,7 @@ impl FileSystem {
     }
 
     pub(super) fn unlink(&self, header: &InHeader, mut input: Input<'_>, dir: bool) -> Result<(), Errno> {
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         rustix::fs::unlinkat(&parent, name, if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
     }
@@ -129,20 +129,10 @@ impl FileSystem {
             let RenameIn { newdir } = input.record().ok_or(Errno::INVAL)?;
             Rename2In { newdir, flags: 0, padding: 0 }
         };
-        let from = name_of(&mut input)?;
-        let to = name_of(&mut input)?;
+        let from = input.file_name()?;
+        let to = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         let new_parent = self.inodes.get(arg.newdir)?;
         rustix::fs::renameat_with(&parent, from, &new_parent, to, RenameFlags::from_bits_retain(arg.flags))
     }
-}
-
-/// A name in a directory: not a path, so that nothing outside the source is ever reached.
-pub(super) fn name_of<'a>(input: &mut Input<'a>) -> Result<&'a CStr, Errno> {
-    let name = input.name().ok_or(Errno::INVAL)?;
-    let bytes = name.to_bytes();
-    if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.contains(&b'/') {
-        return Err(Errno::INVAL);
-    }
-    Ok(name)
 }

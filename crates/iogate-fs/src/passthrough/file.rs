@@ -3,25 +3,61 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use iogate_engine::layouts::OpenLayout;
+use iogate_engine::{FileHandle, Store};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::attr::clear_suid_sgid;
 use super::caller::in_name_of;
-use super::entry::name_of;
-use super::handle::OpenFile;
 use super::inode::{HeldInode, Inode, ProcPath};
 use super::{FileSystem, open_again};
 use crate::abi::{
     CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input,
     LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReleaseIn, WriteOut, fopen,
 };
+use crate::append::AppendGuard;
+use crate::file_system::{Opened, errno_of};
 use crate::options::CacheMode;
 
 /// Flags that the source's file is not opened with: the offset of an append is decided here, the memory of a
 /// transfer is not the caller's, and the path of a held file ends in a link.
 const FLAGS_KEPT_BACK: i32 = libc::O_APPEND | libc::O_DIRECT | libc::O_NOFOLLOW | libc::O_NOATIME;
+
+/// An open file: one description for metadata here, one for data in the store.
+pub(crate) struct OpenFile {
+    pub(crate) fd: OwnedFd,
+    data: FileHandle,
+    /// Where its bytes lie, if that is asked for.
+    layout: Option<OpenLayout>,
+    inode: Arc<Inode>,
+    store: Arc<dyn Store>,
+}
+
+impl Opened for OpenFile {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn clear_suid_sgid(&self) -> Result<(), Errno> {
+        clear_suid_sgid(self.fd.as_fd())
+    }
+
+    fn begin_append(&self, bytes: u32) -> Result<AppendGuard, Errno> {
+        self.inode.appends.begin(bytes, || Ok(rustix::fs::fstat(&self.fd)?.st_size as u64))
+    }
+
+    fn before_write(&self, offset: u64) {
+        if let Some(layout) = &self.layout {
+            layout.before_write(self.fd.as_fd(), offset);
+        }
+    }
+
+    fn sync(&self, data_only: bool) -> Result<(), Errno> {
+        self.store.sync(&self.data, data_only).map_err(|error| errno_of(&error))
+    }
+}
 
 impl FileSystem {
     pub(super) fn open(
@@ -49,7 +85,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
-        let name = name_of(&mut input)?;
+        let name = input.file_name()?;
         let parent = self.inodes.get(header.nodeid)?;
         // The kernel has checked that the caller may create, not that it may open what somebody else creates
         // meanwhile: that file has to be looked up (the kernel does on ESTALE) and opened with its own checks.
@@ -97,10 +133,9 @@ impl FileSystem {
 
     fn opened(&self, fd: OwnedFd, inode: Arc<Inode>) -> Result<OpenOut, Errno> {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
-        let data =
-            self.store.adopt(for_data).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let data = self.store.adopt(for_data).map_err(|error| errno_of(&error))?;
         let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
-        let fh = self.files.insert(OpenFile { fd, data, layout, inode });
+        let fh = self.files.insert(OpenFile { fd, data, layout, inode, store: self.store.clone() });
         let open_flags = match self.cache {
             CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
             CacheMode::Page => fopen::KEEP_CACHE,
@@ -124,13 +159,7 @@ impl FileSystem {
     pub(super) fn fsync(&self, mut input: Input<'_>) -> Result<(), Errno> {
         let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
         let file = self.files.get(arg.fh)?;
-        self.sync(&file, arg.fsync_flags & FSYNC_FDATASYNC != 0)
-    }
-
-    pub(super) fn sync(&self, file: &OpenFile, data_only: bool) -> Result<(), Errno> {
-        self.store
-            .sync(&file.data, data_only)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        file.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
     }
 
     pub(super) fn fsyncdir(&self, mut input: Input<'_>) -> Result<(), Errno> {

@@ -5,20 +5,21 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
 use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::last_errno;
 use crate::abi::ROOT_ID;
+use crate::append::Appends;
 
 /// A file of the source that the kernel has looked up and not yet forgotten.
 #[derive(Debug)]
 pub(crate) struct Inode {
     key: Key,
     holder: Holder,
-    append: Mutex<Append>,
+    pub(crate) appends: Arc<Appends>,
 }
 
 type Key = (u64, u64);
@@ -105,13 +106,6 @@ impl SystemHandle {
     }
 }
 
-/// Where the next append goes while appends are underway, when the file's size does not show them yet.
-#[derive(Debug, Default)]
-struct Append {
-    underway: u32,
-    end: u64,
-}
-
 impl Inode {
     /// Whether this is the file that a descriptor of the same device and inode number leads to.
     fn is(&self, file: BorrowedFd<'_>) -> bool {
@@ -119,35 +113,6 @@ impl Inode {
             Holder::Descriptor(_) => true,
             Holder::Handle(handle) => SystemHandle::of(file).as_ref() == Some(handle),
         }
-    }
-
-    /// The offset of an append of `bytes`: after the file's end and after the appends that are underway.
-    pub(crate) fn begin_append(
-        self: &Arc<Self>,
-        file: BorrowedFd<'_>,
-        bytes: u32,
-    ) -> Result<AppendGuard, Errno> {
-        let mut append = self.append.lock().expect("no append panics");
-        if append.underway == 0 {
-            append.end = rustix::fs::fstat(file)?.st_size as u64;
-        }
-        let offset = append.end;
-        append.end = offset.checked_add(u64::from(bytes)).ok_or(Errno::FBIG)?;
-        append.underway += 1;
-        Ok(AppendGuard { inode: self.clone(), offset })
-    }
-}
-
-/// An append that is underway; dropped when it has been carried out.
-#[derive(Debug)]
-pub(crate) struct AppendGuard {
-    inode: Arc<Inode>,
-    pub(crate) offset: u64,
-}
-
-impl Drop for AppendGuard {
-    fn drop(&mut self) {
-        self.inode.append.lock().expect("no append panics").underway -= 1;
     }
 }
 
@@ -200,7 +165,7 @@ impl InodeTable {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened_root = rustix::fs::openat(&root, c".", flags, Mode::empty())?;
         let holder = Holder::Descriptor(root);
-        let inode = Arc::new(Inode { key, holder, append: Mutex::default() });
+        let inode = Arc::new(Inode { key, holder, appends: Arc::default() });
         let table = Table {
             by_id: HashMap::from([(ROOT_ID, (inode, 1))]),
             by_key: HashMap::from([(key, ROOT_ID)]),
@@ -243,7 +208,7 @@ impl InodeTable {
         *next_id += 1;
         let holder = self.holder(path_fd, stat, *descriptors);
         *descriptors += usize::from(matches!(holder, Holder::Descriptor(_)));
-        let inode = Arc::new(Inode { key, holder, append: Mutex::default() });
+        let inode = Arc::new(Inode { key, holder, appends: Arc::default() });
         by_id.insert(id, (inode, 1));
         // What had the same number is gone: the kernel forgets it by its id.
         by_key.insert(key, id);
@@ -343,27 +308,5 @@ mod tests {
             assert_eq!(seen.insert(id, stat.st_ino), None, "a new file has a new id");
             std::fs::remove_file(&path).unwrap();
         }
-    }
-
-    #[test]
-    fn appends_follow_each_other() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("f");
-        std::fs::write(&path, "12345").unwrap();
-        let file = std::fs::File::open(&path).unwrap();
-        let root = rustix::fs::open(dir.path(), OFlags::PATH, Mode::empty()).unwrap();
-        let table = InodeTable::new(root, 10).unwrap();
-        let inode = table.get(ROOT_ID).unwrap().inode;
-        let first = inode.begin_append(file.as_fd(), 10).unwrap();
-        let second = inode.begin_append(file.as_fd(), 7).unwrap();
-        assert_eq!((first.offset, second.offset), (5, 15));
-        drop(first);
-        assert_eq!(inode.begin_append(file.as_fd(), 1).unwrap().offset, 22);
-        drop(second);
-        assert_eq!(
-            inode.begin_append(file.as_fd(), 1).unwrap().offset,
-            5,
-            "by the size, when none is underway"
-        );
     }
 }

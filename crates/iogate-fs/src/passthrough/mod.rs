@@ -1,15 +1,12 @@
 //! The POSIX pass-through: each operation is the same operation on the source directory.
 //!
-//! Reads and writes are only prepared here ([`FileSystem::read`], [`FileSystem::write`]); a transport submits them
-//! to the engine with memory of its own. Everything else is carried out in the calling thread.
+//! Everything is carried out in the calling thread.
 
 mod attr;
 pub(crate) mod caller;
-mod data;
 mod dir;
 mod entry;
 mod file;
-mod handle;
 mod inode;
 mod xattr;
 
@@ -22,12 +19,13 @@ use iogate_engine::{Engine, Store};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-pub(crate) use self::data::{Data, Unsynced};
-use self::handle::{Handles, OpenDir, OpenFile};
+use self::dir::OpenDir;
+use self::file::OpenFile;
 use self::inode::{HeldInode, InodeTable};
 use crate::abi::{InHeader, Input, op};
-use crate::app::Applications;
 use crate::control::{Control, ControlFiles};
+use crate::file_system::{Agreed, FileSystem as Operations, Opened};
+use crate::handle::Handles;
 use crate::options::{CacheMode, MountOptions};
 
 /// A mounted source directory.
@@ -35,24 +33,15 @@ pub(crate) struct FileSystem {
     inodes: InodeTable,
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
-    engine: Arc<Engine>,
     store: Arc<dyn Store>,
     layouts: Option<Arc<OpenLayouts>>,
-    applications: Arc<Applications>,
     control: ControlFiles,
     cache: CacheMode,
     copy_offload: bool,
     timeout: Duration,
-    pub(crate) request_bytes_max: u32,
+    request_bytes_max: u32,
     /// Bytes of a `SetxattrIn`, as agreed on with the kernel.
     setxattr_in_bytes: usize,
-}
-
-/// What the kernel and this side have agreed on that changes how requests look.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed {
-    pub(crate) request_bytes_max: u32,
-    pub(crate) setxattr_in_bytes: usize,
 }
 
 impl FileSystem {
@@ -62,20 +51,16 @@ impl FileSystem {
         store: Arc<dyn Store>,
         options: &MountOptions,
         agreed: Agreed,
-        applications: Arc<Applications>,
         control: Arc<dyn Control>,
     ) -> Result<FileSystem, Errno> {
-        let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine.clone()));
+        let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine));
         Ok(FileSystem {
-            // The other half is for open files.
             // The other half is for open files.
             inodes: InodeTable::new(root, descriptors_max() / 2)?,
             files: Handles::default(),
             dirs: Handles::default(),
-            engine,
             store,
             layouts,
-            applications,
             control: ControlFiles::new(control),
             cache: options.cache,
             copy_offload: options.copy_offload,
@@ -84,9 +69,10 @@ impl FileSystem {
             setxattr_in_bytes: agreed.setxattr_in_bytes,
         })
     }
+}
 
-    /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
-    pub(crate) fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+impl Operations for FileSystem {
+    fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
         match header.opcode {
             op::LOOKUP => self.lookup(header, input, out),
             op::GETATTR => self.getattr(header, input, out),
@@ -126,33 +112,20 @@ impl FileSystem {
         }
     }
 
-    /// Carries out a request that has no reply.
-    pub(crate) fn handle_forget(&self, header: &InHeader, mut input: Input<'_>) {
-        use crate::abi::{BatchForgetIn, ForgetIn, ForgetOne};
-        if header.opcode == op::FORGET {
-            if let Some(arg) = input.record::<ForgetIn>() {
-                self.inodes.forget(header.nodeid, arg.nlookup);
-            }
-        } else if let Some(batch) = input.record::<BatchForgetIn>() {
-            for _ in 0..batch.count {
-                let Some(one) = input.record::<ForgetOne>() else { return };
-                self.inodes.forget(one.nodeid, one.nlookup);
-            }
-        }
+    fn handle_forget(&self, header: &InHeader, input: Input<'_>) {
+        input.forgotten(header, |node, count| self.inodes.forget(node, count));
     }
-}
 
-/// Whether a request is answered at all.
-pub(crate) fn has_reply(opcode: u32) -> bool {
-    !matches!(opcode, op::FORGET | op::BATCH_FORGET)
-}
+    fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno> {
+        Ok(self.files.get(handle)?)
+    }
 
-/// Whether an operation usually takes so long that others should not wait behind it.
-pub(crate) fn may_be_slow(opcode: u32) -> bool {
-    matches!(
-        opcode,
-        op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY
-    )
+    fn may_be_slow(&self, opcode: u32) -> bool {
+        matches!(
+            opcode,
+            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY
+        )
+    }
 }
 
 /// Most descriptors that this process may have.

@@ -10,6 +10,7 @@ use super::FileSystem;
 use super::attr::{change_mode, stat};
 use super::inode::HeldInode;
 use crate::abi::{GetxattrIn, GetxattrOut, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
+use crate::control::value_reply;
 
 impl FileSystem {
     pub(super) fn getxattr(
@@ -23,7 +24,7 @@ impl FileSystem {
         if header.nodeid == ROOT_ID
             && let Some(value) = self.control.get(name)
         {
-            return reply(out, arg.size, &value);
+            return value_reply(out, arg.size, &value);
         }
         let inode = self.inodes.get(header.nodeid)?;
         let path = inode.proc_path();
@@ -65,18 +66,6 @@ impl FileSystem {
         let inode = self.inodes.get(header.nodeid)?;
         rustix::fs::removexattr(inode.proc_path().as_bytes(), name)
     }
-}
-
-/// Replies with a value, or with its size where the caller offers no room.
-fn reply(out: &mut Vec<u8>, room: u32, value: &[u8]) -> Result<(), Errno> {
-    if room == 0 {
-        out.extend_from_slice(GetxattrOut { size: value.len() as u32, padding: 0 }.as_bytes());
-    } else if value.len() > room as usize {
-        return Err(Errno::RANGE);
-    } else {
-        out.extend_from_slice(value);
-    }
-    Ok(())
 }
 
 /// Replies with what `read` puts into a buffer of the caller's size; its size if that is zero.

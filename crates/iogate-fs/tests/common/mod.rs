@@ -3,11 +3,17 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::tree::DirectoryTree;
+use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 
 /// What the controls were told.
 #[derive(Default)]
@@ -30,24 +36,63 @@ impl Control for Recorder {
     }
 }
 
+/// What is between the mount and its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Nothing: the mount is of a directory.
+    Directory,
+    /// A tree.
+    Tree,
+    /// A tree of a server's: a network, and two gates.
+    Server,
+}
+
 /// A mounted directory.
 pub struct Mount {
+    pub behind: Behind,
     pub mounted: Option<Mounted>,
     pub engine: Arc<Engine>,
     pub control: Arc<Recorder>,
     pub source: PathBuf,
     pub path: PathBuf,
+    // After `mounted` and `engine`, which use it.
+    pub server: Option<Server>,
     // After `mounted`, so that it is removed when nothing is mounted in it any more.
     _dir: tempfile::TempDir,
 }
 
 impl Mount {
-    pub fn new(options: &MountOptions) -> Mount {
-        Mount::with_store(options, |store| store)
+    pub fn new(behind: Behind, options: &MountOptions) -> Mount {
+        match behind {
+            Behind::Directory => Mount::with_store(options, |store| store),
+            Behind::Tree => Mount::with(behind, |source, path| mount_tree(tree(source), path, options)),
+            Behind::Server => {
+                let mut server = None;
+                let mut mount = Mount::with(behind, |source, path| {
+                    let served = server.insert(serve(source));
+                    mount_tree(Arc::new(connect(&served.endpoints()[0])), path, options)
+                });
+                mount.server = server;
+                mount
+            }
+        }
     }
 
     /// On a store that `wrap` makes of the directory's.
     pub fn with_store(options: &MountOptions, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Mount {
+        Mount::with(Behind::Directory, |source, path| {
+            let store = wrap(Arc::new(DirectoryStore::new(source).unwrap()));
+            let engine = engine_over(store.clone());
+            let control = Arc::new(Recorder::default());
+            let mounted = iogate_fs::mount(source, path, engine.clone(), store, options, control.clone());
+            (mounted.unwrap(), engine, control)
+        })
+    }
+
+    fn with(
+        behind: Behind,
+        mount: impl FnOnce(&Path, &Path) -> (Mounted, Arc<Engine>, Arc<Recorder>),
+    ) -> Mount {
         let dir = tempfile::tempdir().unwrap();
         let source = dir.path().join("source");
         let path = dir.path().join("mount");
@@ -56,12 +101,8 @@ impl Mount {
         // Other users must get there too.
         open_to_all(dir.path());
         open_to_all(&source);
-        let store = wrap(Arc::new(DirectoryStore::new(&source).unwrap()));
-        let engine = engine_over(store.clone());
-        let control = Arc::new(Recorder::default());
-        let mounted =
-            iogate_fs::mount(&source, &path, engine.clone(), store, options, control.clone()).unwrap();
-        Mount { mounted: Some(mounted), engine, control, source, path, _dir: dir }
+        let (mounted, engine, control) = mount(&source, &path);
+        Mount { behind, mounted: Some(mounted), engine, control, source, path, server: None, _dir: dir }
     }
 
     pub fn mounted(&self) -> &Mounted {
@@ -90,7 +131,57 @@ pub fn engine(source: &Path) -> (Arc<Engine>, Arc<dyn Store>) {
     (engine_over(store.clone()), store)
 }
 
-fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
+/// A directory as a tree.
+pub fn tree(source: &Path) -> Arc<dyn Tree> {
+    let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(source).unwrap());
+    Arc::new(DirectoryTree::new(source, store).unwrap())
+}
+
+/// Serves a directory to anybody on this machine, who is taken for root.
+pub fn serve(source: &Path) -> Server {
+    let tree = tree(source);
+    let export = Export {
+        name: "files".into(),
+        engine: engine_over(tree.store()),
+        tree,
+        read_only: false,
+        striping: Layout::SINGLE,
+        users: Users::default(),
+        trust_clients: true,
+    };
+    let config = ServerConfig {
+        exports: vec![export],
+        node: 0,
+        nodes: 1,
+        limits: Limits::default(),
+        session_grace: Duration::from_secs(60),
+        describe: None,
+    };
+    let policy = Policy::None { user: Caller { uid: 0, gid: 0 }, on_any_network: false };
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
+    Server::start(config, vec![listener]).unwrap()
+}
+
+/// A server's tree.
+pub fn connect(endpoint: &Endpoint) -> Remote {
+    let client =
+        ClientOptions { auth: Credential::None, retry_for: Duration::from_secs(5), ..ClientOptions::default() };
+    Remote::connect(std::slice::from_ref(endpoint), &RemoteOptions { client, ..RemoteOptions::default() })
+        .unwrap()
+}
+
+fn mount_tree(
+    tree: Arc<dyn Tree>,
+    path: &Path,
+    options: &MountOptions,
+) -> (Mounted, Arc<Engine>, Arc<Recorder>) {
+    let engine = engine_over(tree.store());
+    let control = Arc::new(Recorder::default());
+    let mounted = iogate_fs::mount_tree(tree, "a tree", path, engine.clone(), options, control.clone());
+    (mounted.unwrap(), engine, control)
+}
+
+pub fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
     let gate = GateConfig {
         scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
         queue_max: 1024,
@@ -125,13 +216,28 @@ pub fn all_options() -> Vec<MountOptions> {
     all
 }
 
+/// What a mount shows, by which transport, with which cache: not all that can be combined, but each of each.
+fn all_mounts() -> impl Iterator<Item = (Behind, MountOptions)> {
+    let directories = all_options().into_iter().map(|options| (Behind::Directory, options));
+    let others = [
+        (Behind::Tree, Transport::Device, CacheMode::Direct),
+        (Behind::Tree, Transport::Uring, CacheMode::Page),
+        (Behind::Server, Transport::Device, CacheMode::Page),
+        (Behind::Server, Transport::Uring, CacheMode::Direct),
+    ];
+    let others = others.map(|(behind, transport, cache)| {
+        (behind, MountOptions { transport, cache, ..MountOptions::default() })
+    });
+    directories.chain(others)
+}
+
 /// Runs a test on a mount of each kind.
 pub fn on_all_mounts(test: impl Fn(&Mount)) {
     if !can_mount() {
         return;
     }
-    for options in all_options() {
-        eprintln!("with {:?}, {:?}", options.transport, options.cache);
-        test(&Mount::new(&options));
+    for (behind, options) in all_mounts() {
+        eprintln!("with {:?}, {:?}, {behind:?}", options.transport, options.cache);
+        test(&Mount::new(behind, &options));
     }
 }

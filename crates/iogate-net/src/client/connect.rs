@@ -107,7 +107,15 @@ pub(super) fn connect(
             source: io::Error::from_raw_os_error(i32::from(header.errno)),
         });
     }
-    Ok((socket, Welcome::decode(&fields).map_err(foreign)?))
+    let welcome = Welcome::decode(&fields).map_err(foreign)?;
+    if welcome.version != VERSION {
+        return Err(ClientError::Refused {
+            endpoint: endpoint.clone(),
+            text: format!("it speaks version {} of the protocol, expected {VERSION}", welcome.version),
+            source: io::Error::from_raw_os_error(libc::EPROTONOSUPPORT),
+        });
+    }
+    Ok((socket, welcome))
 }
 
 /// A time as `poll` takes it.

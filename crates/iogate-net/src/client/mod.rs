@@ -2,8 +2,9 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
+//! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
@@ -26,8 +27,10 @@
 
 mod call;
 mod connect;
+mod control;
 mod file;
 mod fork;
+mod lead;
 mod receive;
 mod recover;
 mod remote;
@@ -38,6 +41,7 @@ mod store;
 
 use std::fmt;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,6 +61,9 @@ pub use store::RemoteStore;
 /// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
 
+/// Takes a descriptor and returns it, or a copy under another number.
+pub type Keep = fn(OwnedFd) -> io::Result<OwnedFd>;
+
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receiving {
@@ -73,7 +80,7 @@ pub enum Receiving {
 pub struct ClientOptions {
     /// What the server's people call this client: `node:pid`, or a program's name.
     pub name: String,
-    /// The server's export; empty for its only one.
+    /// The server's export; empty for its first one.
     pub export: String,
     /// How the client proves who it is.
     pub auth: Credential,
@@ -85,6 +92,9 @@ pub struct ClientOptions {
     pub retry_for: Duration,
     /// Who receives.
     pub receiving: Receiving,
+    /// What becomes of a descriptor that the client makes, beside those of `dial`; itself, unless the client lives in a
+    /// program whose descriptors it must keep out of the way of.
+    pub keep: Keep,
 }
 
 impl Default for ClientOptions {
@@ -97,6 +107,7 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
             receiving: Receiving::default(),
+            keep: Ok,
         }
     }
 }

@@ -125,8 +125,7 @@ impl Shared {
     fn export(&self, name: &[u8]) -> Result<Arc<Served>, Cut> {
         let names = || self.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join(", ");
         match (name, &self.exports[..]) {
-            (b"", [only]) => Ok(Arc::clone(only)),
-            (b"", _) => Err((libc::EINVAL, format!("name an export: this server has {}", names()))),
+            (b"", [first, ..]) => Ok(Arc::clone(first)),
             (name, exports) => {
                 let found = exports.iter().find(|export| export.name.as_bytes() == name);
                 let name = String::from_utf8_lossy(name);

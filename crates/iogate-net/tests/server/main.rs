@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
+use iogate_net::Users;
 use iogate_net::auth::Policy;
-use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::server::{Export, Limits, Listener};
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 use tree::MemoryTree;
 

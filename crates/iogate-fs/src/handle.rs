@@ -1,30 +1,8 @@
 //! Open files and directories, by the handle that the kernel sends back.
 
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 
-use iogate_engine::FileHandle;
-use iogate_engine::layouts::OpenLayout;
 use rustix::io::Errno;
-
-use super::dir::DirStream;
-use super::inode::Inode;
-
-/// An open file: one description for metadata here, one for data in the store.
-#[derive(Debug)]
-pub(crate) struct OpenFile {
-    pub(crate) fd: OwnedFd,
-    pub(crate) data: FileHandle,
-    /// Where its bytes lie, if that is asked for.
-    pub(crate) layout: Option<OpenLayout>,
-    pub(crate) inode: Arc<Inode>,
-}
-
-/// An open directory.
-#[derive(Debug)]
-pub(crate) struct OpenDir {
-    pub(crate) stream: Mutex<DirStream>,
-}
 
 /// Handles: small numbers, used again after release.
 #[derive(Debug)]

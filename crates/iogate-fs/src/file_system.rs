@@ -1,0 +1,79 @@
+//! What the transports see of a file system, whatever is behind it.
+
+use std::io;
+use std::sync::Arc;
+
+use iogate_engine::{FileHandle, Origin};
+use rustix::io::Errno;
+
+use crate::abi::{InHeader, Input, op};
+use crate::append::AppendGuard;
+
+/// The operations that a mount is asked for, apart from reading and writing open files.
+pub(crate) trait FileSystem: Send + Sync {
+    /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
+    fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno>;
+
+    /// Carries out a request that has no reply.
+    fn handle_forget(&self, header: &InHeader, input: Input<'_>);
+
+    /// The open file with this handle; `EBADF` if it is not open.
+    fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno>;
+
+    /// Whether an operation usually takes so long that others should not wait behind it.
+    fn may_be_slow(&self, opcode: u32) -> bool;
+}
+
+/// An open file, as reads and writes see it.
+pub(crate) trait Opened: Send + Sync {
+    /// The file as the store knows it.
+    fn data(&self) -> &FileHandle;
+
+    /// Takes set-user-id away, and set-group-id where it means what it says, as a write by somebody else must.
+    fn clear_suid_sgid(&self) -> Result<(), Errno>;
+
+    /// Whether there may be something to take away.
+    fn may_have_suid_sgid(&self) -> bool {
+        true
+    }
+
+    /// The offset of an append, which counts as underway until the guard is dropped.
+    fn begin_append(&self, bytes: u32) -> Result<AppendGuard, Errno>;
+
+    /// Appends, where somebody else decides the offset; `None` where [`Opened::begin_append`] does.
+    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<Result<usize, Errno>> {
+        let _ = (origin, bytes);
+        None
+    }
+
+    /// Notes that a write to this offset is about to be submitted.
+    fn before_write(&self, offset: u64) {
+        let _ = offset;
+    }
+
+    /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
+    fn sync(&self, data_only: bool) -> Result<(), Errno>;
+
+    /// Whether anything here but [`Opened::data`] may take long.
+    fn is_remote(&self) -> bool {
+        false
+    }
+}
+
+/// What the kernel and this side have agreed on that changes how requests look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) request_bytes_max: u32,
+    /// Bytes of a `SetxattrIn`.
+    pub(crate) setxattr_in_bytes: usize,
+}
+
+/// Whether a request is answered at all.
+pub(crate) fn has_reply(opcode: u32) -> bool {
+    !matches!(opcode, op::FORGET | op::BATCH_FORGET)
+}
+
+/// What the kernel is told of an error.
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

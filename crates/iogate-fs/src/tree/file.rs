@@ -1,0 +1,205 @@
+//! Open files, apart from reading and writing them.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::wire::{Change, open, set};
+use iogate_engine::{FileHandle, Origin};
+use iogate_net::tree::OpenHow;
+use iogate_net::{Caller, TreeFile};
+use rustix::io::Errno;
+use zerocopy::IntoBytes;
+
+use super::node::Node;
+use super::{FileSystem, caller};
+use crate::abi::{
+    CreateIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, InHeader, Input, LseekIn, LseekOut, OpenIn, OpenOut,
+    ReleaseIn, fopen,
+};
+use crate::append::AppendGuard;
+use crate::file_system::{Opened, errno_of};
+use crate::options::CacheMode;
+
+/// An open file.
+pub(super) struct OpenFile {
+    pub(super) file: Arc<dyn TreeFile>,
+    node: Arc<Node>,
+}
+
+impl Opened for OpenFile {
+    fn data(&self) -> &FileHandle {
+        self.file.data()
+    }
+
+    fn may_have_suid_sgid(&self) -> bool {
+        self.node.mode() & (libc::S_ISUID | libc::S_ISGID) != 0
+    }
+
+    /// In the owner's name: whoever may write takes the bits away, and only the owner may say so.
+    fn clear_suid_sgid(&self) -> Result<(), Errno> {
+        let clear = || {
+            let attr = self.file.attr()?;
+            let sgid = if attr.mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
+            let mode = attr.mode & !(libc::S_ISUID | sgid);
+            if mode == attr.mode {
+                return Ok(attr);
+            }
+            let change = Change { which: set::MODE, mode: mode & 0o7777, ..Change::default() };
+            self.file.set_attr(Caller { uid: attr.uid, gid: attr.gid }, &change)
+        };
+        let attr = clear().map_err(|error| errno_of(&error))?;
+        self.node.saw(&attr);
+        Ok(())
+    }
+
+    fn begin_append(&self, bytes: u32) -> Result<AppendGuard, Errno> {
+        self.node.appends.begin(bytes, || self.file.attr().map(|attr| attr.size).map_err(|e| errno_of(&e)))
+    }
+
+    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<Result<usize, Errno>> {
+        let appended = self.file.append(origin, bytes)?;
+        Some(appended.map(|written| written.bytes as usize).map_err(|error| errno_of(&error)))
+    }
+
+    fn sync(&self, data_only: bool) -> Result<(), Errno> {
+        self.file.sync(data_only).map_err(|error| errno_of(&error))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
+
+/// The access that a file is opened for, as a tree wants it.
+fn access_of(flags: u32) -> u32 {
+    let access = match flags as i32 & libc::O_ACCMODE {
+        libc::O_RDONLY => open::READ,
+        libc::O_WRONLY => open::WRITE,
+        _ => open::READ | open::WRITE,
+    };
+    access | if flags as i32 & libc::O_TRUNC != 0 { open::TRUNCATE } else { 0 }
+}
+
+impl FileSystem {
+    pub(super) fn open(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
+        let arg: OpenIn = input.record().ok_or(Errno::INVAL)?;
+        let node = self.nodes.get(header.nodeid)?;
+        let flags = access_of(arg.flags);
+        let opened = self.at([(node.id, b"")], |[path]| {
+            let file = self.open_at(caller(header), path, flags, 0)?;
+            if node.is(file.identity()) {
+                return Ok(file);
+            }
+            // The kernel looks the name up again, and finds another node.
+            self.nodes.is_another(&node);
+            Err(io::Error::from_raw_os_error(libc::ESTALE))
+        });
+        let file = match opened {
+            // It has no name any more, and is still open.
+            Err(errno @ Errno::STALE) => self.opened_before(caller(header), &node, flags).ok_or(errno)?,
+            opened => opened?,
+        };
+        out.extend_from_slice(self.opened(file, node, flags).as_bytes());
+        Ok(())
+    }
+
+    fn open_at(&self, caller: Caller, path: &Path, flags: u32, mode: u32) -> io::Result<Arc<dyn TreeFile>> {
+        let flags = flags | open::NO_FOLLOW;
+        let file = self.tree.open(caller, path, OpenHow { flags, mode, ..OpenHow::default() })?;
+        self.names.add(file.data().id(), path);
+        Ok(file)
+    }
+
+    /// A file that is open already, for what `flags` say.
+    fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Option<Arc<dyn TreeFile>> {
+        let file = node.open_for(flags & (open::READ | open::WRITE))?;
+        if flags & open::TRUNCATE != 0 {
+            let change = Change { which: set::SIZE, ..Change::default() };
+            file.set_attr(caller, &change).ok()?;
+        }
+        Some(file)
+    }
+
+    pub(super) fn create(
+        &self,
+        header: &InHeader,
+        mut input: Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Errno> {
+        let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
+        let place = (header.nodeid, input.file_name()?.to_bytes());
+        let caller = caller(header);
+        let exclusive = if arg.flags as i32 & libc::O_EXCL != 0 { open::EXCLUSIVE } else { 0 };
+        let flags = access_of(arg.flags) | open::CREATE | exclusive;
+        let mode = self.new_mode(caller, header.nodeid, arg.mode & 0o7777, arg.umask)?;
+        let file = self.at([place], |[path]| self.open_at(caller, path, flags, mode))?;
+        let attr = file.attr().map_err(|error| errno_of(&error))?;
+        let mut node = self.nodes.enter(place, &attr)?;
+        if !node.is(file.identity()) {
+            self.nodes.is_another(&node);
+            let another = self.nodes.enter(place, &attr);
+            self.nodes.forget(node.id, 1);
+            node = another?;
+        }
+        out.extend_from_slice(self.entry_out(&node, &attr).as_bytes());
+        out.extend_from_slice(self.opened(file, node, flags).as_bytes());
+        Ok(())
+    }
+
+    fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32) -> OpenOut {
+        node.opened(&file, flags);
+        let fh = self.files.insert(OpenFile { file, node });
+        let open_flags = match self.cache {
+            CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+            CacheMode::Page => fopen::KEEP_CACHE,
+        };
+        OpenOut { fh, open_flags, padding: 0 }
+    }
+
+    pub(super) fn release(&self, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: ReleaseIn = input.record().ok_or(Errno::INVAL)?;
+        let open = self.files.remove(arg.fh)?;
+        open.node.closed(&open.file);
+        Ok(())
+    }
+
+    pub(super) fn fsync(&self, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
+        self.files.get(arg.fh)?.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
+    }
+
+    pub(super) fn fsyncdir(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
+        let flags = open::READ | open::DIRECTORY;
+        self.at([(header.nodeid, b"")], |[path]| {
+            let directory = self.open_at(caller(header), path, flags, 0)?;
+            directory.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
+        })
+    }
+
+    pub(super) fn fallocate(&self, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: FallocateIn = input.record().ok_or(Errno::INVAL)?;
+        let open = self.files.get(arg.fh)?;
+        open.file.allocate(arg.mode, arg.offset, arg.length).map_err(|error| errno_of(&error))
+    }
+
+    pub(super) fn lseek(&self, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+        let arg: LseekIn = input.record().ok_or(Errno::INVAL)?;
+        let open = self.files.get(arg.fh)?;
+        let hole = match arg.whence as i32 {
+            libc::SEEK_DATA => false,
+            libc::SEEK_HOLE => true,
+            // The kernel knows the others itself.
+            _ => return Err(Errno::INVAL),
+        };
+        let offset = open.file.seek(arg.offset, hole).map_err(|error| errno_of(&error))?;
+        out.extend_from_slice(LseekOut { offset }.as_bytes());
+        Ok(())
+    }
+}

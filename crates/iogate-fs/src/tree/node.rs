@@ -1,0 +1,104 @@
+//! One file that the kernel knows, whatever its names.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use iogate_core::wire::{Attr, Identity};
+use iogate_net::TreeFile;
+
+use crate::append::Appends;
+
+/// A file that the kernel has looked up and not yet forgotten.
+pub(super) struct Node {
+    pub(super) id: u64,
+    pub(super) inode: u64,
+    /// Type and permissions as last seen.
+    mode: AtomicU32,
+    pub(super) appends: Arc<Appends>,
+    /// Known from the first time that it was opened.
+    identity: OnceLock<Identity>,
+    handles: Mutex<Vec<Handle>>,
+    /// Whether it is a directory that hands an access list down, and when that was seen.
+    default_list: Mutex<Option<(bool, Instant)>>,
+}
+
+/// An open file, and for what it is open.
+struct Handle {
+    file: Arc<dyn TreeFile>,
+    flags: u32,
+}
+
+impl Node {
+    pub(super) fn new(id: u64, attr: &Attr) -> Node {
+        Node {
+            id,
+            inode: attr.inode,
+            mode: AtomicU32::new(attr.mode),
+            appends: Arc::default(),
+            identity: OnceLock::new(),
+            handles: Mutex::default(),
+            default_list: Mutex::default(),
+        }
+    }
+
+    /// Notes attributes that were seen.
+    pub(super) fn saw(&self, attr: &Attr) {
+        self.mode.store(attr.mode, Ordering::Relaxed);
+    }
+
+    /// Type and permissions as last seen.
+    pub(super) fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_of_kind(&self, mode: u32) -> bool {
+        (self.mode() ^ mode) & libc::S_IFMT == 0
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.is_of_kind(libc::S_IFDIR)
+    }
+
+    /// Whether an opened file is this one, and not a later one with the same number.
+    pub(super) fn is(&self, identity: Identity) -> bool {
+        identity.inode == self.inode && *self.identity.get_or_init(|| identity) == identity
+    }
+
+    /// Remembers an open file, until [`Node::closed`].
+    pub(super) fn opened(&self, file: &Arc<dyn TreeFile>, flags: u32) {
+        self.handles.lock().expect("no list operation panics").push(Handle { file: file.clone(), flags });
+    }
+
+    pub(super) fn closed(&self, file: &Arc<dyn TreeFile>) {
+        let mut handles = self.handles.lock().expect("no list operation panics");
+        let closed = handles.iter().position(|handle| Arc::ptr_eq(&handle.file, file));
+        let closed = closed.map(|at| handles.swap_remove(at));
+        drop(handles);
+        drop(closed);
+    }
+
+    /// An open file that is open for what `flags` say: one that works whatever happened to the names.
+    pub(super) fn open_for(&self, flags: u32) -> Option<Arc<dyn TreeFile>> {
+        let handles = self.handles.lock().expect("no list operation panics");
+        handles.iter().find(|handle| handle.flags & flags == flags).map(|handle| handle.file.clone())
+    }
+
+    /// Whether the directory hands an access list down, as seen in the last `trusted` or as `look` now says.
+    pub(super) fn has_default_list(&self, trusted: Duration, look: impl FnOnce() -> bool) -> bool {
+        let seen = *self.default_list.lock().expect("assigning does not panic");
+        match seen {
+            Some((has, when)) if when.elapsed() < trusted => has,
+            _ => {
+                let has = look();
+                *self.default_list.lock().expect("assigning does not panic") = Some((has, Instant::now()));
+                has
+            }
+        }
+    }
+
+    /// Notes that its access lists may have changed.
+    pub(super) fn lists_changed(&self) {
+        *self.default_list.lock().expect("assigning does not panic") = None;
+    }
+}
