@@ -39,7 +39,7 @@ pub mod time;
 pub mod wire;
 
 pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};
-pub use layout::Layout;
+pub use layout::{Extent, FileLayout, Layout};
 pub use request::{AppId, ClientId, FileId, Op, Request, RequestId, TargetId};
 pub use sched::{SchedulerConfig, SchedulerKind};
 pub use time::{Span, Time};

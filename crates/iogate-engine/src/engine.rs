@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use iogate_core::sched::ConfigError;
-use iogate_core::{AppId, ClientId, FileId, Gate, GateConfig, Layout, Op, SchedulerConfig, Time};
+use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
 use crate::store::{FileHandle, Store};
 pub(crate) use pool::precise_sleep;
@@ -156,7 +156,7 @@ impl Engine {
         if frame::is_open(Arc::as_ptr(&self.shared)) {
             // In a completion: the loop below it on this thread's stack carries it out.
             while let Some(work) = list.pop_front() {
-                if let Err(work) = frame::put(Arc::as_ptr(&self.shared), work) {
+                if let Some(work) = frame::put(Arc::as_ptr(&self.shared), work) {
                     self.shared.work_off(work);
                 }
             }
@@ -250,10 +250,9 @@ impl Engine {
         self.shared.kick(|state, now| state.gate.switch(now, scheduler))
     }
 
-    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on. Fails as
-    /// [`Gate::set_layout`] does.
-    pub fn set_layout(&self, file: FileId, layout: Option<Layout>) -> Result<(), ConfigError> {
-        self.shared.lock().gate.set_layout(file, layout)
+    /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
+    pub fn set_layout(&self, file: FileId, layout: Option<Arc<FileLayout>>) {
+        self.shared.lock().gate.set_layout(file, layout);
     }
 
     /// Looks at the gate (statistics, settings, length) under its lock: be quick.

@@ -5,7 +5,9 @@
 
 mod clock;
 mod engine;
+pub mod layouts;
 pub mod store;
 
 pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
+pub use layouts::Layouts;
 pub use store::{FileHandle, Store};

@@ -1,6 +1,7 @@
 //! What every store that keeps data must do, against an array of bytes as the model.
 
 use std::io;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -8,8 +9,8 @@ use std::thread;
 use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::{Layout, Op, Span, TargetId, Time};
 use iogate_engine::store::{
-    Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, ModelledStore, OpenMode, PlainCalls, Segment,
-    StripedStore,
+    Backend, BatchedStore, DirectoryOptions, DirectoryStore, Io, MemoryStore, ModelledStore, OpenMode,
+    PlainCalls, Segment, StripedStore,
 };
 use iogate_engine::{FileHandle, Origin, Store};
 use tempfile::TempDir;
@@ -78,6 +79,9 @@ fn stores() -> Vec<(&'static str, Vec<TempDir>, Arc<dyn Store>)> {
         ModelledStore::new(inner, Box::new(TestDevice), Placement::default()).unwrap()
     };
     stores.push(("plain calls to modelled ring", vec![root2], Arc::new(PlainCalls::new(Arc::new(modelled)))));
+    let (two, sixteen) = (NonZero::new(2).unwrap(), NonZero::new(16).unwrap());
+    let memory = Arc::new(MemoryStore::new());
+    stores.push(("batches to memory", vec![], Arc::new(BatchedStore::new(memory, sixteen, two))));
     let memory = Arc::new(MemoryStore::new());
     stores.push(("plain calls to memory", vec![], Arc::new(PlainCalls::new(memory))));
     stores

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iogate_engine::layouts::mounts::Mount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -215,34 +216,9 @@ fn mounted_type(path: &Path) -> io::Result<Option<String>> {
         },
         _ => path.canonicalize()?,
     };
-    let mounts = std::fs::read("/proc/self/mountinfo")?;
-    let mut types = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let at = unescape(fields.nth(4)?);
-        let fs_type = fields.skip_while(|field| *field != b"-").nth(1)?;
-        (OsStr::from_bytes(&at) == path.as_os_str()).then(|| String::from_utf8_lossy(fs_type).into_owned())
-    });
     // Of several on top of each other, the last is the one in sight.
-    Ok(types.next_back())
-}
-
-/// Takes back mountinfo's `\040` for a blank, and the like.
-fn unescape(field: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [byte, tail @ ..] = rest {
-        match tail {
-            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..] if *byte == b'\\' => {
-                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
-                rest = tail;
-            }
-            _ => {
-                out.push(*byte);
-                rest = tail;
-            }
-        }
-    }
-    out
+    let mount = Mount::all()?.into_iter().rfind(|mount| mount.point == path);
+    Ok(mount.map(|mount| mount.fs_type))
 }
 
 fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError> {

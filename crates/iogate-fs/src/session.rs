@@ -181,8 +181,10 @@ pub fn mount(
     let options = &within_bounds(options);
     raise_descriptor_limit();
     let places = Places::check(source, mountpoint)?;
-    let applications =
-        Arc::new(Applications::new().map_err(|error| MountError::system("starting a thread", error))?);
+    let applications = Arc::new(
+        Applications::new(options.programs.clone())
+            .map_err(|error| MountError::system("starting a thread", error))?,
+    );
     let names = applications.names();
     let device = mount::attach(&places, options)?;
     let guard = DetachGuard(Some(&places.mountpoint));

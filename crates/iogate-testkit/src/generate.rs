@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use iogate_core::sched::{Param, ParamUnit};
 use iogate_core::{
-    AppId, FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span, TargetId, Time,
+    AppId, Extent, FileId, FileLayout, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span,
+    TargetId, Time,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -142,6 +143,23 @@ fn layout() -> impl Strategy<Value = Layout> {
     prop_oneof![1 => Just(Layout::SINGLE), 4 => striped]
 }
 
+/// Round robin, or extents with gaps between them.
+fn file_layout() -> impl Strategy<Value = FileLayout> {
+    let extent =
+        (0u64..3, 1u64..40, select(vec![BLOCK, 3000, 4 * BLOCK]), vec((0u32..9).prop_map(TargetId), 1..5));
+    let extents = vec(extent, 0..4).prop_map(|list| {
+        let mut end = 0;
+        let place = |(gap, blocks, stripe_bytes, targets)| {
+            let start = end + gap * BLOCK;
+            end = start + blocks * BLOCK;
+            Extent { start, end, stripe_bytes, targets }
+        };
+        FileLayout::new(list.into_iter().map(place).collect()).expect("extents in order")
+    });
+    let striped = layout().prop_map(|layout| FileLayout::try_from(layout).expect("few targets"));
+    prop_oneof![2 => extents, 1 => striped]
+}
+
 fn ending() -> impl Strategy<Value = Ending> {
     prop_oneof![10 => Just(Ending::Whole), 1 => Just(Ending::Short), 1 => Just(Ending::Failed)]
 }
@@ -153,7 +171,7 @@ fn intent(switches: bool) -> impl Strategy<Value = Intent> {
         40 => Just(Intent::Act(Action::Wake)),
         20 => Just(Intent::Act(Action::Ask)),
         4 => malformed().prop_map(Intent::Act),
-        4 => (0u64..3, layout()).prop_map(|(file, layout)| Intent::Act(Action::SetLayout(FileId(file), layout))),
+        4 => (0u64..3, file_layout()).prop_map(|(file, layout)| Intent::Act(Action::SetLayout(FileId(file), layout))),
         1 => Just(Intent::Act(Action::Drain)),
         (if switches { 30 } else { 0 }) => any_scheduler().prop_map(|to| Intent::Act(Action::Switch(to))),
     ]

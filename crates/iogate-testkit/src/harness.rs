@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use iogate_core::{
-    Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Outcome, Part, Rejected, Request,
+    Decision, Dispatch, DispatchId, FileId, FileLayout, Gate, GateConfig, Outcome, Part, Rejected, Request,
     RequestId, SchedulerConfig, Span, Time,
 };
 
@@ -25,7 +25,7 @@ pub trait Subject {
     /// As [`Gate::drain`].
     fn drain(&mut self, now: Time);
     /// As [`Gate::set_layout`].
-    fn set_layout(&mut self, file: FileId, layout: Layout);
+    fn set_layout(&mut self, file: FileId, layout: FileLayout);
     /// As [`Gate::len`].
     fn count(&self) -> usize;
 }
@@ -54,8 +54,8 @@ impl Subject for Gate {
     fn drain(&mut self, now: Time) {
         Gate::drain(self, now);
     }
-    fn set_layout(&mut self, file: FileId, layout: Layout) {
-        Gate::set_layout(self, file, Some(layout)).expect("scripts have valid layouts");
+    fn set_layout(&mut self, file: FileId, layout: FileLayout) {
+        Gate::set_layout(self, file, Some(layout.into()));
     }
     fn count(&self) -> usize {
         self.len()
@@ -81,7 +81,7 @@ impl Subject for ReferenceGate {
     fn drain(&mut self, _now: Time) {
         ReferenceGate::drain(self);
     }
-    fn set_layout(&mut self, file: FileId, layout: Layout) {
+    fn set_layout(&mut self, file: FileId, layout: FileLayout) {
         ReferenceGate::set_layout(self, file, layout);
     }
     fn count(&self) -> usize {
@@ -173,7 +173,7 @@ impl<S: Subject> Player<S> {
             Action::Ask => {}
             Action::Wake => self.wake(),
             Action::Switch(scheduler) => self.subject.switch(self.now, scheduler),
-            Action::SetLayout(file, layout) => self.subject.set_layout(*file, *layout),
+            Action::SetLayout(file, layout) => self.subject.set_layout(*file, layout.clone()),
             Action::Drain => {
                 self.subject.drain(self.now);
                 self.note(Event::Drained);

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use iogate_core::{AppId, FileId, GateConfig, Layout, Op, Outcome, Request, Span, TargetId, Time};
+use iogate_core::{
+    AppId, FileId, FileLayout, GateConfig, Layout, Op, Outcome, Request, Span, TargetId, Time,
+};
 use iogate_core::{ClientId, RequestId, SchedulerConfig};
 
 /// A request before it has an id and a time.
@@ -56,7 +58,7 @@ pub enum Action {
     /// Change the algorithm.
     Switch(SchedulerConfig),
     /// Give a file a layout of its own.
-    SetLayout(FileId, Layout),
+    SetLayout(FileId, FileLayout),
     /// Close the gate.
     Drain,
 }
@@ -118,8 +120,12 @@ impl fmt::Display for Action {
             Action::Wake => f.write_str("wake"),
             Action::Switch(scheduler) => write!(f, "switch {scheduler}"),
             Action::SetLayout(file, layout) => {
-                write!(f, "layout of file {file}: ")?;
-                write_layout(f, layout)
+                write!(f, "layout of file {file}:")?;
+                for extent in layout.extents() {
+                    let targets: Vec<u32> = extent.targets.iter().map(|target| target.0).collect();
+                    write!(f, " {}..{} {} on {targets:?}", extent.start, extent.end, extent.stripe_bytes)?;
+                }
+                Ok(())
             }
             Action::Drain => f.write_str("drain"),
         }

@@ -9,6 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use iogate_core::SchedulerConfig;
 use iogate_core::sched::SchedulerKind;
 
+use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     Status(StatusArgs),
     Set(SetArgs),
+    Layout(LayoutArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),
     Bench(BenchArgs),
@@ -83,8 +85,9 @@ impl FromStr for Bytes {
 
 /// Mount a directory behind a gate: reads and writes of all programs are scheduled
 ///
-/// The application of a request is taken from the calling process: IOGATE_APP in its environment, else SLURM_JOB_ID, else
-/// its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
+/// The application of a request is taken from the calling process: IOGATE_APP in its environment, else the line for its
+/// program (`NAME_OR_GLOB ID`) in the file that IOGATE_APP_FILE names here, else its job (SLURM_JOB_ID and those of other
+/// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
 /// SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
 pub(crate) struct MountArgs {
@@ -106,6 +109,13 @@ pub(crate) struct MountArgs {
     /// Most requests in the gate; further ones wait outside
     #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
     pub(crate) queue: u32,
+
+    /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
+    ///
+    /// auto asks the source's file system for each file's own layout where that is Lustre, BeeGFS, CephFS or GlusterFS;
+    /// elsewhere all is on a single target. auto,targets=8 says how many targets there are in all.
+    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    pub(crate) layout: LayoutChoice,
 
     /// Who caches file data on this side of the gate
     #[arg(long, value_enum, default_value_t = Cache::Direct)]
@@ -204,6 +214,20 @@ pub(crate) struct StatusArgs {
     /// Again and again, every so many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = false)]
     pub(crate) watch: Option<f64>,
+}
+
+/// Show which targets of a parallel file system hold which bytes of a file
+///
+/// Known are Lustre, BeeGFS, CephFS and GlusterFS.
+#[derive(Debug, Args)]
+pub(crate) struct LayoutArgs {
+    /// The files
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Change the scheduler or its parameters while programs go on
@@ -409,10 +433,12 @@ pub(crate) enum Paper {
     Agios,
     /// Server coordination (2011): servers that serve one application at a time
     Coordination,
+    /// TWINS (2016): forwarders that serve one data server at a time
+    Twins,
 }
 
 impl Paper {
-    pub(crate) const ALL: [Paper; 3] = [Paper::Aioli, Paper::Agios, Paper::Coordination];
+    pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
 }
 
 /// Check, list and show scenarios

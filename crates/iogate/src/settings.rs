@@ -33,17 +33,23 @@ fn split(item: &str) -> Result<(&str, &str), String> {
     item.split_once('=').ok_or_else(|| format!("'{item}': expected name=value, as in window=250ms"))
 }
 
+const BYTES: Param = Param {
+    name: "bytes",
+    unit: ParamUnit::Bytes,
+    default: 1,
+    min: 1,
+    max: 1 << 62,
+    help: "a number of bytes",
+};
+
 /// Bytes from a flag: `65536`, `64KiB`, `1MiB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, ConfigError> {
-    const BYTES: Param = Param {
-        name: "bytes",
-        unit: ParamUnit::Bytes,
-        default: 1,
-        min: 1,
-        max: 1 << 62,
-        help: "a number of bytes",
-    };
     BYTES.parse(text)
+}
+
+/// Bytes as a flag would have them, exactly.
+pub(crate) fn bytes_shown(bytes: u64) -> String {
+    BYTES.format(bytes)
 }
 
 #[cfg(test)]

@@ -289,3 +289,30 @@ fn scenarios_that_are_wrong_are_refused() {
     assert!(error.contains("this is in the point servers.gate.scheduler = fif\n"), "{error}");
     assert!(error.contains("\nthe scenario b.toml cannot be read"), "{error}");
 }
+
+#[test]
+fn a_file_elsewhere_has_no_layout() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), "data").unwrap();
+    let output = iogate(&["layout", "a"], "", folder.path());
+    assert!(output.status.success());
+    assert_eq!(text(&output.stdout), "a: on no parallel file system that is known\n");
+    let output = iogate(&["layout", "--json", "a"], "", folder.path());
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value, serde_json::json!([{ "file": "a", "system": null, "extents": [] }]));
+    // What can be said is said, and what cannot is an error.
+    let output = iogate(&["layout", "none", "a"], "", folder.path());
+    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(1), 1));
+    assert!(text(&output.stderr).contains("none: No such file"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_layout_that_is_none_is_refused() {
+    refused(
+        &["mount", "/tmp", "/tmp", "--layout", "stripe=64KiB"],
+        "",
+        2,
+        "expected auto, auto,targets=8, or",
+    );
+    refused(&["mount", "/tmp", "/tmp", "--layout", "stripe=64KiB,targets=0"], "", 2, "from 1 to 4096");
+}

@@ -116,6 +116,33 @@ fn a_mount_is_asked_and_told() {
 }
 
 #[test]
+fn a_layout_says_which_target_a_request_is_for() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let striped = ["--scheduler", "server-window", "--layout", "stripe=4KiB,targets=4,first=1", "--no-uring"];
+    for (args, expected) in [(&striped[..], [1, 2, 3, 0].as_slice()), (&striped[..2], &[0])] {
+        let mount = Mount::new(args);
+        let output = Command::new("dd")
+            .arg(format!("of={}/a", mount.point().display()))
+            .args(["if=/dev/zero", "bs=4k", "count=8"])
+            .output();
+        assert!(output.unwrap().status.success());
+        let status = mount.status();
+        let shares = status["targets"].as_array().unwrap().iter();
+        let mut shares: Vec<_> =
+            shares.map(|share| (share["id"].as_u64().unwrap(), share["bytes"].as_u64().unwrap())).collect();
+        shares.sort_unstable();
+        let mut expected: Vec<_> =
+            expected.iter().map(|&target| (target, 8 * 4096 / expected.len() as u64)).collect();
+        expected.sort_unstable();
+        assert_eq!(shares, expected);
+        let layout = mount.ask("layout", &[]);
+        assert!(text(&layout.stderr).contains("expected a regular file"), "{}", text(&layout.stderr));
+    }
+}
+
+#[test]
 fn a_modelled_store_takes_the_time_of_its_device() {
     if !can_mount() {
         return eprintln!("skipped: /dev/fuse is not to be had");

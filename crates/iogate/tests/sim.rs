@@ -206,3 +206,36 @@ fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     done(&args, folder.path());
     assert!(read("pages/coordination.md") == page, "kept results give the same page");
 }
+
+#[test]
+fn the_twins_page_has_a_section_for_each_experiment_and_no_empty_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    done(&["reproduce", "twins", "--quick", "--out", "pages"], folder.path());
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let page = read("pages/twins.md");
+    let parts = [
+        "Figures 3.4 to 3.7",
+        "The numbers in the thesis's text",
+        "Figure 5.6",
+        "Tables 3.1, 3.3, 4.1 and 5.1",
+        "Table 3.2",
+        "Figures 4.3 and 4.4",
+        "Figures 5.3 and 5.4",
+        "Figures 5.7 to 5.9",
+        "Figure 5.5",
+        "Figures 5.10 and 5.11",
+        "What the results depend on",
+        "Beyond the thesis",
+        "quick form",
+    ];
+    for part in parts {
+        assert!(page.contains(part), "{part}");
+    }
+    // Rows whose settings no scenario has would be of dashes only. The quick form leaves out writes.
+    let empty = |row: &&str| row.split('|').skip(2).all(|cell| matches!(cell.trim(), "-" | ""));
+    let reads = page.split("\n\n").filter(|block| !block.contains("write"));
+    let rows: Vec<&str> = reads.flat_map(str::lines).filter(|line| line.starts_with("| ")).collect();
+    let empty: Vec<&str> = rows.iter().copied().filter(empty).collect();
+    assert!(rows.len() > 100 && empty.is_empty(), "{} rows, of these empty: {empty:#?}", rows.len());
+    assert!(read("pages/twins.html").matches("<svg").count() >= 4);
+}

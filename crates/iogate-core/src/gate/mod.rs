@@ -5,12 +5,13 @@ mod service;
 mod tree;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use self::pending::{NONE, Pending, SlotId};
 use self::service::Service;
 use crate::hash::HashMap;
-use crate::layout::Layout;
+use crate::layout::{FileLayout, Holding, Layout};
 use crate::request::{AppId, FileId, Op, Request, RequestId, TargetId};
 use crate::sched::{ConfigError, Pick, Scheduler, SchedulerConfig};
 use crate::stats::{Conflict, Stats};
@@ -25,7 +26,7 @@ pub struct GateConfig {
     pub queue_max: u32,
     /// Most dispatches in service at once; a scheduler may want fewer (aioli: one).
     pub depth: u32,
-    /// Layout of files that have none of their own.
+    /// Layout of files that have none of their own, and of what is not known of those that have.
     pub layout: Layout,
 }
 
@@ -175,7 +176,7 @@ pub struct Gate {
     scheduler: Box<dyn Scheduler>,
     pending: Pending,
     service: Service,
-    layouts: HashMap<FileId, Layout>,
+    layouts: HashMap<FileId, Arc<FileLayout>>,
     /// The latest time seen.
     now: Time,
     /// Arrival number of the next request.
@@ -235,7 +236,8 @@ impl Gate {
         {
             return Err(Rejected::Target { target, max: TARGETS_MAX });
         }
-        let layout = self.layouts.get(&request.file).copied().unwrap_or(self.config.layout);
+        let own = self.layouts.get(&request.file).cloned();
+        let layout = Holding { own: own.as_deref(), gate: self.config.layout };
         let split = request.target.is_none() && self.scheduler.splits();
         let pieces = if split { layout.stripes(request.offset, request.bytes) } else { 1 };
         if self.pending.len as u64 + pieces > u64::from(self.config.queue_max) {
@@ -380,25 +382,14 @@ impl Gate {
     }
 
     /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
-    ///
-    /// # Errors
-    /// If the stripe or the number of targets is zero, or there are too many targets.
-    pub fn set_layout(&mut self, file: FileId, layout: Option<Layout>) -> Result<(), ConfigError> {
+    pub fn set_layout(&mut self, file: FileId, layout: Option<Arc<FileLayout>>) {
         match layout {
             Some(layout) => {
-                if layout.stripe_bytes == 0 {
-                    return Err(ConfigError::out_of_range("stripe_bytes", 0, 1, u64::MAX));
-                }
-                if !(1..=TARGETS_MAX).contains(&layout.targets) {
-                    let (targets, max) = (layout.targets.into(), TARGETS_MAX.into());
-                    return Err(ConfigError::out_of_range("targets", targets, 1, max));
-                }
-                self.pending.targets = self.pending.targets.max(layout.targets);
+                self.pending.targets = self.pending.targets.max(layout.targets());
                 self.layouts.insert(file, layout);
             }
             None => drop(self.layouts.remove(&file)),
         }
-        Ok(())
     }
 
     /// What it has counted so far.

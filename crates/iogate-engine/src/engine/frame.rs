@@ -67,13 +67,13 @@ pub(super) fn has_work(engine: *const Shared) -> bool {
 }
 
 /// Puts work into this thread's innermost frame of this engine, or gives it back if there is none.
-pub(super) fn put(engine: *const Shared, work: Work) -> Result<(), Work> {
+pub(super) fn put(engine: *const Shared, work: Work) -> Option<Work> {
     FRAMES.with_borrow_mut(|frames| match frames.iter_mut().rev().find(|frame| frame.engine == engine) {
         Some(frame) => {
             frame.work.push_back(work);
-            Ok(())
+            None
         }
-        None => Err(work),
+        None => Some(work),
     })
 }
 

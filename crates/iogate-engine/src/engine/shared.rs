@@ -178,7 +178,6 @@ impl Shared {
     }
 
     /// Puts a transfer into the gate, waiting for room.
-    #[expect(clippy::type_complexity, reason = "the guard goes in and comes out")]
     fn admit<'a>(
         self: &'a Arc<Self>,
         mut state: MutexGuard<'a, State>,
@@ -329,7 +328,7 @@ impl Shared {
                 Work::Begin(flight)
             }
         };
-        if let Err(work) = frame::put(Arc::as_ptr(self), work) {
+        if let Some(work) = frame::put(Arc::as_ptr(self), work) {
             self.work_off(work);
         }
     }

@@ -1,5 +1,6 @@
 //! What executes a dispatch.
 
+mod batched;
 mod direct;
 mod directory;
 mod memory;
@@ -20,6 +21,7 @@ use iogate_core::{FileId, Op, TargetId};
 
 use crate::engine::Origin;
 
+pub use batched::BatchedStore;
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};

@@ -78,6 +78,9 @@ impl FileSystem {
             None
         };
         let offset = append.as_ref().map_or(arg.offset, |append| append.offset);
+        if let Some(layout) = &file.layout {
+            layout.before_write(file.fd.as_fd(), offset);
+        }
         let sync = match flags & libc::O_SYNC {
             _ if cached => None,
             libc::O_SYNC => Some(Durability::Everything),

@@ -99,7 +99,8 @@ impl FileSystem {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
         let data =
             self.store.adopt(for_data).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let fh = self.files.insert(OpenFile { fd, data, inode });
+        let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
+        let fh = self.files.insert(OpenFile { fd, data, layout, inode });
         let open_flags = match self.cache {
             CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
             CacheMode::Page => fopen::KEEP_CACHE,

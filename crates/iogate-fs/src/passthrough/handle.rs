@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, RwLock};
 
 use iogate_engine::FileHandle;
+use iogate_engine::layouts::OpenLayout;
 use rustix::io::Errno;
 
 use super::dir::DirStream;
@@ -14,6 +15,8 @@ use super::inode::Inode;
 pub(crate) struct OpenFile {
     pub(crate) fd: OwnedFd,
     pub(crate) data: FileHandle,
+    /// Where its bytes lie, if that is asked for.
+    pub(crate) layout: Option<OpenLayout>,
     pub(crate) inode: Arc<Inode>,
 }
 

@@ -17,6 +17,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::{Engine, Store};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -36,6 +37,7 @@ pub(crate) struct FileSystem {
     dirs: Handles<OpenDir>,
     engine: Arc<Engine>,
     store: Arc<dyn Store>,
+    layouts: Option<Arc<OpenLayouts>>,
     applications: Arc<Applications>,
     control: ControlFiles,
     cache: CacheMode,
@@ -63,6 +65,7 @@ impl FileSystem {
         applications: Arc<Applications>,
         control: Arc<dyn Control>,
     ) -> Result<FileSystem, Errno> {
+        let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine.clone()));
         Ok(FileSystem {
             // The other half is for open files.
             // The other half is for open files.
@@ -71,6 +74,7 @@ impl FileSystem {
             dirs: Handles::default(),
             engine,
             store,
+            layouts,
             applications,
             control: ControlFiles::new(control),
             cache: options.cache,

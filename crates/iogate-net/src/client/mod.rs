@@ -2,7 +2,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
@@ -28,6 +28,7 @@ mod call;
 mod connect;
 mod file;
 mod fork;
+mod lead;
 mod receive;
 mod recover;
 mod remote;
@@ -42,55 +43,24 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::wire::{WireError, auth};
+use iogate_core::wire::WireError;
 
 use crate::Endpoint;
+use crate::auth::Credential;
 use crate::socket::Socket;
 
-pub use connect::dial;
+pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;
 
-/// Reaches a server: the socket is connected, and encrypted if it is to be, when this returns. The time is the most
-/// that it may take.
+/// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
 
 /// Takes a descriptor and returns it, or a copy under another number.
 pub type Keep = fn(OwnedFd) -> io::Result<OwnedFd>;
-
-/// How a client proves who it is.
-#[derive(Clone)]
-pub enum Auth {
-    /// Not at all.
-    None,
-    /// By the socket: its peer credentials, or its certificate.
-    Socket,
-    /// By a MUNGE credential, a new one for each connection.
-    Munge(Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>),
-}
-
-impl Auth {
-    fn number(&self) -> u8 {
-        match self {
-            Auth::None => auth::NONE,
-            Auth::Socket => auth::SOCKET,
-            Auth::Munge(_) => auth::MUNGE,
-        }
-    }
-}
-
-impl fmt::Debug for Auth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Auth::None => "None",
-            Auth::Socket => "Socket",
-            Auth::Munge(_) => "Munge",
-        })
-    }
-}
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,8 +81,8 @@ pub struct ClientOptions {
     /// The server's export; empty for its only one.
     pub export: String,
     /// How the client proves who it is.
-    pub auth: Auth,
-    /// How a server is reached; [`dial`] without encryption.
+    pub auth: Credential,
+    /// How a server is reached: [`dial`], or what [`dial_tls`] gives.
     pub dial: Dial,
     /// Most time for one attempt to connect.
     pub connect_timeout: Duration,
@@ -130,7 +100,7 @@ impl Default for ClientOptions {
         ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
-            auth: Auth::Socket,
+            auth: Credential::Socket,
             dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),

@@ -146,8 +146,8 @@ impl Incoming {
         if let Some(payload) = rest.get(..payload_bytes) {
             let call = replies.take(header.id)?;
             let answer = if header.errno == 0 && call.is_read() {
-                let mut segments = fitting(call.memory.segments().to_vec(), payload_bytes)?;
-                copy(payload, &mut segments);
+                check_fits(call.memory.segments(), payload_bytes)?;
+                copy(payload, call.memory.segments());
                 Ok(Answer::Read(payload_bytes as u64))
             } else {
                 answer(&call, &header, fields, 0, payload.to_vec())
@@ -169,7 +169,8 @@ impl Incoming {
                 vec![Segment { memory: payload.as_mut_ptr(), bytes: payload_bytes }]
             }
         };
-        copy(rest, &mut segments);
+        copy(rest, &segments);
+        skip(&mut segments, rest.len());
         self.placing = Some(Placing { header, fields: fields.to_vec(), segments, payload });
         (self.start, self.end) = (0, 0);
         Ok(true)
@@ -208,32 +209,36 @@ fn answer(
     Ok(Answer::Other { fields: fields.to_vec(), payload })
 }
 
+fn check_fits(segments: &[Segment], bytes: usize) -> io::Result<()> {
+    let room: usize = segments.iter().map(|segment| segment.bytes).sum();
+    if bytes > room {
+        let text = format!("the server sends {bytes} bytes, expected at most {room}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(())
+}
+
 /// The first `bytes` bytes of the segments.
 fn fitting(mut segments: Vec<Segment>, bytes: usize) -> io::Result<Vec<Segment>> {
+    check_fits(&segments, bytes)?;
     let mut left = bytes;
     segments.retain_mut(|segment| {
         segment.bytes = segment.bytes.min(left);
         left -= segment.bytes;
         segment.bytes > 0
     });
-    if left > 0 {
-        let text = format!("the server sends {bytes} bytes, {left} more than asked for");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
     Ok(segments)
 }
 
-/// Copies as much as fits into the segments, and leaves what is not filled.
-fn copy(mut bytes: &[u8], segments: &mut Vec<Segment>) {
-    let copied = bytes.len();
-    for segment in segments.iter() {
+/// Copies as much as fits into the segments.
+fn copy(mut bytes: &[u8], segments: &[Segment]) {
+    for segment in segments {
         let (here, rest) = bytes.split_at(segment.bytes.min(bytes.len()));
         // SAFETY: the memory belongs to a call that is not answered yet, and that only this thread can answer or
         // give up; the buffer is apart from it.
         unsafe { segment.memory.copy_from_nonoverlapping(here.as_ptr(), here.len()) };
         bytes = rest;
     }
-    skip(segments, copied);
 }
 
 /// Takes up to `count` bytes off the front of the segments; returns how many there were.

@@ -46,7 +46,7 @@ impl Pool {
     pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Buffer> {
         let class = (0..CLASSES).find(|&class| bytes <= class_bytes(class))?;
         if !self.reserve(class_bytes(class)) {
-            self.short.store(true, Ordering::SeqCst);
+            self.ask_for_room();
             // What came back before that was seen calls nobody.
             if !self.reserve(class_bytes(class)) {
                 return None;
@@ -65,7 +65,12 @@ impl Pool {
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 
-    /// Whether nobody has found the pool without room since somebody was told that there is room again.
+    /// Has `room` called when the next buffer comes back.
+    pub(super) fn ask_for_room(&self) {
+        self.short.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether `room` has been called since somebody found no room.
     pub(super) fn has_room(&self) -> bool {
         !self.short.load(Ordering::SeqCst)
     }

@@ -13,10 +13,10 @@ use rustix::event::epoll;
 
 use super::Shared;
 use super::buffer::Buffer;
-use super::listener::Policy;
 use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
+use crate::auth::Policy;
 use crate::socket::{Peer, Socket};
 
 /// One connection.

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use iogate_core::wire::{self, Hello, MAGIC, Record, RequestHeader, VERSION, Welcome, auth};
+use iogate_core::wire::{self, Hello, MAGIC, Record, RequestHeader, VERSION, Welcome};
 
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
 use super::session::{Cut, Session};
-use super::{Claim, Shared, lock};
+use super::{Shared, lock};
 use crate::Caller;
-use crate::socket::Peer;
+use crate::auth::{Binding, User};
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
 /// that is done.
@@ -58,7 +58,7 @@ pub(super) fn greet(
 
 fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Result<(), Cut> {
     let server = &connection.server;
-    let user = identify(connection, hello.auth, proof)?;
+    let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
     let (session, resumed) = server.session(connection, hello, export, user)?;
     let Some(before) = session.attach(connection) else {
@@ -105,29 +105,19 @@ pub(super) fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn identify(connection: &Connection, method: u8, proof: &[u8]) -> Result<Caller, Cut> {
-    let refused = |text: String| (libc::EACCES, text);
-    let claim = match (method, connection.socket.peer()) {
-        (auth::NONE, _) => {
-            return connection.policy.anonymous.ok_or_else(|| {
-                refused(
-                    "clients must prove who they are here: use a Unix socket, a certificate or MUNGE".into(),
-                )
-            });
+fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<Caller, Cut> {
+    let binding = Binding::of_server(connection.socket.fd(), hello.export).map_err(|error| {
+        (error.raw_os_error().unwrap_or(libc::EIO), "the connection has no address".into())
+    })?;
+    match connection.policy.authenticate(&connection.socket.peer(), &binding, hello.auth, proof) {
+        Ok(User { uid, gid, name }) => {
+            tracing::debug!(peer = %connection.peer_text(), uid, gid, "{name} has connected");
+            Ok(Caller { uid, gid })
         }
-        (auth::SOCKET, Peer::Process { uid, gid, .. }) => return Ok(Caller { uid, gid }),
-        (auth::SOCKET, Peer::Certificate { name }) => Claim::Certificate(name),
-        (auth::SOCKET, Peer::Unknown) => {
-            return Err(refused(
-                "this socket does not say who the client is: use a certificate or MUNGE".into(),
-            ));
+        Err(error) => {
+            tracing::warn!(peer = %connection.peer_text(), "not let in: {error}");
+            Err((error.errno(), error.for_peer()))
         }
-        (auth::MUNGE, _) => Claim::Munge(proof.to_vec()),
-        (other, _) => return Err((libc::EPROTO, format!("there is no authentication of kind {other}"))),
-    };
-    match &connection.server.authenticate {
-        Some(authenticate) => authenticate(claim).map_err(refused),
-        None => Err(refused("this server does not know that way of proving who a client is".into())),
     }
 }
 

@@ -17,8 +17,13 @@ use super::{Shared, lock};
 const LEFT_BYTES_MAX: usize = 128 << 10;
 /// Most bytes of one read, behind those.
 const READ_BYTES_MAX: usize = 64 << 10;
+/// Most reads in a row from one connection.
+const READS_MAX: usize = 16;
 /// Most bytes of a value of an extended attribute, and of a proof of who a client is.
 const VALUE_BYTES_MAX: u32 = 64 << 10;
+
+/// How many connections go on when memory comes back; what they use comes back too, and then the next ones go on.
+const FED_AT_ONCE: usize = 4;
 
 /// What a thread that reads from connections has for itself.
 pub(super) struct Desk {
@@ -33,6 +38,8 @@ enum Next {
     Await,
     /// There is more, but no memory for it.
     Starved,
+    /// There is more, but others have waited for long enough.
+    Later,
     /// Somebody else goes on with this connection.
     Elsewhere,
     /// The peer is gone.
@@ -61,10 +68,14 @@ impl Connection {
     /// Reads what is there, and carries it out as far as that is this thread's.
     pub(super) fn serve(self: &Arc<Self>, desk: &mut Desk) {
         let mut receive = lock(&self.receive);
-        if self.is_closed() {
+        if self.is_closed() || self.server.is_closing() {
             return;
         }
-        let next = self.take_in(&mut receive, desk);
+        let mut next = Next::Gone;
+        Cork::over(|| next = self.take_in(&mut receive, desk));
+        if self.socket.wants_flush() {
+            self.flush();
+        }
         let unfinished = !receive.left.is_empty() || receive.partial.is_some();
         self.unfinished.store(unfinished && matches!(next, Next::Await), Ordering::Relaxed);
         let go_on = || {
@@ -72,6 +83,7 @@ impl Connection {
             match next {
                 Next::Await => self.await_readable(),
                 Next::Starved => self.server.starve(self),
+                Next::Later => self.server.go_on(Arc::clone(self)),
                 Next::Elsewhere => {}
                 Next::Gone => self.close(),
                 Next::Cut((errno, why)) => self.refuse(errno as u16, &why),
@@ -88,11 +100,16 @@ impl Connection {
     }
 
     fn take_in(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk) -> Next {
-        loop {
+        for _ in 0..READS_MAX {
             let (bytes, read) = match self.read(receive, &mut desk.scratch) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
-                Err(_) => return Next::Gone,
+                Err(error) => {
+                    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+                        tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
+                    }
+                    return Next::Gone;
+                }
             };
             match self.decode(receive, desk, bytes) {
                 Ok(Step::Taken) => {}
@@ -106,6 +123,7 @@ impl Connection {
                 Read::More => {}
             }
         }
+        Next::Later
     }
 
     /// Fills what is missing of a payload, and the scratch memory behind what was left over, which it is given first. Returns
@@ -139,7 +157,7 @@ impl Connection {
         if let Some(partial) = &mut receive.partial {
             partial.filled += count.min(missing);
         }
-        let drained = count < missing + READ_BYTES_MAX && !self.socket.reads_ahead();
+        let drained = count < missing + READ_BYTES_MAX;
         let read = if drained { Read::Drained } else { Read::More };
         Ok((left.len() + count.saturating_sub(missing), read))
     }
@@ -246,7 +264,6 @@ impl Connection {
                 }
             }
         }
-        lock(&self.figures).requests += 1;
         Ok(Step::Taken)
     }
 }
@@ -264,18 +281,22 @@ enum Read {
 impl Shared {
     /// Leaves a connection until there is memory.
     pub(super) fn starve(&self, connection: &Arc<Connection>) {
-        lock(&self.starved).push(Arc::clone(connection));
+        lock(&self.starved).push_back(Arc::clone(connection));
         // There may have been room just before.
         if self.pool.has_room() {
             self.feed();
         }
     }
 
-    /// Goes on with the connections that waited for memory.
+    /// Goes on with the connections that have waited longest for memory.
     pub(super) fn feed(&self) {
-        let starved = std::mem::take(&mut *lock(&self.starved));
-        for connection in starved {
-            self.go_on(connection);
+        let mut starved = lock(&self.starved);
+        let count = starved.len().min(FED_AT_ONCE);
+        let fed: Vec<_> = starved.drain(..count).collect();
+        if !starved.is_empty() {
+            self.pool.ask_for_room();
         }
+        drop(starved);
+        fed.into_iter().for_each(|connection| self.go_on(connection));
     }
 }

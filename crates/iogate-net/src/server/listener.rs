@@ -1,23 +1,17 @@
 //! Where a server accepts connections.
 
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use super::connection::Origin;
+use crate::Endpoint;
+use crate::auth::Policy;
 use crate::socket::{Peer, PlainSocket, Socket};
-use crate::{Caller, Endpoint};
 use std::sync::Arc;
-
-/// How a listener's clients are secured and known.
-#[derive(Clone, Debug, Default)]
-pub struct Policy {
-    /// Clients need not prove who they are, and are taken for this user. Else they must.
-    pub anonymous: Option<Caller>,
-}
 
 /// A bound TCP or Unix socket.
 #[derive(Debug)]
@@ -36,19 +30,26 @@ enum Bound {
 
 impl Listener {
     /// Begins to listen. The file of a Unix socket whose server is gone is replaced; with a live one, it fails with
-    /// [`io::ErrorKind::AddrInUse`]. Errors name the endpoint.
+    /// [`io::ErrorKind::AddrInUse`]. A policy that does not suit the endpoint is [`io::ErrorKind::InvalidInput`]. Errors name the
+    /// endpoint.
     pub fn bind(endpoint: &Endpoint, policy: Policy) -> io::Result<Listener> {
         let failed =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {endpoint}: {error}"));
+        let suits = |addresses: &[SocketAddr]| {
+            let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+            policy.check_listener(endpoint, addresses).map_err(wrong)
+        };
         let (socket, endpoint) = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();
+                suits(&addresses)?;
                 let socket = TcpListener::bind(&addresses[..]).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let port = socket.local_addr()?.port();
                 (Bound::Tcp(socket), Endpoint::Tcp { host: host.clone(), port })
             }
             Endpoint::Unix(path) => {
+                suits(&[])?;
                 let socket = bind_unix(path).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let file = path.symlink_metadata()?;
@@ -85,7 +86,11 @@ impl Listener {
             (None, Peer::Process { uid, .. }) => Origin::User(uid),
             _ => Origin::Unknown,
         };
-        Ok((Box::new(socket), origin))
+        let socket: Box<dyn Socket> = match &*self.policy {
+            Policy::Tls { server, .. } => Box::new(server.accept(socket).map_err(io::Error::other)?),
+            _ => Box::new(socket),
+        };
+        Ok((socket, origin))
     }
 }
 
@@ -132,14 +137,14 @@ mod tests {
         let endpoint = Endpoint::Unix(path.clone());
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "nobody has removed it");
-        let listener = Listener::bind(&endpoint, Policy::default()).unwrap();
-        let error = Listener::bind(&endpoint, Policy::default()).unwrap_err();
+        let listener = Listener::bind(&endpoint, Policy::Peer).unwrap();
+        let error = Listener::bind(&endpoint, Policy::Peer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains("a server listens there"), "{error}");
         drop(listener);
         assert!(!path.exists());
         std::fs::write(&path, "data").unwrap();
-        let error = Listener::bind(&endpoint, Policy::default()).unwrap_err();
+        let error = Listener::bind(&endpoint, Policy::Peer).unwrap_err();
         assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"data");
     }

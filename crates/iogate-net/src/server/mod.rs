@@ -45,10 +45,10 @@ use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use export::{Export, Limits, Users};
-pub use listener::{Listener, Policy};
+pub use listener::Listener;
 pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
 
-use crate::{Caller, Endpoint};
+use crate::Endpoint;
 use buffer::Pool;
 use connection::{Connection, Origin};
 use export::Served;
@@ -68,23 +68,9 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// How long a session stays without a connection.
     pub session_grace: Duration,
-    /// Finds out who a client is by what its socket does not say; `None`: nobody can.
-    pub authenticate: Option<Authenticate>,
     /// Describes an export's gate in a status.
     pub describe: Option<Describe>,
 }
-
-/// Who a client claims to be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// The holder of a verified certificate with this common name.
-    Certificate(String),
-    /// The bearer of this MUNGE credential, which is to be verified.
-    Munge(Vec<u8>),
-}
-
-/// Finds out which user a claim makes a client; the error is for the client. May block.
-pub type Authenticate = Box<dyn Fn(Claim) -> Result<Caller, String> + Send + Sync>;
 
 /// Describes a gate.
 pub type Describe = Box<dyn Fn(&Export) -> serde_json::Value + Send + Sync>;
@@ -108,7 +94,6 @@ struct Shared {
     nodes: u32,
     limits: Limits,
     session_grace: Duration,
-    authenticate: Option<Authenticate>,
     describe: Option<Describe>,
     /// Changes with every start.
     instance: u64,
@@ -127,7 +112,7 @@ struct Shared {
     /// Connections to go on with, of which the kernel has nothing new to tell.
     ready: Mutex<VecDeque<Arc<Connection>>>,
     /// Connections that wait for memory.
-    starved: Mutex<Vec<Arc<Connection>>>,
+    starved: Mutex<VecDeque<Arc<Connection>>>,
     /// Requests that have been taken in and are not answered.
     underway: AtomicUsize,
     /// Nothing new is taken in.
@@ -161,7 +146,6 @@ impl Server {
                 pool: Pool::new(config.limits.memory_bytes, room),
                 limits: config.limits,
                 session_grace: config.session_grace,
-                authenticate: config.authenticate,
                 describe: config.describe,
                 instance: u64::from_le_bytes(instance),
                 started: Instant::now(),
@@ -267,13 +251,14 @@ impl Shared {
 
     /// Drops a connection from the tables.
     fn forget(&self, connection: &Arc<Connection>) {
-        if lock(&self.connections).remove(&connection.token).is_some() {
-            let mut per_client = lock(&self.per_client);
-            if let Some(count) = per_client.get_mut(&connection.origin) {
-                *count -= 1;
-                if *count == 0 {
-                    per_client.remove(&connection.origin);
-                }
+        let mut connections = lock(&self.connections);
+        let mut per_client = lock(&self.per_client);
+        if connections.remove(&connection.token).is_some()
+            && let Some(count) = per_client.get_mut(&connection.origin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                per_client.remove(&connection.origin);
             }
         }
     }

@@ -55,7 +55,11 @@ impl Session {
             let value =
                 payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
             let caller = session.caller(&header);
-            match session.carry_out(caller, &request, value) {
+            let outcome = session.carry_out(caller, &request, value);
+            if let (Request::Open(open), Err(_)) = (&request, &outcome) {
+                session.fill(open.handle, None);
+            }
+            match outcome {
                 Ok(Outcome::Done) => answer.done(),
                 Ok(Outcome::Fields(fields)) => answer.fields(fields),
                 Ok(Outcome::Fresh(fields)) => answer.fresh_fields(&fields),
@@ -149,22 +153,11 @@ impl Session {
     }
 
     fn open(&self, tree: &dyn Tree, caller: Caller, wish: &wire::Open<'_>) -> Result<Outcome, Failed> {
-        let opened = (|| {
-            let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
-            let file = tree.open(caller, path(wish.path)?, how)?;
-            let opened = Opened { identity: file.identity(), attr: file.attr()? };
-            Ok::<_, Failed>((file, opened))
-        })();
-        match opened {
-            Ok((file, opened)) => {
-                self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
-                Ok(Outcome::kept(&opened))
-            }
-            Err(failed) => {
-                self.fill(wish.handle, None);
-                Err(failed)
-            }
-        }
+        let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
+        let file = tree.open(caller, path(wish.path)?, how)?;
+        let opened = Opened { identity: file.identity(), attr: file.attr()? };
+        self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
+        Ok(Outcome::kept(&opened))
     }
 
     fn read_dir(&self, tree: &dyn Tree, caller: Caller, read: &wire::ReadDir<'_>) -> Result<Vec<u8>, Failed> {

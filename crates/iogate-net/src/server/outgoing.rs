@@ -135,7 +135,7 @@ pub(super) struct Outgoing {
 }
 
 /// What is left to do after sending.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// Nothing, or somebody else does it.
     All,
@@ -182,7 +182,8 @@ impl Connection {
     pub(super) fn send(&self, resumed: bool) -> Sent {
         if !resumed {
             let mut outgoing = lock(&self.outgoing);
-            if outgoing.sending || (outgoing.queued.is_empty() && !outgoing.last) {
+            let nothing = outgoing.queued.is_empty() && !outgoing.last;
+            if outgoing.sending || (nothing && !self.socket.wants_flush()) {
                 return Sent::All;
             }
             outgoing.sending = true;
@@ -201,8 +202,14 @@ impl Connection {
                 }
                 std::mem::swap(&mut outgoing.queued, &mut batch);
             }
-            let sent =
-                if batch.is_empty() { self.socket.flush().map(|()| 0) } else { batch.send(&*self.socket) };
+            let sent = if batch.is_empty() {
+                self.socket.flush().and_then(|()| match self.socket.wants_flush() {
+                    true => Err(io::ErrorKind::WouldBlock.into()),
+                    false => Ok(0),
+                })
+            } else {
+                batch.send(&*self.socket)
+            };
             match sent {
                 Ok(bytes) => {
                     self.count_out(bytes);

@@ -171,6 +171,7 @@ impl Session {
         let underway = *bytes_underway;
         drop(state);
         self.server.begun();
+        lock(&connection.figures).requests += 1;
         let answer = Answer { session: Arc::clone(self), id: header.id, bytes, given: false };
         let most = self.server.limits.credit_bytes;
         if underway > most {

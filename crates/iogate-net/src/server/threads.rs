@@ -254,6 +254,8 @@ impl Shared {
             self.listen(listener, index as u64 + 1);
         }
         self.pool.trim();
+        // In case that those who were fed before had no need any more.
+        self.feed();
     }
 
     fn round(&self) -> Duration {

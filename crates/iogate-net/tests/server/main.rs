@@ -1,15 +1,19 @@
 //! The server over real sockets, and clients made by hand.
 
+mod hostile;
+mod idle;
+mod lost;
 mod messages;
 mod raw;
 mod tree;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::auth::Policy;
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 use tree::MemoryTree;
 
@@ -35,14 +39,13 @@ impl Setup {
             nodes: 1,
             limits,
             session_grace: Duration::from_secs(60),
-            authenticate: None,
             describe: None,
         };
         change(&mut config);
         let dir = tempfile::tempdir().unwrap();
-        let anonymous = Some(Caller { uid: 7, gid: 8 });
-        let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), Policy { anonymous }).unwrap();
-        let unix = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), Policy::default()).unwrap();
+        let anybody = Policy::None { user: Caller { uid: 7, gid: 8 }, on_any_network: false };
+        let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), anybody).unwrap();
+        let unix = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), Policy::Peer).unwrap();
         let server = Server::start(config, vec![tcp, unix]).unwrap();
         Setup { server, tree, _dir: dir }
     }
@@ -53,6 +56,15 @@ impl Setup {
 
     fn unix(&self) -> &Endpoint {
         &self.server.endpoints()[1]
+    }
+}
+
+/// Waits for what happens soon.
+fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < Duration::from_secs(20), "still waiting: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -2,8 +2,14 @@
 
 use iogate_core::wire::*;
 
+use std::sync::Arc;
+
+use iogate_net::Caller;
+use iogate_net::server::{Export, Users};
+
 use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
+use super::tree::MemoryTree;
 
 #[test]
 fn data_goes_in_and_out_over_both_kinds_of_socket() {
@@ -60,4 +66,202 @@ fn a_welcome_says_what_was_agreed() {
     assert_eq!(other.uid, rustix::process::getuid().as_raw());
     assert_eq!(other.instance, welcome.instance);
     assert_ne!(other.session, welcome.session);
+}
+
+#[test]
+fn everything_but_data_is_answered() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.unix());
+    let Opened { identity, .. } = client.open(1, "b", RDWR).ok();
+    assert_eq!(identity.generation, 1);
+    client.write_at(1, 0, b"12345");
+    let time: Offset = client.ask(&Request::Ping(Ping {}), &[]).ok();
+    assert!(time.offset > 1_600_000_000_000_000_000);
+    client.ask(&Request::Sync(Sync { handle: 1, data_only: 1 }), &[]).done();
+    client.ask(&Request::Allocate(Allocate { handle: 1, mode: 0, offset: 0, bytes: 9 }), &[]).done();
+    let hole: Offset = client.ask(&Request::Seek(Seek { handle: 1, hole: 1, offset: 0 }), &[]).ok();
+    assert_eq!(hole.offset, 5);
+    let striping: Striping = client.ask(&Request::GetLayout(GetLayout { handle: 1 }), &[]).ok();
+    assert_eq!(striping.targets, 1);
+    let attr: Attr = client.ask(&Request::GetAttr(GetAttr { handle: NO_HANDLE, path: b"b" }), &[]).ok();
+    assert_eq!(attr.size, 5);
+    let change = Change::default();
+    let set = Request::SetAttr(SetAttr { handle: NO_HANDLE, change, path: b"b" });
+    assert_eq!(client.ask(&set, &[]).ok::<Attr>().size, 5);
+    let set = Request::SetAttr(SetAttr { handle: 1, change, path: b"" });
+    assert_eq!(client.ask(&set, &[]).ok::<Attr>().size, 5);
+    let make = Request::MakeNode(MakeNode { mode: libc::S_IFREG, device: 0, path: b"a" });
+    client.ask(&make, &[]).ok::<Attr>();
+    let again = client.ask(&make, &[]);
+    assert_eq!((again.errno, again.text()), (libc::EEXIST, String::new()));
+    client.ask(&Request::Rename(Rename { flags: 0, path: b"a", to: b"c" }), &[]).done();
+    let listed = client.ask(&Request::ReadDir(ReadDir { after: 0, bytes: 4096, path: b"" }), &[]).payload;
+    let (first, name, rest) = Entry::split_from(&listed).unwrap();
+    assert_eq!((first.next, name), (1, &b"b"[..]));
+    assert_eq!(Entry::split_from(rest).unwrap().1, b"c");
+    let bytes = ENTRY_BYTES as u32 + 3;
+    let rest = client.ask(&Request::ReadDir(ReadDir { after: 1, bytes, path: b"" }), &[]).payload;
+    assert_eq!(rest.len(), ENTRY_BYTES + 1);
+    let tiny = client.ask(&Request::ReadDir(ReadDir { after: 0, bytes: 10, path: b"" }), &[]);
+    assert_eq!(tiny.errno, libc::EINVAL);
+    let link = Request::Symlink(Symlink { target: b"../x", path: b"l" });
+    assert_eq!(client.ask(&link, &[]).errno, libc::EPERM);
+    assert_eq!(client.ask(&Request::Link(Link { path: b"b", to: b"l" }), &[]).errno, libc::EMLINK);
+    assert_eq!(client.ask(&Request::ReadLink(ReadLink { path: b"link" }), &[]).payload, b"LINK");
+    client.ask(&Request::Unlink(Unlink { directory: 0, path: b"c" }), &[]).done();
+    assert_eq!(client.ask(&Request::StatFs(StatFs {}), &[]).ok::<Space>().blocks, 77);
+    let get = Request::GetXattr(GetXattr { path: b"b", name: b"user.a" });
+    assert_eq!(client.ask(&get, &[]).payload, b"user.a");
+    let set = Request::SetXattr(SetXattr { flags: 0, path: b"b", name: b"user.a" });
+    client.ask(&set, b"user.a").done();
+    assert_eq!(client.ask(&set, b"").errno, libc::ERANGE);
+    assert_eq!(client.ask(&Request::ListXattr(ListXattr { path: b"b" }), &[]).payload, b"user.a\0");
+    let remove = Request::RemoveXattr(RemoveXattr { path: b"b", name: b"user.a" });
+    assert_eq!(client.ask(&remove, &[]).errno, libc::ENODATA);
+    client.ask(&Request::Goodbye(Goodbye {}), &[]).done();
+    client.write(&Raw::bytes(client.next, client.acked, &Request::Ping(Ping {}), &[]));
+    client.is_cut(libc::EPROTO, "a Goodbye is the last request");
+}
+
+#[test]
+fn what_is_wrong_with_a_request_is_told_and_nothing_more_happens() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.unix());
+    for path in ["/etc/passwd", "../x", "a/../../b", "./a", "a\0b"] {
+        let reply = client.open(1, path, RDWR);
+        assert_eq!(reply.errno, libc::EINVAL, "{path}");
+    }
+    assert_eq!(client.open(1, &"x".repeat(5000), RDWR).errno, libc::ENAMETOOLONG);
+    assert_eq!(client.open(1, "nothing", open::READ).errno, libc::ENOENT);
+    assert_eq!(client.open(NO_HANDLE, "f", RDWR).errno, libc::EINVAL);
+    client.open(1, "f", open::CREATE | open::READ).ok::<Opened>();
+    assert!(client.open(1, "g", RDWR).text().contains("handle 1 is in use"));
+    let refused = client.write_at(1, 0, b"x");
+    assert_eq!((refused.errno, &refused.text()[..]), (libc::EBADF, "handle 1 is not open for writing"));
+    client.open(2, "f", open::WRITE).ok::<Opened>();
+    assert_eq!(client.read_at(2, 0, 1).errno, libc::EBADF);
+    assert_eq!(client.write_at(2, u64::MAX, b"xx").errno, libc::EINVAL);
+    assert_eq!(client.ask(&Request::Close(Close { handle: 9 }), &[]).errno, libc::EBADF);
+    assert_eq!(client.read_at(1, 0, 0).payload, b"");
+    assert_eq!(client.write_at(2, 7, b"").ok::<Written>(), Written { offset: 7, bytes: 0 });
+}
+
+#[test]
+fn callers_are_whom_the_server_takes_them_for() {
+    let own = Caller { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() };
+    let named = Caller { uid: 4321, gid: 1234 };
+    let squashed = Caller { uid: 5, gid: 6 };
+    let opened_by = |change: &dyn Fn(&mut Export)| {
+        let setup = Setup::with(|config| change(&mut config.exports[0]));
+        let mut by = [setup.tcp(), setup.unix()].map(|endpoint| {
+            Raw::greet(endpoint).open(1, "f", RDWR).ok::<Opened>();
+            setup.tree.caller.lock().unwrap().unwrap()
+        });
+        by.reverse();
+        by
+    };
+    let anonymous = Caller { uid: 7, gid: 8 };
+    let trusted = if own.uid == 0 { named } else { own };
+    assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
+    assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
+    assert_eq!(opened_by(&|export| export.users = Users::Squashed(squashed)), [squashed; 2]);
+}
+
+#[test]
+fn a_read_only_export_is_only_read() {
+    let setup = Setup::with(|config| config.exports[0].read_only = true);
+    let mut client = Raw::greet(setup.tcp());
+    assert_eq!(client.open(1, "f", RDWR).errno, libc::EROFS);
+    assert_eq!(client.open(1, "f", open::READ).errno, libc::ENOENT);
+    let make = Request::MakeNode(MakeNode { mode: libc::S_IFREG, device: 0, path: b"a" });
+    assert_eq!(client.ask(&make, &[]).errno, libc::EROFS);
+    assert_eq!(client.ask(&Request::StatFs(StatFs {}), &[]).ok::<Space>().blocks, 77);
+}
+
+#[test]
+fn exports_are_chosen_by_name() {
+    let other = Arc::new(MemoryTree::default());
+    let setup = Setup::with(|config| config.exports.push(super::export("other", other.clone())));
+    let refused = |export: &'static [u8]| {
+        let mut raw = Raw::connect(setup.unix());
+        raw.write(&Raw::bytes(0, 0, &Request::Hello(Hello { export, ..hello() }), &[]));
+        raw
+    };
+    refused(b"").is_cut(libc::EINVAL, "name an export: this server has files, other");
+    refused(b"none").is_cut(libc::ENOENT, "there is no export `none`");
+    let mut client = Raw::greet_with(setup.unix(), Hello { export: b"other", ..hello() });
+    client.open(1, "f", RDWR).ok::<Opened>();
+    client.write_at(1, 0, b"x");
+    assert_eq!(other.content("f"), b"x");
+}
+
+#[test]
+fn the_state_is_told_and_the_scheduler_changed() {
+    let describe: iogate_net::server::Describe = Box::new(|export| export.name.len().into());
+    let setup = Setup::with(|config| config.describe = Some(describe));
+    let mut client = Raw::greet(setup.tcp());
+    client.open(1, "f", RDWR);
+    client.write_at(1, 0, &[0; 5000]);
+    let json = client.ask(&Request::Status(Status {}), &[]).payload;
+    let status: iogate_net::server::Status = serde_json::from_slice(&json).unwrap();
+    assert_eq!((status.exports[0].gate.as_u64(), status.connection_count), (Some(5), 1));
+    let connection = &status.connections[0];
+    assert_eq!((connection.uid, connection.open_files, connection.underway), (Some(7), 1, 1));
+    assert_eq!((&connection.name[..], connection.requests), ("test", 3));
+    assert!(connection.bytes_in > 5000 && connection.bytes_out > 100);
+    assert_eq!(connection.request_sizes.len(), 1);
+    assert!(connection.request_sizes[0].bytes >= 5000);
+    assert!(connection.tcp.unwrap().congestion_window > 0);
+    assert!(connection.peer.starts_with("127.0.0.1:"));
+
+    let configure = Request::Configure(Configure { scheduler: b"scheduler=sjf,age_max=1s" });
+    let refused = client.ask(&configure, &[]);
+    assert_eq!(refused.errno, libc::EPERM, "user 7 is nobody");
+    let mut owner = Raw::greet(setup.unix());
+    owner.ask(&configure, &[]).done();
+    assert_eq!(setup.server.status().exports[0].scheduler, "sjf(age_max=1s)");
+    let wrong = owner.ask(&Request::Configure(Configure { scheduler: b"scheduler=sfj" }), &[]);
+    assert!(wrong.text().contains("did you mean"), "{}", wrong.text());
+}
+
+#[test]
+fn writes_that_must_be_durable_and_appends_are_answered() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.tcp());
+    client.open(1, "f", RDWR);
+    for (index, flags) in [0, transfer::SYNC, transfer::DATA_SYNC].into_iter().enumerate() {
+        let append = Transfer { flags: flags | transfer::APPEND, ..transfer(1, 99, 2) };
+        let written: Written = client.ask(&Request::Write(append), b"ab").ok();
+        assert_eq!(written, Written { offset: 2 * index as u64, bytes: 2 });
+    }
+    let durable = Transfer { flags: transfer::SYNC, ..transfer(1, 1, 2) };
+    client.ask(&Request::Write(durable), b"xy").ok::<Written>();
+    assert_eq!(setup.tree.content("f"), b"axybab");
+}
+
+#[test]
+fn appends_of_many_clients_follow_each_other() {
+    let setup = Setup::new();
+    std::thread::scope(|scope| {
+        for name in 0..4u8 {
+            let setup = &setup;
+            scope.spawn(move || {
+                let mut client = Raw::greet(setup.tcp());
+                client.open(1, "log", RDWR);
+                for count in 0..50u8 {
+                    let record = [name, count, 0, 0, 0, 0, 0, 0];
+                    let append = Transfer { flags: transfer::APPEND, ..transfer(1, 0, 8) };
+                    client.send(&Request::Write(append), &record);
+                }
+                (0..50).for_each(|_| assert_eq!(client.reply().errno, 0));
+            });
+        }
+    });
+    let log = setup.tree.content("log");
+    assert_eq!(log.len(), 4 * 50 * 8);
+    for name in 0..4 {
+        let counts: Vec<u8> =
+            log.chunks(8).filter(|record| record[0] == name).map(|record| record[1]).collect();
+        assert!(counts.iter().copied().eq(0..50), "in the order in which they were sent: {counts:?}");
+    }
 }

@@ -116,11 +116,6 @@ impl Raw {
         [&header.to_bytes()[..], &fields, payload].concat()
     }
 
-    /// May fail, where the server cuts.
-    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.write_all(bytes)
-    }
-
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

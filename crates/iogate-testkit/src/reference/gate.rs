@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use iogate_core::{
-    Decision, Dispatch, DispatchId, FileId, GateConfig, Layout, Part, Rejected, Request, SchedulerConfig,
+    Decision, Dispatch, DispatchId, FileId, FileLayout, GateConfig, Part, Rejected, Request, SchedulerConfig,
     SchedulerKind, TargetId, Time,
 };
 
@@ -26,7 +26,7 @@ pub struct Counts {
 pub struct ReferenceGate {
     config: GateConfig,
     model: Box<dyn Model>,
-    layouts: BTreeMap<FileId, Layout>,
+    layouts: BTreeMap<FileId, FileLayout>,
     /// The most targets that a layout has had.
     targets: u32,
     /// Everything submitted and not completed, in sequence order.
@@ -98,23 +98,39 @@ impl ReferenceGate {
 
     /// What a request is queued as: itself, or its stripes.
     fn pieces(&self, request: &Request) -> Vec<(u64, u32, TargetId)> {
-        let layout = self.layouts.get(&request.file).copied().unwrap_or(self.config.layout);
         let scheduler = &self.config.scheduler;
         let split = scheduler.kind() == SchedulerKind::Twins && scheduler.value("split") == 1;
         if let Some(target) = request.target {
             return vec![(request.offset, request.bytes, target)];
         }
         if !split {
-            return vec![(request.offset, request.bytes, layout.target_of(request.offset))];
+            return vec![(request.offset, request.bytes, self.stripe(request.file, request.offset).0)];
         }
         let mut pieces = Vec::new();
         let mut offset = request.offset;
         while offset < request.end() {
-            let end = request.end().min(layout.stripe_end(offset));
-            pieces.push((offset, (end - offset) as u32, layout.target_of(offset)));
+            let (target, end) = self.stripe(request.file, offset);
+            let end = request.end().min(end);
+            pieces.push((offset, (end - offset) as u32, target));
             offset = end;
         }
         pieces
+    }
+
+    /// The target that holds a byte, and where the stripe with it ends.
+    fn stripe(&self, file: FileId, offset: u64) -> (TargetId, u64) {
+        let gate = self.config.layout;
+        let extents = self.layouts.get(&file).map_or(&[][..], FileLayout::extents);
+        if let Some(extent) = extents.iter().find(|extent| (extent.start..extent.end).contains(&offset)) {
+            let index = offset / extent.stripe_bytes;
+            let target = extent.targets[index as usize % extent.targets.len()];
+            if extent.targets.len() == 1 {
+                return (target, extent.end);
+            }
+            return (target, ((index + 1) * extent.stripe_bytes).min(extent.end));
+        }
+        let next = extents.iter().map(|extent| extent.start).filter(|&start| start > offset).min();
+        (gate.target_of(offset), gate.stripe_end(offset).min(next.unwrap_or(u64::MAX)))
     }
 
     fn hand_over(&mut self, now: Time, entry: Entry) {
@@ -192,8 +208,8 @@ impl ReferenceGate {
     }
 
     /// Sets a file's own layout.
-    pub fn set_layout(&mut self, file: FileId, layout: Layout) {
-        self.targets = self.targets.max(layout.targets);
+    pub fn set_layout(&mut self, file: FileId, layout: FileLayout) {
+        self.targets = self.targets.max(layout.targets());
         self.layouts.insert(file, layout);
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod control;
 pub(crate) mod demo;
+pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
-use iogate_core::{AppId, FileId, GateConfig, Layout};
+use iogate_core::{AppId, FileId, GateConfig};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
+use iogate_fs::{AppFile, AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
 use iogate_report::summary::Names;
 use iogate_report::{Summary, units};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -67,14 +67,15 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         }
     };
     let store = Arc::new(WatchedStore::new(inner, &args.source));
-    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: Layout::SINGLE };
+    let layout = args.layout.of_mount(&args.source);
+    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
 
     let control = Arc::new(MountControl {
         engine: engine.clone(),
         store: store.clone(),
         modelled,
-        about: about(args),
+        about: about(args, layout.about),
         apps: OnceLock::new(),
         transport: OnceLock::new(),
     });
@@ -86,6 +87,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),
         read_only: args.read_only,
+        programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
+        layouts: layout.layouts,
         ..MountOptions::default()
     };
     // Before the mount, so that no signal finds it without a handler.
@@ -112,7 +115,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
 }
 
 /// What a mount's status says of its settings.
-fn about(args: &MountArgs) -> Vec<(String, String)> {
+fn about(args: &MountArgs, layout: String) -> Vec<(String, String)> {
     let cache = match args.cache {
         Cache::Direct => "direct: every read and write is a request",
         Cache::Page => "the kernel's page cache",
@@ -123,7 +126,8 @@ fn about(args: &MountArgs) -> Vec<(String, String)> {
     };
     let store = if args.direct { format!("{store}, direct I/O") } else { store.into() };
     let source = std::fs::canonicalize(&args.source).unwrap_or_else(|_| args.source.clone());
-    [("source", source.display().to_string()), ("store", store), ("cache", cache.into())]
+    let source = source.display().to_string();
+    [("source", source), ("store", store), ("layout", layout), ("cache", cache.into())]
         .map(|(name, value)| (name.into(), value))
         .into()
 }

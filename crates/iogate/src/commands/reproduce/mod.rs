@@ -6,6 +6,7 @@
 mod agios;
 mod aioli;
 mod coordination;
+mod twins;
 
 use std::fs;
 use std::io::IsTerminal;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             Paper::Aioli => ("aioli", aioli::page(&lab)?),
             Paper::Agios => ("agios", agios::page(&lab)?),
             Paper::Coordination => ("coordination", coordination::page(&lab)?),
+            Paper::Twins => ("twins", twins::page(&lab)?),
         };
         if args.quick {
             page.notes.push(
@@ -133,6 +135,11 @@ impl Experiment {
     /// A metric of one application.
     fn app<'a>(&'a self, settings: &Settings<'_>, app: &str, metric: &str) -> Option<&'a Measured> {
         self.point(settings)?.app(app)?.metric(metric)
+    }
+
+    /// A metric of one layer of gates with its interval; `-` where there is none.
+    fn layer(&self, settings: &Settings<'_>, layer: &str, metric: &str) -> String {
+        shown(self.point(settings).and_then(|point| point.layer(layer)?.metric(metric)))
     }
 
     /// By how many percent a metric is lower with `settings` than with `base`.

@@ -1,10 +1,16 @@
 //! A connected stream, plain or encrypted. Never blocks: who wants to wait polls the descriptor.
 
+mod certificates;
+mod tls;
+
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
+
+pub use certificates::{TlsClient, TlsError, TlsServer};
+pub use tls::TlsSocket;
 
 /// A connected stream socket in non-blocking mode. Reading and writing may happen at the same time, in different threads;
 /// two readers, or two writers, must take turns.
@@ -14,12 +20,10 @@ pub trait Socket: Send + Sync {
 
     /// Reads what is there, in the order of the buffers: 0 bytes at the end of the stream, [`io::ErrorKind::WouldBlock`] if
     /// nothing is there yet.
+    ///
+    /// Poll the descriptor only after that, or after fewer bytes than there was room for: until then, bytes that have left
+    /// the kernel may wait inside. And look at [`wants_flush`](Socket::wants_flush): reading may have made something to send.
     fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
-
-    /// Whether bytes may be there to read although the descriptor is not readable: then read until nothing is there.
-    fn reads_ahead(&self) -> bool {
-        false
-    }
 
     /// Writes as much as there is room for, at least one byte, or fails with [`io::ErrorKind::WouldBlock`].
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize>;
@@ -30,7 +34,7 @@ pub trait Socket: Send + Sync {
         false
     }
 
-    /// Sends what `write` has taken, as far as there is room.
+    /// Sends what `write` has taken, or as much as there is room for and fails with [`io::ErrorKind::WouldBlock`].
     fn flush(&self) -> io::Result<()> {
         Ok(())
     }
@@ -85,6 +89,16 @@ impl PlainSocket {
             sockopt::set_tcp_user_timeout(&fd, 30_000)?;
         }
         Ok(PlainSocket { fd, is_unix })
+    }
+
+    /// Reads into the memory behind a vector's elements, otherwise as [`Socket::read`].
+    fn read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        loop {
+            match rustix::io::read(&self.fd, rustix::buffer::spare_capacity(bytes)) {
+                Err(Errno::INTR) => {}
+                read => return Ok(read?),
+            }
+        }
     }
 }
 

@@ -1,0 +1,104 @@
+//! TWINS (Bez: Evaluating I/O scheduling techniques at the forwarding layer and coordinating data server accesses, 2016): chapters 3
+//! to 5.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `schedulers` | no forwarders and all schedulers; collective calls (figures 3.4 to 3.7, 4.1, 4.2, 5.1, 5.2, 5.6) |
+//! | `layers` | sizes and distances on the way (tables 3.1 to 5.1) |
+//! | `settings` | widths of windows, numbers of forwarders (figures 4.3, 4.4, 5.3, 5.4, 5.7 to 5.9) |
+//! | `contention` | losses in the network, and variants of the windows (figure 5.5) |
+//! | `applications` | two applications (figures 5.10 and 5.11) |
+//! | `conditions` | what the results depend on (section 4.2.4) |
+
+mod applications;
+mod conditions;
+mod contention;
+mod layers;
+mod schedulers;
+mod settings;
+
+use iogate_report::reproduction::Page;
+
+use super::{Experiment, Lab, Settings};
+use crate::commands::sim::PROGRAM;
+use crate::failure::Failure;
+
+const OP: &str = "app.mpi-io-test.op";
+const REQUEST: &str = "app.mpi-io-test.request";
+const PATTERN: &str = "case";
+const GATE: &str = "forwarders.ion.gate";
+const FORWARDERS: &str = "ion";
+
+const PER_PROCESS: &str = "file per process";
+const STRIDED: &str = "shared, strided";
+const CONTIGUOUS: &str = "shared, contiguous";
+
+const FIFO: &str = "fifo";
+/// IOFSL joins what it forwards, 16 requests at most.
+const JOINED: &str = "to-agg(run_requests_max=16)";
+const HBRR: &str = "hbrr";
+const SERVER_WINDOW: &str = "server-window(window=1s)";
+const TWINS: &str = "twins(window=1ms)";
+const TWINS_8MS: &str = "twins(window=8ms)";
+
+pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
+    let mut sections = schedulers::sections(lab)?;
+    sections.extend(layers::sections(lab)?);
+    sections.extend(settings::sections(lab)?);
+    sections.push(contention::congestion(lab)?);
+    sections.push(applications::section(lab)?);
+    sections.extend(conditions::sections(lab)?);
+    sections.push(contention::variants(lab)?);
+    Ok(Page {
+        title: "TWINS: forwarders that serve one data server at a time".into(),
+        notes: vec![
+            "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes with \
+             128 processes that read or write 32 MB each, 10 Gbit/s Ethernet, and up to eight IOFSL forwarders between them. Chapters 3 \
+             to 5 do not say how many forwarders the main experiments have; section 5.3 has four with \"the same parameters\", and so do \
+             ours."
+                .into(),
+            "Ours has the same numbers, full size. A forwarder has up to 16 dispatches on their way. The disks are the model `hdd` (7200 \
+             rpm, 255 MB/s), which differs from the thesis's (10,000 rpm, 600 GB), of which we have no data sheet. Below a server's gate, \
+             which is `fifo`, nothing sorts or joins requests: PVFS2 hands them to 30 threads, and the kernel joins nothing across \
+             threads. Messages take 30 to 80 us; the link between the two clusters is left out, as four disks do not fill it."
+                .into(),
+            "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only adjacent \
+             ones, in the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. `hbrr`, `sjf` and \
+             `mlf` join by themselves, `server-window` and `twins` do not."
+                .into(),
+            "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, \u{b1} is the \
+             99.7 % confidence interval over 8 seeds (16 with two applications), as in the thesis. Faster by p % means a time shorter \
+             by p %."
+                .into(),
+        ],
+        sections,
+        program: PROGRAM.into(),
+    })
+}
+
+/// What a scheduler is called in tables.
+fn name(gate: &str) -> &str {
+    match gate {
+        JOINED => "to-agg",
+        SERVER_WINDOW => "server-window, 1 s",
+        "twins(window=125us)" => "twins, 125 us",
+        TWINS => "twins, 1 ms",
+        TWINS_8MS => "twins, 8 ms",
+        "twins(window=1ms,split=true)" => "twins, 1 ms, split",
+        other => other,
+    }
+}
+
+/// A makespan with its interval.
+fn time(results: &Experiment, settings: &Settings<'_>) -> String {
+    results.shown(settings, "makespan")
+}
+
+/// By how many percent the time in `ours` is shorter than that in `base`.
+fn faster(
+    (results, ours): (&Experiment, &Settings<'_>),
+    (others, base): (&Experiment, &Settings<'_>),
+) -> Option<f64> {
+    let mean = |results: &Experiment, settings: &Settings<'_>| results.mean(settings, "makespan");
+    Some(100.0 * (1.0 - mean(results, ours)? / mean(others, base)?))
+}

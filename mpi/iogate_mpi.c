@@ -1,0 +1,99 @@
+/* Gives all processes of an MPI job one application id.
+ *
+ * Loaded before the MPI library (LD_PRELOAD), it takes the place of MPI_Init: when MPI is up, rank 0 chooses an id, and all
+ * ranks take it over. They need it only where the launcher leaves no job id in the environment that iogate knows. The id goes
+ *
+ *   - into IOGATE_APP, for programs that the job starts;
+ *   - to libiogate_preload.so, if that is loaded, by iogate_set_app();
+ *   - to iogate mounts of this machine, by an extended attribute of their roots.
+ *
+ * An IOGATE_APP that is set already stays. Build it with each MPI's own compiler: mpi/build does. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mntent.h>
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/xattr.h>
+#include <time.h>
+
+/* Ids of words and chosen ones have a range of their own, away from job numbers (crates/iogate-net/src/app.rs). */
+#define CHOSEN 0xC0000000u
+#define MOUNT_TYPE "fuse.iogate"
+#define MOUNT_ATTRIBUTE "user.iogate.app"
+
+static uint32_t choose(void)
+{
+    uint32_t id = 0;
+    if (getrandom(&id, sizeof id, 0) != sizeof id)
+        id = (uint32_t)time(NULL);
+    return id | CHOSEN;
+}
+
+static void tell_mounts(const char *text)
+{
+    struct mntent entry;
+    char strings[8192];
+    FILE *mounts = setmntent("/proc/self/mounts", "r");
+    if (mounts == NULL)
+        return;
+    while (getmntent_r(mounts, &entry, strings, sizeof strings) != NULL)
+        if (strcmp(entry.mnt_type, MOUNT_TYPE) == 0)
+            setxattr(entry.mnt_dir, MOUNT_ATTRIBUTE, text, strlen(text), 0); /* best effort */
+    endmntent(mounts);
+}
+
+/* MPI is up: agree on an id. */
+static void agree(void)
+{
+    const char *given = getenv("IOGATE_APP");
+    void (*set_app)(uint32_t) = NULL;
+    uint32_t id = 0;
+    int rank = 0, has = given != NULL && *given != '\0', any = 0;
+    char text[16];
+
+    /* All or none: a rank whose environment the launcher did not pass on must not be alone. */
+    PMPI_Allreduce(&has, &any, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (any)
+        return;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0)
+        id = choose();
+    PMPI_Bcast(&id, 1, MPI_UINT32_T, 0, MPI_COMM_WORLD);
+    snprintf(text, sizeof text, "%u", id);
+    setenv("IOGATE_APP", text, 1);
+    *(void **)&set_app = dlsym(RTLD_DEFAULT, "iogate_set_app");
+    if (set_app != NULL)
+        set_app(id);
+    tell_mounts(text);
+}
+
+int MPI_Init(int *argc, char ***argv)
+{
+    int result = PMPI_Init(argc, argv);
+    if (result == MPI_SUCCESS)
+        agree();
+    return result;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    int result = PMPI_Init_thread(argc, argv, required, provided);
+    if (result == MPI_SUCCESS)
+        agree();
+    return result;
+}
+
+/* Fortran programs come in here. */
+void mpi_init_(int *error)
+{
+    *error = MPI_Init(NULL, NULL);
+}
+
+void mpi_init_thread_(int *required, int *provided, int *error)
+{
+    *error = MPI_Init_thread(NULL, NULL, *required, provided);
+}
