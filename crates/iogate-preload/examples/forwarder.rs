@@ -8,7 +8,8 @@ use iogate_core::sched::SchedulerKind;
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::auth::Policy;
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::DirectoryTree;
 use iogate_net::{Endpoint, Server, ServerConfig};
 
@@ -44,8 +45,7 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        authenticate: None,
         describe: None,
     };
-    Ok(Server::start(config, vec![Listener::bind(endpoint, Policy::default())?])?)
+    Ok(Server::start(config, vec![Listener::bind(endpoint, Policy::Peer)?])?)
 }
