@@ -50,10 +50,10 @@ pub struct MountOptions {
     /// Let the source's file system carry out `copy_file_range` itself (shared extents, server-side copies), past
     /// the gate. Otherwise the kernel copies by reads and writes through the gate.
     pub copy_offload: bool,
-    /// Whom to ask where files lie when they are opened; without, the gate's layout holds for all of them.
-    pub layouts: Option<Arc<Layouts>>,
     /// Programs with fixed applications.
     pub programs: AppFile,
+    /// Whom to ask where files lie when they are opened; without, the gate's layout holds for all of them.
+    pub layouts: Option<Arc<Layouts>>,
 }
 
 impl Default for MountOptions {
@@ -68,8 +68,8 @@ impl Default for MountOptions {
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             copy_offload: false,
-            layouts: None,
             programs: AppFile::default(),
+            layouts: None,
         }
     }
 }

@@ -2,17 +2,21 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use common::{directory, engine, errno, own};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, open, set};
-use iogate_net::client::{Auth, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits, Listener, Policy, Users};
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
+use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
 
 fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
@@ -31,10 +35,9 @@ fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        authenticate: None,
         describe: None,
     };
-    let listener = Listener::bind(endpoint, Policy { anonymous: Some(own()) }).unwrap();
+    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
     Server::start(config, vec![listener]).unwrap()
 }
 
@@ -43,7 +46,7 @@ fn any_port() -> Endpoint {
 }
 
 fn options(receiving: Receiving) -> RemoteOptions {
-    let client = ClientOptions { auth: Auth::None, receiving, ..ClientOptions::default() };
+    let client = ClientOptions { auth: Credential::None, receiving, ..ClientOptions::default() };
     RemoteOptions { client, ..RemoteOptions::default() }
 }
 
@@ -178,4 +181,87 @@ fn what_was_answered_is_there_although_servers_restart() {
         thread::sleep(Duration::from_millis(60));
         is_over.store(true, Ordering::SeqCst);
     });
+}
+
+/// Passes connections on to a server, until they are cut.
+struct Cuttable {
+    endpoint: Endpoint,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cuttable {
+    fn new(server: &Server) -> Cuttable {
+        let Endpoint::Tcp { port: to, .. } = server.endpoints()[0] else { unreachable!("it listens on TCP") };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let all = Arc::clone(&streams);
+        // Ends with the test's process.
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", to)).unwrap());
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    thread::spawn(move || pass_on(from, to));
+                }
+                all.lock().unwrap().extend([client, server]);
+            }
+        });
+        Cuttable { endpoint: Endpoint::Tcp { host: "127.0.0.1".into(), port }, streams }
+    }
+
+    fn cut(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    let mut memory = [0; 5000];
+    while let Ok(bytes @ 1..) = from.read(&mut memory) {
+        if to.write_all(&memory[..bytes]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn appends_and_new_names_take_effect_once_although_connections_are_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(directory(dir.path()), &any_port());
+    let way = Cuttable::new(&server);
+    for receiving in [Receiving::Background, Receiving::Inline] {
+        let remote = Remote::connect(std::slice::from_ref(&way.endpoint), &options(receiving)).unwrap();
+        let name = format!("{receiving:?}");
+        let file = remote.create(Path::new(&name), 0o644).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let appending: Vec<_> = (0..4u64)
+                .map(|thread| {
+                    let (file, remote, name) = (&file, &remote, &name);
+                    scope.spawn(move || {
+                        for index in 0..60u64 {
+                            let record = [thread.to_le_bytes(), index.to_le_bytes()].concat();
+                            assert_eq!(file.append(&record).unwrap().bytes, 16);
+                            let node = format!("{name}-{thread}-{index}");
+                            remote.make_node(own(), Path::new(&node), libc::S_IFREG | 0o600, 0).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !is_over.load(Ordering::SeqCst) {
+                    thread::sleep(Duration::from_millis(7));
+                    way.cut();
+                }
+            });
+            appending.into_iter().for_each(|thread| thread.join().unwrap());
+            is_over.store(true, Ordering::SeqCst);
+        });
+        let bytes = std::fs::read(dir.path().join(&name)).unwrap();
+        let records: BTreeSet<&[u8]> = bytes.chunks_exact(16).collect();
+        assert_eq!((records.len(), bytes.len()), (240, 240 * 16), "each once");
+    }
 }

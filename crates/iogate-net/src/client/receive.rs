@@ -13,6 +13,9 @@ use crate::socket::Socket;
 const BUFFER_BYTES: usize = 128 << 10;
 /// A payload of which so much is not in the buffer yet is read into its place directly.
 const DIRECT_BYTES: usize = 16 << 10;
+/// What is read at once into the buffer, at first and after such a payload: enough for a page, and little to copy of the next large
+/// one. More while small replies fill it.
+const AHEAD_BYTES: usize = 8 << 10;
 /// What is read behind such a payload: the header of the next reply, but not much of its payload.
 const BEHIND_BYTES: usize = 4 << 10;
 /// Most pieces of memory in one call to the kernel.
@@ -23,6 +26,8 @@ pub(super) struct Incoming {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// What is read at once into the buffer.
+    ahead: usize,
     placing: Option<Placing>,
 }
 
@@ -58,7 +63,7 @@ pub(super) trait Replies {
 
 impl Default for Incoming {
     fn default() -> Incoming {
-        Incoming { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, placing: None }
+        Incoming { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, ahead: AHEAD_BYTES, placing: None }
     }
 }
 
@@ -74,6 +79,9 @@ impl Incoming {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         };
+        if self.placing.is_none() && count == room {
+            self.ahead = (2 * self.ahead).min(BUFFER_BYTES);
+        }
         self.advance(count);
         if let Some(placing) = self.placing.take_if(|placing| placing.segments.is_empty()) {
             let Placing { header, fields, payload, .. } = placing;
@@ -88,7 +96,8 @@ impl Incoming {
 
     /// Reads into the places first, and behind them into the buffer. Returns bytes read, and asked for.
     fn read(&mut self, socket: &dyn Socket) -> io::Result<(usize, usize)> {
-        let free = &mut self.buffer[self.end..];
+        let until = self.buffer.len().min(self.end + self.ahead);
+        let free = &mut self.buffer[self.end..until];
         let Some(placing) = &mut self.placing else {
             let room = free.len();
             return Ok((socket.read(&mut [IoSliceMut::new(free)])?, room));
@@ -171,6 +180,7 @@ impl Incoming {
         };
         copy(rest, &segments);
         skip(&mut segments, rest.len());
+        self.ahead = AHEAD_BYTES;
         self.placing = Some(Placing { header, fields: fields.to_vec(), segments, payload });
         (self.start, self.end) = (0, 0);
         Ok(true)

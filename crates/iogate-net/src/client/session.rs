@@ -127,6 +127,8 @@ impl Client {
             asynchronous: 0,
             closed: false,
         };
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
+        let waker = (options.keep)(waker)?;
         let has_background = options.receiving == Receiving::Background;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
@@ -134,7 +136,7 @@ impl Client {
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
-            waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
+            waker,
             owner: Owner::new(),
         });
         shared.look_at_clock(&mut shared.lock());

@@ -21,7 +21,7 @@ pub struct Export {
     pub read_only: bool,
     /// The stripes of files that have no layout of their own.
     pub striping: Layout,
-    /// In whose name callers act.
+    /// Whose ids a client's are here.
     pub users: Users,
     /// Whether clients that are root may act in other users' names.
     pub trust_clients: bool,

@@ -44,6 +44,7 @@ use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+pub use crate::users::Users;
 pub use export::{Export, Limits};
 pub use listener::Listener;
 pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};

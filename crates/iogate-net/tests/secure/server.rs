@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::wire::open;
+use iogate_net::Users;
 use iogate_net::auth::{Credential, Munge, Policy};
 use iogate_net::client::{ClientOptions, Dial, Remote, RemoteOptions, dial, dial_tls};
-use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::server::{Export, Limits, Listener};
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 
 use crate::certificates::{Stage, named};

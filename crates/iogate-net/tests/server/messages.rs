@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use iogate_net::Caller;
 use iogate_net::server::Export;
-use iogate_net::users::{Squash, Users};
+use iogate_net::users::{IdRange, Squash, Users};
 
 use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
@@ -165,10 +165,25 @@ fn callers_are_whom_the_server_takes_them_for() {
     let trusted = if own.uid == 0 { named } else { own };
     assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
     assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
-    assert_eq!(
-        opened_by(&|export| export.users = Users::new(Squash::All, squashed, Vec::new(), Vec::new()).unwrap()),
-        [squashed; 2]
-    );
+    let users = Users::new(Squash::All, squashed, Vec::new(), Vec::new()).unwrap();
+    assert_eq!(opened_by(&|export| export.users = users.clone()), [squashed; 2]);
+}
+
+#[test]
+fn ids_are_mapped_both_ways() {
+    let range = IdRange { client: 100, server: 0, count: 1 };
+    let users = Users::new(Squash::None, Caller::NOBODY, vec![range], vec![range]).unwrap();
+    let setup = Setup::with(|config| config.exports[0].users = users);
+    let mut client = Raw::greet(setup.unix());
+    let opened: Opened = client.open(1, "f", RDWR).ok();
+    assert_eq!((opened.attr.uid, opened.attr.gid), (100, 100), "the file is root's");
+    let attr: Attr = client.ask(&Request::GetAttr(GetAttr { handle: 1, path: b"" }), &[]).ok();
+    assert_eq!(attr.uid, 100);
+    let listed = client.ask(&Request::ReadDir(ReadDir { after: 0, bytes: 4096, path: b"" }), &[]).payload;
+    assert_eq!(Entry::split_from(&listed).unwrap().0.attr.gid, 100);
+    let change = Change { which: set::UID, uid: 7, ..Change::default() };
+    let refused = client.ask(&Request::SetAttr(SetAttr { handle: 1, change, path: b"" }), &[]);
+    assert_eq!(refused.errno, libc::EINVAL, "{}", refused.text());
 }
 
 #[test]
@@ -268,4 +283,18 @@ fn appends_of_many_clients_follow_each_other() {
             log.chunks(8).filter(|record| record[0] == name).map(|record| record[1]).collect();
         assert!(counts.iter().copied().eq(0..50), "in the order in which they were sent: {counts:?}");
     }
+}
+
+#[test]
+fn the_documentation_has_every_message() {
+    let page = include_str!("../../../../docs/protocol.md");
+    let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("### ")).collect();
+    for (kind, name) in Request::KINDS {
+        let named = format!(" {kind} {name}");
+        assert!(
+            headings.iter().any(|line| line.ends_with(&named) || line.contains(&format!("{named},"))),
+            "{named}"
+        );
+    }
+    assert!(page.contains(&format!("The protocol's version: {VERSION}.")));
 }

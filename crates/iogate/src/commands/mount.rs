@@ -87,8 +87,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),
         read_only: args.read_only,
-        layouts: layout.layouts,
         programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
+        layouts: layout.layouts,
         ..MountOptions::default()
     };
     // Before the mount, so that no signal finds it without a handler.
