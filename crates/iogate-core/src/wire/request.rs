@@ -82,6 +82,12 @@ record! {
         auth: u8,
         /// The session to go on with; zeros for a new one.
         session: [u8; 16],
+        /// Of a forwarder: its index among `nodes`.
+        node: u32,
+        /// Of a forwarder: how many work together. 0: the client is none.
+        nodes: u32,
+        /// Of a forwarder: changes when its process does.
+        instance: u64,
         /// The export to use; empty for the first one.
         export: &'a [u8],
         /// What people call the client: `node:pid`, or a program's name.
