@@ -1,16 +1,16 @@
 //! The tree behind the prefix: which one, and when it is reached.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use iogate_core::{AppId, ClientId, Time};
+use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
-use iogate_net::app::{self, AppFile};
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
 use iogate_net::socket::{TlsClient, keep_descriptors_by};
 use iogate_net::{Caller, Endpoint, Tree};
 use rustix::io::Errno;
 
+use crate::app::application;
 use crate::failed::Result;
 use crate::kept::keep;
 use crate::settings::{self, Tls};
@@ -101,18 +101,6 @@ fn credential(endpoints: &[Endpoint]) -> Result<Credential> {
             Err(Errno::INVAL.into())
         }
     }
-}
-
-/// The application that this process belongs to.
-fn application() -> AppId {
-    static APPLICATION: OnceLock<AppId> = OnceLock::new();
-    *APPLICATION.get_or_init(|| {
-        let programs = AppFile::from_environment().unwrap_or_else(|error| {
-            tracing::warn!("IOGATE_APP_FILE: {error}");
-            AppFile::default()
-        });
-        app::application(&app::Own, &programs).map_or(AppId(0), |(app, _)| app)
-    })
 }
 
 /// What a program can understand of why there is no session.
