@@ -18,17 +18,20 @@ command -v glusterd >/dev/null || skip "there is no glusterd (Debian's glusterfs
 setfattr -n trusted.iogate -v test "$WORK" 2>/dev/null || skip "the file system has no trusted attributes for bricks"
 ADDRESS=$(getent ahostsv4 "$HOST" | awk '{ print $1; exit }')
 [ -n "$ADDRESS" ] || skip "the machine's name $HOST has no address"
-! (exec 3<>"/dev/tcp/$ADDRESS/24007") 2>/dev/null || skip "a glusterd runs already"
+! (exec 3<>"/dev/tcp/$ADDRESS/24007") 2>/dev/null || skip "a glusterd runs already: stop it for this test"
 
 mkdir -p "$GLUSTER" "$WINDOW"
 ls "$SOCKETS" >"$GLUSTER/sockets-before" 2>/dev/null || true
 
 volume() { gluster --mode=script --glusterd-sock="$GLUSTER/glusterd.socket" volume "$@" >>"$GLUSTER/cli" 2>&1; }
-pids() { find "$GLUSTER" -name '*.pid' -exec cat {} +; }
-all_gone() {
+# The processes of this test that are there.
+pids() {
     local pid
-    for pid in $(pids); do is_gone "$pid" || return 1; done
+    find "$GLUSTER" -name '*.pid' -exec cat {} + | while read -r pid; do
+        ! grep -qF -- "$WORK" "/proc/$pid/cmdline" 2>/dev/null || echo "$pid"
+    done
 }
+all_gone() { [ -z "$(pids)" ]; }
 
 # Takes everything of GlusterFS down, whatever state it is in.
 stop_gluster() {
@@ -42,6 +45,7 @@ stop_gluster() {
     for socket in "$SOCKETS"/*.socket; do
         grep -qxF -- "$(basename "$socket")" "$GLUSTER/sockets-before" || rm -f "$socket"
     done
+    mv /var/log/glusterfs/bricks/"$(tr / - <<<"${WORK#/}")"-*.log "$GLUSTER" # where it is cannot be set
 }
 trap 'status=$?; set +e; stop_gluster; (exit $status); clean_up' EXIT
 

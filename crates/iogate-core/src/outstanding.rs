@@ -214,6 +214,11 @@ impl<T> Outstanding<T> {
         unknown
     }
 
+    /// Everything before this id is answered.
+    pub fn acked(&self) -> u64 {
+        self.acked
+    }
+
     /// All requests that are not answered, those with ids first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         let window = self.window.iter().flatten();

@@ -1,17 +1,18 @@
 //! Which application a calling process belongs to.
 //!
-//! The first of these that there is: `IOGATE_APP` in the process's environment (a number, or a word that stands for
-//! one), `SLURM_JOB_ID`, the session. A thread of its own reads `/proc`, because that can wait for the process itself
+//! The rule is [`iogate_net::app`]'s. A thread of its own reads `/proc`, because that can wait for the process itself
 //! (its memory map may be locked while it waits for one of its reads); nothing waits for that thread for long.
 
 use std::collections::HashMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::Origin;
+use iogate_net::app::{AppFile, Process, application};
 
 /// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -21,9 +22,6 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const PROCESSES_MAX: usize = 4096;
 /// Names remembered.
 const NAMES_MAX: usize = 4096;
-/// Words and sessions have ranges of their own, away from job numbers and from small numbers chosen by people.
-const WORDS: u32 = 0xC000_0000;
-const SESSIONS: u32 = 0x8000_0000;
 
 /// What the applications that were seen are called, for people.
 #[derive(Debug, Default)]
@@ -68,11 +66,12 @@ struct Question {
 }
 
 impl Applications {
-    pub(crate) fn new() -> std::io::Result<Applications> {
+    /// `programs` have fixed applications.
+    pub(crate) fn new(programs: AppFile) -> std::io::Result<Applications> {
         let known = Arc::new(RwLock::new(HashMap::new()));
         let names = Arc::new(AppNames::default());
         let (to_resolver, questions) = mpsc::channel();
-        let resolver = Resolver { known: known.clone(), names: names.clone() };
+        let resolver = Resolver { known: known.clone(), names: names.clone(), programs };
         // Ends with the last sender.
         std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
         Ok(Applications { known, to_resolver, names })
@@ -109,6 +108,7 @@ impl Applications {
 struct Resolver {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     names: Arc<AppNames>,
+    programs: AppFile,
 }
 
 impl Resolver {
@@ -149,31 +149,31 @@ impl Resolver {
 
     fn application(&self, pid: u32, session: u32) -> AppId {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let (app, name) = if let Some(word) = variable(&environment, "IOGATE_APP") {
-            (application_of_word(&word), word)
-        } else if let Some(job) = variable(&environment, "SLURM_JOB_ID") {
-            (application_of_word(&job), format!("job {job}"))
-        } else if session != 0 {
-            (AppId(SESSIONS | session), format!("session {session}"))
-        } else {
-            return AppId(0);
-        };
+        let seen = Seen { pid, session, environment };
+        let Some((app, name)) = application(&seen, &self.programs) else { return AppId(0) };
         self.names.add(app, || name);
         app
     }
 }
 
-/// The id that a value of `IOGATE_APP` stands for: the number that it is, or a stable one for a word.
-pub fn application_of_word(word: &str) -> AppId {
-    match word.parse() {
-        Ok(number) if number != 0 => AppId(number),
-        _ => {
-            // FNV-1a: stable over processes, nodes and versions.
-            let hash = word
-                .bytes()
-                .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-            AppId(WORDS | hash)
-        }
+/// A process, as `/proc` shows it.
+struct Seen {
+    pid: u32,
+    session: u32,
+    environment: Vec<u8>,
+}
+
+impl Process for Seen {
+    fn variable(&self, name: &str) -> Option<String> {
+        variable(&self.environment, name)
+    }
+
+    fn program(&self) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/{}/exe", self.pid)).ok()
+    }
+
+    fn session(&self) -> u32 {
+        self.session
     }
 }
 
@@ -203,16 +203,9 @@ fn process_of(thread: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use iogate_net::app::application_of_word;
 
-    #[test]
-    fn words_are_stable_and_numbers_are_themselves() {
-        assert_eq!(application_of_word("7"), AppId(7));
-        assert_eq!(application_of_word("4294967295"), AppId(u32::MAX));
-        assert_eq!(application_of_word("lammps"), application_of_word("lammps"));
-        assert_ne!(application_of_word("lammps"), application_of_word("gromacs"));
-        assert_ne!(application_of_word("0"), AppId(0));
-    }
+    use super::*;
 
     #[test]
     fn variables_are_found_by_their_whole_name() {
@@ -241,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_process_is_looked_at_once() {
-        let applications = Applications::new().expect("a thread can be started");
+        let applications = Applications::new(AppFile::default()).expect("a thread can be started");
         let child = std::process::Command::new("sleep").arg("5").env("IOGATE_APP", "simulation").spawn();
         let mut child = child.expect("sleep is there");
         // Before its exec the child still has this process's environment.

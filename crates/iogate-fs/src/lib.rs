@@ -38,10 +38,11 @@ mod tree;
 mod uring;
 mod workers;
 
-pub use app::{AppNames, application_of_word};
+pub use app::AppNames;
 pub use control::{Control, ControlError, set, status};
 pub use error::MountError;
 pub use file_names::FileNames;
+pub use iogate_net::app::{AppFile, application_of_word};
 pub use mount::unmount;
 pub use options::{CacheMode, MountOptions, Transport};
 pub use session::{Mounted, mount, mount_tree};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::Layouts;
+use iogate_net::app::AppFile;
 
 /// Who caches file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct MountOptions {
     /// Let the source's file system carry out `copy_file_range` itself (shared extents, server-side copies), past
     /// the gate. Otherwise the kernel copies by reads and writes through the gate.
     pub copy_offload: bool,
+    /// Programs with fixed applications.
+    pub programs: AppFile,
     /// Whom to ask where files lie when they are opened; without, the gate's layout holds for all of them.
     pub layouts: Option<Arc<Layouts>>,
 }
@@ -65,6 +68,7 @@ impl Default for MountOptions {
             allow_other: rustix::process::geteuid().is_root(),
             read_only: false,
             copy_offload: false,
+            programs: AppFile::default(),
             layouts: None,
         }
     }

@@ -229,7 +229,8 @@ fn start(
     make: impl FnOnce(Agreed, &MountOptions, &Arc<FileNames>) -> Result<Box<dyn FileSystem>, MountError>,
 ) -> Result<Mounted, MountError> {
     let options = &within_bounds(options);
-    let applications = Applications::new().map_err(|error| MountError::system("starting a thread", error))?;
+    let applications = Applications::new(options.programs.clone())
+        .map_err(|error| MountError::system("starting a thread", error))?;
     let names = applications.names();
     let file_names = Arc::default();
     let device = mount::attach(source, &mountpoint, options)?;

@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
+//! | [`app`] | which application a process belongs to |
 //! | [`client`] | files on servers, from any number of threads |
 //! | [`endpoint`] | where a server listens |
 //! | [`auth`] | who the peer is, and what a listener asks for |
@@ -12,6 +13,7 @@
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
+pub mod app;
 pub mod auth;
 pub mod client;
 pub mod endpoint;

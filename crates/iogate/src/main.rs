@@ -20,6 +20,8 @@ fn main() -> ExitCode {
         Command::Umount(args) => commands::control::umount(&args),
         Command::Status(args) => commands::control::status(&args),
         Command::Set(args) => commands::control::set(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Cluster(args) => commands::cluster::run(&args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Sim(args) => commands::sim::run(&args),

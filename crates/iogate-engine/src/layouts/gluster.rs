@@ -48,41 +48,31 @@ pub fn decode(text: &[u8]) -> Result<Vec<Group>, LayoutError> {
     let record = Record { what: "the attribute glusterfs.pathinfo", bytes: text };
     let shown = String::from_utf8_lossy(text);
     let mut groups: Vec<Group> = Vec::new();
-    // Of each open parenthesis: the group of what is in it, once something is; none in a distributing one.
-    let mut open: Vec<Option<usize>> = Vec::new();
-    let mut joins = vec![];
+    let mut open: Vec<Level> = Vec::new();
     let mut rest = &*shown;
     while let Some(at) = rest.find(['(', ')', '<']) {
         let (sign, after) = (rest.as_bytes()[at], &rest[at + 1..]);
         rest = after;
         match sign {
-            b'(' => {
-                open.push(None);
-                joins.push(false);
-            }
-            b')' => {
-                open.pop();
-                joins.pop();
-            }
+            b'(' => open.push(Level::default()),
+            b')' => drop(open.pop()),
             _ => {
                 let Some((name, after)) = after.split_once('>') else {
                     return Err(record.unexpected("'>' after each '<'", &format!("'{shown}'")));
                 };
                 rest = after;
-                match brick(name) {
-                    None => {
-                        if let Some(joins) = joins.last_mut() {
-                            *joins = !name.starts_with("DISTRIBUTE");
-                        }
+                match (brick(name), open.last_mut()) {
+                    (None, None) => {}
+                    (None, Some(level)) => level.joins = !name.starts_with("DISTRIBUTE"),
+                    (Some(brick), Some(Level { joins: true, group: Some(group) })) => {
+                        groups[*group].push(brick);
                     }
-                    Some(brick) => match (joins.last(), open.last_mut()) {
-                        (Some(true), Some(Some(group))) => groups[*group].push(brick),
-                        (Some(true), Some(group)) => {
-                            *group = Some(groups.len());
-                            groups.push(vec![brick]);
+                    (Some(brick), level) => {
+                        if let Some(level) = level {
+                            level.group = Some(groups.len());
                         }
-                        _ => groups.push(vec![brick]),
-                    },
+                        groups.push(vec![brick]);
+                    }
                 }
             }
         }
@@ -92,6 +82,15 @@ pub fn decode(text: &[u8]) -> Result<Vec<Group>, LayoutError> {
     }
     groups.iter_mut().for_each(|group| group.sort_unstable());
     Ok(groups)
+}
+
+/// An open parenthesis.
+#[derive(Default)]
+struct Level {
+    /// Its bricks are one group: they are not those that files are distributed among.
+    joins: bool,
+    /// The group of the last brick in it.
+    group: Option<usize>,
 }
 
 /// `host:/b0` from `POSIX(/b0):host:/b0/file`.

@@ -284,3 +284,29 @@ fn mount_of(fd: BorrowedFd<'_>) -> Result<Mount, LayoutError> {
     let missing = || asking(io::Error::new(io::ErrorKind::NotFound, "this process does not see it"));
     Mount::of(fd).map_err(asking)?.ok_or_else(missing)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::default();
+        let files = FILES_MAX as u64 + 10;
+        for _ in 0..2 {
+            (0..files).for_each(|inode| kept.keep((1, inode), None));
+        }
+        assert_eq!((kept.files.len(), kept.order.len()), (FILES_MAX, FILES_MAX));
+        assert!(kept.files.contains_key(&(1, files - 1)) && !kept.files.contains_key(&(1, 0)));
+    }
+
+    #[test]
+    fn targets_with_gaps_between_their_numbers_get_numbers_without() {
+        let layouts = Layouts::new();
+        let numbers = [101, 202, 101, 102].map(|id| layouts.beegfs_target(id).0);
+        assert_eq!(numbers, [0, 1, 0, 2]);
+        assert_eq!(layouts.target_name(System::BeeGfs, TargetId(1)), "target 202");
+        assert_eq!(layouts.target_name(System::BeeGfs, TargetId(9)), "9");
+        assert_eq!(layouts.target_name(System::Lustre, TargetId(26)), "OST001a");
+    }
+}

@@ -9,8 +9,8 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
-use iogate_net::auth::Policy;
-use iogate_net::client::{Auth, ClientOptions, Remote, RemoteOptions};
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::DirectoryTree;
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
@@ -164,8 +164,11 @@ pub fn serve(source: &Path) -> Server {
 
 /// A server's tree.
 pub fn connect(endpoint: &Endpoint) -> Remote {
-    let client =
-        ClientOptions { auth: Auth::None, retry_for: Duration::from_secs(5), ..ClientOptions::default() };
+    let client = ClientOptions {
+        auth: Credential::None,
+        retry_for: Duration::from_secs(5),
+        ..ClientOptions::default()
+    };
     Remote::connect(std::slice::from_ref(endpoint), &RemoteOptions { client, ..RemoteOptions::default() })
         .unwrap()
 }

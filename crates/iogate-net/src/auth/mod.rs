@@ -229,7 +229,10 @@ impl Policy {
             false => Err(AuthError::Kind { expected, found: kind_text(kind) }),
         };
         match self {
-            Policy::None { user, .. } => Ok(user_of(*user)),
+            Policy::None { user, .. } => {
+                expect("no proof (auth = \"none\")", auth::NONE)?;
+                Ok(user_of(*user))
+            }
             Policy::Peer => {
                 let expected = "a process on this host (auth = \"peer\")";
                 expect(expected, auth::SOCKET)?;

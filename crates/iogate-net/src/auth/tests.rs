@@ -91,6 +91,7 @@ fn a_certificate_is_the_user_that_its_name_says() {
 #[test]
 fn another_kind_of_proof_is_refused_by_every_policy() {
     let wanted = [
+        (open(true), auth::NONE, Peer::Unknown),
         (Policy::Peer, auth::SOCKET, process()),
         (Policy::Munge(Munge::default()), auth::MUNGE, process()),
         (tls(&[]), auth::SOCKET, certificate("root")),

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::{
@@ -11,17 +12,41 @@ use iogate_core::wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Auth, ClientError, ClientOptions};
+use super::clock::{ClockOffset, Question};
+use super::{ClientError, ClientOptions, Dial};
 use crate::Endpoint;
-use crate::socket::{PlainSocket, Socket};
+use crate::auth::Binding;
+use crate::socket::{PlainSocket, Socket, TlsClient};
 
 /// A session before there is one.
 pub(super) const NO_SESSION: [u8; 16] = [0; 16];
 
 /// Reaches a server without encryption.
 pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {
-    let socket = match endpoint {
-        Endpoint::Unix(path) => PlainSocket::new(UnixStream::connect(path)?.into())?,
+    Ok(Box::new(connected(endpoint, timeout)?))
+}
+
+/// What reaches servers by TLS, showing the client's certificate. A server's must be for `server_name`; if that is `None`, for the
+/// host in its endpoint.
+pub fn dial_tls(tls: TlsClient, server_name: Option<String>) -> Dial {
+    Arc::new(move |endpoint, timeout| {
+        let name = match (&server_name, endpoint) {
+            (Some(name), _) => name,
+            (None, Endpoint::Tcp { host, .. }) => host,
+            (None, Endpoint::Unix(_)) => {
+                let text =
+                    "expected the server's name, as in its certificate: a Unix socket's path does not say it";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+        };
+        let socket = tls.connect(connected(endpoint, timeout)?, name);
+        Ok(Box::new(socket.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?))
+    })
+}
+
+fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> {
+    match endpoint {
+        Endpoint::Unix(path) => PlainSocket::new(UnixStream::connect(path)?.into()),
         Endpoint::Tcp { host, port } => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
             let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
@@ -32,10 +57,16 @@ pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket
                     Err(error) => last = error,
                 }
             };
-            PlainSocket::new(stream.into())?
+            PlainSocket::new(stream.into())
         }
-    };
-    Ok(Box::new(socket))
+    }
+}
+
+/// A session with a server, just begun or gone on with.
+pub(super) struct Connected {
+    pub(super) socket: Box<dyn Socket>,
+    pub(super) welcome: Welcome,
+    pub(super) clock: ClockOffset,
 }
 
 /// Connects, and begins the session or goes on with it.
@@ -43,21 +74,22 @@ pub(super) fn connect(
     endpoint: &Endpoint,
     options: &ClientOptions,
     session: [u8; 16],
-) -> Result<(Box<dyn Socket>, Welcome), ClientError> {
+) -> Result<Connected, ClientError> {
     let deadline = Instant::now() + options.connect_timeout;
     let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
     let socket = (options.dial)(endpoint, options.connect_timeout).map_err(unreachable)?;
-    let proof = match &options.auth {
-        Auth::None | Auth::Socket => Vec::new(),
-        Auth::Munge(credential) => {
-            credential().map_err(|source| ClientError::NoProof { endpoint: endpoint.clone(), source })?
-        }
-    };
+    let proof = Binding::of_client(socket.fd(), options.export.as_bytes())
+        .and_then(|binding| options.auth.prove(&binding).map_err(io::Error::other))
+        .map_err(|source| ClientError::NoProof { endpoint: endpoint.clone(), source })?;
+    let forwarder = options.forwarder;
     let hello = Request::Hello(Hello {
         magic: MAGIC,
         version: VERSION,
-        auth: options.auth.number(),
+        auth: options.auth.kind(),
         session,
+        node: forwarder.map_or(0, |forwarder| forwarder.node),
+        nodes: forwarder.map_or(0, |forwarder| forwarder.nodes),
+        instance: forwarder.map_or(0, |forwarder| forwarder.instance),
         export: options.export.as_bytes(),
         name: options.name.as_bytes(),
     });
@@ -71,6 +103,7 @@ pub(super) fn connect(
     };
     message[..iogate_core::wire::REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
     message.extend_from_slice(&proof);
+    let question = Question::asked_now();
     send(&*socket, &message, deadline).map_err(unreachable)?;
 
     let mut header = [0; REPLY_HEADER_BYTES];
@@ -87,7 +120,15 @@ pub(super) fn connect(
             source: io::Error::from_raw_os_error(i32::from(header.errno)),
         });
     }
-    Ok((socket, Welcome::decode(&fields).map_err(foreign)?))
+    let welcome = Welcome::decode(&fields).map_err(foreign)?;
+    if welcome.version != VERSION {
+        return Err(ClientError::Refused {
+            endpoint: endpoint.clone(),
+            text: format!("it speaks version {} of the protocol, expected {VERSION}", welcome.version),
+            source: io::Error::from_raw_os_error(libc::EPROTONOSUPPORT),
+        });
+    }
+    Ok(Connected { socket, welcome, clock: question.answered(welcome.time) })
 }
 
 /// A time as `poll` takes it.

@@ -1,11 +1,12 @@
 //! A file that is open on servers.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Allocate, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered, Request, Seek,
     SetAttr, Striping, Sync, Written, open,
@@ -114,7 +115,7 @@ impl Opened {
         };
         let handles: Vec<Slot> = (0..servers.clients.len()).map(|_| Slot::default()).collect();
         handles[first].settle(&Ok(handle));
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = IdHasher::default();
         identity.hash(&mut hasher);
         Ok(Opened {
             servers: Arc::clone(servers),
@@ -144,6 +145,15 @@ impl Opened {
             Spread::Target => {
                 (self.layout.target_of(offset).0 as usize % servers, self.layout.stripe_end(offset))
             }
+        }
+    }
+
+    /// The server that all appends to the file go to, whoever sends them: it makes them follow each other.
+    pub(super) fn append_server(&self) -> usize {
+        match self.servers.spread {
+            Spread::Client => self.first,
+            Spread::Process | Spread::File => self.home,
+            Spread::Target => self.layout.target_of(0).0 as usize % self.handles.len(),
         }
     }
 

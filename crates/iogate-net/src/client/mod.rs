@@ -2,8 +2,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `session` | one session with one server: many threads ask, one of them receives |
+//! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
+//! | `clock` | how far a server's clock is from this one |
+//! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
@@ -25,9 +27,12 @@
 //! ```
 
 mod call;
+mod clock;
 mod connect;
+mod control;
 mod file;
 mod fork;
+mod lead;
 mod receive;
 mod recover;
 mod remote;
@@ -41,52 +46,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::wire::{WireError, auth};
+use iogate_core::wire::WireError;
 
 use crate::Endpoint;
+use crate::auth::Credential;
 use crate::socket::Socket;
 
-pub use connect::dial;
+pub use clock::ClockOffset;
+pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;
 
-/// Reaches a server: the socket is connected, and encrypted if it is to be, when this returns. The time is the most
-/// that it may take.
+/// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
-
-/// How a client proves who it is.
-#[derive(Clone)]
-pub enum Auth {
-    /// Not at all.
-    None,
-    /// By the socket: its peer credentials, or its certificate.
-    Socket,
-    /// By a MUNGE credential, a new one for each connection.
-    Munge(Arc<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>),
-}
-
-impl Auth {
-    fn number(&self) -> u8 {
-        match self {
-            Auth::None => auth::NONE,
-            Auth::Socket => auth::SOCKET,
-            Auth::Munge(_) => auth::MUNGE,
-        }
-    }
-}
-
-impl fmt::Debug for Auth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Auth::None => "None",
-            Auth::Socket => "Socket",
-            Auth::Munge(_) => "Munge",
-        })
-    }
-}
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,16 +74,39 @@ pub enum Receiving {
     Inline,
 }
 
+/// A forwarder, as the servers behind it know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarder {
+    /// Its index among `nodes`.
+    pub node: u32,
+    /// Forwarders that work together; at least 1.
+    pub nodes: u32,
+    instance: u64,
+}
+
+impl Forwarder {
+    /// A forwarder that is this process. Servers refuse a second one with the same index: have one for all clients of it.
+    pub fn new(node: u32, nodes: u32) -> io::Result<Forwarder> {
+        let mut instance = [0; 8];
+        crate::server::random(&mut instance)?;
+        Ok(Forwarder { node, nodes, instance: u64::from_le_bytes(instance) })
+    }
+}
+
 /// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct ClientOptions {
     /// What the server's people call this client: `node:pid`, or a program's name.
     pub name: String,
-    /// The server's export; empty for its only one.
+    /// The server's export; empty for its first one.
     pub export: String,
+    /// Which forwarder the client is part of, if it is.
+    pub forwarder: Option<Forwarder>,
+    /// How far the server's clock may be from this one before that is worth a warning: issue times and windows go by them.
+    pub clock_tolerance: Duration,
     /// How the client proves who it is.
-    pub auth: Auth,
-    /// How a server is reached; [`dial`] without encryption.
+    pub auth: Credential,
+    /// How a server is reached: [`dial`], or what [`dial_tls`] gives.
     pub dial: Dial,
     /// Most time for one attempt to connect.
     pub connect_timeout: Duration,
@@ -123,7 +121,9 @@ impl Default for ClientOptions {
         ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
-            auth: Auth::Socket,
+            forwarder: None,
+            clock_tolerance: Duration::from_millis(100),
+            auth: Credential::Socket,
             dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
@@ -137,6 +137,8 @@ impl fmt::Debug for ClientOptions {
         f.debug_struct("ClientOptions")
             .field("name", &self.name)
             .field("export", &self.export)
+            .field("forwarder", &self.forwarder)
+            .field("clock_tolerance", &self.clock_tolerance)
             .field("auth", &self.auth)
             .field("connect_timeout", &self.connect_timeout)
             .field("retry_for", &self.retry_for)

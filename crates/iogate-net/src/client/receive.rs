@@ -13,6 +13,9 @@ use crate::socket::Socket;
 const BUFFER_BYTES: usize = 128 << 10;
 /// A payload of which so much is not in the buffer yet is read into its place directly.
 const DIRECT_BYTES: usize = 16 << 10;
+/// What is read at once into the buffer, at first and after such a payload: enough for a page, and little to copy of the next large
+/// one. More while small replies fill it.
+const AHEAD_BYTES: usize = 8 << 10;
 /// What is read behind such a payload: the header of the next reply, but not much of its payload.
 const BEHIND_BYTES: usize = 4 << 10;
 /// Most pieces of memory in one call to the kernel.
@@ -23,6 +26,8 @@ pub(super) struct Incoming {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// What is read at once into the buffer.
+    ahead: usize,
     placing: Option<Placing>,
 }
 
@@ -58,7 +63,7 @@ pub(super) trait Replies {
 
 impl Default for Incoming {
     fn default() -> Incoming {
-        Incoming { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, placing: None }
+        Incoming { buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, ahead: AHEAD_BYTES, placing: None }
     }
 }
 
@@ -74,6 +79,9 @@ impl Incoming {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         };
+        if self.placing.is_none() && count == room {
+            self.ahead = (2 * self.ahead).min(BUFFER_BYTES);
+        }
         self.advance(count);
         if let Some(placing) = self.placing.take_if(|placing| placing.segments.is_empty()) {
             let Placing { header, fields, payload, .. } = placing;
@@ -88,7 +96,8 @@ impl Incoming {
 
     /// Reads into the places first, and behind them into the buffer. Returns bytes read, and asked for.
     fn read(&mut self, socket: &dyn Socket) -> io::Result<(usize, usize)> {
-        let free = &mut self.buffer[self.end..];
+        let until = self.buffer.len().min(self.end + self.ahead);
+        let free = &mut self.buffer[self.end..until];
         let Some(placing) = &mut self.placing else {
             let room = free.len();
             return Ok((socket.read(&mut [IoSliceMut::new(free)])?, room));
@@ -146,8 +155,8 @@ impl Incoming {
         if let Some(payload) = rest.get(..payload_bytes) {
             let call = replies.take(header.id)?;
             let answer = if header.errno == 0 && call.is_read() {
-                let mut segments = fitting(call.memory.segments().to_vec(), payload_bytes)?;
-                copy(payload, &mut segments);
+                check_fits(call.memory.segments(), payload_bytes)?;
+                copy(payload, call.memory.segments());
                 Ok(Answer::Read(payload_bytes as u64))
             } else {
                 answer(&call, &header, fields, 0, payload.to_vec())
@@ -169,7 +178,9 @@ impl Incoming {
                 vec![Segment { memory: payload.as_mut_ptr(), bytes: payload_bytes }]
             }
         };
-        copy(rest, &mut segments);
+        copy(rest, &segments);
+        skip(&mut segments, rest.len());
+        self.ahead = AHEAD_BYTES;
         self.placing = Some(Placing { header, fields: fields.to_vec(), segments, payload });
         (self.start, self.end) = (0, 0);
         Ok(true)
@@ -208,32 +219,36 @@ fn answer(
     Ok(Answer::Other { fields: fields.to_vec(), payload })
 }
 
+fn check_fits(segments: &[Segment], bytes: usize) -> io::Result<()> {
+    let room: usize = segments.iter().map(|segment| segment.bytes).sum();
+    if bytes > room {
+        let text = format!("the server sends {bytes} bytes, expected at most {room}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    Ok(())
+}
+
 /// The first `bytes` bytes of the segments.
 fn fitting(mut segments: Vec<Segment>, bytes: usize) -> io::Result<Vec<Segment>> {
+    check_fits(&segments, bytes)?;
     let mut left = bytes;
     segments.retain_mut(|segment| {
         segment.bytes = segment.bytes.min(left);
         left -= segment.bytes;
         segment.bytes > 0
     });
-    if left > 0 {
-        let text = format!("the server sends {bytes} bytes, {left} more than asked for");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-    }
     Ok(segments)
 }
 
-/// Copies as much as fits into the segments, and leaves what is not filled.
-fn copy(mut bytes: &[u8], segments: &mut Vec<Segment>) {
-    let copied = bytes.len();
-    for segment in segments.iter() {
+/// Copies as much as fits into the segments.
+fn copy(mut bytes: &[u8], segments: &[Segment]) {
+    for segment in segments {
         let (here, rest) = bytes.split_at(segment.bytes.min(bytes.len()));
         // SAFETY: the memory belongs to a call that is not answered yet, and that only this thread can answer or
         // give up; the buffer is apart from it.
         unsafe { segment.memory.copy_from_nonoverlapping(here.as_ptr(), here.len()) };
         bytes = rest;
     }
-    skip(segments, copied);
 }
 
 /// Takes up to `count` bytes off the front of the segments; returns how many there were.

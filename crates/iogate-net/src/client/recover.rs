@@ -1,12 +1,13 @@
 //! What happens when a connection or a server is lost.
 
+use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::{Open, Request, open};
 
 use super::call::{Call, Done};
-use super::connect::{NO_SESSION, connect};
+use super::connect::{Connected, NO_SESSION, connect};
 use super::session::{Shared, State, limits};
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -25,6 +26,11 @@ impl Loss {
     pub(super) fn new(now: Instant) -> Loss {
         Loss { since: now, pause: PAUSE_MIN, next_attempt: now, gave_up: false }
     }
+
+    /// The same loss, if the last attempt to connect was a short time ago, and nothing has been answered since.
+    pub(super) fn goes_on(self, now: Instant) -> Option<Loss> {
+        (now < self.next_attempt + PAUSE_MAX).then_some(Loss { gave_up: false, ..self })
+    }
 }
 
 impl Shared {
@@ -38,59 +44,77 @@ impl Shared {
 
     /// Tries to connect once, when it is time. Called by the leader.
     pub(super) fn reconnect(&self) {
-        let (wait, session) = {
-            let state = self.lock();
+        let wait = {
+            let mut state = self.lock();
             let Some(loss) = &state.loss else { return };
-            let session = if loss.gave_up { NO_SESSION } else { state.welcome.session };
-            (loss.next_attempt.saturating_duration_since(Instant::now()), session)
+            // It takes connections, and loses them before it answers anything.
+            let is_over =
+                loss.pause > PAUSE_MIN && !loss.gave_up && loss.since.elapsed() >= self.options.retry_for;
+            let wait = loss.next_attempt.saturating_duration_since(Instant::now());
+            if is_over {
+                let given_up = self.give_up_all(&mut state, &"it answers nothing");
+                drop(state);
+                return fail(given_up);
+            }
+            wait
         };
         if !wait.is_zero() {
             self.pause(wait);
-            if self.lock().closed {
+        }
+        let session = {
+            let state = self.lock();
+            let Some(loss) = &state.loss else { return };
+            if state.closed {
                 return;
             }
-        }
+            if loss.gave_up { NO_SESSION } else { state.welcome.session }
+        };
         let connected = connect(&self.endpoint, &self.options, session);
         let mut state = self.lock();
         let Some(loss) = &mut state.loss else { return };
         let (gone, gave_up) = (loss.since.elapsed(), loss.gave_up);
+        loss.pause = (loss.pause * 2).min(PAUSE_MAX);
+        loss.next_attempt = Instant::now() + loss.pause;
         match connected {
-            Ok((socket, welcome)) => {
+            Ok(Connected { socket, welcome, clock }) => {
                 let resumed = welcome.resumed != 0 && session != NO_SESSION;
-                state.welcome = welcome;
-                self.install(&mut state, socket);
-                if session != NO_SESSION || gave_up {
-                    tracing::warn!(server = %self.endpoint, ?gone, resumed, "a server is back");
-                }
+                (state.welcome, state.clock) = (welcome, clock);
+                self.look_at_clock(&mut state);
                 let unknown = if resumed {
                     state.requests.resumed();
                     Vec::new()
                 } else {
-                    Self::nothing_written(&mut state);
                     self.renew(&mut state)
                 };
+                self.install(&mut state, socket);
+                if session != NO_SESSION || gave_up {
+                    tracing::warn!(server = %self.endpoint, ?gone, resumed, "a server is back");
+                }
                 Self::give_up(&mut state, &unknown);
                 self.write(state);
                 fail(unknown);
             }
-            Err(error) => {
-                let now = Instant::now();
-                loss.pause = (loss.pause * 2).min(PAUSE_MAX);
-                loss.next_attempt = now + loss.pause;
-                if gone < self.options.retry_for && !loss.gave_up {
-                    return;
-                }
-                let is_first = !std::mem::replace(&mut loss.gave_up, true);
-                let given_up = state.requests.give_up();
-                Self::give_up(&mut state, &given_up);
+            Err(error) if gone >= self.options.retry_for || gave_up => {
+                let given_up = self.give_up_all(&mut state, &error);
                 drop(state);
-                if is_first {
-                    let requests = given_up.len();
-                    tracing::error!(server = %self.endpoint, %error, requests, "a server does not come back: its requests fail");
-                }
                 fail(given_up);
             }
+            Err(_) => {}
         }
+    }
+
+    /// The server has been gone for too long. Returns the requests that fail.
+    fn give_up_all(&self, state: &mut State, error: &dyn fmt::Display) -> Vec<Call> {
+        let given_up = state.requests.give_up();
+        Self::give_up(state, &given_up);
+        if let Some(loss) = &mut state.loss
+            && !loss.gave_up
+        {
+            loss.gave_up = true;
+            let requests = given_up.len();
+            tracing::error!(server = %self.endpoint, %error, requests, "a server does not come back: its requests fail");
+        }
+        given_up
     }
 
     /// Begins a new session: its files are opened again before anything else happens. Returns the requests that fail.

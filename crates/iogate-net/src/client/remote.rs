@@ -21,10 +21,14 @@ use super::file::{Opened, RemoteFile, layout};
 use super::store::RemoteStore;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
+use crate::app::{AppFile, Own, application, stable_hash};
 use crate::tree::{Caller, OpenHow, Tree, TreeFile};
 
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
+
+/// Linux's bound on the name of an extended attribute.
+const NAME_BYTES_MAX: usize = 255;
 
 /// Which of several servers carries out a read or a write. Names and attributes go through one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +53,9 @@ pub struct RemoteOptions {
     pub spread: Spread,
     /// The server for names, and with [`Spread::Client`] for everything; `None`: one by the node's name.
     pub server: Option<usize>,
-    /// The application of reads and writes through a [`RemoteFile`]; an engine's have their own.
-    pub app: AppId,
+    /// The application of reads and writes through a [`RemoteFile`] (an engine's have their own); `None`: by the process's
+    /// environment, see [`crate::app`].
+    pub app: Option<AppId>,
 }
 
 /// One or several servers of the same files, as a [`Tree`].
@@ -131,6 +136,14 @@ pub(super) fn own_caller() -> Caller {
     Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }
 
+/// The name of an extended attribute as it is sent.
+fn name_bytes(name: &[u8]) -> io::Result<&[u8]> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(io::Error::from_raw_os_error(libc::ERANGE));
+    }
+    Ok(name)
+}
+
 /// A path as it is sent.
 pub(super) fn path_bytes(path: &Path) -> io::Result<&[u8]> {
     let bytes = path.as_os_str().as_bytes();
@@ -138,11 +151,6 @@ pub(super) fn path_bytes(path: &Path) -> io::Result<&[u8]> {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
     Ok(bytes)
-}
-
-/// FNV-1a: the same number for a word in every process, on every node, in every version.
-fn stable_hash(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 
 impl Remote {
@@ -171,7 +179,8 @@ impl Remote {
             files: Mutex::default(),
         };
         let client = ClientId(std::process::id());
-        let origin = Origin { app: options.app, client, issued: None };
+        let app = options.app.or_else(|| Some(application(&Own, &AppFile::from_environment().ok()?)?.0));
+        let origin = Origin { app: app.unwrap_or_default(), client, issued: None };
         Ok(Remote { servers: Arc::new(servers), origin })
     }
 
@@ -195,6 +204,11 @@ impl Remote {
     /// Most bytes of one message's data; longer transfers are several.
     pub fn transfer_bytes_max(&self) -> u32 {
         self.servers.transfer_bytes_max
+    }
+
+    /// The stripes of files that have no layout of their own, as the server says.
+    pub fn layout(&self) -> Layout {
+        self.servers.layout
     }
 
     /// The sessions, one for each server in use.
@@ -292,7 +306,7 @@ impl Tree for Remote {
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
-        let request = GetXattr { path: path_bytes(path)?, name };
+        let request = GetXattr { path: path_bytes(path)?, name: name_bytes(name)? };
         payload(self.names().call(&Request::GetXattr(request), caller)?)
     }
 
@@ -307,7 +321,7 @@ impl Tree for Remote {
         if value.len() > self.servers.transfer_bytes_max as usize {
             return Err(io::Error::from_raw_os_error(libc::E2BIG));
         }
-        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name });
+        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name: name_bytes(name)? });
         let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
         let call = |done| {
             let mut call = Call::new(&request, caller, NO_HANDLE, done);
@@ -324,12 +338,15 @@ impl Tree for Remote {
     }
 
     fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
-        let request = RemoveXattr { path: path_bytes(path)?, name };
+        let request = RemoveXattr { path: path_bytes(path)?, name: name_bytes(name)? };
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
     }
 
     fn state(&self) -> Option<String> {
         let state = |client: &Client| match client.is_connected() {
+            true if client.has_other_clock() => {
+                format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
+            }
             true => format!("connected to {}", client.endpoint()),
             false => format!("no connection to {}, trying again", client.endpoint()),
         };

@@ -1,9 +1,4 @@
-//! One session with one server: many threads ask, one of them receives.
-//!
-//! A thread that waits for its answer receives for everybody while nobody else does, and passes that on when it has its own
-//! answer: then nobody has to be woken for a lone request. Where somebody waits who is not a thread in a call (an engine), the client's
-//! own thread receives. Only who receives answers requests, and gives them up: so nobody touches the memory of
-//! a request that is being filled.
+//! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,25 +6,22 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 use iogate_core::outstanding::{Limits, Outstanding};
 use iogate_core::wire::{Goodbye, Identity, Opened, Record, Request, Welcome};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter};
-use super::connect::{NO_SESSION, connect, timespec};
+use super::clock::ClockOffset;
+use super::connect::{Connected, NO_SESSION, connect};
 use super::fork::Owner;
-use super::receive::{Incoming, Place, Replies};
+use super::receive::Incoming;
 use super::recover::Loss;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::socket::Socket;
+use crate::socket::{Socket, kept};
 use crate::tree::Caller;
-
-/// How often an idle client looks whether its connection is still there.
-const IDLE_LOOK: Duration = Duration::from_secs(1);
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {
@@ -42,11 +34,11 @@ pub(super) struct Shared {
     pub(super) options: ClientOptions,
     state: Mutex<State>,
     /// The background thread is to receive, or to end.
-    wanted: Condvar,
+    pub(super) wanted: Condvar,
     /// Nobody writes any more.
-    written: Condvar,
+    pub(super) written: Condvar,
     /// Wakes the thread that polls.
-    waker: OwnedFd,
+    pub(super) waker: OwnedFd,
     pub(super) owner: Owner,
 }
 
@@ -54,19 +46,24 @@ pub(super) struct State {
     pub(super) requests: Outstanding<Call>,
     pub(super) link: Option<Arc<Link>>,
     pub(super) welcome: Welcome,
+    pub(super) clock: ClockOffset,
+    /// It has been said that the clocks differ.
+    clock_warned: bool,
     pub(super) loss: Option<Loss>,
+    /// The last loss, until the server has answered something since.
+    pub(super) loss_before: Option<Loss>,
     pub(super) handles: BTreeMap<u32, Handle>,
     last_handle: u32,
-    writing: Writing,
+    pub(super) writing: Writing,
     /// Ids below this are written as a whole, and their memory is not read any more.
-    written: u64,
+    pub(super) written: u64,
     /// Answered before all of their data was written.
-    early: Vec<(Call, io::Result<Answer>)>,
+    pub(super) early: Vec<(Call, io::Result<Answer>)>,
     pub(super) lead: Lead,
     /// The leader sleeps in `poll`.
-    polls: bool,
+    pub(super) polls: bool,
     /// Requests whose answers no thread waits for.
-    asynchronous: usize,
+    pub(super) asynchronous: usize,
     pub(super) closed: bool,
 }
 
@@ -74,12 +71,12 @@ pub(super) struct State {
 pub(super) struct Link {
     pub(super) socket: Box<dyn Socket>,
     outgoing: Mutex<Outgoing>,
-    incoming: Mutex<Incoming>,
+    pub(super) incoming: Mutex<Incoming>,
 }
 
 /// Who writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Writing {
+pub(super) enum Writing {
     Nobody,
     /// A thread, until there is nothing left.
     Somebody,
@@ -109,14 +106,17 @@ pub(super) struct Handle {
 impl Client {
     /// Connects to a server.
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
-        let (socket, welcome) = connect(endpoint, &options, NO_SESSION)?;
+        let Connected { socket, welcome, clock } = connect(endpoint, &options, NO_SESSION)?;
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome));
         let state = State {
             requests,
             link: Some(Arc::new(Link::new(socket))),
             welcome,
+            clock,
+            clock_warned: false,
             loss: None,
+            loss_before: None,
             handles: BTreeMap::new(),
             last_handle: 0,
             writing: Writing::Nobody,
@@ -127,6 +127,8 @@ impl Client {
             asynchronous: 0,
             closed: false,
         };
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
+        let waker = kept(waker)?;
         let has_background = options.receiving == Receiving::Background;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
@@ -134,9 +136,10 @@ impl Client {
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
-            waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?,
+            waker,
             owner: Owner::new(),
         });
+        shared.look_at_clock(&mut shared.lock());
         let background = if has_background {
             let shared = Arc::clone(&shared);
             let receive = move || shared.receive_in_background();
@@ -160,6 +163,16 @@ impl Client {
     /// What the server has said of itself when it was last connected to.
     pub fn welcome(&self) -> Welcome {
         self.shared.lock().welcome
+    }
+
+    /// How far the server's clock was from this one's when it was last connected to.
+    pub fn clock(&self) -> ClockOffset {
+        self.shared.lock().clock
+    }
+
+    /// Whether the server's clock is further away than the options tolerate.
+    pub fn has_other_clock(&self) -> bool {
+        self.clock().exceeds(self.shared.options.clock_tolerance)
     }
 
     /// Asks, and waits for the answer.
@@ -243,7 +256,7 @@ impl Link {
     }
 
     /// Whoever reads or writes finds that it is over.
-    fn cut(&self) {
+    pub(super) fn cut(&self) {
         let _ = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both);
     }
 }
@@ -280,7 +293,7 @@ impl State {
     }
 
     /// Takes note of what an answer means for the session's files.
-    fn settle(&mut self, call: &Call, answer: &mut io::Result<Answer>) {
+    pub(super) fn settle(&mut self, call: &Call, answer: &mut io::Result<Answer>) {
         let is_bad = matches!(answer, Err(error) if error.raw_os_error() == Some(libc::EBADF));
         if call.opens() {
             let opened = match answer {
@@ -310,6 +323,18 @@ impl Shared {
 
     pub(super) fn has_background(&self) -> bool {
         self.options.receiving == Receiving::Background
+    }
+
+    /// Says once that the server has another time, if it has.
+    pub(super) fn look_at_clock(&self, state: &mut State) {
+        if !state.clock_warned && state.clock.exceeds(self.options.clock_tolerance) {
+            state.clock_warned = true;
+            tracing::warn!(
+                server = %self.endpoint, client = self.options.name,
+                "the server's clock is {} of this one's: windows and issue times go by them, so set both by NTP or PTP",
+                state.clock
+            );
+        }
     }
 
     /// Takes a request, and writes it unless somebody is writing already. Its `waiter` may have to receive.
@@ -353,7 +378,7 @@ impl Shared {
     }
 
     /// Writes until nothing is left or the socket is full.
-    fn write_all<'a>(&'a self, link: &Arc<Link>, mut state: MutexGuard<'a, State>) {
+    pub(super) fn write_all<'a>(&'a self, link: &Arc<Link>, mut state: MutexGuard<'a, State>) {
         let mut outgoing = link.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if outgoing.is_empty() {
@@ -406,178 +431,12 @@ impl Shared {
         }
     }
 
-    /// Wakes the leader, if it sleeps in `poll`.
-    pub(super) fn wake(&self, state: &State) {
-        if state.polls {
-            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
-        }
-    }
-
-    fn receive_in_background(&self) {
-        let mut state = self.lock();
-        loop {
-            if state.closed {
-                if state.lead == Lead::Background {
-                    self.pass_lead(&mut state);
-                }
-                return;
-            }
-            match state.lead {
-                Lead::Background => {
-                    state = self.lead_once(state, None);
-                    if !state.wants_background() && !state.closed {
-                        self.pass_lead(&mut state);
-                    }
-                }
-                lead => {
-                    let (again, waited) =
-                        self.wanted.wait_timeout(state, IDLE_LOOK).unwrap_or_else(PoisonError::into_inner);
-                    state = again;
-                    if lead == Lead::Free && waited.timed_out() && state.lead == Lead::Free {
-                        state.lead = Lead::Background;
-                        state = self.lead_once(state, Some(Duration::ZERO));
-                        self.pass_lead(&mut state);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Receives until the calling thread has its answer, or another is to receive.
-    fn lead_as_caller(&self, waiter: &Waiter) {
-        let mut state = self.lock();
-        while !(waiter.is_answered() || self.has_background() && state.link.is_none()) {
-            state = self.lead_once(state, None);
-        }
-        self.pass_lead(&mut state);
-    }
-
-    /// Whoever should receives from now on. Called by the leader.
-    fn pass_lead(&self, state: &mut State) {
-        if self.has_background() && state.wants_background() && !state.closed {
-            state.lead = Lead::Background;
-            self.wanted.notify_one();
-            return;
-        }
-        let next = state.requests.iter().find_map(|call| match &call.done {
-            Done::Wake(waiter) => Some(waiter),
-            _ => None,
-        });
-        if let Some(waiter) = next {
-            waiter.offer_lead();
-            state.lead = Lead::Caller;
-        } else {
-            state.lead = Lead::Free;
-        }
-    }
-
-    /// Waits until there is something to receive, room to write, or a server to connect to, and does that.
-    fn lead_once<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        timeout: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        let Some(link) = state.link.clone() else {
-            drop(state);
-            self.reconnect();
-            return self.lock();
-        };
-        state.polls = true;
-        let wants_room = state.writing == Writing::Leader;
-        drop(state);
-        let fd = link.socket.fd();
-        let what = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
-        let mut fds = [PollFd::new(&fd, what), PollFd::new(&self.waker, PollFlags::IN)];
-        let timeout = timeout.and_then(timespec);
-        let polled = poll(&mut fds, timeout.as_ref());
-        let (found, woken) = (fds[0].revents(), fds[1].revents());
-        let mut state = self.lock();
-        state.polls = false;
-        if !woken.is_empty() {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&self.waker, &mut count[..]);
-        }
-        if matches!(polled, Err(error) if error != rustix::io::Errno::INTR) {
-            tracing::error!(?polled, "a connection cannot be polled");
-        }
-        if found.contains(PollFlags::OUT) && state.writing == Writing::Leader {
-            state.writing = Writing::Somebody;
-            self.write_all(&link, state);
-        } else {
-            drop(state);
-        }
-        if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
-            self.receive(&link);
-        }
-        self.lock()
-    }
-
-    /// Receives what is there.
-    fn receive(&self, link: &Arc<Link>) {
-        let mut incoming = link.incoming.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let mut batch = Batch { shared: self, done: Vec::new() };
-            let received = incoming.receive(&*link.socket, &mut batch);
-            self.finish(link, batch.done);
-            match received {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(error) => {
-                    drop(incoming);
-                    return self.lose(link, &error);
-                }
-            }
-        }
-    }
-
-    /// Tells those who wait, and then writes what they submit together.
-    fn finish(&self, link: &Arc<Link>, done: Vec<(Call, io::Result<Answer>)>) {
-        if done.is_empty() {
-            return;
-        }
-        let mut state = self.lock();
-        let corked = state.writing == Writing::Nobody;
-        if corked {
-            state.writing = Writing::Somebody;
-        }
-        drop(state);
-        for (call, answer) in done {
-            call.finish(answer);
-        }
-        if corked {
-            self.write_all(link, self.lock());
-        }
-    }
-
-    /// The connection is over. Called by the leader.
-    fn lose(&self, link: &Arc<Link>, error: &io::Error) {
-        link.cut();
-        let mut state = self.lock();
-        while state.writing == Writing::Somebody {
-            state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.writing = Writing::Nobody;
-        state.link = None;
-        state.requests.disconnected();
-        let early = std::mem::take(&mut state.early);
-        if !state.closed {
-            tracing::warn!(server = %self.endpoint, %error, "the connection to a server is lost");
-            state.loss = Some(Loss::new(Instant::now()));
-        }
-        drop(state);
-        early.into_iter().for_each(|(call, answer)| call.finish(answer));
-    }
-
     /// There is a connection again.
     pub(super) fn install<'a>(&'a self, state: &mut MutexGuard<'a, State>, socket: Box<dyn Socket>) {
         state.link = Some(Arc::new(Link::new(socket)));
-        state.loss = None;
+        state.loss_before = state.loss.take();
         state.writing = Writing::Nobody;
-    }
-
-    /// In a new session nothing has been written yet.
-    pub(super) fn nothing_written(state: &mut State) {
-        state.written = 1;
+        state.written = state.requests.acked();
     }
 
     /// Takes note that requests are given up.
@@ -588,21 +447,6 @@ impl Shared {
         state.asynchronous = state.requests.iter().filter(|call| call.is_asynchronous()).count();
     }
 
-    /// Waits for the waker, for at most so long.
-    pub(super) fn pause(&self, time: Duration) {
-        {
-            let mut state = self.lock();
-            if state.closed {
-                return;
-            }
-            state.polls = true;
-        }
-        let _ = poll(&mut [PollFd::new(&self.waker, PollFlags::IN)], timespec(time).as_ref());
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.waker, &mut count[..]);
-        self.lock().polls = false;
-    }
-
     /// Ends the session: nothing is answered any more.
     fn close(&self) {
         let mut state = self.lock();
@@ -610,42 +454,5 @@ impl Shared {
         self.wake(&state);
         self.wanted.notify_all();
         state.requests.disconnected();
-    }
-}
-
-/// What is complete of what has been received.
-struct Batch<'a> {
-    shared: &'a Shared,
-    done: Vec<(Call, io::Result<Answer>)>,
-}
-
-fn unexpected(id: u64) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("an answer comes to a request {id} that nobody has sent"),
-    )
-}
-
-impl Replies for Batch<'_> {
-    fn place(&mut self, id: u64) -> io::Result<Place> {
-        let state = self.shared.lock();
-        let call = state.requests.get(id).ok_or_else(|| unexpected(id))?;
-        Ok(if call.is_read() { Place::Into(call.memory.segments().to_vec()) } else { Place::Own })
-    }
-
-    fn take(&mut self, id: u64) -> io::Result<Call> {
-        self.shared.lock().requests.answer(id).ok_or_else(|| unexpected(id))
-    }
-
-    fn answered(&mut self, id: u64, call: Call, mut answer: io::Result<Answer>) {
-        let mut state = self.shared.lock();
-        state.asynchronous -= usize::from(call.is_asynchronous());
-        state.settle(&call, &mut answer);
-        if call.payload_bytes() > 0 && id >= state.written && state.writing != Writing::Nobody {
-            state.early.push((call, answer));
-        } else {
-            drop(state);
-            self.done.push((call, answer));
-        }
     }
 }

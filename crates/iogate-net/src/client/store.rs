@@ -123,7 +123,7 @@ impl Opened {
     pub(super) fn append(&self, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
         let max = self.servers.transfer_bytes_max as usize;
         let bytes = &bytes[..bytes.len().min(max)];
-        let server = self.server_of(0, origin).0;
+        let server = self.append_server();
         let handle = self.handle_on(server)?;
         let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
         let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);

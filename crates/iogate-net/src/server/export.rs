@@ -7,7 +7,7 @@ use iogate_core::Layout;
 use iogate_engine::Engine;
 
 use super::appends::Appends;
-use crate::{Caller, Tree};
+use crate::{Tree, Users};
 
 /// A tree under a name.
 pub struct Export {
@@ -21,30 +21,10 @@ pub struct Export {
     pub read_only: bool,
     /// The stripes of files that have no layout of their own.
     pub striping: Layout,
-    /// In whose name callers act.
+    /// Whose ids a client's are here.
     pub users: Users,
     /// Whether clients that are root may act in other users' names.
     pub trust_clients: bool,
-}
-
-/// In whose name callers act.
-#[derive(Clone, Debug, Default)]
-pub enum Users {
-    /// Their own.
-    #[default]
-    Themselves,
-    /// All in this one.
-    Squashed(Caller),
-}
-
-impl Users {
-    /// In whose name a caller acts.
-    pub fn map(&self, caller: Caller) -> Caller {
-        match self {
-            Users::Themselves => caller,
-            Users::Squashed(user) => *user,
-        }
-    }
 }
 
 /// What a server may spend.
@@ -52,7 +32,8 @@ impl Users {
 pub struct Limits {
     /// Connections altogether.
     pub connections: usize,
-    /// Connections from one host, or of one user of this machine.
+    /// Connections from one host, or of one user of this machine; and half the sessions of one user, as those without a connection
+    /// are kept for a while.
     pub connections_per_client: usize,
     /// Files that a session has open.
     pub open_files_per_session: usize,

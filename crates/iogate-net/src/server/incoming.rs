@@ -71,17 +71,22 @@ impl Connection {
         if self.is_closed() || self.server.is_closing() {
             return;
         }
+        self.unfinished.store(false, Ordering::Relaxed);
         let mut next = Next::Gone;
         Cork::over(|| next = self.take_in(&mut receive, desk));
         if self.socket.wants_flush() {
             self.flush();
         }
         let unfinished = !receive.left.is_empty() || receive.partial.is_some();
-        self.unfinished.store(unfinished && matches!(next, Next::Await), Ordering::Relaxed);
         let go_on = || {
             drop(receive);
             match next {
-                Next::Await => self.await_readable(),
+                Next::Await => {
+                    // Counted from now: it is no fault of the client's how long the gate has taken.
+                    self.note_heard();
+                    self.unfinished.store(unfinished, Ordering::Relaxed);
+                    self.await_readable();
+                }
                 Next::Starved => self.server.starve(self),
                 Next::Later => self.server.go_on(Arc::clone(self)),
                 Next::Elsewhere => {}
@@ -152,7 +157,6 @@ impl Connection {
             }
             Err(error) => return Err(error),
         };
-        self.note_heard();
         lock(&self.figures).bytes_in += count as u64;
         if let Some(partial) = &mut receive.partial {
             partial.filled += count.min(missing);

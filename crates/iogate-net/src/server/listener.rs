@@ -42,6 +42,7 @@ impl Listener {
         let (socket, endpoint) = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();
+                suits(&addresses)?;
                 let socket = TcpListener::bind(&addresses[..]).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let port = socket.local_addr()?.port();

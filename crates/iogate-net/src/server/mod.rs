@@ -44,7 +44,8 @@ use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-pub use export::{Export, Limits, Users};
+pub use crate::users::Users;
+pub use export::{Export, Limits};
 pub use listener::Listener;
 pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
 
@@ -251,13 +252,14 @@ impl Shared {
 
     /// Drops a connection from the tables.
     fn forget(&self, connection: &Arc<Connection>) {
-        if lock(&self.connections).remove(&connection.token).is_some() {
-            let mut per_client = lock(&self.per_client);
-            if let Some(count) = per_client.get_mut(&connection.origin) {
-                *count -= 1;
-                if *count == 0 {
-                    per_client.remove(&connection.origin);
-                }
+        let mut connections = lock(&self.connections);
+        let mut per_client = lock(&self.per_client);
+        if connections.remove(&connection.token).is_some()
+            && let Some(count) = per_client.get_mut(&connection.origin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                per_client.remove(&connection.origin);
             }
         }
     }
@@ -312,7 +314,8 @@ fn guarded(work: impl FnOnce()) {
     }
 }
 
-fn random(bytes: &mut [u8]) -> io::Result<()> {
+/// Fills the memory with random bytes.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
     if count < bytes.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use iogate_core::SchedulerConfig;
 use iogate_core::wire::{
-    self, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, open,
+    self, Attr, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, open,
 };
 
 use super::buffer::Buffer;
@@ -99,22 +99,31 @@ impl Session {
                 Outcome::fresh(&wire::Striping { first_target, stripe_bytes, targets })
             }
             Request::GetAttr(get) if get.handle != NO_HANDLE => {
-                Outcome::fresh(&self.file(get.handle)?.file.attr()?)
+                Outcome::fresh(&self.seen(self.file(get.handle)?.file.attr()?))
             }
-            Request::GetAttr(get) => Outcome::fresh(&tree.attr(caller, path(get.path)?)?),
-            Request::SetAttr(set) if set.handle != NO_HANDLE => {
-                Outcome::kept(&self.file(set.handle)?.file.set_attr(caller, &set.change)?)
+            Request::GetAttr(get) => Outcome::fresh(&self.seen(tree.attr(caller, path(get.path)?)?)),
+            Request::SetAttr(set) => {
+                let change = self.export.users.server_change(&set.change).ok_or_else(|| {
+                    Failed(libc::EINVAL, "the owner or the group has no counterpart at this server".into())
+                })?;
+                let attr = match set.handle {
+                    NO_HANDLE => tree.set_attr(caller, path(set.path)?, &change)?,
+                    handle => self.file(handle)?.file.set_attr(caller, &change)?,
+                };
+                Outcome::kept(&self.seen(attr))
             }
-            Request::SetAttr(set) => Outcome::kept(&tree.set_attr(caller, path(set.path)?, &set.change)?),
             Request::ReadDir(read) => Outcome::Bytes(self.read_dir(tree, caller, &read)?),
             Request::MakeNode(make) => {
-                Outcome::kept(&tree.make_node(caller, path(make.path)?, make.mode, make.device)?)
+                let attr = tree.make_node(caller, path(make.path)?, make.mode, make.device)?;
+                Outcome::kept(&self.seen(attr))
             }
             Request::Symlink(link) => {
                 let target = Path::new(OsStr::from_bytes(link.target));
-                Outcome::kept(&tree.symlink(caller, target, path(link.path)?)?)
+                Outcome::kept(&self.seen(tree.symlink(caller, target, path(link.path)?)?))
             }
-            Request::Link(link) => Outcome::kept(&tree.link(caller, path(link.path)?, path(link.to)?)?),
+            Request::Link(link) => {
+                Outcome::kept(&self.seen(tree.link(caller, path(link.path)?, path(link.to)?)?))
+            }
             Request::ReadLink(read) => Outcome::Bytes(tree.read_link(caller, path(read.path)?)?),
             Request::Unlink(unlink) => {
                 tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?;
@@ -152,10 +161,16 @@ impl Session {
         })
     }
 
+    /// Attributes as the client sees them.
+    fn seen(&self, mut attr: Attr) -> Attr {
+        self.export.users.client_attr(&mut attr);
+        attr
+    }
+
     fn open(&self, tree: &dyn Tree, caller: Caller, wish: &wire::Open<'_>) -> Result<Outcome, Failed> {
         let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
         let file = tree.open(caller, path(wish.path)?, how)?;
-        let opened = Opened { identity: file.identity(), attr: file.attr()? };
+        let opened = Opened { identity: file.identity(), attr: self.seen(file.attr()?) };
         self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
         Ok(Outcome::kept(&opened))
     }
@@ -169,7 +184,8 @@ impl Session {
                 too_small = entries.is_empty();
                 return false;
             }
-            entry.encode(&mut entries);
+            let attr = self.seen(entry.attr);
+            wire::Entry { attr, ..*entry }.encode(&mut entries);
             entries.extend_from_slice(name);
             true
         })?;

@@ -73,10 +73,7 @@ pub struct TlsServer(Arc<ServerConfig>);
 
 /// A client's certificate, and whose servers it trusts. TLS 1.3 only.
 #[derive(Clone, Debug)]
-pub struct TlsClient {
-    config: Arc<ClientConfig>,
-    server: ServerName<'static>,
-}
+pub struct TlsClient(Arc<ClientConfig>);
 
 impl TlsServer {
     /// Reads the server's certificate (with those between it and its authority, if any), its private key, and the authorities
@@ -107,16 +104,8 @@ impl TlsServer {
 
 impl TlsClient {
     /// Reads the authorities that sign servers' certificates, the client's certificate (with those between it and its
-    /// authority, if any) and its private key, all PEM files. Only a server whose certificate is for `server_name`, a host name or
-    /// an address, will be talked to.
-    pub fn load(
-        server_authorities: &Path,
-        certificate: &Path,
-        key: &Path,
-        server_name: &str,
-    ) -> Result<TlsClient, TlsError> {
-        let server = ServerName::try_from(server_name.to_owned())
-            .map_err(|_| TlsError::ServerName(server_name.into()))?;
+    /// authority, if any) and its private key, all PEM files.
+    pub fn load(server_authorities: &Path, certificate: &Path, key: &Path) -> Result<TlsClient, TlsError> {
         let mut config =
             ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_protocol_versions(&[&TLS13])?
@@ -129,13 +118,16 @@ impl TlsClient {
                 })?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         config.resumption = Resumption::disabled();
-        Ok(TlsClient { config: Arc::new(config), server })
+        Ok(TlsClient(Arc::new(config)))
     }
 
-    /// The client's end of a connection. The handshake goes on with reads and writes.
-    pub fn connect(&self, socket: PlainSocket) -> Result<TlsSocket, TlsError> {
-        let connection = ClientConnection::new(self.config.clone(), self.server.clone())?;
-        Ok(TlsSocket::new(socket, Connection::Client(connection), Some(self.server.to_str().into_owned())))
+    /// The client's end of a connection to a server whose certificate must be for `server_name`, a host name or an address.
+    /// The handshake goes on with reads and writes.
+    pub fn connect(&self, socket: PlainSocket, server_name: &str) -> Result<TlsSocket, TlsError> {
+        let server = ServerName::try_from(server_name.to_owned())
+            .map_err(|_| TlsError::ServerName(server_name.into()))?;
+        let connection = ClientConnection::new(self.0.clone(), server)?;
+        Ok(TlsSocket::new(socket, Connection::Client(connection), Some(server_name.into())))
     }
 }
 

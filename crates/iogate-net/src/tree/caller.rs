@@ -50,6 +50,11 @@ impl Names {
         Names { is_root: rustix::process::geteuid().is_root(), groups: Mutex::default() }
     }
 
+    /// Whether the process may do things that the caller may not.
+    pub(super) fn limits(&self, caller: Caller) -> bool {
+        self.is_root && caller.uid != 0
+    }
+
     /// Runs `operation` in the caller's name, with an empty umask: clients have applied theirs.
     /// Fails with `EPERM` if the process may not act for the caller.
     pub(super) fn act<R>(

@@ -16,13 +16,11 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Place, ProcPath};
 use super::caller::Names;
-use super::directory_file::DirectoryFile;
+use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX};
 use super::{Caller, OpenHow, Tree, TreeFile, stat};
 
 /// Bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 8 << 10;
-/// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
-const XATTR_BYTES_MAX: usize = 64 << 10;
 /// How often to try to open or create a file that others remove and create meanwhile.
 const TRIES: usize = 100;
 
@@ -145,6 +143,18 @@ fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
+/// Takes away set-user-id, and set-group-id where it means what it says, as a write by somebody else than root does.
+fn clear_privileges(fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
+    let executed_by_group = mode & libc::S_IXGRP != 0;
+    let cleared = mode & !libc::S_ISUID & if executed_by_group { !libc::S_ISGID } else { !0 };
+    let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
+    if is_file && cleared != mode {
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(cleared & 0o7777))
+    } else {
+        Ok(())
+    }
+}
+
 /// The flags of `open(2)` for those of a message, but for those that create.
 fn flags_of(flags: u32) -> Result<OFlags, Errno> {
     let mut found = match (flags & open::READ != 0, flags & open::WRITE != 0) {
@@ -171,6 +181,10 @@ impl Tree for DirectoryTree {
         Arc::clone(&self.store)
     }
 
+    fn is_local(&self) -> bool {
+        true
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let mut how = how;
         let again = how.flags & open::AGAIN != 0;
@@ -185,6 +199,10 @@ impl Tree for DirectoryTree {
         let known = stat::of(&fd)?;
         if !matches!(FileType::from_raw_mode(known.attr.mode), FileType::RegularFile | FileType::Directory) {
             return Err(Errno::NXIO.into());
+        }
+        if how.flags & open::WRITE != 0 && self.names.limits(caller) {
+            // The kernel would with the first write, but writes are in the process's name.
+            clear_privileges(&fd, known.attr.mode)?;
         }
         let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
         Ok(Arc::new(DirectoryFile {

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use iogate_core::wire::{Attr, Change, Identity};
 use iogate_engine::{FileHandle, Store};
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
 use super::caller::Names;
 use super::{Caller, TreeFile, stat};
+
+/// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
+pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;
 
 pub(super) struct DirectoryFile {
     /// For everything but reads and writes.
@@ -51,5 +54,17 @@ impl TreeFile for DirectoryFile {
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
         let from = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         Ok(rustix::fs::seek(&self.fd, from)?)
+    }
+
+    fn xattr(&self, name: &[u8]) -> Option<io::Result<Vec<u8>>> {
+        let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
+        let read = rustix::fs::fgetxattr(&self.fd, name, rustix::buffer::spare_capacity(&mut value));
+        value.shrink_to_fit();
+        Some(read.map(|_| value).map_err(io::Error::from))
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Option<io::Result<()>> {
+        let flags = XattrFlags::from_bits_retain(flags);
+        Some(rustix::fs::fsetxattr(&self.fd, name, value, flags).map_err(io::Error::from))
     }
 }

@@ -8,7 +8,11 @@ mod beneath;
 mod caller;
 mod directory;
 mod directory_file;
+mod objects;
 mod stat;
+mod striped;
+mod striped_file;
+mod sweep;
 
 use std::io;
 use std::path::Path;
@@ -19,6 +23,8 @@ use iogate_core::wire::{Attr, Change, Entry, Identity, Space, Written};
 use iogate_engine::{FileHandle, Origin, Store};
 
 pub use directory::DirectoryTree;
+pub use striped::StripedTree;
+pub use sweep::Swept;
 
 /// In whose name an operation is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +50,11 @@ pub struct OpenHow {
 pub trait Tree: Send + Sync + 'static {
     /// What carries out the reads and writes of this tree's files.
     fn store(&self) -> Arc<dyn Store>;
+
+    /// Whether this machine answers the calls, so that it is not worth a thread to have several underway.
+    fn is_local(&self) -> bool {
+        false
+    }
 
     /// Opens a file, or makes one.
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>>;
@@ -107,7 +118,8 @@ pub trait Tree: Send + Sync + 'static {
 
 /// An open file of a [`Tree`]. Closed when dropped.
 pub trait TreeFile: Send + Sync {
-    /// The file as the tree's store knows it, for reads and writes.
+    /// The file as the tree's store knows it, for reads and writes. Whoever submits them sees to it that the file was opened
+    /// for them: a gate joins requests of several handles on a file, and one handle then carries them out.
     fn data(&self) -> &FileHandle;
 
     /// Which file it is.
@@ -127,6 +139,18 @@ pub trait TreeFile: Send + Sync {
 
     /// Finds the next hole, or the next data, as `lseek(2)`.
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64>;
+
+    /// Reads an extended attribute in the process's own name. `None`: only to be had by path.
+    fn xattr(&self, name: &[u8]) -> Option<io::Result<Vec<u8>>> {
+        let _ = name;
+        None
+    }
+
+    /// Sets an extended attribute in the process's own name; `flags` as of `setxattr(2)`. `None`: only to be had by path.
+    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Option<io::Result<()>> {
+        let _ = (name, value, flags);
+        None
+    }
 
     /// Which target holds a byte, where the tree knows.
     fn layout(&self) -> Option<Layout> {

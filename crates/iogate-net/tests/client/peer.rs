@@ -49,6 +49,8 @@ pub(crate) struct Peer {
 #[derive(Default)]
 struct Session {
     replies: Mutex<BTreeMap<u64, Reply>>,
+    /// Everything before this id has been answered, and may still be in the hands of an earlier connection.
+    acked: AtomicU64,
     handles: Mutex<HashMap<u32, u32>>,
 }
 
@@ -172,9 +174,11 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
                 while settings.is_silent.load(Ordering::SeqCst) {
                     thread::sleep(Duration::from_millis(1));
                 }
-                let (header, fields, payload) = once(&session, &settings, &files, header, &fields, &payload);
+                let reply = once(&session, &settings, &files, header, &fields, &payload);
                 underway.fetch_sub(1, Ordering::SeqCst);
-                send(&mut answers, header, &fields, &payload);
+                if let Some((header, fields, payload)) = reply {
+                    send(&mut answers, header, &fields, &payload);
+                }
             }
         }
     });
@@ -203,10 +207,14 @@ fn once(
     header: RequestHeader,
     fields: &[u8],
     payload: &[u8],
-) -> Reply {
+) -> Option<Reply> {
     let mut replies = session.replies.lock().unwrap();
+    let acked = session.acked.fetch_max(header.acked, Ordering::SeqCst);
+    if header.id < acked {
+        return None;
+    }
     if let Some(reply) = replies.get(&header.id) {
-        return reply.clone();
+        return Some(reply.clone());
     }
     replies.retain(|id, _| *id >= header.acked);
     let request = Request::decode(header.kind, fields).unwrap();
@@ -221,7 +229,7 @@ fn once(
     };
     let reply = ReplyHeader { fields: fields.len() as u16, payload: data.len() as u32, errno, id: header.id };
     replies.insert(header.id, (reply, fields.clone(), data.clone()));
-    (reply, fields, data)
+    Some((reply, fields, data))
 }
 
 fn carry_out(

@@ -159,3 +159,19 @@ fn a_silent_server_is_waited_for() {
         assert_eq!(writing.join().unwrap().unwrap(), 4);
     });
 }
+
+#[test]
+fn a_server_that_takes_connections_and_answers_nothing_is_gone() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let mut options = options(receiving);
+        options.client.retry_for = Duration::from_millis(100);
+        let remote = Remote::connect(std::slice::from_ref(&peer.endpoint), &options).unwrap();
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        peer.settings.is_silent.store(true, Ordering::SeqCst);
+        peer.settings.cut_after.store(1, Ordering::SeqCst);
+        let error = file.read_at(0, &mut [0; 6]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        peer.settings.is_silent.store(false, Ordering::SeqCst);
+    });
+}

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::sched::SchedulerKind;
+use iogate_core::wire::{Attr, Change, Entry, Identity, Space};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig, Origin};
-use iogate_net::tree::{DirectoryTree, OpenHow};
+use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
+use iogate_net::tree::{DirectoryTree, OpenHow, StripedTree};
 use iogate_net::{Caller, Tree, TreeFile};
 
 pub(crate) const ROOT: Caller = Caller { uid: 0, gid: 0 };
@@ -19,6 +20,19 @@ pub(crate) const USER: Caller = Caller { uid: 12345, gid: 12345 };
 pub(crate) fn directory(root: &Path) -> Arc<dyn Tree> {
     let store = Arc::new(DirectoryStore::new(root).unwrap());
     Arc::new(DirectoryTree::new(root, store).unwrap())
+}
+
+/// Names in `names` and data in `0`, `1` and so on, below a directory.
+pub(crate) fn striped(below: &Path, layout: Layout, far: bool) -> Arc<StripedTree> {
+    let part = |name: String| {
+        let path = below.join(name);
+        if !path.exists() {
+            std::fs::create_dir(&path).unwrap();
+        }
+        if far { Arc::new(Far { tree: directory(&path), has_xattrs: true }) } else { directory(&path) }
+    };
+    let targets = (0..layout.targets).map(|index| part(index.to_string())).collect();
+    Arc::new(StripedTree::new(part("names".into()), targets, layout).unwrap())
 }
 
 /// An engine over a tree's store.
@@ -67,4 +81,124 @@ pub(crate) fn read(
     let read = engine.read_at(file.data(), Origin::default(), offset, &mut buffer)?;
     buffer.truncate(read);
     Ok(buffer)
+}
+
+/// A tree that says it is on another machine, and knows extended attributes by path only, as one over a connection.
+pub(crate) struct Far {
+    pub(crate) tree: Arc<dyn Tree>,
+    pub(crate) has_xattrs: bool,
+}
+
+struct FarFile(Arc<dyn TreeFile>);
+
+impl TreeFile for FarFile {
+    fn data(&self) -> &FileHandle {
+        self.0.data()
+    }
+
+    fn identity(&self) -> Identity {
+        self.0.identity()
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        self.0.attr()
+    }
+
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        self.0.set_attr(caller, change)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.0.sync(data_only)
+    }
+
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
+        self.0.allocate(mode, offset, bytes)
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        self.0.seek(offset, hole)
+    }
+}
+
+impl Tree for Far {
+    fn store(&self) -> Arc<dyn Store> {
+        self.tree.store()
+    }
+
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?)))
+    }
+
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        self.tree.attr(caller, path)
+    }
+
+    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+        self.tree.set_attr(caller, path, change)
+    }
+
+    fn read_dir(
+        &self,
+        caller: Caller,
+        path: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        self.tree.read_dir(caller, path, after, each)
+    }
+
+    fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
+        self.tree.make_node(caller, path, mode, device)
+    }
+
+    fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
+        self.tree.symlink(caller, target, path)
+    }
+
+    fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
+        self.tree.link(caller, path, to)
+    }
+
+    fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        self.tree.read_link(caller, path)
+    }
+
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+        self.tree.unlink(caller, path, directory)
+    }
+
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        self.tree.rename(caller, path, to, flags)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.tree.space()
+    }
+
+    fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+        self.tree.xattr(caller, path, name)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        path: &Path,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()> {
+        if !self.has_xattrs {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        self.tree.set_xattr(caller, path, name, value, flags)
+    }
+
+    fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        self.tree.xattrs(caller, path)
+    }
+
+    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
+        self.tree.remove_xattr(caller, path, name)
+    }
 }

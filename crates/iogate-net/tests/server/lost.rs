@@ -1,12 +1,12 @@
 //! Connections are lost and come back: each request takes effect once.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iogate_core::wire::*;
 
-use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
+use super::{Setup, wait_until};
 
 fn append(bytes: usize) -> Request<'static> {
     Request::Write(Transfer { flags: transfer::APPEND, ..transfer(1, 0, bytes) })
@@ -85,11 +85,7 @@ fn sessions_are_their_users_and_end() {
     thief.write(&Raw::bytes(0, 0, &Request::Hello(wish), &[]));
     thief.is_cut(libc::EACCES, "another user's");
     drop(client);
-    let patience = Instant::now();
-    while setup.server.status().sessions > 0 {
-        assert!(patience.elapsed() < Duration::from_secs(20), "nobody ends it");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until("nobody comes back", || setup.server.status().sessions == 0);
     let late = Raw::greet_with(setup.unix(), Hello { session, ..hello() });
     assert_eq!(late.welcome.unwrap().resumed, 0);
     assert_ne!(late.welcome.unwrap().session, session);
@@ -122,4 +118,99 @@ fn what_was_accepted_is_completed_when_the_server_stops() {
     answered.sort_unstable();
     assert!(answered.iter().eq(&ids[..answered.len()]));
     assert_eq!(setup.tree.content("f").len(), answered.len() * 1000, "each that took effect is answered");
+}
+
+#[test]
+fn whatever_is_lost_when_each_append_is_there_once() {
+    let setup = Setup::with(|config| config.limits.memory_bytes = 4 << 20);
+    std::thread::scope(|scope| {
+        for name in 0..4u8 {
+            let setup = &setup;
+            scope.spawn(move || {
+                let endpoint = &setup.server.endpoints()[usize::from(name % 2)];
+                let mut random = u64::from(name) + 1;
+                let mut next = |below: u64| {
+                    random = random
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
+                    (random >> 33) % below
+                };
+                let mut client = Raw::greet(endpoint);
+                client.open(1, "log", RDWR);
+                let first = client.next;
+                let record = |id: u64| {
+                    let mut record = vec![name; 1000 + (id % 7) as usize * 5000];
+                    record[..8].copy_from_slice(&(id - first).to_le_bytes());
+                    record
+                };
+                let request = |id: u64, acked: u64| {
+                    let data = record(id);
+                    Raw::bytes(id, acked, &append(data.len()), &data)
+                };
+                let mut answered = std::collections::BTreeSet::new();
+                while client.acked < first + 100 {
+                    // Some whole requests, perhaps a part of one, some replies, and the connection is gone.
+                    let unanswered = (client.acked..client.next).filter(|id| !answered.contains(id));
+                    let fresh = client.next..(client.next + next(8)).min(first + 100);
+                    client.next = fresh.end;
+                    let bytes: Vec<u8> =
+                        unanswered.chain(fresh).flat_map(|id| request(id, client.acked)).collect();
+                    let cut = bytes.len() - next(2) as usize * next(bytes.len() as u64 / 2 + 1) as usize;
+                    client.write(&bytes[..cut]);
+                    let expected = if cut < bytes.len() {
+                        0
+                    } else {
+                        client.next - client.acked - answered.len() as u64
+                    };
+                    for _ in 0..next(expected + 1) {
+                        let reply = client.reply();
+                        assert_eq!(reply.errno, 0);
+                        assert!(answered.insert(reply.id), "a reply came twice");
+                    }
+                    while answered.remove(&client.acked) {
+                        client.acked += 1;
+                    }
+                    client = Raw::resume(endpoint, &client);
+                    assert_eq!(client.welcome.unwrap().resumed, 1);
+                }
+            });
+        }
+    });
+    let log = setup.tree.content("log");
+    let mut rest = &log[..];
+    let mut seen = std::collections::BTreeSet::new();
+    while !rest.is_empty() {
+        let (name, number) = (rest[8], u64::from_le_bytes(*rest.first_chunk().unwrap()));
+        assert!(seen.insert((name, number)), "record {number} of {name} is there twice");
+        // The first id is 2: the file was opened by request 1.
+        let bytes = 1000 + ((number + 2) % 7) as usize * 5000;
+        assert!(rest[8..bytes].iter().all(|byte| *byte == name));
+        rest = &rest[bytes..];
+    }
+    assert_eq!(seen.len(), 400);
+}
+
+#[test]
+fn who_waits_for_a_slow_file_holds_up_nobody_else() {
+    let setup = Setup::new();
+    setup.tree.store.hold("slow");
+    let mut held: Vec<Raw> = (0..8u32)
+        .map(|index| {
+            let mut client = Raw::greet(&setup.server.endpoints()[index as usize % 2]);
+            client.open(1, "slow", RDWR).ok::<Opened>();
+            client.open(2, "fast", RDWR).ok::<Opened>();
+            client.send(&Request::Read(transfer(1, 0, 10)), &[]);
+            client
+        })
+        .collect();
+    // The gate lets eight be in service at once.
+    wait_until("all are held up", || setup.tree.store.waiting.load(Ordering::SeqCst) >= 7);
+    let mut other = Raw::greet(setup.tcp());
+    other.ask(&Request::Ping(Ping {}), &[]).ok::<Offset>();
+    other.open(1, "fast", RDWR).ok::<Opened>();
+    setup.tree.store.release();
+    for client in &mut held {
+        assert_eq!(client.reply().payload, b"");
+    }
+    assert_eq!(other.write_at(1, 0, b"x").ok::<Written>().bytes, 1);
 }

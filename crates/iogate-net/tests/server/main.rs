@@ -1,17 +1,20 @@
 //! The server over real sockets, and clients made by hand.
 
+mod hostile;
+mod idle;
 mod lost;
 mod messages;
 mod raw;
 mod tree;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
+use iogate_net::Users;
 use iogate_net::auth::Policy;
-use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::server::{Export, Limits, Listener};
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 use tree::MemoryTree;
 
@@ -54,6 +57,15 @@ impl Setup {
 
     fn unix(&self) -> &Endpoint {
         &self.server.endpoints()[1]
+    }
+}
+
+/// Waits for what happens soon.
+fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < Duration::from_secs(20), "still waiting: {what}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -5,7 +5,8 @@ use iogate_core::wire::*;
 use std::sync::Arc;
 
 use iogate_net::Caller;
-use iogate_net::server::{Export, Users};
+use iogate_net::server::Export;
+use iogate_net::users::{IdRange, Squash, Users};
 
 use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};
@@ -164,7 +165,25 @@ fn callers_are_whom_the_server_takes_them_for() {
     let trusted = if own.uid == 0 { named } else { own };
     assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
     assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
-    assert_eq!(opened_by(&|export| export.users = Users::Squashed(squashed)), [squashed; 2]);
+    let users = Users::new(Squash::All, squashed, Vec::new(), Vec::new()).unwrap();
+    assert_eq!(opened_by(&|export| export.users = users.clone()), [squashed; 2]);
+}
+
+#[test]
+fn ids_are_mapped_both_ways() {
+    let range = IdRange { client: 100, server: 0, count: 1 };
+    let users = Users::new(Squash::None, Caller::NOBODY, vec![range], vec![range]).unwrap();
+    let setup = Setup::with(|config| config.exports[0].users = users);
+    let mut client = Raw::greet(setup.unix());
+    let opened: Opened = client.open(1, "f", RDWR).ok();
+    assert_eq!((opened.attr.uid, opened.attr.gid), (100, 100), "the file is root's");
+    let attr: Attr = client.ask(&Request::GetAttr(GetAttr { handle: 1, path: b"" }), &[]).ok();
+    assert_eq!(attr.uid, 100);
+    let listed = client.ask(&Request::ReadDir(ReadDir { after: 0, bytes: 4096, path: b"" }), &[]).payload;
+    assert_eq!(Entry::split_from(&listed).unwrap().0.attr.gid, 100);
+    let change = Change { which: set::UID, uid: 7, ..Change::default() };
+    let refused = client.ask(&Request::SetAttr(SetAttr { handle: 1, change, path: b"" }), &[]);
+    assert_eq!(refused.errno, libc::EINVAL, "{}", refused.text());
 }
 
 #[test]
@@ -182,17 +201,18 @@ fn a_read_only_export_is_only_read() {
 fn exports_are_chosen_by_name() {
     let other = Arc::new(MemoryTree::default());
     let setup = Setup::with(|config| config.exports.push(super::export("other", other.clone())));
-    let mut refused = |export: &'static [u8]| {
+    let refused = |export: &'static [u8]| {
         let mut raw = Raw::connect(setup.unix());
         raw.write(&Raw::bytes(0, 0, &Request::Hello(Hello { export, ..hello() }), &[]));
         raw
     };
-    refused(b"").is_cut(libc::EINVAL, "name an export: this server has files, other");
-    refused(b"none").is_cut(libc::ENOENT, "there is no export `none`");
+    refused(b"none").is_cut(libc::ENOENT, "there is no export `none`: this server has files, other");
     let mut client = Raw::greet_with(setup.unix(), Hello { export: b"other", ..hello() });
     client.open(1, "f", RDWR).ok::<Opened>();
     client.write_at(1, 0, b"x");
     assert_eq!(other.content("f"), b"x");
+    let mut first = Raw::greet(setup.unix());
+    assert_eq!(first.open(1, "f", open::READ).errno, libc::ENOENT, "without a name it is the first one");
 }
 
 #[test]
@@ -264,4 +284,18 @@ fn appends_of_many_clients_follow_each_other() {
             log.chunks(8).filter(|record| record[0] == name).map(|record| record[1]).collect();
         assert!(counts.iter().copied().eq(0..50), "in the order in which they were sent: {counts:?}");
     }
+}
+
+#[test]
+fn the_documentation_has_every_message() {
+    let page = include_str!("../../../../docs/protocol.md");
+    let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("### ")).collect();
+    for (kind, name) in Request::KINDS {
+        let named = format!(" {kind} {name}");
+        assert!(
+            headings.iter().any(|line| line.ends_with(&named) || line.contains(&format!("{named},"))),
+            "{named}"
+        );
+    }
+    assert!(page.contains(&format!("The protocol's version: {VERSION}.")));
 }

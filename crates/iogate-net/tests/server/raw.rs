@@ -45,7 +45,17 @@ impl Reply {
 }
 
 pub(crate) fn hello() -> Hello<'static> {
-    Hello { magic: MAGIC, version: VERSION, auth: auth::SOCKET, session: [0; 16], export: b"", name: b"test" }
+    Hello {
+        magic: MAGIC,
+        version: VERSION,
+        auth: auth::SOCKET,
+        session: [0; 16],
+        node: 0,
+        nodes: 0,
+        instance: 0,
+        export: b"",
+        name: b"test",
+    }
 }
 
 pub(crate) fn transfer(handle: u32, offset: u64, bytes: usize) -> Transfer {
@@ -114,11 +124,6 @@ impl Raw {
             gid: 1234,
         };
         [&header.to_bytes()[..], &fields, payload].concat()
-    }
-
-    /// May fail, where the server cuts.
-    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.stream.write_all(bytes)
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {

@@ -2,20 +2,77 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 
+use iogate_core::FileId;
 use iogate_core::wire::{Attr, Change, Entry, Identity, Space, open};
-use iogate_engine::store::{MemoryStore, OpenMode};
+use iogate_engine::store::{Io, IoDone, MemoryStore, OpenMode, Segment};
 use iogate_engine::{FileHandle, Store};
 use iogate_net::tree::OpenHow;
 use iogate_net::{Caller, Tree, TreeFile};
 
+/// Files in memory, of whose dispatches those of one file can be held up.
+#[derive(Default)]
+pub(crate) struct SlowStore {
+    files: MemoryStore,
+    held: RwLock<Option<FileId>>,
+    may_go_on: (Mutex<bool>, Condvar),
+    /// Dispatches that are held up.
+    pub(crate) waiting: AtomicU64,
+}
+
+impl SlowStore {
+    /// Holds up what comes for a file.
+    pub(crate) fn hold(&self, path: &str) {
+        let file = self.files.open(Path::new(path), OpenMode { write: true, create: true }).unwrap();
+        *self.held.write().unwrap() = Some(file.id());
+    }
+
+    pub(crate) fn release(&self) {
+        *self.may_go_on.0.lock().unwrap() = true;
+        self.may_go_on.1.notify_all();
+    }
+}
+
+impl Store for SlowStore {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+        self.files.open(path, mode)
+    }
+
+    fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {
+        self.files.adopt(fd)
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        self.files.start(io, done);
+    }
+
+    fn run(&self, io: &Io) -> Option<io::Result<u64>> {
+        if *self.held.read().unwrap() == Some(io.file.id()) {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let may_go_on = self.may_go_on.0.lock().unwrap();
+            drop(self.may_go_on.1.wait_while(may_go_on, |may_go_on| !*may_go_on).unwrap());
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+        }
+        self.files.run(io)
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+        self.files.sync(file, data_only)
+    }
+
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        self.files.size(file)
+    }
+}
+
 /// Files in memory.
 #[derive(Default)]
 pub(crate) struct MemoryTree {
-    store: Arc<MemoryStore>,
+    pub(crate) store: Arc<SlowStore>,
     names: Mutex<BTreeMap<PathBuf, u32>>,
     /// How often the tree was asked to make something.
     pub(crate) made: AtomicU64,
@@ -24,7 +81,7 @@ pub(crate) struct MemoryTree {
 }
 
 struct MemoryTreeFile {
-    store: Arc<MemoryStore>,
+    store: Arc<SlowStore>,
     data: FileHandle,
 }
 
@@ -43,7 +100,6 @@ impl MemoryTree {
 
     /// What is in a file.
     pub(crate) fn content(&self, path: &str) -> Vec<u8> {
-        use iogate_engine::store::{Io, Segment};
         let file = self.file(Path::new(path)).unwrap();
         let mut bytes = vec![0; file.attr().unwrap().size as usize];
         let segments = vec![Segment { memory: bytes.as_mut_ptr(), bytes: bytes.len() }];

@@ -1,9 +1,10 @@
 //! The flags that say which servers, and how.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use iogate_net::Endpoint;
 
 use crate::settings;
@@ -33,9 +34,26 @@ pub(crate) struct RemoteArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "source")]
     pub(crate) export: Option<String>,
 
-    /// How to prove who mounts [default: peer for Unix sockets, none for TCP]
+    /// How to prove who mounts [default: tls with certificates, peer for Unix sockets, else none]
     #[arg(long, value_enum, conflicts_with = "source")]
     pub(crate) auth: Option<Auth>,
+
+    /// PEM file with the certificates of the authorities that sign those of the servers: the connection is encrypted
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+    #[arg(requires_all = ["tls_certificate", "tls_key"])]
+    pub(crate) tls_authorities: Option<PathBuf>,
+
+    /// PEM file with the certificate of who mounts
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The name in the servers' certificates [default: the host in their address]
+    #[arg(long, value_name = "NAME", requires = "tls_authorities")]
+    pub(crate) tls_name: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,6 +74,10 @@ pub(crate) enum Auth {
     None,
     /// By the kernel's word, at a Unix socket
     Peer,
+    /// By MUNGE
+    Munge,
+    /// By a certificate
+    Tls,
 }
 
 /// A time on the command line.

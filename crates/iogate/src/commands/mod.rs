@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub(crate) mod bench;
+pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod demo;
 pub(crate) mod layout;
@@ -11,4 +12,5 @@ pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod scenario;
+pub(crate) mod serve;
 pub(crate) mod sim;

@@ -11,7 +11,9 @@ use iogate_core::device::{self, Placement};
 use iogate_core::{AppId, FileId, GateConfig};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport};
+use iogate_fs::{
+    AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
+};
 use iogate_net::{Endpoint, Tree};
 use iogate_report::summary::Names;
 use iogate_report::{Summary, units};
@@ -80,6 +82,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),
         read_only: args.read_only,
+        programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
         layouts: layout.layouts,
         ..MountOptions::default()
     };

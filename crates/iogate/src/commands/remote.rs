@@ -5,7 +5,9 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use iogate_core::Layout;
 use iogate_net::Endpoint;
+use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
+use iogate_net::socket::TlsClient;
 
 use crate::cli::{Auth, RemoteArgs, Spread};
 use crate::failure::Failure;
@@ -41,19 +43,20 @@ pub(crate) fn name(endpoints: &[Endpoint]) -> String {
 
 /// Connects to servers. Fails in a few seconds if one does not answer.
 pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<Remote>, Failure> {
-    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-    let auth = args.auth.unwrap_or(if local { Auth::Peer } else { Auth::None });
     let node = rustix::system::uname();
-    let client = ClientOptions {
+    let mut client = ClientOptions {
         name: format!("{}:{}", node.nodename().to_string_lossy(), std::process::id()),
         export: args.export.clone().unwrap_or_default(),
-        auth: match auth {
-            Auth::None => client::Auth::None,
-            Auth::Peer => client::Auth::Socket,
-        },
+        auth: credential(args, endpoints)?,
         retry_for: args.retry_for.0,
         ..ClientOptions::default()
     };
+    if let (Some(authorities), Some(certificate), Some(key)) =
+        (&args.tls_authorities, &args.tls_certificate, &args.tls_key)
+    {
+        let tls = TlsClient::load(authorities, certificate, key).map_err(Failure::failed)?;
+        client.dial = client::dial_tls(tls, args.tls_name.clone());
+    }
     let spread = match args.spread {
         Spread::Client => client::Spread::Client,
         Spread::Process => client::Spread::Process,
@@ -64,6 +67,26 @@ pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<R
     // Its message has the cause in it.
     let remote = Remote::connect(endpoints, &options).map_err(|error| anyhow!(error.to_string()))?;
     Ok(Arc::new(remote))
+}
+
+/// How the servers are to know who mounts.
+fn credential(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Credential, Failure> {
+    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    let tls = args.tls_authorities.is_some();
+    match args.auth {
+        Some(Auth::Tls) if !tls => {
+            let error = anyhow!("--auth tls: expected --tls-authorities, --tls-certificate and --tls-key");
+            Err(Failure::usage(error))
+        }
+        Some(Auth::Peer) if !local => {
+            let error = anyhow!("--auth peer is for Unix sockets, where the kernel says who connects");
+            Err(Failure::usage(error).hint("over a network, use --auth munge or certificates"))
+        }
+        Some(Auth::Peer | Auth::Tls) => Ok(Credential::Socket),
+        Some(Auth::Munge) => Ok(Credential::Munge(Munge::new(None))),
+        None if tls || local => Ok(Credential::Socket),
+        None | Some(Auth::None) => Ok(Credential::None),
+    }
 }
 
 /// Which target holds which bytes, as the servers say.

@@ -38,21 +38,22 @@ pub(super) fn section(lab: &Lab<'_>) -> Result<Section, Failure> {
     Ok(Section {
         title: "Figures 5.10 and 5.11: two applications".into(),
         scenarios: ["twins-two-applications", "twins-two-applications-direct"].map(String::from).into(),
-        paper: "The thesis: two applications of 64 processes, strided reads of a file each; dt is from the start of A to that of B (negative: \
-                B first). Forwarding makes A up to 35 % faster, TWINS up to 16 % faster than FIFO and HBRR and 45 % than no forwarding. \
-                The interference factor (time by the time alone) is up to 25 % lower with FIFO and HBRR, and with TWINS up to 12 % lower \
-                than with these and 31 % than without forwarders."
+        paper: "The thesis: two applications of 64 processes, strided reads of a file each; dt is from the start of A to that of B \
+                (negative: B first). Forwarding makes A up to 35 % faster, TWINS up to 16 % faster than FIFO and HBRR and 45 % than \
+                no forwarding. The interference factor (time by the time alone) is up to 25 % lower with FIFO and HBRR, and with \
+                TWINS up to 12 % lower than with these and 31 % than without forwarders."
             .into(),
         tables: vec![
             ("Time of A".into(), table("completion")),
             ("Interference factor of A".into(), table("interference")),
         ],
         pictures: Vec::new(),
-        verdict: "Agrees: where both start together, TWINS makes A faster than FIFO (`to-agg`), with 8 ms also than no forwarders (by half; the thesis \
-                  has 45 %), and with 1 ms the applications interfere a third less than with FIFO. Differs: an application alone keeps step without \
-                  forwarders and nearly so with TWINS of 8 ms, takes 2 or 6 s, and is done before the other begins where dt is longer, so that the factor is 1; two at once \
-                  always lose the step, hence the factor of 27 at dt = 0. Times alone differ so much between the schedulers that \
-                  the times compare better than the factors."
+        verdict: "Agrees: where both start together, TWINS makes A faster than FIFO (`to-agg`), with 8 ms also than no forwarders \
+                  (by half; the thesis has 45 %), and with 1 ms the applications interfere a third less than with FIFO. Differs: an \
+                  application alone keeps step without forwarders and nearly so with TWINS of 8 ms, takes 2 or 6 s, and is done \
+                  before the other begins where dt is longer, so that the factor is 1; two at once always lose the step, hence the \
+                  factor of 27 at dt = 0. Times alone differ so much between the schedulers that the times compare better than the \
+                  factors."
             .into(),
     })
 }

@@ -5,108 +5,15 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use iogate_net::socket::{Peer, PlainSocket, Socket, TlsClient, TlsError, TlsServer, TlsSocket};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    date_time_ymd,
-};
+use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt;
 
-/// An authority that signs certificates into files.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    certificate: PathBuf,
-    dir: PathBuf,
-}
-
-/// The files of a certificate and its key.
-#[derive(Clone)]
-struct Pair {
-    certificate: PathBuf,
-    key: PathBuf,
-}
-
-impl Authority {
-    fn new(dir: &Path, name: &str) -> Authority {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let certificate = dir.join(format!("{name}.crt"));
-        std::fs::write(&certificate, params.self_signed(&key).unwrap().pem()).unwrap();
-        Authority { issuer: Issuer::new(params, key), certificate, dir: dir.into() }
-    }
-
-    fn sign(&self, file: &str, params: &CertificateParams) -> Pair {
-        let key = KeyPair::generate().unwrap();
-        let pair = Pair {
-            certificate: self.dir.join(format!("{file}.crt")),
-            key: self.dir.join(format!("{file}.key")),
-        };
-        std::fs::write(&pair.certificate, params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
-        write_key(&pair.key, &key.serialize_pem());
-        pair
-    }
-}
-
-fn write_key(path: &Path, pem: &str) {
-    std::fs::write(path, pem).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
-}
-
-fn named(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::new(vec![name.into()]).unwrap();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
-
-fn expired(name: &str) -> CertificateParams {
-    let mut params = named(name);
-    params.not_before = date_time_ymd(2001, 1, 1);
-    params.not_after = date_time_ymd(2002, 1, 1);
-    params
-}
-
-/// A server `io1`, a client `alice`, both of the authority `cluster`.
-struct Stage {
-    dir: tempfile::TempDir,
-    cluster: Authority,
-    stranger: Authority,
-    server: Pair,
-    client: Pair,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let dir = tempfile::tempdir().unwrap();
-        let cluster = Authority::new(dir.path(), "cluster");
-        let stranger = Authority::new(dir.path(), "stranger");
-        let server = cluster.sign("io1", &named("io1"));
-        let client = cluster.sign("alice", &named("alice"));
-        Stage { dir, cluster, stranger, server, client }
-    }
-
-    fn server(&self) -> TlsServer {
-        self.server_with(&self.server)
-    }
-
-    fn server_with(&self, pair: &Pair) -> TlsServer {
-        TlsServer::load(&pair.certificate, &pair.key, &self.cluster.certificate).unwrap()
-    }
-
-    fn client(&self) -> TlsClient {
-        self.client_with(&self.client)
-    }
-
-    fn client_with(&self, pair: &Pair) -> TlsClient {
-        TlsClient::load(&self.cluster.certificate, &pair.certificate, &pair.key, "io1").unwrap()
-    }
-}
+use crate::certificates::{Pair, Stage, expired, named, write_key};
 
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -120,7 +27,7 @@ fn plain(stream: impl Into<OwnedFd>) -> PlainSocket {
 
 fn pair_of(client: &TlsClient, server: &TlsServer) -> (TlsSocket, TlsSocket) {
     let (one, other) = connection();
-    (client.connect(plain(one)).unwrap(), server.accept(plain(other)).unwrap())
+    (client.connect(plain(one), "io1").unwrap(), server.accept(plain(other)).unwrap())
 }
 
 /// Waits for a socket, as users of [`Socket`] are to.
@@ -264,7 +171,7 @@ fn what_is_not_tls_is_refused_at_either_end() {
         for at_client in [false, true] {
             let (mut stream, other) = connection();
             let socket = match at_client {
-                true => stage.client().connect(plain(other)).unwrap(),
+                true => stage.client().connect(plain(other), "io1").unwrap(),
                 false => stage.server().accept(plain(other)).unwrap(),
             };
             // It may be cut off before all of it is sent.
@@ -283,7 +190,7 @@ fn a_stream_that_is_cut_is_not_an_end() {
     let (one, other) = connection();
     let cut = one.try_clone().unwrap();
     let (client, server) =
-        (stage.client().connect(plain(one)).unwrap(), stage.server().accept(plain(other)).unwrap());
+        (stage.client().connect(plain(one), "io1").unwrap(), stage.server().accept(plain(other)).unwrap());
     let (at_client, at_server) = greet(&client, &server);
     assert!(at_client.is_ok() && at_server.is_ok());
     cut.shutdown(std::net::Shutdown::Write).unwrap();
@@ -367,7 +274,8 @@ fn little_buffers_change_nothing() {
 
 fn both_ways_at_once(one: PlainSocket, other: PlainSocket, bytes: usize) {
     let stage = Stage::new();
-    let (client, server) = (stage.client().connect(one).unwrap(), stage.server().accept(other).unwrap());
+    let (client, server) =
+        (stage.client().connect(one, "io1").unwrap(), stage.server().accept(other).unwrap());
     let (at_client, at_server) = greet(&client, &server);
     assert!(at_client.is_ok() && at_server.is_ok());
     std::thread::scope(|scope| {
@@ -430,12 +338,12 @@ fn files_that_do_not_fit_are_named() {
         (certificate.clone(), key.clone(), at("words"), "words"),
     ] {
         let at_server = TlsServer::load(&certificate, &key, &authority).unwrap_err();
-        let at_client = TlsClient::load(&authority, &certificate, &key, "io1").unwrap_err();
+        let at_client = TlsClient::load(&authority, &certificate, &key).unwrap_err();
         for error in [at_server, at_client] {
             assert!(error.to_string().contains(culprit), "expected `{culprit}`: {error}");
         }
     }
-    let error = TlsClient::load(&stage.cluster.certificate, &certificate, &key, "io 1").unwrap_err();
+    let error = stage.client().connect(plain(connection().0), "io 1").unwrap_err();
     assert!(matches!(&error, TlsError::ServerName(name) if name == "io 1"), "{error}");
 }
 
@@ -450,15 +358,19 @@ fn the_documented_commands_make_certificates_that_work() {
     let at = |name: &str| dir.path().join(name);
     let server = TlsServer::load(&at("io1.crt"), &at("io1.key"), &at("ca.crt")).unwrap();
     for name in ["io1", "io1.example.org"] {
-        let client = TlsClient::load(&at("ca.crt"), &at("alice.crt"), &at("alice.key"), name).unwrap();
-        let (client, server) = pair_of(&client, &server);
+        let client = TlsClient::load(&at("ca.crt"), &at("alice.crt"), &at("alice.key")).unwrap();
+        let (one, other) = connection();
+        let (client, server) =
+            (client.connect(plain(one), name).unwrap(), server.accept(plain(other)).unwrap());
         let (at_client, at_server) = greet(&client, &server);
         assert_eq!((at_client.unwrap(), at_server.unwrap()), (b"welcome".to_vec(), b"hello".to_vec()));
         assert_eq!(server.peer(), Peer::Certificate { name: "alice".into() });
     }
     let swapped = TlsServer::load(&at("alice.crt"), &at("alice.key"), &at("ca.crt")).unwrap();
-    let client = TlsClient::load(&at("ca.crt"), &at("io1.crt"), &at("io1.key"), "alice").unwrap();
-    let (client, server) = pair_of(&client, &swapped);
+    let client = TlsClient::load(&at("ca.crt"), &at("io1.crt"), &at("io1.key")).unwrap();
+    let (one, other) = connection();
+    let (client, server) =
+        (client.connect(plain(one), "alice").unwrap(), swapped.accept(plain(other)).unwrap());
     let (at_client, at_server) = greet(&client, &server);
     assert!(at_client.is_err() && at_server.is_err(), "a user's certificate is no server's");
 }

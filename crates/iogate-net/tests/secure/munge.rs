@@ -1,74 +1,16 @@
-//! MUNGE credentials with a real daemon. Needs Debian's package `munge`, which `scripts/setup` installs.
+//! MUNGE credentials with a real daemon.
 
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use iogate_core::wire::auth;
 use iogate_net::auth::{AuthError, Binding, CREDENTIAL_BYTES_MAX, Credential, Munge, MungeError, Policy};
 use iogate_net::socket::Peer;
 
-/// A daemon with its own key and socket.
-struct Daemon {
-    process: Child,
-    dir: tempfile::TempDir,
-}
-
-impl Daemon {
-    fn start(key: u8) -> Daemon {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut file =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(at("key")).unwrap();
-        file.write_all(&[key; 64]).unwrap();
-        let mut command = Command::new("munged");
-        // Debian keeps it where a user's PATH does not lead.
-        command.env("PATH", format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default()));
-        command.args(["--foreground", "--force"]);
-        for (option, name) in [
-            ("--socket", "socket"),
-            ("--key-file", "key"),
-            ("--log-file", "log"),
-            ("--pid-file", "pid"),
-            ("--seed-file", "seed"),
-        ] {
-            command.arg(format!("{option}={}", at(name).display()));
-        }
-        let process = command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("munged runs: scripts/setup installs it");
-        let mut daemon = Daemon { process, dir };
-        let begin = Instant::now();
-        while daemon.munge().encode(b"").is_err() {
-            assert!(daemon.process.try_wait().unwrap().is_none(), "munged has ended");
-            assert!(begin.elapsed() < Duration::from_secs(15), "munged does not come up");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        daemon
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("socket")
-    }
-
-    fn munge(&self) -> Munge {
-        Munge::new(Some(self.socket()))
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use crate::daemon::Daemon;
 
 /// Both ends of a TCP connection.
 fn connection() -> io::Result<(TcpStream, TcpStream)> {

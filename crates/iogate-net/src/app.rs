@@ -1,0 +1,232 @@
+//! Which application a process belongs to, by its environment: the one rule for mounts and for clients.
+//!
+//! The first of these that there is:
+//! 1. `IOGATE_APP`: a number, or a word that stands for one;
+//! 2. the line for its program in an [`AppFile`];
+//! 3. the job of a batch system or a launcher, the same in all processes of one MPI job ([`JOBS`]);
+//! 4. the session.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use iogate_core::AppId;
+
+/// Words and sessions have ranges of their own, away from job numbers and from small numbers chosen by people.
+const WORDS: u32 = 0xC000_0000;
+const SESSIONS: u32 = 0x8000_0000;
+
+/// Variables that name a job: the batch systems', whose numbers people know, before those of launchers alone.
+pub const JOBS: [&str; 7] = [
+    "SLURM_JOB_ID",
+    "FLUX_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "PMIX_NAMESPACE",
+    "OMPI_MCA_ess_base_jobid",
+    "PMI_JOBID",
+];
+
+/// A process, as far as its application depends on it.
+pub trait Process {
+    /// The value of an environment variable.
+    fn variable(&self, name: &str) -> Option<String>;
+    /// Its program.
+    fn program(&self) -> Option<PathBuf>;
+    /// Its session; 0 is unknown.
+    fn session(&self) -> u32;
+}
+
+/// The calling process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Own;
+
+impl Process for Own {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    fn program(&self) -> Option<PathBuf> {
+        std::env::current_exe().ok()
+    }
+
+    fn session(&self) -> u32 {
+        rustix::process::getsid(None).map_or(0, |session| session.as_raw_nonzero().get() as u32)
+    }
+}
+
+/// The application of a process, and what people call it; `None` if nothing says.
+pub fn application(process: &dyn Process, programs: &AppFile) -> Option<(AppId, String)> {
+    let variable = |name| process.variable(name).filter(|value| !value.is_empty());
+    if let Some(word) = variable("IOGATE_APP") {
+        return Some((application_of_word(&word), word));
+    }
+    if let Some(found) = programs.find_for(process) {
+        return Some(found);
+    }
+    if let Some(job) = JOBS.into_iter().find_map(variable) {
+        return Some((application_of_word(&job), format!("job {job}")));
+    }
+    match process.session() {
+        0 => None,
+        session => Some((AppId(SESSIONS | session), format!("session {session}"))),
+    }
+}
+
+/// The id that a value of `IOGATE_APP` stands for: the number that it is, or a stable one for a word.
+pub fn application_of_word(word: &str) -> AppId {
+    match word.parse() {
+        Ok(number) if number != 0 => AppId(number),
+        _ => AppId(WORDS | stable_hash(word.as_bytes())),
+    }
+}
+
+/// FNV-1a: the same number for a word in every process, on every node, in every version.
+pub(crate) fn stable_hash(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Fixed applications of programs: lines of `NAME_OR_GLOB ID`, of which the first that fits counts. In a glob, `*` stands for
+/// any characters and `?` for one. `#` begins a comment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AppFile {
+    lines: Vec<(String, String)>,
+}
+
+impl AppFile {
+    /// The file that `IOGATE_APP_FILE` names in the calling process's own environment (never in another's, who could make
+    /// this one read what it likes); empty if it names none. Fails as [`AppFile::read`].
+    pub fn from_environment() -> io::Result<AppFile> {
+        match std::env::var_os("IOGATE_APP_FILE").filter(|path| !path.is_empty()) {
+            Some(path) => AppFile::read(Path::new(&path)),
+            None => Ok(AppFile::default()),
+        }
+    }
+
+    /// Reads a file. Fails if it cannot be read, or says which of its lines is not `NAME_OR_GLOB ID`.
+    pub fn read(path: &Path) -> io::Result<AppFile> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(named)?;
+        AppFile::parse(&text).map_err(|error| named(io::Error::new(io::ErrorKind::InvalidData, error)))
+    }
+
+    fn parse(text: &str) -> Result<AppFile, String> {
+        let mut lines = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+            match (words.next(), words.next(), words.next()) {
+                (None, ..) => {}
+                (Some(program), Some(id), None) => lines.push((program.into(), id.into())),
+                _ => return Err(format!("line {}: expected NAME_OR_GLOB ID, found `{line}`", index + 1)),
+            }
+        }
+        Ok(AppFile { lines })
+    }
+
+    fn find_for(&self, process: &dyn Process) -> Option<(AppId, String)> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        self.find(process.program()?.file_name()?)
+    }
+
+    /// The application of a program, by its name without directories.
+    pub fn find(&self, program: &OsStr) -> Option<(AppId, String)> {
+        let (_, id) = self.lines.iter().find(|(glob, _)| fits(glob.as_bytes(), program.as_bytes()))?;
+        Some((application_of_word(id), program.to_string_lossy().into_owned()))
+    }
+}
+
+/// Whether a name is as the glob says.
+fn fits(glob: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut from) = (0, 0);
+    // Where to go on if what follows the last star does not fit: the star takes one more.
+    let mut star = None;
+    while from < name.len() {
+        match glob.get(at) {
+            Some(b'*') => {
+                star = Some((at, from));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[from] => (at, from) = (at + 1, from + 1),
+            _ => {
+                let Some((star_at, taken)) = star else { return false };
+                star = Some((star_at, taken + 1));
+                (at, from) = (star_at + 1, taken + 1);
+            }
+        }
+    }
+    glob[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Given<'a>(&'a [(&'a str, &'a str)], u32);
+
+    impl Process for Given<'_> {
+        fn variable(&self, name: &str) -> Option<String> {
+            self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+        }
+
+        fn program(&self) -> Option<PathBuf> {
+            Some("/opt/bin/lmp_mpi".into())
+        }
+
+        fn session(&self) -> u32 {
+            self.1
+        }
+    }
+
+    #[test]
+    fn words_are_stable_and_numbers_are_themselves() {
+        assert_eq!(application_of_word("7"), AppId(7));
+        assert_eq!(application_of_word("4294967295"), AppId(u32::MAX));
+        assert_eq!(application_of_word("lammps"), application_of_word("lammps"));
+        assert_ne!(application_of_word("lammps"), application_of_word("gromacs"));
+        assert_ne!(application_of_word("0"), AppId(0));
+    }
+
+    #[test]
+    fn what_is_said_first_counts() {
+        let named = |variables: &[_], session| application(&Given(variables, session), &AppFile::default());
+        assert_eq!(named(&[("IOGATE_APP", "7"), ("SLURM_JOB_ID", "8")], 9), Some((AppId(7), "7".into())));
+        let slurm = [("PMIX_NAMESPACE", "slurm.pmix.8.1"), ("SLURM_JOB_ID", "8"), ("IOGATE_APP", "")];
+        assert_eq!(named(&slurm, 9), Some((AppId(8), "job 8".into())));
+        let launched = named(&[("PMIX_NAMESPACE", "prterun-node-77@1")], 9);
+        assert_eq!(launched.map(|(_, name)| name).as_deref(), Some("job prterun-node-77@1"));
+        assert_eq!(named(&[], 9), Some((AppId(SESSIONS | 9), "session 9".into())));
+        assert_eq!(named(&[], 0), None);
+    }
+
+    #[test]
+    fn a_file_gives_programs_fixed_applications() {
+        let file = AppFile::parse("# ours\nlmp_* 3 # LAMMPS\n\ngmx simulation\n* 4\n").unwrap();
+        let given = Given(&[("SLURM_JOB_ID", "8")], 9);
+        assert_eq!(application(&given, &file), Some((AppId(3), "lmp_mpi".into())));
+        let find = |name: &str| file.find(name.as_ref()).map(|(app, _)| app);
+        assert_eq!(find("lmp_mpi"), Some(AppId(3)));
+        assert_eq!(find("gmx"), Some(application_of_word("simulation")));
+        assert_eq!(find("gmx2"), Some(AppId(4)));
+        let error = AppFile::parse("a 1\nb\n").unwrap_err();
+        assert!(error.contains("line 2") && error.contains("NAME_OR_GLOB ID"), "{error}");
+    }
+
+    #[test]
+    fn globs_fit_whole_names() {
+        for (glob, name, is_fit) in [
+            ("a*c", "abc", true),
+            ("a*c", "abcd", false),
+            ("a*b*c", "aXbXbXc", true),
+            ("?", "", false),
+            ("*", "", true),
+            ("a?", "ab", true),
+            ("", "a", false),
+            ("*ab", "aab", true),
+        ] {
+            assert_eq!(fits(glob.as_bytes(), name.as_bytes()), is_fit, "{glob} {name}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Asking a server how it is, and telling it what to change.
+
+use std::io;
+
+use iogate_core::wire::{Configure, Request, Status};
+
+use super::call::Answer;
+use super::session::Client;
+use crate::Caller;
+
+impl Client {
+    /// The server's state, as JSON: a [`Status`](crate::server::Status).
+    pub fn status(&self) -> io::Result<Vec<u8>> {
+        match self.call(&Request::Status(Status {}), self.user())? {
+            Answer::Other { payload, .. } => Ok(payload),
+            Answer::Read(_) | Answer::Written(_) => Err(io::Error::from_raw_os_error(libc::EPROTO)),
+        }
+    }
+
+    /// Changes the scheduler of the export that the client uses, live: a scheduler with its parameters, or parameters of the
+    /// one in force, as in `scheduler=sjf,age_max=1s`. Fails with `EPERM` for other users than root and the server's
+    /// own, and with `EINVAL` if there is no such scheduler.
+    pub fn configure(&self, scheduler: &str) -> io::Result<()> {
+        let scheduler = scheduler.as_bytes();
+        self.call(&Request::Configure(Configure { scheduler }), self.user()).map(drop)
+    }
+
+    /// The user that the server takes the client for.
+    fn user(&self) -> Caller {
+        let welcome = self.welcome();
+        Caller { uid: welcome.uid, gid: welcome.gid }
+    }
+}

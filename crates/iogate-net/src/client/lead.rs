@@ -1,0 +1,244 @@
+//! Receiving: one thread does it for all, the leader.
+//!
+//! A thread that waits for its answer leads while nobody else does, and passes that on when it has its own answer: so nobody has to
+//! be woken for a lone request. Where somebody waits who is not a thread in a call (an engine), the client's own thread leads.
+//! Only the leader answers requests, and gives them up: so nobody touches the memory of a request that is being filled.
+
+use std::io;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::call::{Answer, Call, Done, Waiter};
+use super::connect::timespec;
+use super::receive::{Place, Replies};
+use super::recover::Loss;
+use super::session::{Lead, Link, Shared, State, Writing};
+
+/// How often an idle client looks whether its connection is still there.
+const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+impl Shared {
+    /// Wakes the leader, if it sleeps in `poll`.
+    pub(super) fn wake(&self, state: &State) {
+        if state.polls {
+            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// What the client's own thread does.
+    pub(super) fn receive_in_background(&self) {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                if state.lead == Lead::Background {
+                    self.pass_lead(&mut state);
+                }
+                return;
+            }
+            match state.lead {
+                Lead::Background => {
+                    state = self.lead_once(state, None);
+                    if !state.wants_background() && !state.closed {
+                        self.pass_lead(&mut state);
+                    }
+                }
+                lead => {
+                    let (again, waited) =
+                        self.wanted.wait_timeout(state, IDLE_LOOK).unwrap_or_else(PoisonError::into_inner);
+                    state = again;
+                    if lead == Lead::Free && waited.timed_out() && state.lead == Lead::Free {
+                        state.lead = Lead::Background;
+                        state = self.lead_once(state, Some(Duration::ZERO));
+                        self.pass_lead(&mut state);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Receives until the calling thread has its answer, or another is to receive.
+    pub(super) fn lead_as_caller(&self, waiter: &Waiter) {
+        let mut state = self.lock();
+        while !(waiter.is_answered() || self.has_background() && state.link.is_none()) {
+            state = self.lead_once(state, None);
+        }
+        self.pass_lead(&mut state);
+    }
+
+    /// Whoever should receives from now on. Called by the leader.
+    fn pass_lead(&self, state: &mut State) {
+        if self.has_background() && state.wants_background() && !state.closed {
+            state.lead = Lead::Background;
+            self.wanted.notify_one();
+            return;
+        }
+        let next = state.requests.iter().find_map(|call| match &call.done {
+            Done::Wake(waiter) => Some(waiter),
+            _ => None,
+        });
+        if let Some(waiter) = next {
+            waiter.offer_lead();
+            state.lead = Lead::Caller;
+        } else {
+            state.lead = Lead::Free;
+        }
+    }
+
+    /// Waits until there is something to receive, room to write, or a server to connect to, and does that.
+    fn lead_once<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        timeout: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        let Some(link) = state.link.clone() else {
+            drop(state);
+            self.reconnect();
+            return self.lock();
+        };
+        state.polls = true;
+        let wants_room = state.writing == Writing::Leader;
+        drop(state);
+        let fd = link.socket.fd();
+        let what = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let mut fds = [PollFd::new(&fd, what), PollFd::new(&self.waker, PollFlags::IN)];
+        let timeout = timeout.and_then(timespec);
+        let polled = poll(&mut fds, timeout.as_ref());
+        let (found, woken) = (fds[0].revents(), fds[1].revents());
+        let mut state = self.lock();
+        state.polls = false;
+        if !woken.is_empty() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.waker, &mut count[..]);
+        }
+        if matches!(polled, Err(error) if error != rustix::io::Errno::INTR) {
+            tracing::error!(?polled, "a connection cannot be polled");
+        }
+        if found.contains(PollFlags::OUT) && state.writing == Writing::Leader {
+            state.writing = Writing::Somebody;
+            self.write_all(&link, state);
+        } else {
+            drop(state);
+        }
+        if found.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+            self.receive(&link);
+        }
+        self.lock()
+    }
+
+    /// Receives what is there.
+    fn receive(&self, link: &Arc<Link>) {
+        let mut incoming = link.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let mut batch = Batch { shared: self, done: Vec::new() };
+            let received = incoming.receive(&*link.socket, &mut batch);
+            self.finish(link, batch.done);
+            match received {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    drop(incoming);
+                    return self.lose(link, &error);
+                }
+            }
+        }
+    }
+
+    /// Tells those who wait, and then writes what they submit together.
+    fn finish(&self, link: &Arc<Link>, done: Vec<(Call, io::Result<Answer>)>) {
+        if done.is_empty() {
+            return;
+        }
+        let mut state = self.lock();
+        let corked = state.writing == Writing::Nobody;
+        if corked {
+            state.writing = Writing::Somebody;
+        }
+        drop(state);
+        for (call, answer) in done {
+            call.finish(answer);
+        }
+        if corked {
+            self.write_all(link, self.lock());
+        }
+    }
+
+    /// The connection is over. Called by the leader.
+    fn lose(&self, link: &Arc<Link>, error: &io::Error) {
+        link.cut();
+        let mut state = self.lock();
+        while state.writing == Writing::Somebody {
+            state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.writing = Writing::Nobody;
+        state.link = None;
+        state.requests.disconnected();
+        let early = std::mem::take(&mut state.early);
+        if !state.closed {
+            // A server that takes connections but answers nothing is as gone as before.
+            let now = Instant::now();
+            let before = state.loss_before.take().and_then(|loss| loss.goes_on(now));
+            let loss = before.unwrap_or_else(|| {
+                tracing::warn!(server = %self.endpoint, %error, "the connection to a server is lost");
+                Loss::new(now)
+            });
+            state.loss = Some(loss);
+        }
+        drop(state);
+        early.into_iter().for_each(|(call, answer)| call.finish(answer));
+    }
+
+    /// Waits for the waker, for at most so long.
+    pub(super) fn pause(&self, time: Duration) {
+        {
+            let mut state = self.lock();
+            if state.closed {
+                return;
+            }
+            state.polls = true;
+        }
+        let _ = poll(&mut [PollFd::new(&self.waker, PollFlags::IN)], timespec(time).as_ref());
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.waker, &mut count[..]);
+        self.lock().polls = false;
+    }
+}
+
+/// What is complete of what has been received.
+struct Batch<'a> {
+    shared: &'a Shared,
+    done: Vec<(Call, io::Result<Answer>)>,
+}
+
+fn unexpected(id: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("an answer comes to a request {id} that nobody has sent"),
+    )
+}
+
+impl Replies for Batch<'_> {
+    fn place(&mut self, id: u64) -> io::Result<Place> {
+        let state = self.shared.lock();
+        let call = state.requests.get(id).ok_or_else(|| unexpected(id))?;
+        Ok(if call.is_read() { Place::Into(call.memory.segments().to_vec()) } else { Place::Own })
+    }
+
+    fn take(&mut self, id: u64) -> io::Result<Call> {
+        self.shared.lock().requests.answer(id).ok_or_else(|| unexpected(id))
+    }
+
+    fn answered(&mut self, id: u64, call: Call, mut answer: io::Result<Answer>) {
+        let mut state = self.shared.lock();
+        state.asynchronous -= usize::from(call.is_asynchronous());
+        state.loss_before = None;
+        state.settle(&call, &mut answer);
+        if call.payload_bytes() > 0 && id >= state.written && state.writing != Writing::Nobody {
+            state.early.push((call, answer));
+        } else {
+            drop(state);
+            self.done.push((call, answer));
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! Objects on targets: the data of a striped tree's files.
+//!
+//! The object of a file is `OBJECTS/ab/abcdef...` on each target, by the file's id, and is there from the first write to that
+//! target on: what is not there has no bytes. Objects belong to the process; whoever may not open the names-file does not reach them.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use iogate_core::wire::{Attr, Change, open, set};
+use iogate_core::{FileId, Layout, TargetId};
+use iogate_engine::FileHandle;
+use iogate_engine::store::Parts;
+
+use super::{Caller, OpenHow, Tree, TreeFile};
+
+/// In whose name objects are handled.
+pub(super) const ROOT: Caller = Caller { uid: 0, gid: 0 };
+/// The directory of a target that has the objects.
+pub(super) const OBJECTS: &str = "OBJECTS";
+/// Most operations underway at once for one call.
+const UNDERWAY_MAX: usize = 16;
+
+/// What a file's objects are called: 128 random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ObjectId(pub(super) [u8; 16]);
+
+impl ObjectId {
+    pub(super) fn random() -> io::Result<ObjectId> {
+        let mut bytes = [0; 16];
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(ObjectId(bytes))
+    }
+
+    /// Reads what `to_string` wrote.
+    pub(super) fn parse(text: &[u8]) -> Option<ObjectId> {
+        let text = std::str::from_utf8(text).ok()?;
+        let canonical = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let number = u128::from_str_radix(text, 16).ok()?;
+        (canonical && text.len() == 32).then(|| ObjectId(number.to_be_bytes()))
+    }
+
+    /// The directory that the object is in.
+    fn directory(&self) -> PathBuf {
+        PathBuf::from(format!("{OBJECTS}/{:02x}", self.0[0]))
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.directory().join(self.to_string())
+    }
+}
+
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// The targets, and the objects that are open.
+pub(super) struct Stripes {
+    pub(super) targets: Box<[Arc<dyn Tree>]>,
+    pub(super) layout: Layout,
+    are_local: bool,
+    open: Mutex<HashMap<ObjectId, Weak<Objects>>>,
+}
+
+impl Stripes {
+    pub(super) fn new(targets: Vec<Arc<dyn Tree>>, layout: Layout) -> Stripes {
+        let are_local = targets.iter().all(|target| target.is_local());
+        Stripes { targets: targets.into(), layout, are_local, open: Mutex::default() }
+    }
+
+    /// Does jobs `0..count`, several at once if the targets are far.
+    pub(super) fn in_parallel<R: Send>(&self, count: usize, job: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        if self.are_local || count < 2 {
+            return (0..count).map(job).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
+                    return done;
+                }
+                done.push((index, job(index)));
+            }
+        };
+        let mut done = std::thread::scope(|scope| {
+            let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (1..count.min(UNDERWAY_MAX)).filter_map(start).collect();
+            let mut done = work();
+            for other in others {
+                match other.join() {
+                    Ok(more) => done.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            done
+        });
+        done.sort_by_key(|(index, _)| *index);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Does something on each target. Fails if one does, when all are done.
+    pub(super) fn each<R: Send>(&self, job: impl Fn(usize) -> io::Result<R> + Sync) -> io::Result<Vec<R>> {
+        self.in_parallel(self.targets.len(), job).into_iter().collect()
+    }
+
+    /// The objects of a file, shared with all who have it open in this process.
+    pub(super) fn objects(self: &Arc<Self>, id: ObjectId) -> Arc<Objects> {
+        let mut table = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(objects) = table.get(&id).and_then(Weak::upgrade) {
+            return objects;
+        }
+        let slots = self.targets.iter().map(|_| Slot::default()).collect();
+        let objects = Arc::new(Objects { id, stripes: Arc::clone(self), slots, doomed: false.into() });
+        table.insert(id, Arc::downgrade(&objects));
+        objects
+    }
+
+    pub(super) fn opened(&self, id: ObjectId) -> Option<Arc<Objects>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id).and_then(Weak::upgrade)
+    }
+
+    /// Removes the objects of a file without a name: now, or when this process has closed it.
+    pub(super) fn discard(&self, id: ObjectId) -> io::Result<()> {
+        match self.opened(id) {
+            Some(objects) => {
+                objects.doom();
+                Ok(())
+            }
+            None => self.remove(id),
+        }
+    }
+
+    fn remove(&self, id: ObjectId) -> io::Result<()> {
+        let path = id.path();
+        self.each(|target| absent(self.targets[target].unlink(ROOT, &path, false)))?;
+        Ok(())
+    }
+
+    /// The attributes of an object, if it is there.
+    pub(super) fn attr(&self, id: ObjectId, target: usize) -> io::Result<Option<Attr>> {
+        absent(self.targets[target].attr(ROOT, &id.path()))
+    }
+
+    /// Completes a names-file's attributes by those of its objects.
+    pub(super) fn complete(&self, attr: &mut Attr, objects: impl IntoIterator<Item = Option<Attr>>) {
+        (attr.size, attr.blocks) = (0, 0);
+        for (target, object) in objects.into_iter().enumerate() {
+            let Some(object) = object else { continue };
+            attr.size = attr.size.max(self.layout.outer_size(TargetId(target as u32), object.size));
+            attr.blocks = attr.blocks.saturating_add(object.blocks);
+            for (time, other) in [
+                (&mut attr.atime, object.atime),
+                (&mut attr.mtime, object.mtime),
+                (&mut attr.ctime, object.ctime),
+            ] {
+                if (other.seconds, other.nanoseconds) > (time.seconds, time.nanoseconds) {
+                    *time = other;
+                }
+            }
+        }
+    }
+
+    /// Bytes of a target's object that lie in the file's first `size`.
+    pub(super) fn inner_size(&self, target: usize, size: u64) -> u64 {
+        self.layout.inner_size(TargetId(target as u32), size)
+    }
+}
+
+/// `None` where something is not there.
+fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The objects of one file, opened when they are first used.
+pub(super) struct Objects {
+    pub(super) id: ObjectId,
+    pub(super) stripes: Arc<Stripes>,
+    slots: Box<[Slot]>,
+    /// The file has no name: its objects go with the last handle.
+    doomed: AtomicBool,
+}
+
+#[derive(Default)]
+struct Slot {
+    file: OnceLock<Arc<dyn TreeFile>>,
+    /// Held while opening, so that it is done once.
+    opening: Mutex<()>,
+    /// It was created here, and its directory is not yet known to be durable.
+    created: AtomicBool,
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({})", self.id)
+    }
+}
+
+impl Parts for Objects {
+    /// Random bits are as good as none in common.
+    fn id(&self) -> FileId {
+        let [a, b, c, d, e, f, g, h, ..] = self.id.0;
+        FileId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    }
+
+    fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>> {
+        Ok(self.object(target, create)?.map(|object| FileHandle::clone(object.data())))
+    }
+}
+
+impl Objects {
+    pub(super) fn doom(&self) {
+        self.doomed.store(true, Ordering::Relaxed);
+    }
+
+    /// The object on a target; created if it is not there and `create` says so.
+    pub(super) fn object(&self, target: usize, create: bool) -> io::Result<Option<&Arc<dyn TreeFile>>> {
+        let slot = &self.slots[target];
+        if let Some(object) = slot.file.get() {
+            return Ok(Some(object));
+        }
+        let _opening = slot.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(object) = slot.file.get() {
+            return Ok(Some(object));
+        }
+        let tree = &self.stripes.targets[target];
+        let path = self.id.path();
+        let how = |flags| OpenHow { flags, mode: 0o600, ..OpenHow::default() };
+        let flags = open::READ | open::WRITE | open::NO_FOLLOW;
+        let mut found = absent(tree.open(ROOT, &path, how(flags)))?;
+        if found.is_none() && create {
+            found = absent(tree.open(ROOT, &path, how(flags | open::CREATE)))?;
+            if found.is_none() {
+                for directory in [PathBuf::from(OBJECTS), self.id.directory()] {
+                    exists(tree.make_node(ROOT, &directory, libc::S_IFDIR | 0o700, 0))?;
+                }
+                found = Some(tree.open(ROOT, &path, how(flags | open::CREATE))?);
+            }
+            slot.created.store(true, Ordering::Relaxed);
+        }
+        Ok(found.map(|object| slot.file.get_or_init(|| object)))
+    }
+
+    /// The names-file's attributes, completed.
+    pub(super) fn complete(&self, mut attr: Attr) -> io::Result<Attr> {
+        let objects = self.stripes.each(|target| match self.slots[target].file.get() {
+            Some(object) => object.attr().map(Some),
+            None => self.stripes.attr(self.id, target),
+        })?;
+        self.stripes.complete(&mut attr, objects);
+        Ok(attr)
+    }
+
+    /// Sets the file's size; the object that then has the last byte keeps it.
+    pub(super) fn set_size(&self, size: u64) -> io::Result<()> {
+        let last = size.checked_sub(1).map(|last| self.stripes.layout.target_of(last).0 as usize);
+        self.stripes.each(|target| {
+            let size = self.stripes.inner_size(target, size);
+            self.change(target, last == Some(target), &Change { which: set::SIZE, size, ..Change::default() })
+        })?;
+        Ok(())
+    }
+
+    /// Sets the times of all objects that are there, as they are set on the names-file.
+    pub(super) fn set_times(&self, change: &Change) -> io::Result<()> {
+        let times = set::ATIME | set::MTIME | set::ATIME_NOW | set::MTIME_NOW;
+        let change = Change { which: change.which & times, ..*change };
+        self.stripes.each(|target| self.change(target, false, &change))?;
+        Ok(())
+    }
+
+    fn change(&self, target: usize, create: bool, change: &Change) -> io::Result<()> {
+        if let Some(object) = self.slots[target].file.get() {
+            object.set_attr(ROOT, change)?;
+        } else {
+            let changed = absent(self.stripes.targets[target].set_attr(ROOT, &self.id.path(), change))?;
+            if changed.is_none()
+                && create
+                && let Some(object) = self.object(target, true)?
+            {
+                object.set_attr(ROOT, change)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes what is in the objects durable, and that they are there.
+    pub(super) fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.stripes.each(|target| {
+            let Some(object) = self.object(target, false)? else { return Ok(()) };
+            object.sync(data_only)?;
+            let slot = &self.slots[target];
+            if slot.created.load(Ordering::Relaxed) {
+                let how = OpenHow { flags: open::READ | open::DIRECTORY, ..OpenHow::default() };
+                for directory in [self.id.directory(), PathBuf::from(OBJECTS), PathBuf::new()] {
+                    self.stripes.targets[target].open(ROOT, &directory, how)?.sync(false)?;
+                }
+                slot.created.store(false, Ordering::Relaxed);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether something was made, or was there before.
+pub(super) fn exists<T>(made: io::Result<T>) -> io::Result<bool> {
+    match made {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+impl Drop for Objects {
+    fn drop(&mut self) {
+        let mut table = self.stripes.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.get(&self.id).is_some_and(|known| known.strong_count() == 0) {
+            table.remove(&self.id);
+        }
+        drop(table);
+        if !*self.doomed.get_mut() {
+            return;
+        }
+        let (stripes, id) = (Arc::clone(&self.stripes), self.id);
+        let remove = move || {
+            if let Err(error) = stripes.remove(id) {
+                left_over(id, &error);
+            }
+        };
+        if self.stripes.are_local {
+            remove();
+        } else if let Err(error) = std::thread::Builder::new().spawn(remove) {
+            // In a thread, as the last handle may go where nobody should wait for other machines.
+            left_over(id, &error);
+        }
+    }
+}
+
+/// Says that a removed file's objects are still there.
+pub(super) fn left_over(id: ObjectId, error: &io::Error) {
+    tracing::warn!(%id, %error, "the objects of a removed file are left over; a sweep removes them");
+}

@@ -1,0 +1,438 @@
+//! Names in one tree, data as objects in several: a parallel file system's usual division.
+//!
+//! Several processes may use the same names and targets without knowing of each other: nothing is cached. A file's id, which its
+//! objects are named by, is an extended attribute of the names-file that only one of them can create. What is exact:
+//!
+//! - A size is where the last byte of the objects is; attributes of a file cost a look at each target, several at once where targets
+//!   are far. So do those of the entries of a directory.
+//! - Times are the latest of the names-file's and the objects'. A time that is set lies on all of them, so it holds until a
+//!   target writes at a later time by its own clock.
+//! - A file that is removed while another process has it open loses those of its objects that the other has not yet used.
+//! - A crash between the removal of a name and that of the objects leaks their space: [`StripedTree::sweep`].
+//! - Where the names are on another machine, a symbolic link in the last place of a path is not followed by an open.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use iogate_core::Layout;
+use iogate_core::wire::{Attr, Change, Entry, Space, open, set};
+use iogate_engine::Store;
+use iogate_engine::store::StripedStore;
+
+use super::objects::{OBJECTS, ObjectId, ROOT, Stripes, exists, left_over};
+use super::striped_file::{StripedDirectory, StripedFile};
+use super::{Caller, OpenHow, Tree, TreeFile};
+
+/// The attribute of a names-file that has the name of its objects.
+pub(super) const OBJECT: &[u8] = b"user.iogate.object";
+/// The attribute of the names' root that says how files are striped.
+const STRIPING: &[u8] = b"user.iogate.striping";
+/// What these begin with: not the users' business.
+const RESERVED: &[u8] = b"user.iogate.";
+/// Entries of a directory whose attributes are completed at once.
+const BATCH: usize = 64;
+
+/// Names in one tree, data in several.
+pub struct StripedTree {
+    pub(super) names: Arc<dyn Tree>,
+    pub(super) stripes: Arc<Stripes>,
+    store: Arc<StripedStore>,
+}
+
+impl StripedTree {
+    /// The tree that has its names in one tree and its data in `targets`, striped by `layout`. Both are also used in root's name,
+    /// which servers must not squash. Marks them when they are new. Fails if they were
+    /// used otherwise before (with other stripes, in another order, with other names), if the layout is for another number of targets,
+    /// or if the names' file system has no extended attributes.
+    pub fn new(names: Arc<dyn Tree>, targets: Vec<Arc<dyn Tree>>, layout: Layout) -> io::Result<StripedTree> {
+        let stores = targets.iter().map(|target| target.store()).collect();
+        let store = Arc::new(StripedStore::new(stores, layout)?);
+        let id = mark_names(&*names, &layout)?;
+        let stripes = Arc::new(Stripes::new(targets, layout));
+        stripes.each(|index| mark_target(&*stripes.targets[index], &id, index))?;
+        Ok(StripedTree { names, stripes, store })
+    }
+
+    /// The id of a file, if it has one.
+    fn known_id(&self, file: &dyn TreeFile, path: &Path) -> io::Result<Option<ObjectId>> {
+        let found = match file.xattr(OBJECT) {
+            Some(found) => found,
+            None => self.by_path(file, path, || self.names.xattr(ROOT, path, OBJECT)),
+        };
+        match found {
+            Ok(text) => parse(&text, path).map(Some),
+            Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The id of a file, which is given one if it has none; and whether it was given.
+    fn id_of(&self, caller: Caller, file: &dyn TreeFile, path: &Path) -> io::Result<(ObjectId, bool)> {
+        loop {
+            if let Some(id) = self.known_id(file, path)? {
+                return Ok((id, false));
+            }
+            let id = ObjectId::random()?;
+            let text = id.to_string();
+            let flags = libc::XATTR_CREATE as u32;
+            let give = || match file.set_xattr(OBJECT, text.as_bytes(), flags) {
+                Some(given) => given,
+                None => self
+                    .by_path(file, path, || self.names.set_xattr(ROOT, path, OBJECT, text.as_bytes(), flags)),
+            };
+            let mut given = give();
+            if given.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)) {
+                // Made without permission to write, in a process that is not root.
+                let mode = file.attr()?.mode & 0o7777;
+                let to = |mode| Change { which: set::MODE, mode, ..Change::default() };
+                file.set_attr(caller, &to(mode | 0o600))?;
+                given = give();
+                file.set_attr(caller, &to(mode))?;
+            }
+            if exists(given)? {
+                return Ok((id, true));
+            }
+        }
+    }
+
+    /// Does something by the path that a file was opened by. Fails if it leads elsewhere by now.
+    fn by_path<R>(
+        &self,
+        file: &dyn TreeFile,
+        path: &Path,
+        operation: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let result = operation();
+        match self.names.attr(ROOT, path) {
+            Ok(attr) if attr.inode == file.identity().inode => result,
+            Ok(attr) if attr.mode & libc::S_IFMT == libc::S_IFLNK => {
+                Err(io::Error::from_raw_os_error(libc::ELOOP))
+            }
+            Ok(_) => Err(io::Error::from_raw_os_error(libc::ESTALE)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The id of the file at a path, if it is a file and has one.
+    pub(super) fn id_at(&self, path: &Path, attr: &Attr) -> io::Result<Option<ObjectId>> {
+        if attr.mode & libc::S_IFMT != libc::S_IFREG {
+            return Ok(None);
+        }
+        match self.names.xattr(ROOT, path, OBJECT) {
+            Ok(text) => parse(&text, path).map(Some),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::ENOENT)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names-file's attributes, completed.
+    fn complete(&self, path: &Path, mut attr: Attr) -> io::Result<Attr> {
+        match self.id_at(path, &attr)? {
+            Some(id) => match self.stripes.opened(id) {
+                Some(objects) => objects.complete(attr),
+                None => {
+                    let objects = self.stripes.each(|target| self.stripes.attr(id, target))?;
+                    self.stripes.complete(&mut attr, objects);
+                    Ok(attr)
+                }
+            },
+            None => Ok(attr),
+        }
+    }
+
+    /// Completes the attributes of a directory's entries, as far as its caller may see them. What cannot be had is left out, as
+    /// for entries that may not be looked at.
+    fn complete_all(&self, directory: &Path, entries: &mut [(Entry, Vec<u8>)]) {
+        let found = {
+            let entries = &*entries;
+            let ids = self.stripes.in_parallel(entries.len(), |index| {
+                let (entry, name) = &entries[index];
+                if entry.attr.links == 0 {
+                    return Ok(None);
+                }
+                self.id_at(&join(directory, name), &entry.attr)
+            });
+            let targets = self.stripes.targets.len();
+            let attrs =
+                self.stripes.in_parallel(entries.len() * targets, |index| match &ids[index / targets] {
+                    Ok(Some(id)) => self.stripes.attr(*id, index % targets),
+                    _ => Ok(None),
+                });
+            let mut attrs = attrs.into_iter();
+            let found = ids.into_iter().map(|id| {
+                let objects = attrs.by_ref().take(targets).collect::<io::Result<Vec<_>>>();
+                id.and_then(|id| objects.map(|objects| id.map(|_| objects)))
+            });
+            found.collect::<Vec<_>>()
+        };
+        for ((entry, name), found) in entries.iter_mut().zip(found) {
+            match found {
+                Ok(Some(objects)) => self.stripes.complete(&mut entry.attr, objects),
+                Ok(None) => {}
+                Err(error) => {
+                    let path = join(directory, name);
+                    tracing::warn!(path = %path.display(), %error, "a file's size is not known");
+                    let Attr { inode, mode, .. } = entry.attr;
+                    entry.attr = Attr { inode, mode: mode & libc::S_IFMT, ..Attr::default() };
+                }
+            }
+        }
+    }
+
+    /// Holds the file at a path while its name goes, to see whether that was the last.
+    fn hold(&self, path: &Path) -> Option<(Arc<dyn TreeFile>, ObjectId)> {
+        let attr = self.names.attr(ROOT, path).ok()?;
+        if attr.mode & libc::S_IFMT != libc::S_IFREG {
+            return None;
+        }
+        let how = OpenHow { flags: open::READ | open::NO_FOLLOW, ..OpenHow::default() };
+        let file = self.names.open(ROOT, path, how).ok()?;
+        let id = self.known_id(&*file, path).ok()??;
+        Some((file, id))
+    }
+
+    /// Removes the objects of a file that was held, if it has no name now.
+    fn let_go(&self, held: Option<(Arc<dyn TreeFile>, ObjectId)>) {
+        let Some((file, id)) = held else { return };
+        let removed = match file.attr() {
+            Ok(attr) if attr.links == 0 => self.stripes.discard(id),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            left_over(id, &error);
+        }
+    }
+}
+
+fn parse(text: &[u8], path: &Path) -> io::Result<ObjectId> {
+    ObjectId::parse(text).ok_or_else(|| {
+        tracing::error!(path = %path.display(), "the attribute that names the file's objects is damaged");
+        io::Error::from_raw_os_error(libc::EIO)
+    })
+}
+
+fn join(directory: &Path, name: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    directory.join(std::ffi::OsStr::from_bytes(name))
+}
+
+fn unusable(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+/// Sees to it that the names' root says how files are striped. Returns the id of the names.
+fn mark_names(names: &dyn Tree, layout: &Layout) -> io::Result<String> {
+    let root = Path::new("");
+    let striping = format!(
+        "first target {}, {} bytes, {} targets",
+        layout.first_target, layout.stripe_bytes, layout.targets
+    );
+    let mark = format!("{} {striping}", ObjectId::random()?);
+    let made = exists(names.set_xattr(ROOT, root, STRIPING, mark.as_bytes(), libc::XATTR_CREATE as u32));
+    let made = made.map_err(|error| match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            "names need a file system with extended attributes (user.*), and this one has none: put them on ext4, xfs or btrfs",
+        ),
+        _ => io::Error::new(error.kind(), format!("names could not be marked as striped: {error}")),
+    })?;
+    let mark = if made { mark.into_bytes() } else { names.xattr(ROOT, root, STRIPING)? };
+    let mark = String::from_utf8_lossy(&mark);
+    match mark.split_once(' ') {
+        Some((id, found)) if found == striping => Ok(id.into()),
+        found => Err(unusable(format!(
+            "the files with these names are striped otherwise: expected {striping:?}, found {:?}; set what was found",
+            found.map_or(&*mark, |(_, found)| found)
+        ))),
+    }
+}
+
+/// Sees to it that a target says whose objects it has.
+fn mark_target(target: &dyn Tree, names: &str, index: usize) -> io::Result<()> {
+    exists(target.make_node(ROOT, Path::new(OBJECTS), libc::S_IFDIR | 0o700, 0))?;
+    let path = Path::new(OBJECTS).join("TARGET");
+    let mark = format!("{names}.{index}");
+    if !exists(target.symlink(ROOT, Path::new(&mark), &path))? {
+        let found = target.read_link(ROOT, &path)?;
+        if found != mark.as_bytes() {
+            return Err(unusable(format!(
+                "target {index} has objects of other names, or is another target: expected {mark}, found {}; \
+                 name the targets in their first order",
+                String::from_utf8_lossy(&found)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_reserved(name: &[u8]) -> bool {
+    name.starts_with(RESERVED)
+}
+
+impl Tree for StripedTree {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store) as Arc<dyn Store>
+    }
+
+    fn is_local(&self) -> bool {
+        self.names.is_local() && self.stripes.targets.iter().all(|target| target.is_local())
+    }
+
+    fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        let names = self.names.open(caller, path, how)?;
+        let writes = how.flags & open::WRITE != 0;
+        let temporary = how.flags & open::TEMPORARY != 0;
+        if !writes && names.attr()?.mode & libc::S_IFMT != libc::S_IFREG {
+            return Ok(Arc::new(StripedDirectory::new(names)));
+        }
+        let (id, new) =
+            if temporary { (ObjectId::random()?, true) } else { self.id_of(caller, &*names, path)? };
+        let objects = self.stripes.objects(id);
+        if temporary {
+            objects.doom();
+        }
+        if how.flags & open::TRUNCATE != 0 && !new {
+            objects.set_size(0)?;
+        }
+        let parts = Arc::clone(&objects);
+        let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
+        Ok(Arc::new(StripedFile { names, objects, data, writes }))
+    }
+
+    fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        self.complete(path, self.names.attr(caller, path)?)
+    }
+
+    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+        if change.which & set::SIZE != 0 {
+            // By a handle, so that it is the same file whose permissions are checked and whose objects are cut.
+            let how = OpenHow { flags: open::WRITE | open::NO_FOLLOW, ..OpenHow::default() };
+            let opened = self.open(caller, path, how).map_err(|error| match error.raw_os_error() {
+                // Not a file, unless something before it is wrong.
+                Some(libc::ENXIO | libc::ELOOP) => {
+                    let is_there = self.names.attr(caller, path);
+                    is_there.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+                }
+                _ => error,
+            });
+            return opened?.set_attr(caller, change);
+        }
+        let attr = self.names.set_attr(caller, path, change)?;
+        if change.which & (set::ATIME | set::MTIME) != 0
+            && let Some(id) = self.id_at(path, &attr)?
+        {
+            let objects = self.stripes.objects(id);
+            objects.set_times(change)?;
+            return objects.complete(attr);
+        }
+        self.complete(path, attr)
+    }
+
+    fn read_dir(
+        &self,
+        caller: Caller,
+        path: &Path,
+        after: u64,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        let mut after = after;
+        let mut entries: Vec<(Entry, Vec<u8>)> = Vec::with_capacity(BATCH);
+        loop {
+            entries.clear();
+            self.names.read_dir(caller, path, after, &mut |entry, name| {
+                let takes = entries.len() < BATCH;
+                if takes {
+                    entries.push((*entry, name.to_vec()));
+                }
+                takes
+            })?;
+            let Some((last, _)) = entries.last() else { return Ok(()) };
+            after = last.next;
+            self.complete_all(path, &mut entries);
+            if !entries.iter().all(|(entry, name)| each(entry, name)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
+        self.names.make_node(caller, path, mode, device)
+    }
+
+    fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
+        self.names.symlink(caller, target, path)
+    }
+
+    fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
+        self.complete(to, self.names.link(caller, path, to)?)
+    }
+
+    fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        self.names.read_link(caller, path)
+    }
+
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+        let held = if directory { None } else { self.hold(path) };
+        self.names.unlink(caller, path, directory)?;
+        self.let_go(held);
+        Ok(())
+    }
+
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+        let held = if flags == 0 { self.hold(to) } else { None };
+        self.names.rename(caller, path, to, flags)?;
+        self.let_go(held);
+        Ok(())
+    }
+
+    /// The room for data is that of all targets.
+    fn space(&self) -> io::Result<Space> {
+        let mut space = self.names.space()?;
+        (space.blocks, space.blocks_free, space.blocks_available) = (0, 0, 0);
+        let unit = u128::from(space.block_bytes.max(1));
+        for target in self.stripes.each(|target| self.stripes.targets[target].space())? {
+            let blocks = |count: u64| (u128::from(count) * u128::from(target.block_bytes) / unit) as u64;
+            space.blocks = space.blocks.saturating_add(blocks(target.blocks));
+            space.blocks_free = space.blocks_free.saturating_add(blocks(target.blocks_free));
+            space.blocks_available = space.blocks_available.saturating_add(blocks(target.blocks_available));
+        }
+        Ok(space)
+    }
+
+    fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
+        if is_reserved(name) {
+            return Err(io::Error::from_raw_os_error(libc::ENODATA));
+        }
+        self.names.xattr(caller, path, name)
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        path: &Path,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()> {
+        // Who could set it could reach another user's objects.
+        if is_reserved(name) {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        self.names.set_xattr(caller, path, name, value, flags)
+    }
+
+    fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
+        let names = self.names.xattrs(caller, path)?;
+        let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_reserved(name));
+        Ok(kept.flatten().copied().collect())
+    }
+
+    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
+        if is_reserved(name) {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
+        self.names.remove_xattr(caller, path, name)
+    }
+}

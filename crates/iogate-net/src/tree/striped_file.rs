@@ -1,0 +1,170 @@
+//! An open file, or directory, of a striped tree.
+
+use std::io;
+use std::sync::Arc;
+
+use iogate_core::wire::{Attr, Change, Identity, set};
+use iogate_core::{FileId, Layout, TargetId};
+use iogate_engine::FileHandle;
+use iogate_engine::store::{Parts, StripedStore};
+
+use super::objects::Objects;
+use super::{Caller, TreeFile};
+
+pub(super) struct StripedFile {
+    /// What has the name.
+    pub(super) names: Arc<dyn TreeFile>,
+    pub(super) objects: Arc<Objects>,
+    pub(super) data: FileHandle,
+    pub(super) writes: bool,
+}
+
+impl TreeFile for StripedFile {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn identity(&self) -> Identity {
+        self.names.identity()
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        self.objects.complete(self.names.attr()?)
+    }
+
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        // The names-file decides on permissions, and has no bytes itself.
+        let attr = self.names.set_attr(caller, &Change { size: 0, ..*change })?;
+        if change.which & set::SIZE != 0 {
+            self.objects.set_size(change.size)?;
+        }
+        if change.which & (set::ATIME | set::MTIME) != 0 {
+            self.objects.set_times(change)?;
+        }
+        self.objects.complete(attr)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        // What leads to the objects is an attribute of the names-file, which `fdatasync(2)` need not write.
+        self.names.sync(false)?;
+        self.objects.sync(data_only)
+    }
+
+    /// Preallocates, frees or zeroes; a range cannot be taken out of a striped file or put into it.
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
+        let fails = |errno| Err(io::Error::from_raw_os_error(errno));
+        let known = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE;
+        if !self.writes {
+            return fails(libc::EBADF);
+        }
+        if bytes == 0 {
+            return fails(libc::EINVAL);
+        }
+        if mode & !(known as u32) != 0 {
+            return fails(libc::EOPNOTSUPP);
+        }
+        let Some(end) = offset.checked_add(bytes).filter(|&end| i64::try_from(end).is_ok()) else {
+            return fails(libc::EFBIG);
+        };
+        let frees = mode & libc::FALLOC_FL_PUNCH_HOLE as u32 != 0;
+        let stripes = &self.objects.stripes;
+        stripes.each(|target| {
+            let (from, to) = (stripes.inner_size(target, offset), stripes.inner_size(target, end));
+            if from < to
+                && let Some(object) = self.objects.object(target, !frees)?
+            {
+                object.allocate(mode, from, to - from)?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        let nothing_there = || io::Error::from_raw_os_error(libc::ENXIO);
+        let size = self.attr()?.size;
+        if offset >= size {
+            return Err(nothing_there());
+        }
+        let stripes = &self.objects.stripes;
+        let found = stripes.each(|target| {
+            let inner = stripes.inner_size(target, offset);
+            let found = match self.objects.object(target, false)? {
+                Some(object) => match object.seek(inner, hole) {
+                    Err(error) if error.raw_os_error() == Some(libc::ENXIO) => None,
+                    found => Some(found?),
+                },
+                None => None,
+            };
+            // What an object does not have is a hole.
+            let found = found.or(hole.then_some(inner));
+            Ok(found.map(|inner| stripes.layout.outer_offset(TargetId(target as u32), inner)))
+        })?;
+        match found.into_iter().flatten().min() {
+            Some(first) if hole => Ok(first.min(size)),
+            Some(first) if first < size => Ok(first),
+            _ => Err(nothing_there()),
+        }
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        Some(self.objects.stripes.layout)
+    }
+}
+
+/// A directory: all of it is in the names.
+pub(super) struct StripedDirectory {
+    names: Arc<dyn TreeFile>,
+    data: FileHandle,
+}
+
+impl StripedDirectory {
+    pub(super) fn new(names: Arc<dyn TreeFile>) -> StripedDirectory {
+        let data = StripedStore::file(Arc::new(NoParts(names.data().id())), true, false);
+        StripedDirectory { names, data }
+    }
+}
+
+/// What a directory has to read.
+#[derive(Debug)]
+struct NoParts(FileId);
+
+impl Parts for NoParts {
+    fn id(&self) -> FileId {
+        self.0
+    }
+
+    fn part(&self, _target: usize, _create: bool) -> io::Result<Option<FileHandle>> {
+        Err(io::Error::from_raw_os_error(libc::EISDIR))
+    }
+}
+
+impl TreeFile for StripedDirectory {
+    fn data(&self) -> &FileHandle {
+        &self.data
+    }
+
+    fn identity(&self) -> Identity {
+        self.names.identity()
+    }
+
+    fn attr(&self) -> io::Result<Attr> {
+        self.names.attr()
+    }
+
+    fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        self.names.set_attr(caller, change)
+    }
+
+    fn sync(&self, data_only: bool) -> io::Result<()> {
+        self.names.sync(data_only)
+    }
+
+    fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
+        self.names.allocate(mode, offset, bytes)
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
+        self.names.seek(offset, hole)
+    }
+}

@@ -1,0 +1,134 @@
+//! The tree behind the prefix: which one, and when it is reached.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use iogate_core::{ClientId, Time};
+use iogate_engine::{Origin, Store};
+use iogate_net::auth::{Credential, Munge};
+use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
+use iogate_net::socket::{TlsClient, keep_descriptors_by};
+use iogate_net::{Caller, Endpoint, Tree};
+use rustix::io::Errno;
+
+use crate::app::application;
+use crate::failed::Result;
+use crate::kept::keep;
+use crate::settings::{self, Tls};
+use crate::table;
+
+/// A tree, and what carries its data.
+#[derive(Clone)]
+pub(crate) struct Link {
+    pub(crate) tree: Arc<dyn Tree>,
+    pub(crate) store: Arc<dyn Store>,
+}
+
+/// The process's link, made when it is first needed. A child of `fork` gets an empty one.
+#[derive(Default)]
+pub(crate) struct Connection(Mutex<Option<Link>>);
+
+impl Connection {
+    /// Takes the link out, unless somebody is using it just now.
+    pub(crate) fn take(&self) -> Option<Link> {
+        self.0.try_lock().ok()?.take()
+    }
+}
+
+/// The link to the tree. Fails, as a program can understand it, if no forwarder can be reached.
+pub(crate) fn link() -> Result<Link> {
+    let connection = table::connection();
+    let mut link = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(link) = &*link {
+        return Ok(link.clone());
+    }
+    let made = connect()?;
+    *link = Some(made.clone());
+    Ok(made)
+}
+
+fn connect() -> Result<Link> {
+    let settings = settings::get().ok_or(Errno::IO)?;
+    let endpoints = settings.forwarders.split(',').map(|text| text.trim().parse());
+    let endpoints: Vec<Endpoint> = endpoints.collect::<std::result::Result<_, _>>().map_err(|error| {
+        tracing::error!("IOGATE_FORWARDERS: {error}");
+        Errno::INVAL
+    })?;
+    let spread = match &settings.spread[..] {
+        "" | "client" => Spread::Client,
+        "process" => Spread::Process,
+        "file" => Spread::File,
+        "target" => Spread::Target,
+        found => {
+            tracing::error!("IOGATE_SPREAD: expected client, process, file or target; found `{found}`");
+            return Err(Errno::INVAL.into());
+        }
+    };
+    let mut client = ClientOptions {
+        name: format!("{} pid {}", program(), std::process::id()),
+        export: settings.export.clone(),
+        auth: credential(&endpoints)?,
+        receiving: Receiving::Inline,
+        ..ClientOptions::default()
+    };
+    if let Some(Tls { authorities, certificate, key, server_name }) = &settings.tls {
+        let tls = TlsClient::load(authorities, certificate, key).map_err(|error| {
+            tracing::error!("IOGATE_TLS_AUTHORITIES, IOGATE_TLS_CERTIFICATE, IOGATE_TLS_KEY: {error}");
+            Errno::INVAL
+        })?;
+        client.dial = dial_tls(tls, server_name.clone());
+    }
+    keep_descriptors_by(keep);
+    let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
+    let remote = Remote::connect(&endpoints, &options).map_err(|error| {
+        tracing::error!("{error}");
+        errno_of(&error)
+    })?;
+    Ok(Link { store: remote.store(), tree: Arc::new(remote) })
+}
+
+/// How the forwarders are to know who this is.
+fn credential(endpoints: &[Endpoint]) -> Result<Credential> {
+    let settings = settings::get().ok_or(Errno::IO)?;
+    let known =
+        settings.tls.is_some() || endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    match &settings.auth[..] {
+        "" if known => Ok(Credential::Socket),
+        "" | "none" => Ok(Credential::None),
+        "socket" => Ok(Credential::Socket),
+        "munge" => Ok(Credential::Munge(Munge::new(None))),
+        found => {
+            tracing::error!("IOGATE_AUTH: expected none, socket or munge; found `{found}`");
+            Err(Errno::INVAL.into())
+        }
+    }
+}
+
+/// What a program can understand of why there is no session.
+fn errno_of(error: &ClientError) -> Errno {
+    match error {
+        ClientError::Unreachable { source, .. }
+        | ClientError::Refused { source, .. }
+        | ClientError::System(source) => Errno::from_io_error(source).unwrap_or(Errno::IO),
+        _ => Errno::IO,
+    }
+}
+
+/// The program's name, for the server's people.
+fn program() -> String {
+    std::fs::read_to_string("/proc/self/comm").map_or_else(|_| String::new(), |name| name.trim().to_owned())
+}
+
+/// In whose name this process acts now.
+pub(crate) fn caller() -> Caller {
+    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+}
+
+/// Who sends a request, for the schedulers.
+pub(crate) fn origin() -> Origin {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Origin {
+        app: application(),
+        client: ClientId(std::process::id()),
+        issued: Some(Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)),
+    }
+}

@@ -1,0 +1,51 @@
+//! A library for `LD_PRELOAD`: paths under a prefix become files of forwarders, without root and without FUSE.
+//!
+//! It stands in for the functions of the C library that take paths, descriptors and streams. What is not under the prefix is
+//! passed on at the price of a look into a bitmap. `docs/preload.md` says how to use it, and what it refuses.
+//!
+//! An open file of ours is, for the kernel, a *placeholder*: a descriptor (`O_PATH`) of a page of shared memory, which holds what the
+//! kernel keeps of an open file: position, flags, which file it is. So `dup`, `fork`, `exec`, redirections and `close` do with it what they
+//! do with any descriptor, and processes that share one share its position. Whatever reaches the kernel past this library
+//! (`io_uring`, a static program) fails with `EBADF` instead of reading or writing something else.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `abi`, `failed`, `real` | C's pointers; errors as errno; the functions that are stood in for |
+//! | `settings`, `connect` | the environment; the tree behind the prefix |
+//! | `page`, `description`, `table` | the placeholder; an open file; which descriptor is which |
+//! | `paths`, `app` | which path is ours; which application the process belongs to |
+//! | the others | the functions, by theme |
+//!
+//! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.
+#![recursion_limit = "256"]
+
+#[macro_use]
+mod real;
+#[macro_use]
+mod paths;
+
+mod abi;
+mod app;
+mod attributes;
+mod connect;
+mod copies;
+mod cwd;
+mod data;
+mod description;
+mod descriptors;
+mod directories;
+mod failed;
+mod kept;
+mod locks;
+mod log;
+mod memory;
+mod names;
+mod opening;
+mod page;
+mod process;
+mod settings;
+mod stat;
+mod stdio;
+mod table;
+mod temporary;
+mod waiting;

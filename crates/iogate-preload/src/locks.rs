@@ -1,0 +1,160 @@
+//! Locks of files: they hold among the programs of one machine, by real locks on files of its own memory.
+//!
+//! POSIX locks and `flock` do not know of each other, so each has its own file.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use libc::off_t;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::abi::Out;
+use crate::description::Description;
+use crate::failed::{Failed, Result, answer, guarded};
+use crate::kept::keep;
+use crate::table;
+
+/// Where the files are. Their names say which file they stand for.
+const FOLDER: &str = "/dev/shm/iogate-locks";
+
+/// The files that stand for one of ours; opened when it is first locked.
+#[derive(Default)]
+pub(crate) struct Locks {
+    posix: Mutex<Option<OwnedFd>>,
+    whole: Mutex<Option<OwnedFd>>,
+}
+
+fn open(file: &Description, kind: &str) -> Result<OwnedFd> {
+    let identity = file.handle()?.file.identity();
+    let everybody = Mode::from_raw_mode(0o1777);
+    match rustix::fs::mkdir(FOLDER, everybody) {
+        // The umask has taken something off.
+        Ok(()) => rustix::fs::chmod(FOLDER, everybody)?,
+        Err(Errno::EXIST) => {}
+        Err(_) => return Err(Errno::NOLCK.into()),
+    }
+    let path = format!("{FOLDER}/{:x}-{:x}.{kind}", identity.inode, identity.generation);
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mode = Mode::from_raw_mode(0o666);
+    // Not to create what is there: in such a folder the kernel may refuse that even to root.
+    let opened: OwnedFd = rustix::fs::open(&path, flags, mode)
+        .or_else(|_| {
+            let made = rustix::fs::open(&path, flags | OFlags::CREATE, mode)?;
+            let _ = rustix::fs::fchmod(&made, mode);
+            Ok::<_, Errno>(made)
+        })
+        .map_err(|_| Errno::NOLCK)?;
+    Ok(keep(opened)?)
+}
+
+fn with<R>(
+    file: &Description,
+    slot: &Mutex<Option<OwnedFd>>,
+    kind: &str,
+    operation: impl FnOnce(c_int) -> Result<R>,
+) -> Result<R> {
+    let fd = {
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Some(open(file, kind)?);
+        }
+        slot.as_ref().map_or(-1, |kept| kept.as_fd().as_raw_fd())
+    };
+    operation(fd)
+}
+
+/// `fcntl` with `F_GETLK`, `F_SETLK` or `F_SETLKW`.
+pub(crate) fn control(file: &Description, command: c_int, argument: usize) -> Result<c_int> {
+    let out: Out<libc::flock> = Out::from_argument(argument);
+    let mut lock = out.get().ok_or(Errno::FAULT)?;
+    let base = match c_int::from(lock.l_whence) {
+        libc::SEEK_SET => 0,
+        libc::SEEK_CUR => file.page.position()?.get(),
+        libc::SEEK_END => file.attr()?.size,
+        _ => return Err(Errno::INVAL.into()),
+    };
+    let access = file.page.flags() & libc::O_ACCMODE;
+    let missing = match c_int::from(lock.l_type) {
+        libc::F_RDLCK => libc::O_WRONLY,
+        libc::F_WRLCK => libc::O_RDONLY,
+        _ => -1,
+    };
+    if command != libc::F_GETLK && access == missing {
+        return Err(Errno::BADF.into());
+    }
+    lock.l_start =
+        off_t::try_from(base).ok().and_then(|base| base.checked_add(lock.l_start)).ok_or(Errno::OVERFLOW)?;
+    lock.l_whence = libc::SEEK_SET as i16;
+    with(file, &file.locks.posix, "p", |fd| {
+        // SAFETY: our descriptor, and a lock of our own. By the system call, as `fcntl` is stood in for.
+        let result = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, &raw mut lock) };
+        if result < 0 {
+            return Err(std::io::Error::last_os_error().into());
+        }
+        if command == libc::F_GETLK {
+            out.put(lock)?;
+        }
+        Ok(0)
+    })
+}
+
+/// A descriptor of the file is being closed: its POSIX locks end, as those of any file do.
+pub(crate) fn closed(file: &Description) {
+    let _ = guarded(|| {
+        file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(())
+    });
+}
+
+fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
+    let blocks = operation & libc::LOCK_NB == 0;
+    let operation = match (operation & !libc::LOCK_NB, blocks) {
+        (libc::LOCK_SH, true) => FlockOperation::LockShared,
+        (libc::LOCK_SH, false) => FlockOperation::NonBlockingLockShared,
+        (libc::LOCK_EX, true) => FlockOperation::LockExclusive,
+        (libc::LOCK_EX, false) => FlockOperation::NonBlockingLockExclusive,
+        (libc::LOCK_UN, _) => FlockOperation::Unlock,
+        _ => return Err(Errno::INVAL.into()),
+    };
+    with(file, &file.locks.whole, "f", |fd| {
+        Ok(rustix::fs::flock(crate::page::borrow(fd)?, operation).map(|()| 0)?)
+    })
+}
+
+/// As `lockf`: a lock from the position on.
+fn lock_from_here(file: &Description, command: c_int, bytes: off_t) -> Result<c_int> {
+    // SAFETY: zeros are a value of it.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_whence = libc::SEEK_CUR as i16;
+    lock.l_len = bytes;
+    lock.l_type = if command == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as i16;
+    let control_command = match command {
+        libc::F_LOCK => libc::F_SETLKW,
+        libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
+        libc::F_TEST => libc::F_GETLK,
+        _ => return Err(Errno::INVAL.into()),
+    };
+    control(file, control_command, (&raw mut lock).expose_provenance())?;
+    if command == libc::F_TEST && c_int::from(lock.l_type) != libc::F_UNLCK {
+        return Err(Failed::With(Errno::ACCESS));
+    }
+    Ok(0)
+}
+
+interpose! {
+    fn flock[real](fd: c_int, operation: c_int) -> c_int {
+        match table::find(fd) {
+            None => real(fd, operation),
+            Some(file) => answer(|| lock_whole(&file, operation)),
+        }
+    }
+
+    fn lockf | lockf64 [real](fd: c_int, command: c_int, bytes: off_t) -> c_int {
+        match table::find(fd) {
+            None => real(fd, command, bytes),
+            Some(file) => answer(|| lock_from_here(&file, command, bytes)),
+        }
+    }
+}

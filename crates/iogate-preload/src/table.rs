@@ -1,0 +1,209 @@
+//! Which descriptor is which, and what a child of `fork` must not share with its parent.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+
+use rustix::io::Errno;
+
+use crate::connect::Connection;
+use crate::description::Description;
+
+/// Descriptors that can be ours. Numbers beyond are not given out.
+pub(crate) const FDS: usize = 1 << 16;
+
+/// A bit for each descriptor that is not the program's own affair. Whatever else a call costs, it costs only where
+/// its bit is set.
+static SPECIAL: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
+/// By descriptor.
+static TABLE: RwLock<Vec<Slot>> = RwLock::new(Vec::new());
+static CONNECTION: AtomicPtr<Connection> = AtomicPtr::new(ptr::null_mut());
+
+#[derive(Clone, Default)]
+enum Slot {
+    #[default]
+    Theirs,
+    /// A placeholder.
+    Open(Arc<Description>),
+    /// A descriptor of ours that the program can neither close nor replace.
+    Internal {
+        /// A child of `fork` has it too.
+        inherited: bool,
+    },
+}
+
+/// Whether a descriptor is ours: a placeholder, or a socket to a forwarder.
+#[inline]
+pub(crate) fn is_special(fd: c_int) -> bool {
+    let fd = fd as u32 as usize;
+    fd < FDS && SPECIAL[fd / 64].load(Ordering::Relaxed) >> (fd % 64) & 1 == 1
+}
+
+/// The open file behind a descriptor, if it is one of ours.
+#[inline]
+pub(crate) fn find(fd: c_int) -> Option<Arc<Description>> {
+    if is_special(fd) { look_up(fd) } else { None }
+}
+
+#[cold]
+fn look_up(fd: c_int) -> Option<Arc<Description>> {
+    match TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize) {
+        Some(Slot::Open(description)) => Some(Arc::clone(description)),
+        _ => None,
+    }
+}
+
+/// Whether the program must leave a descriptor alone.
+pub(crate) fn is_internal(fd: c_int) -> bool {
+    is_special(fd)
+        && matches!(
+            TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize),
+            Some(Slot::Internal { .. })
+        )
+}
+
+/// Notes that a descriptor is a placeholder. Fails with `EMFILE` if its number is too high.
+pub(crate) fn put(fd: c_int, description: Arc<Description>) -> Result<(), Errno> {
+    set(fd, Slot::Open(description))
+}
+
+/// Notes that a descriptor is one that the program must leave alone. Fails as [`put`].
+pub(crate) fn protect(fd: c_int, inherited: bool) -> Result<(), Errno> {
+    set(fd, Slot::Internal { inherited })
+}
+
+/// Notes that a descriptor is about to be the program's, or nobody's. Returns what it was.
+pub(crate) fn take(fd: c_int) -> Option<Arc<Description>> {
+    if !is_special(fd) {
+        return None;
+    }
+    match replace(fd, Slot::Theirs) {
+        Ok(Slot::Open(description)) => Some(description),
+        _ => None,
+    }
+}
+
+fn set(fd: c_int, slot: Slot) -> Result<(), Errno> {
+    // What was there goes when the table is free again: to close a file takes a while.
+    replace(fd, slot).map(drop)
+}
+
+fn replace(fd: c_int, slot: Slot) -> Result<Slot, Errno> {
+    let index = usize::try_from(fd).ok().filter(|index| *index < FDS).ok_or(Errno::MFILE)?;
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    if table.len() <= index {
+        table.resize(index + 1, Slot::Theirs);
+    }
+    let bit = 1 << (index % 64);
+    match slot {
+        Slot::Theirs => SPECIAL[index / 64].fetch_and(!bit, Ordering::Relaxed),
+        _ => SPECIAL[index / 64].fetch_or(bit, Ordering::Relaxed),
+    };
+    Ok(std::mem::replace(&mut table[index], slot))
+}
+
+/// The special descriptors in a range, in order, each with whether the program may close it.
+pub(crate) fn special_in(first: u32, last: u32) -> Vec<(c_int, bool)> {
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    let last = (last as usize).min(table.len().wrapping_sub(1));
+    (first as usize..last.wrapping_add(1).min(table.len()))
+        .filter_map(|fd| match table[fd] {
+            Slot::Theirs => None,
+            Slot::Open(_) => Some((fd as c_int, true)),
+            Slot::Internal { .. } => Some((fd as c_int, false)),
+        })
+        .collect()
+}
+
+/// Every open file of this process.
+pub(crate) fn all() -> Vec<Arc<Description>> {
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    table
+        .iter()
+        .filter_map(|slot| match slot {
+            Slot::Open(description) => Some(Arc::clone(description)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The process's connection.
+pub(crate) fn connection() -> &'static Connection {
+    let mut known = CONNECTION.load(Ordering::Acquire);
+    if known.is_null() {
+        let made = Box::into_raw(Box::default());
+        known = match CONNECTION.compare_exchange(ptr::null_mut(), made, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => made,
+            Err(other) => {
+                // SAFETY: just made, and not taken.
+                drop(unsafe { Box::from_raw(made) });
+                other
+            }
+        };
+    }
+    // SAFETY: made by a box above, and never freed.
+    unsafe { &*known }
+}
+
+/// Whether the process has a connection, or has tried to have one.
+pub(crate) fn is_connected() -> bool {
+    !CONNECTION.load(Ordering::Acquire).is_null()
+}
+
+/// Ends the session. Open files are opened again when they are needed.
+pub(crate) fn disconnect() {
+    let link = connection().take();
+    for file in all() {
+        drop(file.forget_handle());
+    }
+    drop(link);
+}
+
+thread_local! {
+    /// The table, held by a thread that forks: the child must find it whole.
+    static FORKING: RefCell<Option<RwLockWriteGuard<'static, Vec<Slot>>>> = const { RefCell::new(None) };
+}
+
+/// Sees to it that children of `fork` work.
+pub(crate) fn watch_forks() {
+    // SAFETY: the three do what such functions may.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+}
+
+extern "C" fn before_fork() {
+    let guard = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    FORKING.with_borrow_mut(|held| *held = Some(guard));
+}
+
+extern "C" fn after_fork() {
+    FORKING.with_borrow_mut(Option::take);
+}
+
+/// The child leaves its parent's sessions alone: it connects when it first needs to, and opens its files again. What belonged
+/// to other threads at the moment of the fork may be locked for ever, and is left behind.
+extern "C" fn in_child() {
+    CONNECTION.store(ptr::null_mut(), Ordering::Release);
+    let Some(mut table) = FORKING.with_borrow_mut(Option::take) else { return };
+    let mut renewed: HashMap<*const Description, Arc<Description>> = HashMap::new();
+    for (fd, slot) in table.iter_mut().enumerate() {
+        match std::mem::take(slot) {
+            Slot::Theirs => {}
+            Slot::Open(old) => {
+                let new = renewed.entry(Arc::as_ptr(&old)).or_insert_with(|| Arc::new(old.for_child()));
+                *slot = Slot::Open(Arc::clone(new));
+                std::mem::forget(old);
+            }
+            kept @ Slot::Internal { inherited: true } => *slot = kept,
+            Slot::Internal { inherited: false } => {
+                // The parent's socket.
+                SPECIAL[fd / 64].fetch_and(!(1 << (fd % 64)), Ordering::Relaxed);
+                // SAFETY: the object that owns it is left behind, too.
+                unsafe { rustix::io::close(fd as c_int) };
+            }
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The file of `iogate cluster`: data servers and forwarders of one machine, and the configuration of each that follows from it.
+
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
+use serde::Deserialize;
+
+use crate::commands::serve::config::{Bytes, Gate};
+use crate::failure::Failure;
+
+/// Most nodes of a layer: each is a process of this machine.
+const NODES_MAX: u32 = 64;
+/// The network of a cluster in namespaces: this host is `.1`, nodes follow.
+const SUBNET: [u8; 3] = [10, 77, 0];
+const PORT: u16 = 7000;
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// What the cluster is called, among those of this machine.
+    pub(crate) name: String,
+    /// Bytes of a stripe.
+    #[serde(default = "default_stripe")]
+    pub(crate) stripe: Bytes,
+    /// How nodes talk to each other.
+    #[serde(default)]
+    pub(crate) transport: Transport,
+    /// First port, for `tcp` without namespaces.
+    #[serde(default = "default_port")]
+    pub(crate) port: u16,
+    pub(crate) servers: Servers,
+    #[serde(default)]
+    pub(crate) forwarders: Option<Forwarders>,
+    /// A network namespace for each node.
+    #[serde(default)]
+    pub(crate) network: Option<Network>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Transport {
+    #[default]
+    Unix,
+    Tcp,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Servers {
+    pub(crate) count: u32,
+    /// Where data is kept [default: in the cluster's folder].
+    #[serde(default)]
+    pub(crate) directory: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) device: Option<String>,
+    #[serde(default)]
+    pub(crate) gate: toml::Table,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Forwarders {
+    pub(crate) count: u32,
+    #[serde(default)]
+    pub(crate) gate: toml::Table,
+    #[serde(default)]
+    pub(crate) batch: Option<u32>,
+    #[serde(default)]
+    pub(crate) batches: Option<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Network {
+    /// Of each node's link, each way: `1Gbit/s`.
+    #[serde(default)]
+    pub(crate) bandwidth: Option<String>,
+}
+
+/// A node of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// `server-0`, `forwarder-1`.
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) endpoint: Endpoint,
+    /// Its configuration, for `iogate serve`.
+    pub(crate) config: String,
+    /// Its address, in a namespace.
+    pub(crate) address: Option<Ipv4Addr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Forwarder,
+}
+
+fn default_stripe() -> Bytes {
+    Bytes(64 << 10)
+}
+
+fn default_port() -> u16 {
+    PORT
+}
+
+impl Config {
+    pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("the cluster {} cannot be read", path.display()))?;
+        Config::parse(&text)
+            .map_err(|error| Failure::usage(error.context(format!("the cluster {}", path.display()))))
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Config> {
+        let config: Config = toml::from_str(text).map_err(|error| anyhow!("{error}"))?;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        if config.name.is_empty() || config.name.len() > 32 || !config.name.bytes().all(plain) {
+            return Err(anyhow!(
+                "name = \"{}\": expected up to 32 letters, digits and dashes: folders are called so",
+                config.name
+            ));
+        }
+        let forwarders = config.forwarders.as_ref().map_or(0, |forwarders| forwarders.count);
+        if !(1..=NODES_MAX).contains(&config.servers.count) || forwarders > NODES_MAX {
+            return Err(anyhow!("expected 1 to {NODES_MAX} servers and at most {NODES_MAX} forwarders"));
+        }
+        if config.network.is_some() && config.transport == Transport::Unix {
+            return Err(anyhow!("[network] is for transport = \"tcp\": Unix sockets know no network"));
+        }
+        for gate in [Some(&config.servers.gate), config.forwarders.as_ref().map(|layer| &layer.gate)] {
+            let Some(gate) = gate else { continue };
+            Gate::try_from(gate.clone().into_iter().collect::<std::collections::BTreeMap<_, _>>())
+                .map_err(|error| anyhow!("gate: {error}"))?;
+        }
+        Ok(config)
+    }
+
+    /// The nodes, servers first: each is to be up before those behind it.
+    pub(crate) fn nodes(&self, folder: &Path) -> anyhow::Result<Vec<Node>> {
+        let servers: Vec<(String, Endpoint, Option<Ipv4Addr>)> = (0..self.servers.count)
+            .map(|index| self.place(folder, format!("server-{index}"), index))
+            .collect();
+        let forwarders = self.forwarders.as_ref().map_or(0, |layer| layer.count);
+        let mut nodes = Vec::new();
+        for (index, (name, endpoint, address)) in servers.iter().enumerate() {
+            let data = self.servers.directory.clone().unwrap_or_else(|| folder.to_owned()).join(name);
+            let mut config = self.listen(endpoint);
+            let gate = inline(&self.servers.gate);
+            let device = self
+                .servers
+                .device
+                .as_ref()
+                .map_or(String::new(), |device| format!("device = {}\n", quoted(device)));
+            let objects = quoted(&text_of(&data.join("objects"))?);
+            write!(
+                config,
+                "\n[[export]]\nname = \"objects\"\ndirectory = {objects}\ngate = {gate}\n{device}"
+            )?;
+            config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+            if index == 0 {
+                let names = quoted(&text_of(&data.join("names"))?);
+                write!(config, "\n[[export]]\nname = \"names\"\ndirectory = {names}\n")?;
+                config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+            }
+            let (name, endpoint, address) = (name.clone(), endpoint.clone(), *address);
+            nodes.push(Node { name, role: Role::Server, endpoint, config, address });
+        }
+        for index in 0..forwarders {
+            let place = self.place(folder, format!("forwarder-{index}"), self.servers.count + index);
+            let (name, endpoint, address) = place;
+            let layer = self.forwarders.as_ref().expect("there are forwarders");
+            let mut config = format!("node = {index}\nnodes = {forwarders}\n{}", self.listen(&endpoint));
+            let list: Vec<String> =
+                servers.iter().map(|(_, endpoint, _)| quoted(&endpoint.to_string())).collect();
+            let (list, gate, stripe) = (list.join(", "), inline(&layer.gate), self.stripe.0);
+            write!(config, "\n[[export]]\nservers = [{list}]\nstripe = \"{stripe}\"\ngate = {gate}\n")?;
+            if self.transport == Transport::Tcp {
+                config.push_str("client = { auth = \"none\" }\n");
+            }
+            for (key, value) in [("batch", layer.batch), ("batches", layer.batches)] {
+                if let Some(value) = value {
+                    writeln!(config, "{key} = {value}")?;
+                }
+            }
+            config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+            nodes.push(Node { name, role: Role::Forwarder, endpoint, config, address });
+        }
+        Ok(nodes)
+    }
+
+    fn place(&self, folder: &Path, name: String, number: u32) -> (String, Endpoint, Option<Ipv4Addr>) {
+        let tcp = |host: String, port| Endpoint::Tcp { host, port };
+        match (self.transport, &self.network) {
+            (Transport::Unix, _) => {
+                let endpoint = Endpoint::Unix(folder.join(format!("{name}.socket")));
+                (name, endpoint, None)
+            }
+            (Transport::Tcp, None) => (name, tcp("127.0.0.1".into(), self.port + number as u16), None),
+            (Transport::Tcp, Some(_)) => {
+                let [a, b, c] = SUBNET;
+                let address = Ipv4Addr::new(a, b, c, 2 + number as u8);
+                (name, tcp(address.to_string(), self.port), Some(address))
+            }
+        }
+    }
+
+    fn listen(&self, endpoint: &Endpoint) -> String {
+        let at = quoted(&endpoint.to_string());
+        match (self.transport, &self.network) {
+            (Transport::Unix, _) => format!("[[listen]]\nat = {at}\nauth = \"peer\"\n"),
+            (Transport::Tcp, network) => {
+                let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+                // Nobody but the nodes and this host is in the namespaces' network.
+                let meant = if network.is_some() { "allow_unauthenticated_network = true\n" } else { "" };
+                format!(
+                    "[[listen]]\nat = {at}\nauth = \"none\"\nanonymous = \"{}:{}\"\n{meant}",
+                    user.0, user.1
+                )
+            }
+        }
+    }
+}
+
+/// The address of this host in the network of a cluster in namespaces.
+pub(crate) fn host_address() -> Ipv4Addr {
+    let [a, b, c] = SUBNET;
+    Ipv4Addr::new(a, b, c, 1)
+}
+
+fn text_of(path: &Path) -> anyhow::Result<String> {
+    path.to_str().map(str::to_owned).ok_or_else(|| anyhow!("{}: expected a path in UTF-8", path.display()))
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.into()).to_string()
+}
+
+fn inline(table: &toml::Table) -> String {
+    let keys: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    format!("{{ {} }}", keys.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::serve;
+
+    const TWO_LAYERS: &str = include_str!("../../../../../examples/two-layer.toml");
+
+    #[test]
+    fn every_node_of_the_example_has_a_valid_configuration() {
+        let config = Config::parse(TWO_LAYERS).unwrap();
+        let nodes = config.nodes(Path::new("/run/x")).unwrap();
+        let servers = nodes.iter().filter(|node| node.role == Role::Server).count();
+        assert_eq!(servers, config.servers.count as usize);
+        assert_eq!(nodes.len() - servers, config.forwarders.as_ref().unwrap().count as usize);
+        for (index, node) in nodes.iter().enumerate() {
+            let read = serve::config::Config::parse(&node.config).unwrap();
+            assert_eq!(read.listen[0].at.0, node.endpoint);
+            if node.role == Role::Forwarder {
+                assert_eq!(read.node as usize, index - servers);
+                assert_eq!(read.export[0].servers.len(), servers);
+                assert_eq!(read.export[0].gate.scheduler.kind(), iogate_core::SchedulerKind::Twins);
+            }
+        }
+    }
+
+    #[test]
+    fn tcp_and_namespaces_have_addresses() {
+        let tcp = "name = \"t\"\ntransport = \"tcp\"\nport = 7100\nservers = { count = 2 }\nforwarders = { count = 1 }\n";
+        let ends = |text: &str| {
+            let nodes = Config::parse(text).unwrap().nodes(Path::new("/run/x")).unwrap();
+            nodes.iter().for_each(|node| drop(serve::config::Config::parse(&node.config).unwrap()));
+            nodes.iter().map(|node| node.endpoint.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(tcp), ["127.0.0.1:7100", "127.0.0.1:7101", "127.0.0.1:7102"]);
+        let spaces = format!("{tcp}network = {{ bandwidth = \"1Gbit/s\" }}\n");
+        assert_eq!(ends(&spaces), ["10.77.0.2:7100", "10.77.0.3:7100", "10.77.0.4:7100"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, part) in [
+            ("name = \"a/b\"\nservers = { count = 1 }", "letters, digits and dashes"),
+            ("name = \"a\"\nservers = { count = 0 }", "1 to 64 servers"),
+            ("name = \"a\"\nservers = { count = 1, gate = { scheduler = \"x\" } }", "gate:"),
+            ("name = \"a\"\nservers = { count = 1 }\nnetwork = {}", "transport = \"tcp\""),
+            ("name = \"a\"\nservers = { cound = 1 }", "unknown field `cound`"),
+        ] {
+            let error = format!("{:#}", Config::parse(text).unwrap_err());
+            assert!(error.contains(part), "{text}\n{error}");
+        }
+    }
+}

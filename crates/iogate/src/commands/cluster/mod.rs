@@ -1,0 +1,255 @@
+//! `iogate cluster`: data servers and forwarders as processes of this machine.
+//!
+//! A cluster's folder holds, for each node, its configuration, its log, its socket or data, and the number of its process.
+
+pub(crate) mod config;
+mod network;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
+use iogate_net::server::Status;
+use iogate_report::{Summary, Table, units};
+use serde::Serialize;
+
+use self::config::{Config, Node, Role};
+use self::process::Process;
+use crate::cli::{
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
+};
+use crate::commands::serve::status_of;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// The copy of the cluster's file in its folder.
+const FILE: &str = "cluster.toml";
+/// How long a node may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
+    match &args.command {
+        ClusterCommand::Up(args) => up(args),
+        ClusterCommand::Status(args) => status(args),
+        ClusterCommand::Down(args) => down(args),
+    }
+}
+
+/// Starts what is not running. Nodes that are up stay as they are.
+fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
+    let config = Config::read(&args.file)?;
+    let folder = folder(args.dir.as_deref(), &config.name)?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("the cluster's folder {} cannot be made", folder.display()))?;
+    // Node by node absolute, as they are started from elsewhere.
+    let folder = folder.canonicalize().context("the cluster's folder")?;
+    let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
+    let copy = folder.join(FILE);
+    let nodes = config.nodes(&folder)?;
+    if any_running(&folder, &nodes) && std::fs::read_to_string(&copy).is_ok_and(|before| before != text) {
+        let error = anyhow!("the cluster {} is up with another configuration", config.name);
+        return Err(Failure::usage(error)
+            .hint(format!("`iogate cluster down {}` first, or give the new one another name", config.name)));
+    }
+    write(&copy, &text)?;
+    if let Some(network) = &config.network {
+        network::up(&config.name, &nodes, network)?;
+    }
+    for node in &nodes {
+        if Process::find(&folder, &node.name).is_some() {
+            continue;
+        }
+        if node.role == Role::Server {
+            make_data_directories(&node.config)?;
+        }
+        write(&folder.join(format!("{}.toml", node.name)), &node.config)?;
+        let space = config.network.as_ref().map(|_| network::namespace(&config.name, &node.name));
+        if let Err(failure) = process::start(&folder, &node.name, space.as_deref()) {
+            return Err(failure.hint(format!(
+                "the nodes before it are up: `iogate cluster down {}` stops them",
+                config.name
+            )));
+        }
+    }
+    let entrances = entrances(&nodes).join(",");
+    print(&format!(
+        "{} is up: {} in {}\nuse it by `iogate mount --remote {entrances} DIRECTORY`\n",
+        config.name,
+        summary(&nodes),
+        folder.display()
+    ))
+}
+
+fn summary(nodes: &[Node]) -> String {
+    let count = |role| nodes.iter().filter(|node| node.role == role).count();
+    format!("{} data servers, {} forwarders", count(Role::Server), count(Role::Forwarder))
+}
+
+/// Where clients connect: the forwarders, or without any the servers.
+fn entrances(nodes: &[Node]) -> Vec<String> {
+    let of = |role| {
+        nodes.iter().filter(move |node| node.role == role).map(|node| node.endpoint.to_string()).collect()
+    };
+    let forwarders: Vec<String> = of(Role::Forwarder);
+    if forwarders.is_empty() { of(Role::Server) } else { forwarders }
+}
+
+fn any_running(folder: &Path, nodes: &[Node]) -> bool {
+    nodes.iter().any(|node| Process::find(folder, &node.name).is_some())
+}
+
+fn make_data_directories(config: &str) -> Result<(), Failure> {
+    let config = crate::commands::serve::config::Config::parse(config)?;
+    for directory in config.export.iter().filter_map(|export| export.directory.as_ref()) {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?)
+}
+
+/// Where a cluster of this name keeps its things.
+fn folder(dir: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+    if let Some(dir) = dir {
+        return Ok(dir.to_owned());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok(Path::new("/var/lib/iogate/clusters").join(name));
+    }
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    let state = state.ok_or_else(|| {
+        Failure::usage(anyhow!("there is no HOME to keep the cluster's folder in"))
+            .hint("give --dir DIRECTORY")
+    })?;
+    Ok(state.join("iogate/clusters").join(name))
+}
+
+/// An existing cluster, by its name or by its file.
+fn find(choice: &ClusterChoice) -> Result<(Config, PathBuf), Failure> {
+    let by_file = choice.cluster.extension().is_some_and(|extension| extension == "toml");
+    let name = if by_file {
+        Config::read(&choice.cluster)?.name
+    } else {
+        choice.cluster.to_string_lossy().into_owned()
+    };
+    let folder = folder(choice.dir.as_deref(), &name)?;
+    if !folder.join(FILE).is_file() {
+        let error = anyhow!("there is no cluster {name}: {} has no {FILE}", folder.display());
+        return Err(Failure::usage(error).hint("`iogate cluster up FILE` starts one; --dir says where it is"));
+    }
+    let config = Config::read(&folder.join(FILE))?;
+    Ok((config, folder))
+}
+
+/// A node as people and programs want to see it.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    role: &'static str,
+    endpoint: String,
+    pid: Option<u32>,
+    /// Why its status is not there, if it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+}
+
+fn report(folder: &Path, node: &Node) -> Report {
+    let process = Process::find(folder, &node.name);
+    let status = process.as_ref().map(|_| status_of(&node.endpoint, PATIENCE));
+    let (status, error) = match status {
+        Some(Ok(status)) => (Some(status), None),
+        Some(Err(error)) => (None, Some(format!("{error:#}"))),
+        None => (None, None),
+    };
+    Report {
+        name: node.name.clone(),
+        role: match node.role {
+            Role::Server => "data server",
+            Role::Forwarder => "forwarder",
+        },
+        endpoint: node.endpoint.to_string(),
+        pid: process.map(|process| process.pid()),
+        error,
+        status,
+    }
+}
+
+fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
+    let (config, folder) = find(&args.choice)?;
+    let nodes = config.nodes(&folder)?;
+    if args.entrances {
+        return print(&format!("{}\n", entrances(&nodes).join(",")));
+    }
+    let reports: Vec<Report> = nodes.iter().map(|node| report(&folder, node)).collect();
+    if args.json {
+        let json = serde_json::to_string_pretty(&reports).context("the status as JSON")?;
+        return print(&format!("{json}\n"));
+    }
+    let header = ["node", "process", "clients", "gate", "requests", "read", "written", "where"];
+    let mut table = Table::new(header);
+    for report in &reports {
+        let mut row = vec![report.name.clone(), report.pid.map_or("down".into(), |pid| pid.to_string())];
+        match (&report.status, &report.error) {
+            (Some(status), _) => {
+                let gates: Vec<&str> =
+                    status.exports.iter().map(|export| export.scheduler.as_str()).collect();
+                let gates_did: Vec<Summary> = status
+                    .exports
+                    .iter()
+                    .filter_map(|export| serde_json::from_value(export.gate.clone()).ok())
+                    .collect();
+                let sum = |of: fn(&Summary) -> u64| gates_did.iter().map(of).sum::<u64>();
+                row.push(status.connection_count.to_string());
+                row.push(gates.first().copied().unwrap_or("-").to_owned());
+                row.push(units::count(sum(|gate| gate.read.requests + gate.write.requests)));
+                row.push(units::bytes(sum(|gate| gate.read.bytes) as f64));
+                row.push(units::bytes(sum(|gate| gate.write.bytes) as f64));
+            }
+            (None, Some(error)) => {
+                row.extend(["-".into(), error.clone(), "-".into(), "-".into(), "-".into()])
+            }
+            (None, None) => row.extend(std::iter::repeat_n("-".to_owned(), 5)),
+        }
+        row.push(report.endpoint.clone());
+        table.row(row);
+    }
+    print(&table.to_string())
+}
+
+fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
+    let (config, folder) = find(&args.choice)?;
+    let nodes = config.nodes(&folder)?;
+    // Those in front first: they still need the ones behind them for what they have accepted.
+    let mut stopped = 0;
+    for node in nodes.iter().rev() {
+        if let Some(process) = Process::find(&folder, &node.name) {
+            process.stop()?;
+            stopped += 1;
+        }
+        if let Endpoint::Unix(path) = &node.endpoint {
+            let _ = std::fs::remove_file(path);
+        }
+        let _ = std::fs::remove_file(process::pid_file(&folder, &node.name));
+    }
+    if config.network.is_some() {
+        network::down(&config.name, &nodes);
+    }
+    if args.purge {
+        std::fs::remove_dir_all(&folder)
+            .with_context(|| format!("the cluster's folder {} cannot be removed", folder.display()))?;
+        return print(&format!("{}: {stopped} nodes stopped, its folder removed\n", config.name));
+    }
+    let folder = folder.display();
+    print(&format!(
+        "{}: {stopped} nodes stopped; its data stays in {folder} (--purge removes it)\n",
+        config.name
+    ))
+}

@@ -1,0 +1,185 @@
+//! From a configuration to what serves: stores, trees, gates, listeners.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_core::Layout;
+use iogate_core::device::{self, Placement};
+use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
+use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::server::{self, Limits, Listener, ServerConfig};
+use iogate_net::tree::{DirectoryTree, StripedTree};
+use iogate_net::{Endpoint, Tree};
+use iogate_report::Summary;
+use iogate_report::summary::Numbers;
+
+use super::config::{Config, Export};
+use crate::commands::layout::LayoutChoice;
+use crate::failure::Failure;
+
+/// What an export over other servers uses there.
+const OBJECTS: &str = "objects";
+const NAMES: &str = "names";
+/// Stripes, if nothing else is said.
+const STRIPE_BYTES: u64 = 64 << 10;
+/// Applications, files and targets in a status.
+const GROUPS_MAX: usize = 32;
+/// Batches in service behind a dispatch queue, if nothing else is said.
+const BATCHES: usize = 4;
+/// How long a session stays without a connection.
+const SESSION_GRACE: Duration = Duration::from_secs(60);
+
+/// The sockets, bound.
+pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
+    config.listen.iter().map(|listen| Ok(listen.bind()?)).collect()
+}
+
+/// All that a server needs, and the gates in it.
+pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
+    let mut exports = Vec::new();
+    for export in &config.export {
+        exports.push(export.build(config).with_context(|| format!("export `{}`", export.name))?);
+    }
+    let engines = exports.iter().map(|export| export.engine.clone()).collect();
+    let settings = ServerConfig {
+        exports,
+        node: config.node,
+        nodes: config.nodes,
+        limits: config.limits(),
+        session_grace: config.session_grace.as_ref().map_or(SESSION_GRACE, |grace| grace.0),
+        describe: Some(Box::new(describe)),
+    };
+    Ok((settings, engines))
+}
+
+/// An export's gate, as `iogate status` shows it.
+fn describe(export: &server::Export) -> serde_json::Value {
+    let (stats, config) = export.engine.with_gate(|gate, _| (gate.stats().clone(), gate.config().clone()));
+    let summary = Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX);
+    serde_json::to_value(&summary).unwrap_or_default()
+}
+
+impl Export {
+    fn build(&self, config: &Config) -> anyhow::Result<server::Export> {
+        let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
+            (Arc::new(self.directory_tree(directory)?), self.gate_layout(directory)?)
+        } else if let Some(address) = &self.forward {
+            let remote = self.remote(&address.0, "", config)?;
+            let layout = remote.layout();
+            (Arc::new(remote), layout)
+        } else {
+            let (names, targets) = self.parts(config)?;
+            let stripe_bytes = self.stripe.as_ref().map_or(STRIPE_BYTES, |stripe| stripe.0);
+            let layout = Layout { first_target: 0, stripe_bytes, targets: targets.len() as u32 };
+            let tree = StripedTree::new(names, targets, layout).context("the stripes")?;
+            (Arc::new(tree), layout)
+        };
+        let mut store = tree.store();
+        if let Some(batch) = self.batch {
+            let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
+            store = Arc::new(BatchedStore::new(store, batch, batches));
+        }
+        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout) }, store)
+            .context("the gate cannot be started")?;
+        Ok(server::Export {
+            name: self.name.clone(),
+            tree,
+            engine,
+            read_only: self.read_only,
+            striping: layout,
+            users: self.users.build()?,
+            trust_clients: self.trust_clients,
+        })
+    }
+
+    /// Where names are, and where the stripes.
+    fn parts(&self, config: &Config) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
+        if self.servers.is_empty() {
+            let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
+            let targets =
+                self.targets.iter().map(|path| Ok(Arc::new(self.directory_tree(path)?) as Arc<dyn Tree>));
+            let store = directory_store(names.as_ref(), false)?;
+            let names =
+                DirectoryTree::new(names.as_ref(), store).with_context(|| format!("names = \"{names}\""))?;
+            return Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?));
+        }
+        let names = match &self.names {
+            Some(address) => address.parse().with_context(|| "names".to_owned())?,
+            None => self.servers[0].0.clone(),
+        };
+        let names = self.remote(&names, NAMES, config)?;
+        let targets = self
+            .servers
+            .iter()
+            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, config)?) as Arc<dyn Tree>));
+        Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?))
+    }
+
+    fn directory_tree(&self, path: &Path) -> anyhow::Result<DirectoryTree> {
+        let mut store = directory_store(path, self.direct)?;
+        if let Some(device) = &self.device {
+            let device = device::parse(device).context("device")?;
+            let placement = Placement::new(ModelledStore::EXTENT_BYTES);
+            store = Arc::new(ModelledStore::new(store, device, placement).context("the modelled device")?);
+        }
+        DirectoryTree::new(path, store).with_context(|| path.display().to_string())
+    }
+
+    /// The targets behind a directory.
+    fn gate_layout(&self, directory: &Path) -> anyhow::Result<Layout> {
+        let choice = self.layout.as_deref().unwrap_or("auto");
+        let choice: LayoutChoice = choice.parse().map_err(|error: String| anyhow!("layout: {error}"))?;
+        Ok(choice.of_mount(directory).gate)
+    }
+
+    fn remote(&self, endpoint: &Endpoint, export: &str, config: &Config) -> anyhow::Result<Remote> {
+        let forwarder = if config.nodes > 1 {
+            format!("forwarder {} of {}, ", config.node, config.nodes)
+        } else {
+            String::new()
+        };
+        let client = ClientOptions {
+            name: format!("{forwarder}pid {}", std::process::id()),
+            export: export.into(),
+            ..self.client.options(endpoint)?
+        };
+        let options = RemoteOptions { client, ..RemoteOptions::default() };
+        Ok(Remote::connect(std::slice::from_ref(endpoint), &options)?)
+    }
+}
+
+fn directory_store(path: &Path, direct: bool) -> anyhow::Result<Arc<dyn Store>> {
+    let options = DirectoryOptions { backend: Backend::Auto, direct };
+    let store = DirectoryStore::with(path, options)
+        .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
+    Ok(Arc::new(store))
+}
+
+impl Config {
+    fn limits(&self) -> Limits {
+        let (given, default) = (&self.limits, Limits::default());
+        let bytes = |given: &Option<super::config::Bytes>, default: u64| {
+            given.as_ref().map_or(default, |bytes| bytes.0)
+        };
+        let time =
+            |given: &Option<super::config::Time>, default| given.as_ref().map_or(default, |time| time.0);
+        let transfer = bytes(&given.transfer, default.transfer_bytes_max.into());
+        Limits {
+            connections: given.connections.map_or(default.connections, |n| n.get()),
+            connections_per_client: given
+                .connections_per_client
+                .map_or(default.connections_per_client, |n| n.get()),
+            open_files_per_session: given.open_files.map_or(default.open_files_per_session, |n| n.get()),
+            credits: given.requests.map_or(default.credits, |n| n.get()),
+            credit_bytes: bytes(&given.bytes, default.credit_bytes),
+            transfer_bytes_max: u32::try_from(transfer).unwrap_or(u32::MAX),
+            memory_bytes: usize::try_from(bytes(&given.memory, default.memory_bytes as u64))
+                .unwrap_or(usize::MAX),
+            hello_timeout: time(&given.hello, default.hello_timeout),
+            stall_timeout: time(&given.stall, default.stall_timeout),
+        }
+    }
+}

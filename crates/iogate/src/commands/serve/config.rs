@@ -1,0 +1,551 @@
+//! The configuration file of `iogate serve`: what its tables and keys mean. Unknown keys are errors that name the known ones.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_core::sched::{Param, ParamUnit};
+use iogate_core::{GateConfig, Layout, SchedulerConfig};
+use iogate_net::Endpoint;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::settings;
+
+/// A server: a data server, a forwarder, or both.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// This forwarder's index among those that work together.
+    #[serde(default)]
+    pub(crate) node: u32,
+    /// How many forwarders work together.
+    #[serde(default = "one")]
+    pub(crate) nodes: u32,
+    /// How long a session without a connection is kept.
+    #[serde(default)]
+    pub(crate) session_grace: Option<Time>,
+    pub(crate) listen: Vec<Listen>,
+    pub(crate) export: Vec<Export>,
+    #[serde(default)]
+    pub(crate) limits: Limits,
+}
+
+/// An address, and who may come in there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Listen {
+    pub(crate) at: Address,
+    /// [default: peer on a Unix socket; there is none on TCP]
+    #[serde(default)]
+    pub(crate) auth: Option<Auth>,
+    #[serde(default)]
+    pub(crate) tls: Option<Tls>,
+    /// With `auth = "none"`: who everybody is [default: 65534:65534].
+    #[serde(default)]
+    pub(crate) anonymous: Option<Ids>,
+    /// With `auth = "munge"`: the socket of another daemon than the usual one.
+    #[serde(default)]
+    pub(crate) munge_socket: Option<PathBuf>,
+    /// With `auth = "none"`: addresses other than loopback are meant.
+    #[serde(default)]
+    pub(crate) allow_unauthenticated_network: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Auth {
+    Peer,
+    Munge,
+    Tls,
+    None,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Tls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// The authority that signs clients' certificates.
+    pub(crate) clients: PathBuf,
+    /// Common names that are not user names: `"gpu-node" = "1000:1000"`.
+    #[serde(default)]
+    pub(crate) users: BTreeMap<String, Ids>,
+}
+
+/// A file system that is served, behind a gate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Export {
+    #[serde(default = "default_export")]
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) gate: Gate,
+    /// A dispatch queue behind the gate: at most this many dispatches of one file and operation go on together.
+    #[serde(default)]
+    pub(crate) batch: Option<NonZero<usize>>,
+    /// Batches in service.
+    #[serde(default)]
+    pub(crate) batches: Option<NonZero<usize>>,
+
+    /// A directory.
+    #[serde(default)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Where names are: with `targets` a directory, with `servers` one of them.
+    #[serde(default)]
+    pub(crate) names: Option<String>,
+    /// Directories that hold the stripes.
+    #[serde(default)]
+    pub(crate) targets: Vec<PathBuf>,
+    /// Other iogate servers that hold the stripes.
+    #[serde(default)]
+    pub(crate) servers: Vec<Address>,
+    /// One other iogate server that everything goes on to.
+    #[serde(default)]
+    pub(crate) forward: Option<Address>,
+
+    /// Bytes of a stripe.
+    #[serde(default)]
+    pub(crate) stripe: Option<Bytes>,
+    /// The model of a device in whose time directories and targets work.
+    #[serde(default)]
+    pub(crate) device: Option<String>,
+    /// Past the page cache.
+    #[serde(default)]
+    pub(crate) direct: bool,
+    /// Which target holds a byte: `auto`, or `stripe=64KiB,targets=4`.
+    #[serde(default)]
+    pub(crate) layout: Option<String>,
+    /// How this server proves itself to `servers` or `forward`.
+    #[serde(default)]
+    pub(crate) client: Client,
+
+    #[serde(default)]
+    pub(crate) read_only: bool,
+    /// A client that is root may act in other users' names.
+    #[serde(default)]
+    pub(crate) trust_clients: bool,
+    #[serde(default)]
+    pub(crate) users: Users,
+}
+
+/// How a client proves who it is, and how long it tries.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Client {
+    #[serde(default)]
+    pub(crate) auth: Option<Auth>,
+    #[serde(default)]
+    pub(crate) tls: Option<ClientTls>,
+    #[serde(default)]
+    pub(crate) munge_socket: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) retry_for: Option<Time>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ClientTls {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    /// The authority that signs servers' certificates.
+    pub(crate) servers: PathBuf,
+    /// The name in the server's certificate [default: the host].
+    #[serde(default)]
+    pub(crate) server_name: Option<String>,
+}
+
+/// Whose ids become whose.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Users {
+    #[serde(default)]
+    pub(crate) squash: Squash,
+    /// Who those are that are squashed [default: 65534:65534].
+    #[serde(default)]
+    pub(crate) nobody: Option<Ids>,
+    /// Ranges: `{ client = 100000, server = 1000, count = 500 }`.
+    #[serde(default)]
+    pub(crate) map: Vec<IdRange>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Squash {
+    #[default]
+    Root,
+    All,
+    None,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IdRange {
+    pub(crate) client: u32,
+    pub(crate) server: u32,
+    pub(crate) count: u32,
+}
+
+/// What one client, and all of them, may take.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) connections: Option<NonZero<usize>>,
+    pub(crate) connections_per_client: Option<NonZero<usize>>,
+    pub(crate) open_files: Option<NonZero<usize>>,
+    pub(crate) requests: Option<NonZero<u32>>,
+    pub(crate) bytes: Option<Bytes>,
+    pub(crate) transfer: Option<Bytes>,
+    pub(crate) memory: Option<Bytes>,
+    pub(crate) hello: Option<Time>,
+    pub(crate) stall: Option<Time>,
+}
+
+/// A scheduler with its parameters, and the bounds of a gate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, toml::Value>")]
+pub(crate) struct Gate {
+    pub(crate) scheduler: SchedulerConfig,
+    pub(crate) depth: u32,
+    pub(crate) queue: u32,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        Gate { scheduler: SchedulerConfig::new(iogate_core::SchedulerKind::Fifo), depth: 16, queue: 65_536 }
+    }
+}
+
+impl Gate {
+    /// For a gate over targets that `layout` tells apart.
+    pub(crate) fn config(&self, layout: Layout) -> GateConfig {
+        GateConfig { scheduler: self.scheduler.clone(), queue_max: self.queue, depth: self.depth, layout }
+    }
+}
+
+impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
+    type Error = String;
+
+    fn try_from(mut table: BTreeMap<String, toml::Value>) -> Result<Gate, String> {
+        let text = |value: toml::Value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let mut gate = Gate::default();
+        if let Some(name) = table.remove("scheduler") {
+            gate.scheduler = SchedulerConfig::by_name(&text(name)).map_err(|error| error.to_string())?;
+        }
+        for (name, most, value) in
+            [("depth", 65_536, &mut gate.depth), ("queue", 16_777_216, &mut gate.queue)]
+        {
+            let Some(given) = table.remove(name) else { continue };
+            *value = given
+                .as_integer()
+                .and_then(|number| u32::try_from(number).ok())
+                .filter(|number| (1..=most).contains(number))
+                .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
+        }
+        for (name, value) in table {
+            gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
+        }
+        Ok(gate)
+    }
+}
+
+macro_rules! from_text {
+    ($name:ident($inner:ty), $parse:expr) => {
+        #[derive(Clone, Debug, Deserialize, PartialEq)]
+        #[serde(try_from = "String")]
+        pub(crate) struct $name(pub(crate) $inner);
+
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<$name, String> {
+                let parse: fn(&str) -> Result<$inner, String> = $parse;
+                parse(&text).map($name)
+            }
+        }
+    };
+}
+
+from_text!(Address(Endpoint), |text| text
+    .parse()
+    .map_err(|error: iogate_net::endpoint::EndpointError| error.to_string()));
+from_text!(Bytes(u64), |text| settings::bytes(text).map_err(|error| error.to_string()));
+from_text!(Time(Duration), time);
+from_text!(Ids((u32, u32)), |text| {
+    text.split_once(':')
+        .and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)))
+        .ok_or_else(|| format!("expected UID:GID, two numbers, found `{text}`"))
+});
+
+fn time(text: &str) -> Result<Duration, String> {
+    const TIME: Param =
+        Param { name: "time", unit: ParamUnit::Time, default: 0, min: 0, max: u64::MAX, help: "a time" };
+    TIME.parse(text).map(Duration::from_nanos).map_err(|error| error.to_string())
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_export() -> String {
+    "default".into()
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+        Config::parse(&text)
+            .map_err(|error| Failure::usage(error.context(format!("the configuration {}", path.display()))))
+    }
+
+    /// Reads and checks a configuration.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Config> {
+        let config: Config = toml::from_str(text).map_err(|error| anyhow!("{error}"))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        if self.nodes == 0 || self.node >= self.nodes {
+            return Err(anyhow!(
+                "node = {}, nodes = {}: expected an index below the number of forwarders",
+                self.node,
+                self.nodes
+            ));
+        }
+        if self.listen.is_empty() || self.export.is_empty() {
+            return Err(anyhow!("expected at least one [[listen]] and one [[export]]"));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for export in &self.export {
+            if !names.insert(&export.name) {
+                return Err(anyhow!("two exports are called `{}`: give each a name of its own", export.name));
+            }
+            export.check().with_context(|| format!("export `{}`", export.name))?;
+        }
+        self.listen
+            .iter()
+            .try_for_each(|listen| listen.check().with_context(|| format!("listen at {}", listen.at.0)))
+    }
+}
+
+impl Export {
+    fn check(&self) -> anyhow::Result<()> {
+        let forms = [
+            ("directory", self.directory.is_some()),
+            ("targets", !self.targets.is_empty()),
+            ("servers", !self.servers.is_empty()),
+            ("forward", self.forward.is_some()),
+        ];
+        let given: Vec<&str> = forms.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+        let [form] = given[..] else {
+            let found = if given.is_empty() { "none of them".into() } else { given.join(" and ") };
+            return Err(anyhow!("expected one of directory, targets, servers, forward; found {found}"));
+        };
+        let striped = ["targets", "servers"].contains(&form);
+        if form == "targets" && self.names.is_none() {
+            return Err(anyhow!(
+                "targets hold data only: add names = \"DIRECTORY\", where the names are kept"
+            ));
+        }
+        if self.names.is_some() && !striped {
+            return Err(anyhow!("names goes with targets or servers, not with {form}"));
+        }
+        if self.stripe.is_some() && !striped {
+            return Err(anyhow!(
+                "stripe goes with targets or servers; which stripes {form} has is said by layout = \"...\""
+            ));
+        }
+        if self.layout.is_some() && form != "directory" {
+            return Err(anyhow!("layout goes with directory; {form} has its own"));
+        }
+        if self.device.is_some() && !["directory", "targets"].contains(&form) {
+            return Err(anyhow!("device goes with directory or targets: the servers' devices are theirs"));
+        }
+        if self.batches.is_some() && self.batch.is_none() {
+            return Err(anyhow!("batches goes with batch"));
+        }
+        Ok(())
+    }
+}
+
+impl Listen {
+    /// How clients prove who they are here.
+    pub(crate) fn auth(&self) -> anyhow::Result<Auth> {
+        match (self.auth, &self.at.0) {
+            (Some(auth), _) => Ok(auth),
+            (None, Endpoint::Unix(_)) => Ok(Auth::Peer),
+            (None, Endpoint::Tcp { .. }) => Err(anyhow!(
+                "auth is missing: expected \"munge\" or \"tls\" (or \"none\", for loopback) on a TCP address"
+            )),
+        }
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let auth = self.auth()?;
+        let tcp_host = match &self.at.0 {
+            Endpoint::Tcp { host, .. } => Some(host.as_str()),
+            Endpoint::Unix(_) => None,
+        };
+        if auth == Auth::Peer && tcp_host.is_some() {
+            return Err(anyhow!("auth = \"peer\" is for Unix sockets: on TCP use \"munge\" or \"tls\""));
+        }
+        if (auth == Auth::Tls) != self.tls.is_some() {
+            return Err(anyhow!("auth = \"tls\" and tls = {{ certificate, key, clients }} go together"));
+        }
+        let loopback = |host: &str| {
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        };
+        if auth == Auth::None
+            && !self.allow_unauthenticated_network
+            && let Some(host) = tcp_host
+            && !loopback(host)
+        {
+            return Err(anyhow!(
+                "auth = \"none\" lets everybody who reaches {host} in: use \"munge\" or \"tls\", listen on 127.0.0.1, or say \
+                 allow_unauthenticated_network = true"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    /// One directory at one address.
+    pub(super) fn of_directory(
+        directory: PathBuf,
+        scheduler: SchedulerConfig,
+        at: Address,
+        auth: Auth,
+        read_only: bool,
+    ) -> anyhow::Result<Config> {
+        let listen = Listen {
+            at,
+            auth: Some(auth),
+            tls: None,
+            anonymous: None,
+            munge_socket: None,
+            allow_unauthenticated_network: false,
+        };
+        let export = Export {
+            name: default_export(),
+            gate: Gate { scheduler, ..Gate::default() },
+            batch: None,
+            batches: None,
+            directory: Some(directory),
+            names: None,
+            targets: Vec::new(),
+            servers: Vec::new(),
+            forward: None,
+            stripe: None,
+            device: None,
+            direct: false,
+            layout: None,
+            client: Client::default(),
+            read_only,
+            trust_clients: true,
+            users: Users { squash: Squash::None, ..Users::default() },
+        };
+        let (node, nodes, session_grace, limits) = (0, one(), None, Limits::default());
+        let config =
+            Config { node, nodes, session_grace, listen: vec![listen], export: vec![export], limits };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTEN: &str = "[[listen]]\nat = \"unix:/run/iogate.socket\"\n";
+
+    fn error(text: &str) -> String {
+        format!("{:#}", Config::parse(text).unwrap_err())
+    }
+
+    #[test]
+    fn a_forwarder_is_read() {
+        let text = r#"
+node = 1
+nodes = 4
+session_grace = "30s"
+
+[[listen]]
+at = "127.0.0.1:7000"
+auth = "munge"
+
+[[export]]
+name = "scratch"
+servers = ["io0:7000", "io1:7000"]
+stripe = "64KiB"
+gate = { scheduler = "twins", window = "2ms", depth = 32 }
+batch = 16
+users = { squash = "all", nobody = "1000:1000" }
+
+[limits]
+bytes = "64MiB"
+"#;
+        let config = Config::parse(text).unwrap();
+        assert_eq!((config.node, config.nodes), (1, 4));
+        let export = &config.export[0];
+        assert_eq!(export.gate.scheduler.to_string(), "twins(window=2ms)");
+        assert_eq!((export.gate.depth, export.gate.queue), (32, 65_536));
+        assert_eq!(export.users.squash, Squash::All);
+        assert_eq!(export.users.nobody, Some(Ids((1000, 1000))));
+        assert_eq!(config.limits.bytes, Some(Bytes(64 << 20)));
+        assert_eq!(config.listen[0].auth().unwrap(), Auth::Munge);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let export = |rest: &str| format!("{LISTEN}[[export]]\n{rest}\n");
+        for (text, parts) in [
+            (
+                export("directory = \"/s\"\ngate = { scheduler = \"twinz\" }"),
+                &["did you mean 'twins'", "line"][..],
+            ),
+            (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
+            (export("directory = \"/s\"\ncolour = 1"), &["unknown field `colour`", "directory"]),
+            (export("name = \"x\""), &["one of directory, targets", "none of them", "export `x`"]),
+            (export("directory = \"/s\"\nforward = \"a:1\""), &["directory and forward"]),
+            (export("targets = [\"/a\"]"), &["names = \"DIRECTORY\""]),
+            (export("forward = \"a:1\"\nstripe = \"1KiB\""), &["stripe goes with"]),
+            (export("forward = \"a\""), &["the port is missing"]),
+            (
+                format!("node = 4\nnodes = 4\n{}", export("directory = \"/s\"")),
+                &["node = 4", "below the number"],
+            ),
+            (
+                format!("{}[[export]]\ndirectory = \"/t\"\n", export("directory = \"/s\"")),
+                &["two exports are called `default`"],
+            ),
+        ] {
+            let error = error(&text);
+            for part in parts {
+                assert!(error.contains(part), "{text}\n{error}");
+            }
+        }
+        let listen = |rest: &str| format!("[[export]]\ndirectory = \"/s\"\n[[listen]]\n{rest}\n");
+        for (text, part) in [
+            (listen("at = \"0.0.0.0:7000\""), "auth is missing"),
+            (listen("at = \"0.0.0.0:7000\"\nauth = \"none\""), "lets everybody who reaches 0.0.0.0 in"),
+            (listen("at = \"io:7000\"\nauth = \"peer\""), "for Unix sockets"),
+            (listen("at = \"io:7000\"\nauth = \"tls\""), "go together"),
+            (listen("at = \"io:7000\"\nauth = \"magic\""), "unknown variant `magic`"),
+        ] {
+            assert!(error(&text).contains(part), "{text}\n{}", error(&text));
+        }
+        assert!(Config::parse(&listen("at = \"127.0.0.1:1\"\nauth = \"none\"")).is_ok());
+        let meant = "at = \"0.0.0.0:1\"\nauth = \"none\"\nallow_unauthenticated_network = true";
+        assert!(Config::parse(&listen(meant)).is_ok());
+    }
+}

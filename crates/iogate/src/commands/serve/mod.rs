@@ -1,0 +1,91 @@
+//! `iogate serve`: a data server or a forwarder, and asking one how it is.
+
+mod build;
+pub(crate) mod config;
+mod security;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
+use iogate_net::auth::Credential;
+use iogate_net::client::{Client, ClientOptions};
+use iogate_net::server::{Server, Status};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::config::{Address, Config};
+use crate::cli::ServeArgs;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// The last line on standard output before the server serves.
+pub(crate) const READY: &str = "ready";
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let config = settings(args)?;
+    if args.check {
+        return print("the configuration is right\n");
+    }
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    // Before it listens, so that no signal finds it without a handler.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    raise_descriptor_limit();
+    let listeners = build::listeners(&config)?;
+    let (settings, engines) = build::server(&config)?;
+    let server = Server::start(settings, listeners).context("the server cannot be started")?;
+    let mut lines = String::new();
+    for endpoint in server.endpoints() {
+        lines.push_str(&format!("listening at {endpoint}\n"));
+    }
+    print(&format!("{lines}{READY}\n"))?;
+    signals.forever().next();
+    server.shutdown();
+    engines.iter().for_each(|engine| engine.shutdown());
+    Ok(())
+}
+
+/// What a file says, or what flags say.
+fn settings(args: &ServeArgs) -> Result<Config, Failure> {
+    let (Some(directory), Some(listen)) = (&args.directory, &args.listen) else {
+        let file = args.config.as_deref();
+        return Config::read(file.ok_or_else(|| Failure::usage(anyhow!("expected a configuration file")))?);
+    };
+    let address: Endpoint = listen.parse().map_err(Failure::usage)?;
+    let auth = match &address {
+        Endpoint::Unix(_) => config::Auth::Peer,
+        Endpoint::Tcp { .. } => config::Auth::None,
+    };
+    let scheduler = crate::settings::scheduler(&args.scheduler, &args.params)
+        .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them"))?;
+    Config::of_directory(PathBuf::from(directory), scheduler, Address(address), auth, args.read_only)
+        .map_err(Failure::usage)
+}
+
+/// Asks a server how it is.
+pub(crate) fn status_of(endpoint: &Endpoint, patience: Duration) -> Result<Status, anyhow::Error> {
+    let options = |auth| ClientOptions {
+        name: format!("iogate status, pid {}", std::process::id()),
+        auth,
+        connect_timeout: patience,
+        retry_for: patience,
+        ..ClientOptions::default()
+    };
+    let auth = match endpoint {
+        Endpoint::Unix(_) => Credential::Socket,
+        Endpoint::Tcp { .. } => Credential::None,
+    };
+    let client = Client::connect(endpoint, options(auth))?;
+    let json = client.status().with_context(|| format!("the server at {endpoint} does not say how it is"))?;
+    serde_json::from_slice(&json)
+        .with_context(|| format!("the server at {endpoint} answers in another version's words"))
+}
+
+/// Each connection and each open file holds a descriptor.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}

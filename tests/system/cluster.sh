@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# A two-layer cluster, a mount over its forwarders, real MPI programs on it; nodes that are killed and started again.
+# limit: 180
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+REPOSITORY=$(cd "$(dirname "$0")/../.." && pwd)
+CLUSTER=$WORK/cluster
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+
+cluster() {
+    local command=$1
+    shift
+    "$IOGATE" cluster "$command" "$@" --dir "$CLUSTER"
+}
+end_cluster() {
+    local status=$?
+    is_unmounted || umount --lazy "$MNT" || true
+    [ ! -e "$CLUSTER/cluster.toml" ] || cluster down two-layer --purge || true
+    (exit "$status")
+    clean_up
+}
+trap end_cluster EXIT
+pid_of() { cut -d ' ' -f 1 "$CLUSTER/$1.pid"; }
+
+[ -c /dev/fuse ] || skip "there is no /dev/fuse"
+cluster up "$REPOSITORY/examples/two-layer.toml"
+cluster up "$REPOSITORY/examples/two-layer.toml" # those that are up stay
+cluster status two-layer
+[ "$(cluster status two-layer --json | jq 'map(select(.status != null)) | length')" -eq 6 ] || fail "not all nodes answer"
+"$IOGATE" mount --remote "$(cluster status two-layer --entrances)" "$MNT"
+is_mounted || fail "not mounted"
+
+# --- What everybody expects of a file system.
+yes "a line of text" | head -c 3000000 >"$SIDE/text"
+cp "$SIDE/text" "$MNT/text"
+cmp "$SIDE/text" "$MNT/text"
+[ "$(stat -c %s "$MNT/text")" -eq 3000000 ] || fail "the size is wrong"
+mkdir -p "$MNT/a/b"
+mv "$MNT/text" "$MNT/a/b/moved"
+cmp "$SIDE/text" "$MNT/a/b/moved"
+rm -r "$MNT/a"
+[ -z "$(ls "$MNT")" ] || fail "something is left: $(ls "$MNT")"
+
+# --- MPI programs. One job is one application, at every gate.
+for mpi in mpich openmpi; do
+    mpicc.$mpi -O1 -Wall -o "$SIDE/mpi-io.$mpi" "$(dirname "$0")/mpi-io.c"
+    options=()
+    [ $mpi = mpich ] || options=(--oversubscribe)
+    timeout 60 mpirun.$mpi "${options[@]}" -n 4 "$SIDE/mpi-io.$mpi" "$MNT/shared-$mpi" 8 || fail "the $mpi program"
+done
+cluster status two-layer
+
+# --- Nodes die under load, and come back. Programs only wait.
+for i in $(seq 40); do
+    head -c 200000 /dev/urandom >"$SIDE/piece-$i"
+done
+writer() {
+    local i
+    for i in $(seq 40); do
+        dd if="$SIDE/piece-$i" of="$MNT/piece-$1-$i" bs=64K conv=fsync status=none || return 1
+        echo "$i" >>"$SIDE/done-$1"
+    done
+}
+writers=()
+for w in 1 2 3; do
+    writer $w &
+    writers+=($!)
+done
+written() { [ "$(cat "$SIDE"/done-* 2>/dev/null | wc -l)" -ge "$1" ]; }
+at=10
+for node in forwarder-0 server-2 server-0; do
+    eventually 30 written $at || fail "the writers do not get on"
+    kill -KILL "$(pid_of $node)"
+    eventually 5 is_gone "$(pid_of $node)" || fail "$node does not die"
+    cluster up "$REPOSITORY/examples/two-layer.toml" >"$SIDE/up"
+    at=$((at + 25))
+done
+for pid in "${writers[@]}"; do
+    wait "$pid" || fail "a writer got an error, though all nodes came back"
+done
+for w in 1 2 3; do
+    for i in $(seq 40); do
+        cmp "$SIDE/piece-$i" "$MNT/piece-$w-$i" || fail "piece $i of writer $w is not whole"
+    done
+done
+"$IOGATE" umount "$MNT"
+cluster down two-layer --purge
+[ ! -e "$CLUSTER" ] || fail "the folder is still there"
+refused 2 'there is no cluster' "$IOGATE" cluster status two-layer --dir "$CLUSTER"
