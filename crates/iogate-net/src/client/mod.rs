@@ -43,7 +43,6 @@ mod store;
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,9 +62,6 @@ pub use store::RemoteStore;
 
 /// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
-
-/// Takes a descriptor and returns it, or a copy under another number.
-pub type Keep = fn(OwnedFd) -> io::Result<OwnedFd>;
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,9 +114,6 @@ pub struct ClientOptions {
     pub retry_for: Duration,
     /// Who receives.
     pub receiving: Receiving,
-    /// What becomes of a descriptor that the client makes, beside those of `dial`; itself, unless the client lives in a
-    /// program whose descriptors it must keep out of the way of.
-    pub keep: Keep,
 }
 
 impl Default for ClientOptions {
@@ -135,7 +128,6 @@ impl Default for ClientOptions {
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
             receiving: Receiving::default(),
-            keep: Ok,
         }
     }
 }

@@ -20,7 +20,7 @@ use super::recover::Loss;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::socket::Socket;
+use crate::socket::{Socket, kept};
 use crate::tree::Caller;
 
 /// One session with one server. Any number of threads may use it at once.
@@ -128,7 +128,7 @@ impl Client {
             closed: false,
         };
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
-        let waker = (options.keep)(waker)?;
+        let waker = kept(waker)?;
         let has_background = options.receiving == Receiving::Background;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),

@@ -186,6 +186,15 @@ impl Shared {
         if connection.is_closed() || self.is_closing() {
             return Err((libc::ESHUTDOWN, "the server stops".into()));
         }
+        // Those that wait for their client count: each may have files open.
+        let most = 2 * self.limits.connections_per_client;
+        if sessions.values().filter(|session| session.user == user).count() >= most {
+            let text = format!(
+                "user {} has {most} sessions, which is the limit: end those that nobody needs",
+                user.uid
+            );
+            return Err((libc::EUSERS, text));
+        }
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
         let name = String::from_utf8_lossy(&hello.name[..hello.name.len().min(256)]).into_owned();
