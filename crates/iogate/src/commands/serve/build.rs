@@ -87,7 +87,7 @@ impl Export {
             let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
             store = Arc::new(BatchedStore::new(store, batch, batches));
         }
-        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout) }, store)
+        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
             .context("the gate cannot be started")?;
         if let Some((tree, layouts)) = learnt {
             tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
