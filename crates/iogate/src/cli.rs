@@ -13,6 +13,10 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod remote;
+
+pub(crate) use remote::{Auth, RemoteArgs, Spread};
+
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, max_term_width = 100)]
@@ -85,21 +89,25 @@ impl FromStr for Bytes {
     }
 }
 
-/// Mount a directory behind a gate: reads and writes of all programs are scheduled
+/// Mount a directory, or the files of servers, behind a gate: reads and writes of all programs are scheduled
 ///
 /// The application of a request is taken from the calling process: IOGATE_APP in its environment, else the line for its
 /// program (`NAME_OR_GLOB ID`) in the file that IOGATE_APP_FILE names here, else its job (SLURM_JOB_ID and those of other
 /// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
 /// SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct MountArgs {
-    /// The directory whose content is shown
+    /// The directory whose content is shown; left out with --remote
     #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) source: PathBuf,
+    pub(crate) source: Option<PathBuf>,
 
     /// An empty directory outside the source
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) mountpoint: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
@@ -116,7 +124,7 @@ pub(crate) struct MountArgs {
     ///
     /// auto asks the source's file system for each file's own layout where that is Lustre, BeeGFS, CephFS or GlusterFS;
     /// elsewhere all is on a single target. auto,targets=8 says how many targets there are in all.
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    #[arg(long, value_name = "LAYOUT", default_value = "auto", conflicts_with = "remote")]
     pub(crate) layout: LayoutChoice,
 
     /// Who caches file data on this side of the gate
@@ -124,19 +132,19 @@ pub(crate) struct MountArgs {
     pub(crate) cache: Cache,
 
     /// What carries requests out
-    #[arg(long, value_enum, default_value_t = StoreKind::Directory)]
+    #[arg(long, value_enum, default_value_t = StoreKind::Directory, conflicts_with = "remote")]
     pub(crate) store: StoreKind,
 
     /// How the source's files are read and written
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_enum, default_value_t = Backend::Auto, conflicts_with = "remote")]
     pub(crate) backend: Backend,
 
     /// Read and write the source past its page cache
-    #[arg(long)]
+    #[arg(long, conflicts_with = "remote")]
     pub(crate) direct: bool,
 
     /// The device that a modelled store takes the time of (`iogate devices` lists them) [default: hdd]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "remote")]
     pub(crate) device: Option<String>,
 
     /// Stay in the foreground until the mount ends
