@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use iogate_net::Endpoint;
 
 use crate::settings;
@@ -30,28 +30,29 @@ pub(crate) struct RemoteArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "source")]
     pub(crate) retry_for: Time,
 
-    /// The servers' export [default: the first one]
+    /// The servers' export [default: the only one]
     #[arg(long, value_name = "NAME", conflicts_with = "source")]
     pub(crate) export: Option<String>,
 
-    /// How to prove who mounts [default: peer for Unix sockets, tls with a certificate, else none]
+    /// How to prove who mounts [default: tls with certificates, peer for Unix sockets, else none]
     #[arg(long, value_enum, conflicts_with = "source")]
     pub(crate) auth: Option<Auth>,
 
-    /// PEM file: the authorities that sign the servers' certificates
-    #[arg(long, value_name = "FILE", conflicts_with = "source", requires = "tls_certificate")]
+    /// PEM file with the certificates of the authorities that sign those of the servers: the connection is encrypted
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+    #[arg(requires_all = ["tls_certificate", "tls_key"])]
     pub(crate) tls_authorities: Option<PathBuf>,
 
-    /// PEM file: the certificate to show
-    #[arg(long, value_name = "FILE", conflicts_with = "source", requires = "tls_key")]
+    /// PEM file with the certificate of who mounts
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
     pub(crate) tls_certificate: Option<PathBuf>,
 
-    /// PEM file: its private key
-    #[arg(long, value_name = "FILE", conflicts_with = "source", requires = "tls_authorities")]
+    /// PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
     pub(crate) tls_key: Option<PathBuf>,
 
     /// The name in the servers' certificates [default: the host in their address]
-    #[arg(long, value_name = "NAME", conflicts_with = "source", requires = "tls_certificate")]
+    #[arg(long, value_name = "NAME", requires = "tls_authorities")]
     pub(crate) tls_name: Option<String>,
 }
 

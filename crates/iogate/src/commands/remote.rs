@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
+use iogate_core::Layout;
 use iogate_net::Endpoint;
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
@@ -42,38 +43,19 @@ pub(crate) fn name(endpoints: &[Endpoint]) -> String {
 
 /// Connects to servers. Fails in a few seconds if one does not answer.
 pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<Remote>, Failure> {
-    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-    let by_default = if args.tls_certificate.is_some() {
-        Auth::Tls
-    } else if local {
-        Auth::Peer
-    } else {
-        Auth::None
-    };
-    let auth = args.auth.unwrap_or(by_default);
     let node = rustix::system::uname();
     let mut client = ClientOptions {
         name: format!("{}:{}", node.nodename().to_string_lossy(), std::process::id()),
         export: args.export.clone().unwrap_or_default(),
-        auth: match auth {
-            Auth::None => Credential::None,
-            Auth::Peer | Auth::Tls => Credential::Socket,
-            Auth::Munge => Credential::Munge(Munge::new(None)),
-        },
+        auth: credential(args, endpoints)?,
         retry_for: args.retry_for.0,
         ..ClientOptions::default()
     };
-    let files = (&args.tls_authorities, &args.tls_certificate, &args.tls_key);
-    match files {
-        (Some(authorities), Some(certificate), Some(key)) => {
-            let tls = TlsClient::load(authorities, certificate, key).map_err(Failure::usage)?;
-            client.dial = client::dial_tls(tls, args.tls_name.clone());
-        }
-        _ if auth == Auth::Tls => {
-            let error = anyhow!("--auth tls needs --tls-authorities, --tls-certificate and --tls-key");
-            return Err(Failure::usage(error));
-        }
-        _ => {}
+    if let (Some(authorities), Some(certificate), Some(key)) =
+        (&args.tls_authorities, &args.tls_certificate, &args.tls_key)
+    {
+        let tls = TlsClient::load(authorities, certificate, key).map_err(Failure::failed)?;
+        client.dial = client::dial_tls(tls, args.tls_name.clone());
     }
     let spread = match args.spread {
         Spread::Client => client::Spread::Client,
@@ -85,4 +67,35 @@ pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<R
     // Its message has the cause in it.
     let remote = Remote::connect(endpoints, &options).map_err(|error| anyhow!(error.to_string()))?;
     Ok(Arc::new(remote))
+}
+
+/// How the servers are to know who mounts.
+fn credential(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Credential, Failure> {
+    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    let tls = args.tls_authorities.is_some();
+    match args.auth {
+        Some(Auth::Tls) if !tls => {
+            let error = anyhow!("--auth tls: expected --tls-authorities, --tls-certificate and --tls-key");
+            Err(Failure::usage(error))
+        }
+        Some(Auth::Peer) if !local => {
+            let error = anyhow!("--auth peer is for Unix sockets, where the kernel says who connects");
+            Err(Failure::usage(error).hint("over a network, use --auth munge or certificates"))
+        }
+        Some(Auth::Peer | Auth::Tls) => Ok(Credential::Socket),
+        Some(Auth::Munge) => Ok(Credential::Munge(Munge::new(None))),
+        None if tls || local => Ok(Credential::Socket),
+        None | Some(Auth::None) => Ok(Credential::None),
+    }
+}
+
+/// Which target holds which bytes, as the servers say.
+pub(crate) fn layout(remote: &Remote) -> Layout {
+    let striping = remote.clients().first().map(|client| client.welcome().striping);
+    let layout = striping.map(|striping| Layout {
+        first_target: striping.first_target,
+        stripe_bytes: striping.stripe_bytes,
+        targets: striping.targets,
+    });
+    layout.filter(|layout| layout.targets > 0 && layout.stripe_bytes > 0).unwrap_or(Layout::SINGLE)
 }
