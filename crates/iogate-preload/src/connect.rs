@@ -1,6 +1,7 @@
 //! The tree behind the prefix: which one, and when it is reached.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
@@ -11,7 +12,7 @@ use iogate_net::{Caller, Endpoint, Tree};
 use rustix::io::Errno;
 
 use crate::app::application;
-use crate::failed::Result;
+use crate::failed::{self, Result};
 use crate::kept::keep;
 use crate::settings::{self, Tls};
 use crate::table;
@@ -25,25 +26,47 @@ pub(crate) struct Link {
 
 /// The process's link, made when it is first needed. A child of `fork` gets an empty one.
 #[derive(Default)]
-pub(crate) struct Connection(Mutex<Option<Link>>);
+pub(crate) struct Connection(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    /// When it could not be made, and why.
+    failed: Option<(Instant, Errno)>,
+}
+
+/// For how long a failure to connect answers for the next attempts: a program may make many calls, each of which would wait.
+const FAILED_FOR: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Takes the link out, unless somebody is using it just now.
     pub(crate) fn take(&self) -> Option<Link> {
-        self.0.try_lock().ok()?.take()
+        self.0.try_lock().ok()?.link.take()
     }
 }
 
 /// The link to the tree. Fails, as a program can understand it, if no forwarder can be reached.
 pub(crate) fn link() -> Result<Link> {
     let connection = table::connection();
-    let mut link = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(link) = &*link {
+    let mut state = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(link) = &state.link {
         return Ok(link.clone());
     }
-    let made = connect()?;
-    *link = Some(made.clone());
-    Ok(made)
+    match state.failed {
+        Some((when, errno)) if when.elapsed() < FAILED_FOR => return Err(errno.into()),
+        _ => {}
+    }
+    match connect() {
+        Ok(link) => {
+            state.link = Some(link.clone());
+            state.failed = None;
+            Ok(link)
+        }
+        Err(failed) => {
+            state.failed = Some((Instant::now(), failed::errno_of(&failed)));
+            Err(failed)
+        }
+    }
 }
 
 fn connect() -> Result<Link> {

@@ -210,12 +210,12 @@ pub(crate) struct UmountArgs {
     pub(crate) lazy: bool,
 }
 
-/// Show what the gate of a mount does: sizes, waiting times, applications, files
+/// Show what the gate of a mount does, or those of a server: sizes, waiting times, applications, files, connections
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The mount point
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) mountpoint: PathBuf,
+    /// The mount point, or a server's address: HOST:PORT or unix:PATH
+    #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
+    pub(crate) place: PathBuf,
 
     /// As JSON
     #[arg(long)]
@@ -245,9 +245,13 @@ pub(crate) struct LayoutArgs {
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The mount point
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) mountpoint: PathBuf,
+    /// The mount point, or a server's address: HOST:PORT or unix:PATH
+    #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
+    pub(crate) place: PathBuf,
+
+    /// Of a server: which export's gate, if not the first one's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) export: Option<String>,
 
     /// What to change, as in `scheduler=sjf age_max=1s` or `quantum_base=64KiB`
     #[arg(value_name = "NAME=VALUE", required = true)]

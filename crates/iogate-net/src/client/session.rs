@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use iogate_core::outstanding::{Limits, Outstanding};
 use iogate_core::wire::{Goodbye, Identity, Opened, Record, Request, Welcome};
@@ -237,11 +238,17 @@ impl Client {
     }
 }
 
+/// How long a client that goes waits for the server to have heard so.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
+
 impl Drop for Client {
-    /// Says goodbye, without waiting for an answer.
+    /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
         let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller { uid: 0, gid: 0 }, 0, Done::Nothing);
         self.start(goodbye);
+        if self.background.is_none() {
+            self.shared.settle(LAST_ANSWERS);
+        }
         self.shared.close();
         let background = self.background.take();
         if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {

@@ -219,6 +219,10 @@ impl Parts for Objects {
     fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>> {
         Ok(self.object(target, create)?.map(|object| FileHandle::clone(object.data())))
     }
+
+    fn asks_afar(&self, target: usize) -> bool {
+        self.slots[target].file.get().is_none() && !self.stripes.targets[target].is_local()
+    }
 }
 
 impl Objects {

@@ -189,7 +189,7 @@ fn directory(args: &MountArgs, source: &Path, device: Box<dyn device::Device>) -
 
 fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind, Failure> {
     let remote = remote::connect(&args.remote, endpoints)?;
-    let layout = MountLayout::fixed(remote::layout(&remote));
+    let layout = MountLayout::fixed(remote.layout());
     let about = [("servers", remote::name(endpoints)), ("layout", layout.about.clone())]
         .map(|(name, value)| (name.into(), value))
         .into();

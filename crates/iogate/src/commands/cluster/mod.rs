@@ -20,7 +20,7 @@ use self::process::Process;
 use crate::cli::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
 };
-use crate::commands::serve::status_of;
+use crate::commands::serve::ask::status_of;
 use crate::failure::Failure;
 use crate::output::print;
 

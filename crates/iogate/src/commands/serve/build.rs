@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_core::Layout;
 use iogate_core::device::{self, Placement};
+use iogate_core::{Layout, SchedulerKind};
+use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Limits, Listener, ServerConfig};
 use iogate_net::tree::{DirectoryTree, StripedTree};
 use iogate_net::{Endpoint, Tree};
@@ -17,7 +18,7 @@ use iogate_report::Summary;
 use iogate_report::summary::Numbers;
 
 use super::config::{Config, Export};
-use crate::commands::layout::LayoutChoice;
+use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::failure::Failure;
 
 /// What an export over other servers uses there.
@@ -39,9 +40,10 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 
 /// All that a server needs, and the gates in it.
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
+    let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
     let mut exports = Vec::new();
     for export in &config.export {
-        exports.push(export.build(config).with_context(|| format!("export `{}`", export.name))?);
+        exports.push(export.build(forwarder).with_context(|| format!("export `{}`", export.name))?);
     }
     let engines = exports.iter().map(|export| export.engine.clone()).collect();
     let settings = ServerConfig {
@@ -63,15 +65,18 @@ fn describe(export: &server::Export) -> serde_json::Value {
 }
 
 impl Export {
-    fn build(&self, config: &Config) -> anyhow::Result<server::Export> {
+    fn build(&self, forwarder: Forwarder) -> anyhow::Result<server::Export> {
+        let mut learnt = None;
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
-            (Arc::new(self.directory_tree(directory)?), self.gate_layout(directory)?)
+            let (tree, layout) = (Arc::new(self.directory_tree(directory)?), self.layout_of(directory)?);
+            learnt = layout.layouts.map(|layouts| (Arc::clone(&tree), layouts));
+            (tree, layout.gate)
         } else if let Some(address) = &self.forward {
-            let remote = self.remote(&address.0, "", config)?;
+            let remote = self.remote(&address.0, "", forwarder)?;
             let layout = remote.layout();
             (Arc::new(remote), layout)
         } else {
-            let (names, targets) = self.parts(config)?;
+            let (names, targets) = self.parts(forwarder)?;
             let stripe_bytes = self.stripe.as_ref().map_or(STRIPE_BYTES, |stripe| stripe.0);
             let layout = Layout { first_target: 0, stripe_bytes, targets: targets.len() as u32 };
             let tree = StripedTree::new(names, targets, layout).context("the stripes")?;
@@ -82,8 +87,11 @@ impl Export {
             let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
             store = Arc::new(BatchedStore::new(store, batch, batches));
         }
-        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout) }, store)
+        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
             .context("the gate cannot be started")?;
+        if let Some((tree, layouts)) = learnt {
+            tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
+        }
         Ok(server::Export {
             name: self.name.clone(),
             tree,
@@ -96,7 +104,7 @@ impl Export {
     }
 
     /// Where names are, and where the stripes.
-    fn parts(&self, config: &Config) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
+    fn parts(&self, forwarder: Forwarder) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
         if self.servers.is_empty() {
             let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
             let targets =
@@ -110,11 +118,11 @@ impl Export {
             Some(address) => address.parse().with_context(|| "names".to_owned())?,
             None => self.servers[0].0.clone(),
         };
-        let names = self.remote(&names, NAMES, config)?;
+        let names = self.remote(&names, NAMES, forwarder)?;
         let targets = self
             .servers
             .iter()
-            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, config)?) as Arc<dyn Tree>));
+            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, forwarder)?) as Arc<dyn Tree>));
         Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?))
     }
 
@@ -129,23 +137,31 @@ impl Export {
     }
 
     /// The targets behind a directory.
-    fn gate_layout(&self, directory: &Path) -> anyhow::Result<Layout> {
+    fn layout_of(&self, directory: &Path) -> anyhow::Result<MountLayout> {
         let choice = self.layout.as_deref().unwrap_or("auto");
         let choice: LayoutChoice = choice.parse().map_err(|error: String| anyhow!("layout: {error}"))?;
-        Ok(choice.of_mount(directory).gate)
+        Ok(choice.of_mount(directory))
     }
 
-    fn remote(&self, endpoint: &Endpoint, export: &str, config: &Config) -> anyhow::Result<Remote> {
-        let forwarder = if config.nodes > 1 {
-            format!("forwarder {} of {}, ", config.node, config.nodes)
-        } else {
-            String::new()
-        };
-        let client = ClientOptions {
-            name: format!("{forwarder}pid {}", std::process::id()),
+    fn remote(&self, endpoint: &Endpoint, export: &str, forwarder: Forwarder) -> anyhow::Result<Remote> {
+        let host = rustix::system::uname();
+        let (host, pid) = (host.nodename().to_string_lossy(), std::process::id());
+        let scheduler = &self.gate.scheduler;
+        let coordinates = scheduler.kind() == SchedulerKind::Twins;
+        let mut client = ClientOptions {
+            name: format!("pid {pid} on {host}"),
             export: export.into(),
             ..self.client.options(endpoint)?
         };
+        if forwarder.nodes > 1 || coordinates {
+            let Forwarder { node, nodes, .. } = forwarder;
+            client.name = format!("forwarder {node} of {nodes}, {}", client.name);
+            client.forwarder = Some(forwarder);
+        }
+        if coordinates {
+            let half = Duration::from_nanos(scheduler.value("window") / 2);
+            client.clock_tolerance = client.clock_tolerance.min(half);
+        }
         let options = RemoteOptions { client, ..RemoteOptions::default() };
         Ok(Remote::connect(std::slice::from_ref(endpoint), &options)?)
     }
