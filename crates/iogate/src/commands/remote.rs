@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use iogate_core::Layout;
 use iogate_net::Endpoint;
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
@@ -87,15 +86,4 @@ fn credential(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Credential, F
         None if tls || local => Ok(Credential::Socket),
         None | Some(Auth::None) => Ok(Credential::None),
     }
-}
-
-/// Which target holds which bytes, as the servers say.
-pub(crate) fn layout(remote: &Remote) -> Layout {
-    let striping = remote.clients().first().map(|client| client.welcome().striping);
-    let layout = striping.map(|striping| Layout {
-        first_target: striping.first_target,
-        stripe_bytes: striping.stripe_bytes,
-        targets: striping.targets,
-    });
-    layout.filter(|layout| layout.targets > 0 && layout.stripe_bytes > 0).unwrap_or(Layout::SINGLE)
 }

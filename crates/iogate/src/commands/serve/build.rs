@@ -64,6 +64,9 @@ fn describe(export: &server::Export) -> serde_json::Value {
     serde_json::to_value(&summary).unwrap_or_default()
 }
 
+/// Where names are, and where the stripes.
+type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
+
 impl Export {
     fn build(&self, forwarder: Forwarder) -> anyhow::Result<server::Export> {
         let mut learnt = None;
@@ -104,7 +107,7 @@ impl Export {
     }
 
     /// Where names are, and where the stripes.
-    fn parts(&self, forwarder: Forwarder) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
+    fn parts(&self, forwarder: Forwarder) -> anyhow::Result<Parts> {
         if self.servers.is_empty() {
             let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
             let targets =
