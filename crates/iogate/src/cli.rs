@@ -280,6 +280,10 @@ pub(crate) struct ServeArgs {
     /// Check the configuration, and do nothing else
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// End with the process that started this
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
 }
 
 /// Run data servers and forwarders as processes of this machine
@@ -437,8 +441,8 @@ pub(crate) struct ExperimentOutputs {
 
 /// Run a scenario for real on this machine, and compare it with its simulation
 ///
-/// Each process of the applications is a process here, each data server a gate with a mount. What one machine has not is left
-/// out (the network) or refused (forwarders, gates on clients, faults, a batch scheduler).
+/// Each process of the applications is a process here, each data server a gate with a mount, or like each forwarder a server
+/// process. What one machine has not is left out (the network) or refused (gates on clients, faults, a batch scheduler).
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -452,6 +456,10 @@ pub(crate) struct BenchArgs {
     /// folder for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
+
+    /// How processes reach the data servers [default: mount; with forwarders network, as they are reached no other way]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) through: Option<BenchWay>,
 
     #[command(flatten)]
     pub(crate) outputs: ExperimentOutputs,
@@ -469,6 +477,14 @@ pub(crate) enum BenchStore {
     Directory,
     /// Files in memory, as fast as that is
     Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWay {
+    /// A mount for each data server, all in the process that runs the bench
+    Mount,
+    /// Sockets: data servers and forwarders are processes of their own (`iogate serve`)
+    Network,
 }
 
 /// One process of a bench's applications.

@@ -232,12 +232,36 @@ impl Join {
         }
         let Some(finished) = slot.take() else { return };
         drop(slot);
-        let mut finished = finished;
-        let result = match finished.io.op {
-            Op::Read => finished.read_result(),
-            Op::Write => finished.write_result(),
+        // To be told sizes takes targets that answer, and this may be the thread that hears their answers.
+        if finished.asks_sizes() {
+            let shared = Arc::new(Mutex::new(Some(finished)));
+            let later = Arc::clone(&shared);
+            let finish =
+                move || later.lock().unwrap_or_else(PoisonError::into_inner).take().map(Join::finish);
+            if std::thread::Builder::new().name("iogate-sizes".into()).spawn(finish).is_err()
+                && let Some(finished) = shared.lock().unwrap_or_else(PoisonError::into_inner).take()
+            {
+                let error = io::Error::from_raw_os_error(libc::EAGAIN);
+                (finished.done)(finished.io, Err(error));
+            }
+            return;
+        }
+        finished.finish();
+    }
+
+    /// Whether a read came short, so that the sizes of all parts say where the file ends.
+    fn asks_sizes(&self) -> bool {
+        let total = self.pieces.iter().map(|piece| piece.segment.bytes as u64).sum::<u64>();
+        let failed = self.results.iter().flatten().any(|result| result.is_err());
+        self.io.op == Op::Read && !failed && self.counts().iter().sum::<u64>() != total
+    }
+
+    fn finish(mut self) {
+        let result = match self.io.op {
+            Op::Read => self.read_result(),
+            Op::Write => self.write_result(),
         };
-        (finished.done)(finished.io, result);
+        (self.done)(self.io, result);
     }
 
     /// The bytes before the first piece that is not whole; its target's error if there are none.

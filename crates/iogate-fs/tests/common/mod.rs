@@ -164,8 +164,11 @@ pub fn serve(source: &Path) -> Server {
 
 /// A server's tree.
 pub fn connect(endpoint: &Endpoint) -> Remote {
-    let client =
-        ClientOptions { auth: Credential::None, retry_for: Duration::from_secs(5), ..ClientOptions::default() };
+    let client = ClientOptions {
+        auth: Credential::None,
+        retry_for: Duration::from_secs(5),
+        ..ClientOptions::default()
+    };
     Remote::connect(std::slice::from_ref(endpoint), &RemoteOptions { client, ..RemoteOptions::default() })
         .unwrap()
 }
