@@ -530,6 +530,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// For real instead: processes, sockets and modelled devices on this machine, smaller, beside their simulation; of
+    /// coordination and twins
+    #[arg(long)]
+    pub(crate) real: bool,
+
     /// The folder for the pages
     #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
@@ -557,6 +562,8 @@ pub(crate) enum Paper {
 
 impl Paper {
     pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
+    /// Those with `--real`.
+    pub(crate) const REAL: [Paper; 2] = [Paper::Coordination, Paper::Twins];
 }
 
 /// Check, list and show scenarios
