@@ -353,8 +353,8 @@ pub(crate) struct ExperimentOutputs {
 
 /// Run a scenario for real on this machine, and compare it with its simulation
 ///
-/// Each process of the applications is a process here, each data server a gate with a mount. What one machine has not is left
-/// out (the network) or refused (forwarders, gates on clients, faults, a batch scheduler).
+/// Each process of the applications is a process here, each data server a gate with a mount, or like each forwarder a server
+/// process. What one machine has not is left out (the network) or refused (gates on clients, faults, a batch scheduler).
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -368,6 +368,10 @@ pub(crate) struct BenchArgs {
     /// folder for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
+
+    /// How processes reach the data servers [default: mount; with forwarders network, as they are reached no other way]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) through: Option<BenchWay>,
 
     #[command(flatten)]
     pub(crate) outputs: ExperimentOutputs,
@@ -385,6 +389,14 @@ pub(crate) enum BenchStore {
     Directory,
     /// Files in memory, as fast as that is
     Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWay {
+    /// A mount for each data server, all in the process that runs the bench
+    Mount,
+    /// Sockets: data servers and forwarders are processes of their own (`iogate serve`)
+    Network,
 }
 
 /// One process of a bench's applications.
@@ -430,6 +442,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// For real instead: processes, sockets and modelled devices on this machine, smaller, beside their simulation; of
+    /// coordination and twins
+    #[arg(long)]
+    pub(crate) real: bool,
+
     /// The folder for the pages
     #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
@@ -457,6 +474,8 @@ pub(crate) enum Paper {
 
 impl Paper {
     pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
+    /// Those with `--real`.
+    pub(crate) const REAL: [Paper; 2] = [Paper::Coordination, Paper::Twins];
 }
 
 /// Check, list and show scenarios

@@ -38,6 +38,10 @@ pub(crate) struct ServeArgs {
     /// Check the configuration, and do nothing else
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// End with the process that started this
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
 }
 
 /// Run data servers and forwarders as processes of this machine
