@@ -77,5 +77,21 @@ bench_refused 'processes' --set app.one.processes=300
 bench_refused 'batch' --set batch.backfill=true
 bench_refused 'clients.gate' --set clients.gate.scheduler=fifo
 bench_refused 'free space' --set app.one.op=write --set app.one.bytes=4TiB --set app.one.request=1GiB
-refused 2 'forwarders' "$IOGATE" bench forwarders
+bench_refused 'through' --through network --store directory
+nothing_left
+
+echo "through forwarders, interrupted"
+"$IOGATE" bench twins-schedulers --quick --dir "$SIDE/scratch" --set app.mpi-io-test.bytes=64MiB \
+    --set app.mpi-io-test.processes=8 >"$SIDE/interrupted" 2>&1 &
+pid=$!
+worker_runs() { pgrep -P "$pid" -f bench-worker >/dev/null; }
+eventually 20 worker_runs || fail "no process was started"
+nodes=$(pgrep -P "$pid")
+sleep 0.3
+kill -TERM "$pid"
+eventually 10 is_gone "$pid" || fail "it goes on after SIGTERM"
+! wait "$pid" || fail "expected it to fail when it is interrupted"
+for node in $nodes; do
+    is_gone "$node" || fail "process $node is left"
+done
 nothing_left

@@ -14,8 +14,12 @@ use crate::failure::Failure;
 use crate::settings;
 
 mod remote;
+mod serve;
 
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
+pub(crate) use serve::{
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
+};
 
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
@@ -258,106 +262,6 @@ pub(crate) struct SetArgs {
     pub(crate) settings: Vec<String>,
 }
 
-/// Serve file systems to other nodes, each behind a gate: a forwarder, a data server, or both
-///
-/// Stays in the foreground, says where it listens and then `ready`, and ends on SIGINT or SIGTERM when what it has accepted is
-/// done. Either a configuration file says everything, or flags describe one export and one address.
-#[derive(Debug, Args)]
-#[command(after_long_help = "docs/forwarding.md describes the configuration file.")]
-pub(crate) struct ServeArgs {
-    /// The configuration file (TOML)
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "directory", conflicts_with_all = ["directory", "listen", "scheduler", "params", "read_only"])]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Without a file: the directory to serve
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "listen")]
-    pub(crate) directory: Option<PathBuf>,
-
-    /// Without a file: where to listen: unix:PATH, or HOST:PORT on loopback, where everybody is nobody
-    #[arg(long, value_name = "ADDRESS", requires = "directory")]
-    pub(crate) listen: Option<String>,
-
-    /// Without a file: the scheduler (`iogate schedulers` describes them)
-    #[arg(long, value_name = "NAME", default_value = "aioli")]
-    pub(crate) scheduler: String,
-
-    /// Without a file: a parameter of the scheduler, as in window=250ms; may be given several times
-    #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) params: Vec<String>,
-
-    /// Without a file: refuse all changes
-    #[arg(long)]
-    pub(crate) read_only: bool,
-
-    /// Check the configuration, and do nothing else
-    #[arg(long)]
-    pub(crate) check: bool,
-}
-
-/// Run data servers and forwarders as processes of this machine
-#[derive(Debug, Args)]
-pub(crate) struct ClusterArgs {
-    #[command(subcommand)]
-    pub(crate) command: ClusterCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ClusterCommand {
-    Up(ClusterUpArgs),
-    Status(ClusterStatusArgs),
-    Down(ClusterDownArgs),
-}
-
-/// Start what is not running; nodes that are up stay as they are
-#[derive(Debug, Args)]
-pub(crate) struct ClusterUpArgs {
-    /// The cluster's file (TOML)
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-
-    /// Where sockets, logs and data are kept [default: for root /var/lib/iogate/clusters/NAME, else in the home directory]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Which cluster.
-#[derive(Debug, Args)]
-pub(crate) struct ClusterChoice {
-    /// Its name, or its file
-    #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cluster: PathBuf,
-
-    /// The folder that it was started with, if not the default
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Show the nodes of a cluster and what they have done
-#[derive(Debug, Args)]
-pub(crate) struct ClusterStatusArgs {
-    #[command(flatten)]
-    pub(crate) choice: ClusterChoice,
-
-    /// As JSON, with all figures of each node
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Only where clients connect, as `iogate mount --remote` wants it
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) entrances: bool,
-}
-
-/// Stop a cluster; what was accepted is completed first
-#[derive(Debug, Args)]
-pub(crate) struct ClusterDownArgs {
-    #[command(flatten)]
-    pub(crate) choice: ClusterChoice,
-
-    /// Remove its folder too, with the data in it
-    #[arg(long)]
-    pub(crate) purge: bool,
-}
-
 /// Play a trace of requests through a scheduler in virtual time
 ///
 /// No real I/O is done: a modelled device serves what the scheduler dispatches. The same trace and settings give the same
@@ -449,8 +353,8 @@ pub(crate) struct ExperimentOutputs {
 
 /// Run a scenario for real on this machine, and compare it with its simulation
 ///
-/// Each process of the applications is a process here, each data server a gate with a mount. What one machine has not is left
-/// out (the network) or refused (forwarders, gates on clients, faults, a batch scheduler).
+/// Each process of the applications is a process here, each data server a gate with a mount, or like each forwarder a server
+/// process. What one machine has not is left out (the network) or refused (gates on clients, faults, a batch scheduler).
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     #[command(flatten)]
@@ -464,6 +368,10 @@ pub(crate) struct BenchArgs {
     /// folder for temporary files]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
+
+    /// How processes reach the data servers [default: mount; with forwarders network, as they are reached no other way]
+    #[arg(long, value_enum, value_name = "WAY")]
+    pub(crate) through: Option<BenchWay>,
 
     #[command(flatten)]
     pub(crate) outputs: ExperimentOutputs,
@@ -481,6 +389,14 @@ pub(crate) enum BenchStore {
     Directory,
     /// Files in memory, as fast as that is
     Memory,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWay {
+    /// A mount for each data server, all in the process that runs the bench
+    Mount,
+    /// Sockets: data servers and forwarders are processes of their own (`iogate serve`)
+    Network,
 }
 
 /// One process of a bench's applications.
@@ -526,6 +442,11 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) quick: bool,
 
+    /// For real instead: processes, sockets and modelled devices on this machine, smaller, beside their simulation; of
+    /// coordination and twins
+    #[arg(long)]
+    pub(crate) real: bool,
+
     /// The folder for the pages
     #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
@@ -553,6 +474,8 @@ pub(crate) enum Paper {
 
 impl Paper {
     pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
+    /// Those with `--real`.
+    pub(crate) const REAL: [Paper; 2] = [Paper::Coordination, Paper::Twins];
 }
 
 /// Check, list and show scenarios

@@ -60,7 +60,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     let server = &connection.server;
     let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
-    let (session, resumed, before) = server.session(connection, hello, export, user)?;
+    let Entered { session, resumed, before } = server.session(connection, hello, export, user)?;
     if let Some(before) = before {
         before.close();
         // What it has read reaches the gate before what this one brings.
@@ -148,6 +148,15 @@ fn refuse_rival<'a>(
     Ok(())
 }
 
+/// The session that a connection has come to.
+struct Entered {
+    session: Arc<Session>,
+    /// It was there before.
+    resumed: bool,
+    /// Its connection until now.
+    before: Option<Arc<Connection>>,
+}
+
 impl Shared {
     fn export(&self, name: &[u8]) -> Result<Arc<Served>, Cut> {
         let names = || self.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -171,7 +180,7 @@ impl Shared {
         hello: &Hello<'_>,
         export: Arc<Served>,
         user: Caller,
-    ) -> Result<(Arc<Session>, bool, Option<Arc<Connection>>), Cut> {
+    ) -> Result<Entered, Cut> {
         let mut sessions = lock(&self.sessions);
         refuse_rival(sessions.values(), hello, &export)?;
         if let Some(session) = sessions.get(&hello.session) {
@@ -181,7 +190,7 @@ impl Shared {
             let Some(before) = session.attach(connection) else {
                 return Err((libc::ESTALE, "the session has just ended: begin a new one".into()));
             };
-            return Ok((Arc::clone(session), true, before));
+            return Ok(Entered { session: Arc::clone(session), resumed: true, before });
         }
         if connection.is_closed() || self.is_closing() {
             return Err((libc::ESHUTDOWN, "the server stops".into()));
@@ -201,6 +210,6 @@ impl Shared {
         let session = Arc::new(Session::new(self, token, export, user, name, Forwarder::of(hello)));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));
-        Ok((session, false, None))
+        Ok(Entered { session, resumed: false, before: None })
     }
 }

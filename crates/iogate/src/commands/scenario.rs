@@ -94,6 +94,12 @@ pub(crate) fn built_in_plan(name: &str, quick: bool) -> Result<Plan, Failure> {
     Ok(read(name, &[], quick)?.plan)
 }
 
+/// The same, with keys set.
+pub(crate) fn built_in_plan_with(name: &str, settings: &[&str]) -> Result<Plan, Failure> {
+    let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
+    Ok(read(name, &settings, false)?.plan)
+}
+
 /// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
 fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
     let path = Path::new(scenario);

@@ -11,6 +11,9 @@ const MARKED_PERCENT: f64 = 15.0;
 const SHOWN: &str = "!";
 const CHANCE: &str = "?";
 
+/// Of each layer, where there are several.
+const LAYER_METRICS: [&str; 4] = ["request_bytes", "dispatch_bytes", "offset_distance", "waiting_mean"];
+
 /// The marks with their meanings.
 pub(super) const MARKS: [(&str, &str); 2] = [
     (SHOWN, "differs by more than 15 %"),
@@ -61,6 +64,13 @@ pub(super) fn compare(simulated: &[RunResult], real: &[RunResult], confidence: f
     let of_runs = ["makespan", "completion_mean", "call_time_mean", "dispatch_bytes", "seeks"];
     for metric in of_runs.iter().filter_map(|name| metrics::find(metrics::RUN, name)) {
         add(metric.name.into(), metric.unit, &|run| metric.of(run));
+    }
+    let layers = real.first().map_or(&[][..], |run| &run.layers);
+    for name in layers.iter().map(|layer| &layer.name).filter(|_| layers.len() > 1) {
+        for metric in LAYER_METRICS.iter().filter_map(|metric| metrics::find(metrics::LAYER, metric)) {
+            let of = |run: &RunResult| metric.of(run.layers.iter().find(|layer| layer.name == *name)?);
+            add(format!("{} of {name}", metric.name), metric.unit, &of);
+        }
     }
     let busy = |run: &RunResult| Some(run.servers.iter().map(|server| server.busy.as_secs_f64()).sum());
     add("device_busy_time".into(), Unit::Seconds, &busy);

@@ -1,14 +1,21 @@
 //! What of a scenario can be run on this machine: what cannot is refused, what is different here is said.
 
-use anyhow::anyhow;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
 use iogate_core::Span;
 use iogate_report::units;
-use iogate_sim::scenario::{Network, Scenario};
+use iogate_sim::scenario::{Network, Scenario, Spread};
 
+use crate::cli::{BenchStore, BenchWay};
 use crate::failure::Failure;
 
-/// The most data servers, each a gate with a mount.
+/// The most data servers, each a gate with a mount or a process.
 pub(super) const SERVERS_MAX: u32 = 16;
+/// The most forwarders, each a process.
+pub(super) const FORWARDERS_MAX: u32 = 16;
+/// Of the free space, what a run may fill at most, in percent.
+const SPACE_PERCENT: u64 = 80;
 /// The most processes of all applications.
 pub(super) const PROCESSES_MAX: u64 = 256;
 /// The longest request that the kernel passes to a mount whole.
@@ -24,14 +31,31 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
             "leave clients.gate out, or use `iogate sim`",
         );
     }
-    if let Some(layer) = cluster.forwarders.first() {
+    if let Some(layer) = cluster.forwarders.get(1) {
         return refuse(
-            format!(
-                "forwarders.{}: a real run has no forwarders, its processes go to the servers",
-                layer.name
-            ),
-            "leave forwarders out and set clients.to=servers, or use `iogate sim`",
+            format!("forwarders.{}: a real run has one layer of forwarders", layer.name),
+            "leave all but one out, or use `iogate sim`",
         );
+    }
+    if let Some(layer) = cluster.forwarders.first() {
+        let name = &layer.name;
+        if layer.spread != Spread::Client {
+            return refuse(
+                format!(
+                    "forwarders.{name}.spread: in a real run a process has one forwarder, by its client node"
+                ),
+                &format!("--set forwarders.{name}.spread=client"),
+            );
+        }
+        if layer.nodes > FORWARDERS_MAX {
+            return refuse(
+                format!(
+                    "forwarders.{name}.nodes: expected at most {FORWARDERS_MAX} on one machine, found {}",
+                    layer.nodes
+                ),
+                &format!("--set forwarders.{name}.nodes=4"),
+            );
+        }
     }
     if cluster.servers.nodes > SERVERS_MAX {
         return refuse(
@@ -68,6 +92,55 @@ pub(super) fn check_processes(processes: u64) -> Result<(), Failure> {
     Err(Failure::usage(error).hint("--set app.NAME.processes=8"))
 }
 
+/// How the processes of a scenario reach the servers, and whether that goes with the store.
+pub(super) fn way(
+    scenario: &Scenario,
+    chosen: Option<BenchWay>,
+    store: BenchStore,
+) -> Result<BenchWay, Failure> {
+    let forwarders = !scenario.cluster.forwarders.is_empty();
+    let way = match chosen {
+        Some(way) => way,
+        None if forwarders => BenchWay::Network,
+        None => BenchWay::Mount,
+    };
+    let refuse = |what: String, hint: &str| Err(Failure::usage(anyhow!("{what}")).hint(hint));
+    if way == BenchWay::Mount && forwarders {
+        let what = "--through mount: forwarders are reached through the network only";
+        return refuse(
+            what.into(),
+            "leave --through out, or leave forwarders out and set clients.to=servers",
+        );
+    }
+    if way == BenchWay::Network && store == BenchStore::Directory {
+        return refuse("--store directory: goes with --through mount only".into(), "--store modelled");
+    }
+    let device = &scenario.cluster.servers.device;
+    if way == BenchWay::Network && store == BenchStore::Modelled && device.starts_with("exponential:") {
+        let what = format!("servers.device = \"{device}\": server processes have no device of random speed");
+        return refuse(what, "--set servers.device=hdd, or --through mount");
+    }
+    Ok(way)
+}
+
+/// Refuses a run that would fill the file system of a folder.
+pub(super) fn check_space(needed: u64, folder: &Path) -> Result<(), Failure> {
+    let space = rustix::fs::statvfs(folder).context("the free space of the folder")?;
+    let free = space.f_bavail.saturating_mul(space.f_frsize) / 100 * SPACE_PERCENT;
+    if needed <= free {
+        return Ok(());
+    }
+    let bytes = |bytes: u64| units::bytes(bytes as f64);
+    let error = anyhow!(
+        "the run needs {} in {}, and {} of the free space may be used",
+        bytes(needed),
+        folder.display(),
+        bytes(free)
+    );
+    Err(Failure::usage(error)
+        .hint("let the applications access fewer bytes, or name a larger file system with --dir"))
+}
+
 /// The scenario as it is here, for the simulator too: without a network, and with requests that the kernel does not cut.
 pub(super) fn adapt(scenario: &mut Scenario) {
     scenario.network = Network {
@@ -80,22 +153,31 @@ pub(super) fn adapt(scenario: &mut Scenario) {
     scenario.cluster.servers.overhead = Span::ZERO;
     let transfer = &mut scenario.cluster.servers.transfer;
     *transfer = TRANSFER_MAX.min(*transfer);
+    for layer in &mut scenario.cluster.forwarders {
+        layer.overhead = Span::ZERO;
+        layer.transfer = TRANSFER_MAX.min(layer.transfer);
+    }
 }
 
-/// Gives the simulation the way that requests have in reality: half of `path` there, half back. It is drawn from half as
-/// long to one and a half times as long, for without a difference simulated processes keep step as real ones never do.
+/// Gives the simulation the way that requests have in reality: half of `path` there, half back, in equal parts between the
+/// layers. It is drawn from half as long to one and a half times as long, for without a difference simulated processes keep
+/// step as real ones never do.
 pub(super) fn add_path(scenario: &mut Scenario, path: Span) {
-    // Each process on a node of its own: what goes from node to node stays in order.
-    let mut node = 0;
-    for app in &mut scenario.apps {
-        (app.first_node, app.nodes) = (node, app.processes);
-        node += app.processes;
+    let forwarders = scenario.cluster.forwarders.len() as u64;
+    if forwarders == 0 {
+        // Each process on a node of its own: what goes from node to node stays in order. With forwarders its node also
+        // says which one it has.
+        let mut node = 0;
+        for app in &mut scenario.apps {
+            (app.first_node, app.nodes) = (node, app.processes);
+            node += app.processes;
+        }
+        let nodes = &mut scenario.cluster.clients.nodes;
+        *nodes = node.max(*nodes);
     }
-    let nodes = &mut scenario.cluster.clients.nodes;
-    *nodes = node.max(*nodes);
-    let quarter = path.as_nanos() / 4;
-    scenario.network.latency = Span::from_nanos(quarter);
-    scenario.network.jitter = Span::from_nanos(2 * quarter);
+    let half_message = path.as_nanos() / (4 * (1 + forwarders));
+    scenario.network.latency = Span::from_nanos(half_message);
+    scenario.network.jitter = Span::from_nanos(2 * half_message);
 }
 
 /// What is different here, a sentence each.
@@ -105,8 +187,9 @@ pub(super) fn notes(scenario: &Scenario) -> Vec<String> {
     if (latency, jitter, bandwidth, buffer) != (Span::ZERO, Span::ZERO, None, None) {
         notes.push("The scenario's network is left out: everything is on one machine.".into());
     }
-    if scenario.cluster.servers.overhead != Span::ZERO {
-        notes.push("servers.overhead is left out: real gates take their own time.".into());
+    let overheads = scenario.cluster.forwarders.iter().map(|layer| layer.overhead);
+    if overheads.chain([scenario.cluster.servers.overhead]).any(|overhead| overhead != Span::ZERO) {
+        notes.push("overhead is left out: real gates take their own time.".into());
     }
     if scenario.cluster.servers.transfer > TRANSFER_MAX {
         let (most, found) = (f64::from(TRANSFER_MAX), f64::from(scenario.cluster.servers.transfer));

@@ -1,7 +1,7 @@
 //! From what processes and gates measured to the result of a run, in the terms of the simulator.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use iogate_core::{AppId, Span, Time};
 use iogate_sim::result::{AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult};
@@ -14,24 +14,53 @@ use super::work::Work;
 use super::worker::{Measured, now};
 use crate::watched::Note;
 
-/// The result of a run: its times count from its start.
-pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, servers: &[ServerMeasures]) -> RunResult {
+/// What the gates and devices of a run measured. Times count from its start.
+pub(super) struct Measures {
+    /// The gates: forwarders first.
+    pub(super) layers: Vec<LayerResult>,
+    pub(super) servers: Vec<ServerResult>,
+    /// For each server when it completed the last request of each application, by its id.
+    pub(super) finish: Vec<BTreeMap<u32, Time>>,
+    /// For each server its dispatches, each with the name of its file; where they are known.
+    pub(super) dispatches: Vec<Vec<(Note, Option<String>)>>,
+    /// What a request spent outside of gates and devices.
+    pub(super) path: Span,
+}
+
+/// What was measured at gates behind mounts.
+pub(super) fn of_mounts(work: &Work, outcome: &Outcome, servers: Vec<ServerMeasures>) -> Measures {
     let clock = Clock::new(outcome);
-    let apps: Vec<AppResult> =
-        (0..work.apps.len()).map(|app| app_result(work, app, outcome, servers, &clock)).collect();
-    let first = apps.iter().map(|app| app.submitted).min().unwrap_or(Time::ZERO);
-    let last = apps.iter().map(|app| app.end).max().unwrap_or(first);
     let stats: Vec<_> = servers.iter().map(|server| &server.stats).collect();
     let held_back = stats.iter().map(|stats| stats.rejected_full).sum();
     let scheduler = servers.first().map_or_else(String::new, |server| server.scheduler.clone());
     let layer = LayerResult::of(iogate_sim::metrics::SERVERS.into(), scheduler, &stats, held_back);
+    let finish = |server: &ServerMeasures| {
+        let of = |app: &iogate_sim::scenario::App| Some((app.id, finish(server, AppId(app.id), &clock)?));
+        work.apps.iter().filter_map(of).collect()
+    };
+    Measures {
+        layers: layer.into_iter().collect(),
+        servers: servers.iter().map(|server| server_result(server, &clock)).collect(),
+        finish: servers.iter().map(finish).collect(),
+        path: path_time(work, outcome, &servers),
+        dispatches: servers.into_iter().map(|server| server.dispatches).collect(),
+    }
+}
+
+/// The result of a run: its times count from its start.
+pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, measures: Measures) -> RunResult {
+    let clock = Clock::new(outcome);
+    let apps: Vec<AppResult> =
+        (0..work.apps.len()).map(|app| app_result(work, app, outcome, &measures.finish, &clock)).collect();
+    let first = apps.iter().map(|app| app.submitted).min().unwrap_or(Time::ZERO);
+    let last = apps.iter().map(|app| app.end).max().unwrap_or(first);
     RunResult {
         seed,
         makespan: last.since(first),
-        requests: layer.as_ref().map_or(0, |layer| layer.requests),
+        requests: measures.layers.last().map_or(0, |layer| layer.requests),
         apps,
-        servers: servers.iter().map(|server| server_result(server, &clock)).collect(),
-        layers: layer.into_iter().collect(),
+        servers: measures.servers,
+        layers: measures.layers,
         network: NetworkResult::default(),
         cut_off: outcome.processes.iter().any(Option::is_none),
     }
@@ -40,7 +69,7 @@ pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, servers: &[Serve
 /// What a request spent outside of its gate and the device, in the kernel and between processes: the mean over all requests of
 /// the application in the middle. One that begins with many requests at once waits for the mount to look at each of its threads,
 /// and would stand for all.
-pub(super) fn path_time(work: &Work, outcome: &Outcome, servers: &[ServerMeasures]) -> Span {
+fn path_time(work: &Work, outcome: &Outcome, servers: &[ServerMeasures]) -> Span {
     // By files: which of the applications that share some is in a dispatch is not known.
     let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
     for (process, measured) in work.processes.iter().zip(&outcome.processes) {
@@ -83,19 +112,30 @@ impl Group {
 }
 
 /// Times of the run from times of the machine's clocks.
-struct Clock {
+pub(super) struct Clock {
     start: u64,
     end: Time,
-    /// The start again.
+    /// The start again, on other clocks.
     instant: Instant,
+    unix: u64,
 }
 
 impl Clock {
-    fn new(outcome: &Outcome) -> Clock {
+    pub(super) fn new(outcome: &Outcome) -> Clock {
         let (now, instant) = (now(), Instant::now());
-        let since = Duration::from_nanos(now.saturating_sub(outcome.start));
-        let end = Time::ZERO + span(since);
-        Clock { start: outcome.start, end, instant: instant.checked_sub(since).unwrap_or(instant) }
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let since = now.saturating_sub(outcome.start);
+        Clock {
+            start: outcome.start,
+            end: Time::from_nanos(since),
+            instant: instant.checked_sub(Duration::from_nanos(since)).unwrap_or(instant),
+            unix: unix.saturating_sub(since),
+        }
+    }
+
+    /// From nanoseconds since the Unix epoch.
+    pub(super) fn at_unix(&self, unix: u64) -> Time {
+        Time::from_nanos(unix.saturating_sub(self.unix))
     }
 
     fn at(&self, monotonic_ns: u64) -> Time {
@@ -115,7 +155,7 @@ fn app_result(
     work: &Work,
     index: usize,
     outcome: &Outcome,
-    servers: &[ServerMeasures],
+    finish: &[BTreeMap<u32, Time>],
     clock: &Clock,
 ) -> AppResult {
     let app = &work.apps[index];
@@ -134,7 +174,7 @@ fn app_result(
         step_time: Span::ZERO,
         steps: 0,
         phases: Vec::new(),
-        server_finish: servers.iter().map(|server| finish(server, AppId(app.id), clock)).collect(),
+        server_finish: finish.iter().map(|server| server.get(&app.id).copied()).collect(),
         alone: None,
     };
     let processes = work.processes.iter().zip(&outcome.processes);
@@ -210,15 +250,15 @@ fn busy<'a>(notes: impl Iterator<Item = &'a Note>) -> Span {
 }
 
 /// Shows an onlooker the run, in order of time.
-pub(super) fn show(work: &Work, outcome: &Outcome, servers: &[ServerMeasures], observer: &mut impl Observer) {
+pub(super) fn show(work: &Work, outcome: &Outcome, measures: &Measures, observer: &mut impl Observer) {
     enum Event {
         Served(Served),
         Phase(world::Phase),
     }
     let clock = Clock::new(outcome);
     let mut events = Vec::new();
-    for (server, measures) in (0..).zip(servers) {
-        for (note, name) in &measures.dispatches {
+    for (server, dispatches) in (0..).zip(&measures.dispatches) {
+        for (note, name) in dispatches {
             let Some(file) = name.as_deref().and_then(file_of_name) else { continue };
             // Its first user: the store is not told whose requests are in a dispatch.
             let app = work.files.get(&file).map_or(0, |file| work.apps[file.app].id);

@@ -1,19 +1,19 @@
 //! The requests of a worker's calls: carried out by threads, so that all of a call are in progress at once.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use iogate_core::Op;
 use serde::{Deserialize, Serialize};
 
+use super::target::Target;
+
 /// One request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Target>,
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) bytes: usize,
@@ -26,8 +26,8 @@ impl Request {
             buffer.resize(self.bytes, 0x5a);
         }
         match self.op {
-            Op::Read => self.file.read_exact_at(&mut buffer[..self.bytes], self.offset),
-            Op::Write => self.file.write_all_at(&buffer[..self.bytes], self.offset),
+            Op::Read => self.file.read_at(self.offset, &mut buffer[..self.bytes]),
+            Op::Write => self.file.write_at(self.offset, &buffer[..self.bytes]),
         }
     }
 }
@@ -248,7 +248,8 @@ mod tests {
     #[test]
     fn calls_complete_with_and_without_threads() {
         for threads in [0, 3] {
-            let file = Arc::new(tempfile::tempfile().unwrap());
+            let mounted = tempfile::tempfile().unwrap();
+            let file = Arc::new(Target::Mounted(mounted.try_clone().unwrap()));
             let mut pool = Pool::new(threads, ticks).unwrap();
             let request = |offset, bytes| Request { file: file.clone(), op: Op::Write, offset, bytes };
             pool.issue(&[request(0, 10)]).unwrap();
@@ -261,14 +262,15 @@ mod tests {
             let tally = pool.tally();
             assert_eq!((tally.calls, tally.bytes, tally.phase_bytes), (3, 27, vec![17]), "{threads} threads");
             assert!(tally.time_max_ns > 0 && tally.time_ns >= tally.time_max_ns);
-            assert_eq!(file.metadata().unwrap().len(), 42);
+            assert_eq!(mounted.metadata().unwrap().len(), 42);
         }
     }
 
     #[test]
     fn a_read_past_the_end_of_a_file_is_an_error() {
         for threads in [0, 2] {
-            let file = Arc::new(tempfile::tempfile().unwrap());
+            let mounted = tempfile::tempfile().unwrap();
+            let file = Arc::new(Target::Mounted(mounted.try_clone().unwrap()));
             let mut pool = Pool::new(threads, ticks).unwrap();
             let request = Request { file, op: Op::Read, offset: 0, bytes: 1 };
             let result = pool.issue(&[request]).and_then(|()| pool.wait_for(0));

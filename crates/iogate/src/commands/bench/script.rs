@@ -8,11 +8,25 @@ use iogate_core::{FileId, Op, Span};
 use iogate_sim::workload::{Call, Step};
 use serde::{Deserialize, Serialize};
 
+/// Where files are; each is called as [`file_name`] says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Place {
+    /// In a folder, behind a mount.
+    Folder(PathBuf),
+    /// On a server of the network protocol.
+    Server {
+        /// Where it listens.
+        endpoint: String,
+        /// Its export; empty for the first one.
+        export: String,
+    },
+}
+
 /// How a worker does its I/O.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Job {
-    /// A folder for each server; file f's part on a server is the file of [`file_name`] in it.
-    pub(super) folders: Vec<PathBuf>,
+    /// Where its requests go: several have a part of each file, stripe by stripe; a single one has whole files.
+    pub(super) places: Vec<Place>,
     /// The files that the steps access.
     pub(super) files: Vec<u64>,
     /// Whether they are written to.
@@ -118,7 +132,10 @@ mod tests {
             Step::Phase(false),
         ];
         let job = Job {
-            folders: vec!["a".into(), "b c".into()],
+            places: vec![
+                Place::Folder("b c".into()),
+                Place::Server { endpoint: "unix:/a".into(), export: "objects".into() },
+            ],
             files: vec![7 << 32],
             writes: true,
             stripe: 65_536,

@@ -1,4 +1,4 @@
-//! Where a run takes place: a temporary folder, and for each data server a store, a gate and a mount.
+//! Where a run through mounts takes place: a temporary folder, and for each data server a store, a gate and a mount.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -6,30 +6,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use iogate_core::device::Placement;
 use iogate_core::stats::Stats;
 use iogate_core::{Layout, Time};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{Control, MountOptions, Mounted};
-use iogate_report::units;
 use iogate_sim::scenario::Scenario;
 use iogate_sim::world;
 use tempfile::TempDir;
 
-use super::script::file_name;
-use super::work::{FileUse, Work};
+use super::fit;
+use super::script::{Place, file_name};
+use super::work::{Entrances, FileUse, Work};
 use crate::cli::BenchStore;
 use crate::failure::Failure;
 use crate::watched::{Note, WatchedStore};
 
 /// Where folders are in memory.
 const IN_MEMORY: &str = "/dev/shm";
-/// Of the free space, what a run may fill at most, in percent.
-const SPACE_PERCENT: u64 = 80;
 
-/// The scene of one run. Dropped, it leaves nothing behind.
+/// The scene of one run through mounts. Dropped, it leaves nothing behind.
 pub(super) struct Stage {
     /// Before the folder, so that nothing is mounted in it when it is removed.
     servers: Vec<Server>,
@@ -60,14 +58,7 @@ pub(super) struct ServerMeasures {
 impl Stage {
     /// A folder with a source and a mount point for each server; nothing is mounted yet.
     pub(super) fn new(store: BenchStore, dir: Option<&Path>, servers: u32) -> anyhow::Result<Stage> {
-        let in_memory = store != BenchStore::Directory && Path::new(IN_MEMORY).is_dir();
-        let place = match dir {
-            Some(dir) => dir.to_owned(),
-            None if in_memory => IN_MEMORY.into(),
-            None => std::env::temp_dir(),
-        };
-        let folder = tempfile::Builder::new().prefix("iogate-bench-").tempdir_in(&place);
-        let folder = folder.with_context(|| format!("a temporary folder in {}", place.display()))?;
+        let folder = scratch(store, dir)?;
         let stage = Stage { servers: Vec::new(), folder, store };
         for server in 0..servers {
             for folder in [stage.source(server), stage.mountpoint(server)] {
@@ -81,31 +72,23 @@ impl Stage {
         self.folder.path()
     }
 
+    /// The mounts.
+    pub(super) fn entrances(&self, servers: u32) -> Entrances {
+        Entrances::Servers((0..servers).map(|server| Place::Folder(self.mountpoint(server))).collect())
+    }
+
     fn source(&self, server: u32) -> PathBuf {
         self.folder.path().join(format!("server-{server}"))
     }
 
-    pub(super) fn mountpoint(&self, server: u32) -> PathBuf {
+    fn mountpoint(&self, server: u32) -> PathBuf {
         self.folder.path().join(format!("mount-{server}"))
     }
 
     /// Makes the files of a run. Where the device is not modelled, what is read is really there.
     pub(super) fn create_files(&self, work: &Work) -> Result<(), Failure> {
         let sparse = self.store != BenchStore::Directory;
-        let needed = work.bytes(sparse);
-        let space = rustix::fs::statvfs(self.folder()).context("the free space of the folder")?;
-        let free = space.f_bavail.saturating_mul(space.f_frsize) / 100 * SPACE_PERCENT;
-        if needed > free {
-            let bytes = |bytes: u64| units::bytes(bytes as f64);
-            let error = anyhow!(
-                "the run needs {} in {}, and {} of the free space may be used",
-                bytes(needed),
-                self.folder().display(),
-                bytes(free)
-            );
-            return Err(Failure::usage(error)
-                .hint("let the applications access fewer bytes, or name a larger file system with --dir"));
-        }
+        fit::check_space(work.bytes(sparse), self.folder())?;
         for (file, FileUse { end, .. }) in &work.files {
             for server in 0..work.striping.servers as u32 {
                 let path = self.source(server).join(file_name(*file));
@@ -190,8 +173,20 @@ impl Drop for Stage {
     }
 }
 
+/// A temporary folder where the store is to be.
+pub(super) fn scratch(store: BenchStore, dir: Option<&Path>) -> anyhow::Result<TempDir> {
+    let in_memory = store != BenchStore::Directory && Path::new(IN_MEMORY).is_dir();
+    let place = match dir {
+        Some(dir) => dir.to_owned(),
+        None if in_memory => IN_MEMORY.into(),
+        None => std::env::temp_dir(),
+    };
+    let folder = tempfile::Builder::new().prefix("iogate-bench-").tempdir_in(&place);
+    folder.with_context(|| format!("a temporary folder in {}", place.display()))
+}
+
 /// A file of zeros that takes no room.
-fn hole(path: &Path, bytes: u64) -> io::Result<()> {
+pub(super) fn hole(path: &Path, bytes: u64) -> io::Result<()> {
     File::create(path)?.set_len(bytes)
 }
 

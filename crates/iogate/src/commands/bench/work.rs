@@ -13,13 +13,38 @@ use iogate_sim::workload::{Program, Step};
 use iogate_sim::world;
 
 use super::fit;
-use super::script::{Job, write_step};
+use super::script::{Job, Place, write_step};
 use crate::failure::Failure;
 
 /// The most steps of all processes: their scripts then take some hundred MB.
 const STEPS_MAX: u64 = 10_000_000;
 /// The most threads of all processes, which is how many requests can be in progress at once.
 const THREADS_MAX: u32 = 4096;
+
+/// Where processes go with their requests.
+pub(super) enum Entrances {
+    /// To all data servers, each of which has a part of every file.
+    Servers(Vec<Place>),
+    /// To a forwarder, which has whole files: to which one, its client node decides.
+    Forwarders(Vec<Place>),
+}
+
+impl Entrances {
+    /// Those of a process on a client node, and the longest request there.
+    fn of(&self, node: u32, scenario: &Scenario) -> (Vec<Place>, u32) {
+        let cluster = &scenario.cluster;
+        match (self, cluster.forwarders.first()) {
+            (Entrances::Forwarders(all), Some(layer)) => {
+                // In blocks, as in the simulator.
+                let index = u64::from(node) * all.len() as u64 / u64::from(cluster.clients.nodes);
+                (all.get(index as usize).cloned().into_iter().collect(), layer.transfer)
+            }
+            (Entrances::Servers(all) | Entrances::Forwarders(all), _) => {
+                (all.clone(), cluster.servers.transfer)
+            }
+        }
+    }
+}
 
 /// What a run does.
 pub(super) struct Work {
@@ -54,8 +79,8 @@ pub(super) struct FileUse {
 }
 
 impl Work {
-    /// Goes through the programs of a run. `folders` has the mount of each server.
-    pub(super) fn plan(scenario: &Scenario, seed: u64, folders: &[PathBuf]) -> Result<Work, Failure> {
+    /// Goes through the programs of a run.
+    pub(super) fn plan(scenario: &Scenario, seed: u64, entrances: &Entrances) -> Result<Work, Failure> {
         let servers = &scenario.cluster.servers;
         let striping = Striping { stripe: servers.stripe, servers: servers.nodes.into() };
         let apps = world::apps(scenario, seed);
@@ -67,6 +92,8 @@ impl Work {
         for index in 0..work.apps.len() {
             let app = work.apps[index].clone();
             for rank in 0..app.processes {
+                let (places, transfer) = entrances.of(app.first_node + rank % app.nodes, scenario);
+                let cut = Striping { servers: places.len() as u64, ..striping };
                 let mut needs = Needs::default();
                 let mut program = Program::new(&app, rank, seed);
                 loop {
@@ -82,7 +109,7 @@ impl Work {
                         ))
                         .hint("let the applications access fewer bytes, or in longer requests"));
                     }
-                    needs.add(step, &striping, servers.transfer.into());
+                    needs.add(step, &cut, transfer.into());
                 }
                 let most = needs.requests_at_once(app.workload.outstanding);
                 let threads = if most <= 1 { 0 } else { most.min(THREADS_MAX / count as u32) };
@@ -93,11 +120,11 @@ impl Work {
                     all.written = all.written.saturating_add(found.written);
                 }
                 let job = Job {
-                    folders: folders.to_vec(),
+                    places,
                     files: needs.files.keys().map(|file| file.0).collect(),
                     writes: needs.files.values().any(|file| file.written > 0),
                     stripe: servers.stripe,
-                    transfer: servers.transfer.into(),
+                    transfer: transfer.into(),
                     outstanding: app.workload.outstanding,
                     threads,
                     time_steps: app.workload.barrier == Barrier::Call && rank == 0,

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pool::{Pool, Request, Tally};
 use super::script::{Job, file_name, read_step};
+use super::target::{Entrance, Target};
 use crate::cli::BenchWorkerArgs;
 use crate::failure::Failure;
 
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &BenchWorkerArgs) -> Result<(), Failure> {
 struct Worker {
     striping: Striping,
     job: Job,
-    files: HashMap<FileId, Vec<Arc<File>>>,
+    files: HashMap<FileId, Vec<Arc<Target>>>,
     pool: Pool,
     start: u64,
     /// Messages that have come in.
@@ -90,17 +91,14 @@ struct Worker {
 impl Worker {
     fn new(script: &mut impl BufRead) -> Result<Worker> {
         let job = Job::read(script)?;
+        let entrances = job.places.iter().map(Entrance::new).collect::<Result<Vec<_>>>()?;
         let mut files = HashMap::new();
         for file in job.files.iter().map(|file| FileId(*file)) {
-            let open = |folder: &std::path::PathBuf| {
-                let path = folder.join(file_name(file));
-                let opened = File::options().read(true).write(job.writes).open(&path);
-                opened.map(Arc::new).with_context(|| path.display().to_string())
-            };
-            files.insert(file, job.folders.iter().map(open).collect::<Result<Vec<_>>>()?);
+            let open = |entrance: &Entrance| entrance.open(&file_name(file), job.writes).map(Arc::new);
+            files.insert(file, entrances.iter().map(open).collect::<Result<Vec<_>>>()?);
         }
         Ok(Worker {
-            striping: Striping { stripe: job.stripe, servers: job.folders.len() as u64 },
+            striping: Striping { stripe: job.stripe, servers: job.places.len() as u64 },
             pool: Pool::new(job.threads, now).context("threads")?,
             job,
             files,

@@ -56,6 +56,9 @@ pub(crate) struct Servers {
     pub(crate) directory: Option<PathBuf>,
     #[serde(default)]
     pub(crate) device: Option<String>,
+    /// Bytes of a file that lie together on the device.
+    #[serde(default)]
+    pub(crate) extent: Option<Bytes>,
     #[serde(default)]
     pub(crate) gate: toml::Table,
 }
@@ -150,11 +153,9 @@ impl Config {
             let data = self.servers.directory.clone().unwrap_or_else(|| folder.to_owned()).join(name);
             let mut config = self.listen(endpoint);
             let gate = inline(&self.servers.gate);
-            let device = self
-                .servers
-                .device
-                .as_ref()
-                .map_or(String::new(), |device| format!("device = {}\n", quoted(device)));
+            let device = self.servers.device.iter().map(|device| format!("device = {}\n", quoted(device)));
+            let extent = self.servers.extent.iter().map(|extent| format!("extent = \"{}\"\n", extent.0));
+            let device: String = device.chain(extent).collect();
             let objects = quoted(&text_of(&data.join("objects"))?);
             write!(
                 config,

@@ -10,11 +10,11 @@ use super::{Experiment, Lab, percent, span};
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
-const GATE: &str = "servers.gate";
+pub(super) const GATE: &str = "servers.gate";
 /// A queue for each file, served by turns, as PVFS2 has them.
-const BY_TURNS: &str = "hbrr(quantum=1)";
+pub(super) const BY_TURNS: &str = "hbrr(quantum=1)";
 /// In the paper this is `ORI` and `CIO`; a single queue is ours.
-const FIFO: &str = "fifo";
+pub(super) const FIFO: &str = "fifo";
 
 pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let sections = vec![formulas(lab)?, finish_times(lab)?, applications(lab)?, servers(lab)?, windows(lab)?];

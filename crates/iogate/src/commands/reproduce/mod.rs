@@ -6,6 +6,7 @@
 mod agios;
 mod aioli;
 mod coordination;
+mod real;
 mod twins;
 
 use std::fs;
@@ -30,14 +31,22 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
     }
-    let papers = if args.papers.is_empty() { Paper::ALL.to_vec() } else { args.papers.clone() };
+    let all = if args.real { &Paper::REAL[..] } else { &Paper::ALL };
+    let papers = if args.papers.is_empty() { all } else { &args.papers };
+    let rig = args.real.then(real::rig).transpose()?;
     for paper in papers {
         let begin = Instant::now();
-        let (name, mut page) = match paper {
-            Paper::Aioli => ("aioli", aioli::page(&lab)?),
-            Paper::Agios => ("agios", agios::page(&lab)?),
-            Paper::Coordination => ("coordination", coordination::page(&lab)?),
-            Paper::Twins => ("twins", twins::page(&lab)?),
+        let (name, mut page) = match (paper, &rig) {
+            (Paper::Coordination, Some(rig)) => ("coordination-real", real::coordination::page(&lab, rig)?),
+            (Paper::Twins, Some(rig)) => ("twins-real", real::twins::page(&lab, rig)?),
+            (Paper::Aioli | Paper::Agios, Some(_)) => {
+                let error = anyhow::anyhow!("--real: expected coordination or twins");
+                return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
+            }
+            (Paper::Aioli, None) => ("aioli", aioli::page(&lab)?),
+            (Paper::Agios, None) => ("agios", agios::page(&lab)?),
+            (Paper::Coordination, None) => ("coordination", coordination::page(&lab)?),
+            (Paper::Twins, None) => ("twins", twins::page(&lab)?),
         };
         if args.quick {
             page.notes.push(

@@ -1,8 +1,9 @@
 //! From a configuration to what serves: stores, trees, gates, listeners.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
@@ -18,6 +19,7 @@ use iogate_report::Summary;
 use iogate_report::summary::Numbers;
 
 use super::config::{Config, Export};
+use super::described::{Described, DeviceUse};
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::failure::Failure;
 
@@ -41,9 +43,12 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 /// All that a server needs, and the gates in it.
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
     let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
-    let mut exports = Vec::new();
+    let (mut exports, mut devices) = (Vec::new(), HashMap::new());
     for export in &config.export {
-        exports.push(export.build(forwarder).with_context(|| format!("export `{}`", export.name))?);
+        let (built, modelled) =
+            export.build(forwarder).with_context(|| format!("export `{}`", export.name))?;
+        exports.push(built);
+        devices.insert(export.name.clone(), modelled);
     }
     let engines = exports.iter().map(|export| export.engine.clone()).collect();
     let settings = ServerConfig {
@@ -52,23 +57,37 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>)
         nodes: config.nodes,
         limits: config.limits(),
         session_grace: config.session_grace.as_ref().map_or(SESSION_GRACE, |grace| grace.0),
-        describe: Some(Box::new(describe)),
+        describe: Some(Box::new(move |export| {
+            let modelled = devices.get(&export.name).map_or(&[][..], Vec::as_slice);
+            serde_json::to_value(describe(export, modelled)).unwrap_or_default()
+        })),
     };
     Ok((settings, engines))
 }
 
-/// An export's gate, as `iogate status` shows it.
-fn describe(export: &server::Export) -> serde_json::Value {
-    let (stats, config) = export.engine.with_gate(|gate, _| (gate.stats().clone(), gate.config().clone()));
-    let summary = Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX);
-    serde_json::to_value(&summary).unwrap_or_default()
+/// An export's gate, as `iogate status` shows it, and the modelled devices behind it.
+fn describe(export: &server::Export, modelled: &[Arc<ModelledStore>]) -> Described {
+    let (stats, config, now) =
+        export.engine.with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), now));
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let at = |last| unix.saturating_sub(now.since(last).as_nanos());
+    Described {
+        gate: Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX),
+        last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),
+        devices: modelled.iter().map(|device| DeviceUse::of(device.device_stats())).collect(),
+    }
 }
 
+/// Where names are, and where the stripes.
+type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
+
 impl Export {
-    fn build(&self, forwarder: Forwarder) -> anyhow::Result<server::Export> {
-        let mut learnt = None;
+    /// What is served, and the modelled devices in it.
+    fn build(&self, forwarder: Forwarder) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
+        let (mut modelled, mut learnt) = (Vec::new(), None);
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
-            let (tree, layout) = (Arc::new(self.directory_tree(directory)?), self.layout_of(directory)?);
+            let (tree, layout) = (self.directory_tree(directory, &mut modelled)?, self.layout_of(directory)?);
+            let tree = Arc::new(tree);
             learnt = layout.layouts.map(|layouts| (Arc::clone(&tree), layouts));
             (tree, layout.gate)
         } else if let Some(address) = &self.forward {
@@ -76,7 +95,7 @@ impl Export {
             let layout = remote.layout();
             (Arc::new(remote), layout)
         } else {
-            let (names, targets) = self.parts(forwarder)?;
+            let (names, targets) = self.parts(forwarder, &mut modelled)?;
             let stripe_bytes = self.stripe.as_ref().map_or(STRIPE_BYTES, |stripe| stripe.0);
             let layout = Layout { first_target: 0, stripe_bytes, targets: targets.len() as u32 };
             let tree = StripedTree::new(names, targets, layout).context("the stripes")?;
@@ -92,7 +111,7 @@ impl Export {
         if let Some((tree, layouts)) = learnt {
             tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
         }
-        Ok(server::Export {
+        let export = server::Export {
             name: self.name.clone(),
             tree,
             engine,
@@ -100,15 +119,18 @@ impl Export {
             striping: layout,
             users: self.users.build()?,
             trust_clients: self.trust_clients,
-        })
+        };
+        Ok((export, modelled))
     }
 
     /// Where names are, and where the stripes.
-    fn parts(&self, forwarder: Forwarder) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
+    fn parts(&self, forwarder: Forwarder, modelled: &mut Vec<Arc<ModelledStore>>) -> anyhow::Result<Parts> {
         if self.servers.is_empty() {
             let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
-            let targets =
-                self.targets.iter().map(|path| Ok(Arc::new(self.directory_tree(path)?) as Arc<dyn Tree>));
+            let targets = self
+                .targets
+                .iter()
+                .map(|path| Ok(Arc::new(self.directory_tree(path, modelled)?) as Arc<dyn Tree>));
             let store = directory_store(names.as_ref(), false)?;
             let names =
                 DirectoryTree::new(names.as_ref(), store).with_context(|| format!("names = \"{names}\""))?;
@@ -126,12 +148,19 @@ impl Export {
         Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?))
     }
 
-    fn directory_tree(&self, path: &Path) -> anyhow::Result<DirectoryTree> {
+    fn directory_tree(
+        &self,
+        path: &Path,
+        modelled: &mut Vec<Arc<ModelledStore>>,
+    ) -> anyhow::Result<DirectoryTree> {
         let mut store = directory_store(path, self.direct)?;
         if let Some(device) = &self.device {
             let device = device::parse(device).context("device")?;
-            let placement = Placement::new(ModelledStore::EXTENT_BYTES);
-            store = Arc::new(ModelledStore::new(store, device, placement).context("the modelled device")?);
+            let extent = self.extent.as_ref().map_or(ModelledStore::EXTENT_BYTES, |extent| extent.0);
+            let device = ModelledStore::new(store, device, Placement::new(extent.max(1)));
+            let device = Arc::new(device.context("the modelled device")?);
+            modelled.push(device.clone());
+            store = device;
         }
         DirectoryTree::new(path, store).with_context(|| path.display().to_string())
     }

@@ -113,6 +113,9 @@ pub(crate) struct Export {
     /// The model of a device in whose time directories and targets work.
     #[serde(default)]
     pub(crate) device: Option<String>,
+    /// Bytes of a file that lie together on it.
+    #[serde(default)]
+    pub(crate) extent: Option<Bytes>,
     /// Past the page cache.
     #[serde(default)]
     pub(crate) direct: bool,
@@ -375,6 +378,9 @@ impl Export {
         if self.device.is_some() && !["directory", "targets"].contains(&form) {
             return Err(anyhow!("device goes with directory or targets: the servers' devices are theirs"));
         }
+        if self.extent.is_some() && self.device.is_none() {
+            return Err(anyhow!("extent goes with device: it says how files lie on it"));
+        }
         if self.batches.is_some() && self.batch.is_none() {
             return Err(anyhow!("batches goes with batch"));
         }
@@ -452,6 +458,7 @@ impl Config {
             forward: None,
             stripe: None,
             device: None,
+            extent: None,
             direct: false,
             layout: None,
             client: Client::default(),

@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 mod build;
 pub(crate) mod config;
+pub(crate) mod described;
 mod security;
 
 use std::path::PathBuf;
@@ -22,6 +23,10 @@ use crate::output::print;
 pub(crate) const READY: &str = "ready";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    if args.with_parent {
+        let signal = Some(rustix::process::Signal::KILL);
+        rustix::process::set_parent_process_death_signal(signal).context("the end of the parent")?;
+    }
     let config = settings(args)?;
     if args.check {
         return print("the configuration is right\n");

@@ -24,23 +24,23 @@ use super::{Experiment, Lab, Settings};
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
-const OP: &str = "app.mpi-io-test.op";
+pub(super) const OP: &str = "app.mpi-io-test.op";
 const REQUEST: &str = "app.mpi-io-test.request";
-const PATTERN: &str = "case";
-const GATE: &str = "forwarders.ion.gate";
+pub(super) const PATTERN: &str = "case";
+pub(super) const GATE: &str = "forwarders.ion.gate";
 const FORWARDERS: &str = "ion";
 
-const PER_PROCESS: &str = "file per process";
-const STRIDED: &str = "shared, strided";
-const CONTIGUOUS: &str = "shared, contiguous";
+pub(super) const PER_PROCESS: &str = "file per process";
+pub(super) const STRIDED: &str = "shared, strided";
+pub(super) const CONTIGUOUS: &str = "shared, contiguous";
 
-const FIFO: &str = "fifo";
+pub(super) const FIFO: &str = "fifo";
 /// IOFSL joins what it forwards, 16 requests at most.
-const JOINED: &str = "to-agg(run_requests_max=16)";
-const HBRR: &str = "hbrr";
-const SERVER_WINDOW: &str = "server-window(window=1s)";
-const TWINS: &str = "twins(window=1ms)";
-const TWINS_8MS: &str = "twins(window=8ms)";
+pub(super) const JOINED: &str = "to-agg(run_requests_max=16)";
+pub(super) const HBRR: &str = "hbrr";
+pub(super) const SERVER_WINDOW: &str = "server-window(window=1s)";
+pub(super) const TWINS: &str = "twins(window=1ms)";
+pub(super) const TWINS_8MS: &str = "twins(window=8ms)";
 
 pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let direct = lab.experiment("twins-direct")?;
@@ -89,7 +89,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
 }
 
 /// What a scheduler is called in tables.
-fn name(gate: &str) -> &str {
+pub(super) fn name(gate: &str) -> &str {
     match gate {
         JOINED => "to-agg",
         SERVER_WINDOW => "server-window, 1 s",

@@ -1,0 +1,177 @@
+//! Runs of scenarios for real, and the same in the simulator.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, anyhow};
+use iogate_core::{Span, Time};
+use iogate_report::Recording;
+use iogate_sim::experiment::{self, PointResult};
+use iogate_sim::result::RunResult;
+use iogate_sim::scenario::{Plan, Point, Scenario};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::nodes::Nodes;
+use super::stage::Stage;
+use super::work::{Entrances, Work};
+use super::{crowd, fit as here, gather};
+use crate::cli::{BenchStore, BenchWay};
+use crate::failure::Failure;
+
+/// Runs scenarios for real.
+pub(crate) struct Rig {
+    store: BenchStore,
+    dir: Option<PathBuf>,
+    through: Option<BenchWay>,
+    interrupted: Arc<AtomicBool>,
+    simulating: Arc<AtomicBool>,
+}
+
+/// Refuses a scenario that cannot be run here, and leaves out of it what one machine has not.
+pub(crate) fn fit(
+    scenario: &mut Scenario,
+    through: Option<BenchWay>,
+    store: BenchStore,
+) -> Result<(), Failure> {
+    here::check(scenario)?;
+    here::way(scenario, through, store)?;
+    here::adapt(scenario);
+    Ok(())
+}
+
+/// The mean of times; none of nothing.
+pub(crate) fn mean(spans: &[Span]) -> Span {
+    let sum = spans.iter().map(|span| span.as_nanos()).sum::<u64>();
+    Span::from_nanos(sum / (spans.len() as u64).max(1))
+}
+
+/// Where a run takes place.
+enum Scene {
+    Mounts(Stage),
+    Network(Nodes),
+}
+
+impl Rig {
+    /// Takes interrupts from now on, to leave nothing behind.
+    pub(crate) fn new(
+        store: BenchStore,
+        dir: Option<PathBuf>,
+        through: Option<BenchWay>,
+    ) -> Result<Rig, Failure> {
+        let rig = Rig { store, dir, through, interrupted: Arc::default(), simulating: Arc::default() };
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // While it simulates there is nothing to clean up.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, rig.simulating.clone())
+                .and_then(|_| signal_hook::flag::register(signal, rig.interrupted.clone()))
+                .context("signals cannot be handled")?;
+        }
+        Ok(rig)
+    }
+
+    /// The same in the simulator, with the time that requests spent between processes and gates.
+    pub(crate) fn simulate(&self, point: &Point, path: Span) -> Result<PointResult<Recording>, Failure> {
+        let mut point = point.clone();
+        here::add_path(&mut point.scenario, path);
+        let plan = Plan { axes: Vec::new(), points: vec![point] };
+        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        self.simulating.store(true, Ordering::SeqCst);
+        let results = experiment::run(&plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|_| ());
+        self.simulating.store(false, Ordering::SeqCst);
+        let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+        Ok(results.into_iter().next().context("the simulation gave no result")?)
+    }
+
+    /// One repetition, and what a request spent outside of gates and devices.
+    pub(crate) fn repetition(
+        &self,
+        scenario: &Scenario,
+        repetition: u32,
+        recording: Option<&mut Recording>,
+        notes: &mut Vec<String>,
+    ) -> Result<(RunResult, Span), Failure> {
+        let seed = scenario.seed.saturating_add(repetition.into());
+        let (mut run, path) = self.once(scenario, seed, recording, notes)?;
+        if scenario.alone {
+            for app in &scenario.apps {
+                let single = Scenario { apps: vec![app.clone()], ..scenario.clone() };
+                let (alone, _) = self.once(&single, seed, None, notes)?;
+                let took = alone.apps.first().map(|result| result.end.since(result.start));
+                if let Some(result) = run.apps.iter_mut().find(|result| result.id == app.id) {
+                    result.alone = took;
+                }
+            }
+        }
+        Ok((run, path))
+    }
+
+    fn once(
+        &self,
+        scenario: &Scenario,
+        seed: u64,
+        recording: Option<&mut Recording>,
+        notes: &mut Vec<String>,
+    ) -> Result<(RunResult, Span), Failure> {
+        let mut scene = self.scene(scenario)?;
+        let work = Work::plan(scenario, seed, &scene.entrances(scenario))?;
+        let throttled =
+            "Some processes want more requests in progress than there may be threads: the others wait.";
+        if work.is_throttled && !notes.iter().any(|note| note == throttled) {
+            notes.push(throttled.into());
+        }
+        scene.open(scenario, seed, &work)?;
+        let scripts = work.write_scripts(seed, scene.folder())?;
+        let outcome = crowd::run(&work, &scripts, seed, scenario.time_max, &self.interrupted);
+        let outcome = match outcome {
+            Err(_) if self.interrupted.load(Ordering::SeqCst) => {
+                return Err(Failure::failed(anyhow!("interrupted")));
+            }
+            outcome => outcome?,
+        };
+        let measures = match &scene {
+            Scene::Mounts(stage) => gather::of_mounts(&work, &outcome, stage.measures()),
+            Scene::Network(nodes) => nodes.measures(&outcome)?,
+        };
+        if let Some(recording) = recording {
+            gather::show(&work, &outcome, &measures, recording);
+        }
+        let path = measures.path;
+        Ok((gather::result(&work, seed, &outcome, measures), path))
+    }
+
+    fn scene(&self, scenario: &Scenario) -> Result<Scene, Failure> {
+        let dir = self.dir.as_deref();
+        Ok(match here::way(scenario, self.through, self.store)? {
+            BenchWay::Mount => Scene::Mounts(Stage::new(self.store, dir, scenario.cluster.servers.nodes)?),
+            BenchWay::Network => Scene::Network(Nodes::new(self.store, dir, scenario)?),
+        })
+    }
+}
+
+impl Scene {
+    fn folder(&self) -> &std::path::Path {
+        match self {
+            Scene::Mounts(stage) => stage.folder(),
+            Scene::Network(nodes) => nodes.folder(),
+        }
+    }
+
+    fn entrances(&self, scenario: &Scenario) -> Entrances {
+        match self {
+            Scene::Mounts(stage) => stage.entrances(scenario.cluster.servers.nodes),
+            Scene::Network(nodes) => nodes.entrances(),
+        }
+    }
+
+    /// Makes the files of a run, and starts all that serves them.
+    fn open(&mut self, scenario: &Scenario, seed: u64, work: &Work) -> Result<(), Failure> {
+        match self {
+            Scene::Mounts(stage) => {
+                stage.create_files(work)?;
+                Ok(stage.open(scenario, seed)?)
+            }
+            Scene::Network(nodes) => nodes.open(work),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `iogate reproduce --real`: the experiments of two papers at one machine's size, real and simulated side by side.
+
+pub(super) mod coordination;
+pub(super) mod twins;
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+
+use anyhow::Context;
+use iogate_core::Span;
+use iogate_report::units;
+use iogate_sim::metrics::{self, Unit};
+use iogate_sim::result::RunResult;
+use serde::{Deserialize, Serialize};
+
+use super::{Lab, Settings};
+use crate::cli::{BenchStore, BenchWay};
+use crate::commands::bench::rig::{self, Rig};
+use crate::commands::scenario;
+use crate::failure::Failure;
+use crate::output::OutputFile;
+
+/// A scenario at one machine's size.
+struct Reduced<'a> {
+    scenario: &'a str,
+    /// What its results are kept as.
+    called: &'a str,
+    /// What is set in it.
+    set: &'a [&'a str],
+    /// The values of axes that are run.
+    keep: &'a [(&'a str, &'a [&'a str])],
+}
+
+/// What was measured, real and simulated.
+#[derive(Default, Serialize, Deserialize)]
+struct Results(Vec<Point>);
+
+/// One point of a sweep.
+#[derive(Serialize, Deserialize)]
+struct Point {
+    settings: BTreeMap<String, String>,
+    /// A value for each run, by metric; those of a layer as `ion/request_bytes`.
+    simulated: BTreeMap<String, Vec<f64>>,
+    real: BTreeMap<String, Vec<f64>>,
+    /// Nanoseconds that a request spent outside of gates and devices, mean.
+    path_ns: u64,
+}
+
+/// Real runs without mounts, so that direct and forwarded ones go the same way.
+pub(super) fn rig() -> Result<Rig, Failure> {
+    Rig::new(BenchStore::Modelled, None, Some(BenchWay::Network))
+}
+
+impl Lab<'_> {
+    /// Runs a scenario for real and simulates it, unless its results have been kept. All points have their first
+    /// repetition before any has its second: what else the machine does hits all alike.
+    fn real(&self, rig: &Rig, reduced: &Reduced<'_>) -> Result<Results, Failure> {
+        let form = if self.quick { "-quick" } else { "" };
+        let kept = self.results.map(|folder| folder.join(format!("{}-real{form}.json", reduced.called)));
+        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
+            return Ok(serde_json::from_str(&text).context("kept results that cannot be read")?);
+        }
+        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
+        points.retain(|point| {
+            let is = |key: &str, values: &[&str]| {
+                point.settings.iter().any(|(set, value)| set == key && values.contains(&value.as_str()))
+            };
+            reduced.keep.iter().all(|(key, values)| is(key, values))
+        });
+        for point in &mut points {
+            rig::fit(&mut point.scenario, Some(BenchWay::Network), BenchStore::Modelled)?;
+        }
+        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
+        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
+        let mut paths: Vec<Vec<Span>> = points.iter().map(|_| Vec::new()).collect();
+        for repetition in 0..repetitions {
+            if std::io::stderr().is_terminal() {
+                eprintln!("{}: repetition {} of {repetitions}", reduced.called, repetition + 1);
+            }
+            for (index, point) in points.iter().enumerate() {
+                let (run, path) = rig.repetition(&point.scenario, repetition, None, &mut Vec::new())?;
+                runs[index].push(run);
+                paths[index].push(path);
+            }
+        }
+        let mut results = Results::default();
+        for ((point, runs), paths) in points.iter().zip(&runs).zip(&paths) {
+            let path = rig::mean(paths);
+            results.0.push(Point {
+                settings: point.settings.iter().cloned().collect(),
+                simulated: measured(&rig.simulate(point, path)?.runs),
+                real: measured(runs),
+                path_ns: path.as_nanos(),
+            });
+        }
+        if let Some(kept) = kept {
+            let text = serde_json::to_string(&results).context("results as JSON")?;
+            OutputFile::create(&kept)?.finish_with(&text)?;
+        }
+        Ok(results)
+    }
+}
+
+fn measured(runs: &[RunResult]) -> BTreeMap<String, Vec<f64>> {
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        for metric in metrics::RUN {
+            values.entry(metric.name.into()).or_default().extend(metric.of(run));
+        }
+        for layer in &run.layers {
+            for metric in metrics::LAYER {
+                values.entry(format!("{}/{}", layer.name, metric.name)).or_default().extend(metric.of(layer));
+            }
+        }
+    }
+    values
+}
+
+/// How a point was run.
+#[derive(Clone, Copy)]
+enum How {
+    Simulated,
+    Real,
+}
+
+impl Results {
+    fn point(&self, settings: &Settings<'_>) -> Option<&Point> {
+        let is = |point: &&Point| {
+            settings.iter().all(|(key, value)| point.settings.get(*key).is_some_and(|set| set == value))
+        };
+        self.0.iter().find(is)
+    }
+
+    /// The values of a key, in the order of the sweep.
+    fn values(&self, key: &str) -> Vec<&str> {
+        let mut values: Vec<&str> = Vec::new();
+        for value in self.0.iter().filter_map(|point| point.settings.get(key)) {
+            if !values.contains(&value.as_str()) {
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    /// All runs' values, sorted.
+    fn sorted(&self, settings: &Settings<'_>, metric: &str, how: How) -> Vec<f64> {
+        let values = self.point(settings).and_then(|point| match how {
+            How::Simulated => point.simulated.get(metric),
+            How::Real => point.real.get(metric),
+        });
+        let mut values = values.cloned().unwrap_or_default();
+        values.sort_by(f64::total_cmp);
+        values
+    }
+
+    fn median(&self, settings: &Settings<'_>, metric: &str, how: How) -> Option<f64> {
+        let values = self.sorted(settings, metric, how);
+        let (low, high) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+        Some((low + high) / 2.0)
+    }
+
+    /// The median, with the least and the most in parentheses.
+    fn shown(&self, settings: &Settings<'_>, metric: &str, unit: Unit, how: How) -> String {
+        let values = self.sorted(settings, metric, how);
+        match (self.median(settings, metric, how), values.first(), values.last()) {
+            (Some(median), Some(&least), Some(&most)) => {
+                let text = |value| units::quantity(value, unit);
+                if text(least) == text(most) {
+                    return text(median);
+                }
+                format!("{} ({} to {})", text(median), text(least), text(most))
+            }
+            _ => "-".into(),
+        }
+    }
+
+    /// By how many percent the median of `ours` is below that of `base`.
+    fn reduction(&self, ours: &Settings<'_>, base: &Settings<'_>, metric: &str, how: How) -> Option<f64> {
+        Some(100.0 * (1.0 - self.median(ours, metric, how)? / self.median(base, metric, how)?))
+    }
+
+    /// The time outside of gates and devices, from the shortest to the longest of all points.
+    fn paths(&self) -> String {
+        let paths = || self.0.iter().map(|point| point.path_ns);
+        let text = |path: Option<u64>| units::time(path.unwrap_or(0) as f64);
+        format!("{} to {}", text(paths().min()), text(paths().max()))
+    }
+}

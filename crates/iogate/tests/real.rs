@@ -1,0 +1,126 @@
+//! `iogate bench` through the network and `iogate reproduce --real`: processes of servers, forwarders and applications.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const SCENARIO: &str = r#"
+title = "small"
+[clients]
+nodes = 4
+to = "ion"
+[forwarders.ion]
+nodes = 2
+transfer = "64KiB"
+gate = { scheduler = "twins", window = "1ms", depth = 4 }
+[servers]
+nodes = 3
+device = "unit:50us"
+stripe = "32KiB"
+transfer = "64KiB"
+[[app]]
+name = "reader"
+processes = 4
+pattern = "strided"
+op = "read"
+bytes = "512KiB"
+request = "64KiB"
+[[app]]
+name = "writer"
+processes = 2
+pattern = "contiguous"
+sharing = "per-process"
+op = "write"
+bytes = "256KiB"
+request = "64KiB"
+"#;
+
+fn iogate(args: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_iogate")).args(args).current_dir(folder).output().unwrap()
+}
+
+/// Runs the scenario with these settings; what it gave, and what it left in the folder for the servers.
+fn bench(settings: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    let mut args = vec!["bench", "s.toml", "--dir", "d", "--seeds", "1", "--json", "-"];
+    args.extend_from_slice(settings);
+    let output = iogate(&args, folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(folder.path().join("d")).unwrap().count(), 0, "the folder is removed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A metric of a layer, in the simulation and in the real run.
+fn layer(report: &Value, layer: &str, metric: &str) -> Vec<f64> {
+    let named = |list: &Value, name: &str| {
+        let found = list.as_array().unwrap().iter().find(|entry| entry["name"] == name).cloned();
+        found.unwrap_or_else(|| panic!("no {name} in {list}"))
+    };
+    let points = report["points"].as_array().unwrap().iter();
+    points
+        .map(|point| {
+            let metrics = &named(&point["layers"], layer)["metrics"];
+            named(metrics, metric)["estimate"]["mean"].as_f64().unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn requests_pass_both_layers_in_reality_as_in_the_simulation() {
+    let report = bench(&[]);
+    // 2 MiB are read and 512 KiB written, in requests of two stripes.
+    assert_eq!(layer(&report, "ion", "requests"), [40.0, 40.0]);
+    assert_eq!(layer(&report, "ion", "request_bytes"), [65_536.0, 65_536.0]);
+    assert_eq!(layer(&report, "servers", "requests"), [80.0, 80.0]);
+    assert_eq!(layer(&report, "servers", "request_bytes"), [32_768.0, 32_768.0]);
+}
+
+#[test]
+fn without_forwarders_processes_stripe_over_the_servers() {
+    let text = SCENARIO.replace("to = \"ion\"\n", "");
+    let (head, rest) = text.split_once("[forwarders.ion]").unwrap();
+    let (_, tail) = rest.split_once("[servers]").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), format!("{head}[servers]{tail}")).unwrap();
+    let output = iogate(&["bench", "s.toml", "--through", "network", "--json", "-"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(layer(&report, "servers", "requests"), [80.0, 80.0]);
+}
+
+#[test]
+fn what_has_no_way_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
+    for (args, said) in [
+        (&["--through", "mount"][..], "forwarders are reached through the network only"),
+        (&["--store", "directory"], "--through mount only"),
+        (&["--set", "forwarders.ion.spread=file"], "forwarders.ion.spread"),
+        (&["--set", "forwarders.ion.nodes=17"], "forwarders.ion.nodes"),
+        (&["--set", "servers.device=exponential:1ms"], "servers.device"),
+    ] {
+        let output = iogate(&[&["bench", "s.toml"], args].concat(), folder.path());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {error}");
+        assert!(error.contains(said), "{args:?} {error}");
+    }
+}
+
+#[test]
+fn both_pages_are_made_for_real_and_have_no_empty_cells() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = iogate(&["reproduce", "--real", "--quick", "--out", "pages"], folder.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (name, gate) in [("twins-real", "twins, 1 ms"), ("coordination-real", "app-window: real")] {
+        let page = std::fs::read_to_string(folder.path().join(format!("pages/{name}.md"))).unwrap();
+        assert!(page.contains(gate) && page.contains("quick form"), "{page}");
+        let times = page.split_once("reads of 32 KiB, makespan").map_or(&*page, |(_, times)| times);
+        let times = times.split("**").next().unwrap();
+        assert!(!times.contains("| - |"), "{times}");
+    }
+    let refused = iogate(&["reproduce", "aioli", "--real", "--out", "pages"], folder.path());
+    assert_eq!(refused.status.code(), Some(2));
+}
