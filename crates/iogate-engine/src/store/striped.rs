@@ -54,6 +54,12 @@ pub trait Parts: Send + Sync + fmt::Debug {
 
     /// The part on a target; made if it is not there and `create` says so. `None` is a part without bytes.
     fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>>;
+
+    /// Whether [`Parts::part`] has it at hand, and need not ask the target.
+    fn is_open(&self, target: usize) -> bool {
+        let _ = target;
+        true
+    }
 }
 
 /// Parts that have all been opened.
@@ -151,47 +157,18 @@ impl Store for StripedStore {
             return done(io, Err(io::Error::from_raw_os_error(libc::EBADF)));
         }
         let pieces = pieces(&self.layout, &io);
-        // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
-        let mut calls = Vec::new();
-        for target in 0..self.targets.len() {
-            let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
-            let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
-            let segments = mine.map(|piece| piece.segment).collect();
-            let call = file.parts.part(target, io.op == Op::Write).map(|part| {
-                let target = TargetId(target as u32);
-                part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
-            });
-            calls.push((target, call));
-        }
         let (targets, layout) = (Arc::clone(&self.targets), self.layout);
-        let results = (0..self.targets.len()).map(|_| None).collect();
-        let left = calls.len();
-        if left == 0 {
-            return done(io, Ok(0));
+        if pieces.iter().all(|piece| file.parts.is_open(piece.target)) {
+            return begin(targets, layout, pieces, io, done);
         }
-        let join = Join { io, done, pieces, results, left, targets, layout };
-        let join = Arc::new(Mutex::new(Some(join)));
-        for (target, call) in calls {
-            let call = match call {
-                Ok(Some(call)) => call,
-                Ok(None) => {
-                    Join::arrive(&join, target, Ok(0));
-                    continue;
-                }
-                Err(error) => {
-                    Join::arrive(&join, target, Err(error));
-                    continue;
-                }
-            };
-            let store = &self.targets[target];
-            match store.run(&call) {
-                Some(result) => Join::arrive(&join, target, result),
-                None => {
-                    let join = Arc::clone(&join);
-                    store.start(call, Box::new(move |_, result| Join::arrive(&join, target, result)));
-                }
-            }
-        }
+        // To open a part takes a target that answers, and this may be the thread that hears its answers.
+        on_own_thread(
+            (io, done),
+            |(io, done), error| done(io, Err(error)),
+            move |(io, done)| {
+                begin(targets, layout, pieces, io, done);
+            },
+        );
     }
 
     fn blocks(&self) -> bool {
@@ -207,6 +184,71 @@ impl Store for StripedStore {
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         size_of(&self.targets, &self.layout, file_of(file)?)
+    }
+}
+
+/// Sends each target its part of a dispatch.
+fn begin(targets: Arc<[Arc<dyn Store>]>, layout: Layout, pieces: Vec<Piece>, io: Io, done: IoDone) {
+    let file = match file_of(&io.file) {
+        Ok(file) => file,
+        Err(error) => return done(io, Err(error)),
+    };
+    // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
+    let mut calls = Vec::new();
+    for target in 0..targets.len() {
+        let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
+        let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
+        let segments = mine.map(|piece| piece.segment).collect();
+        let call = file.parts.part(target, io.op == Op::Write).map(|part| {
+            let target = TargetId(target as u32);
+            part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
+        });
+        calls.push((target, call));
+    }
+    let stores = Arc::clone(&targets);
+    let results = (0..targets.len()).map(|_| None).collect();
+    let left = calls.len();
+    if left == 0 {
+        return done(io, Ok(0));
+    }
+    let join = Join { io, done, pieces, results, left, targets, layout };
+    let join = Arc::new(Mutex::new(Some(join)));
+    for (target, call) in calls {
+        let call = match call {
+            Ok(Some(call)) => call,
+            Ok(None) => {
+                Join::arrive(&join, target, Ok(0));
+                continue;
+            }
+            Err(error) => {
+                Join::arrive(&join, target, Err(error));
+                continue;
+            }
+        };
+        let store = &stores[target];
+        match store.run(&call) {
+            Some(result) => Join::arrive(&join, target, result),
+            None => {
+                let join = Arc::clone(&join);
+                store.start(call, Box::new(move |_, result| Join::arrive(&join, target, result)));
+            }
+        }
+    }
+}
+
+/// Runs `job` with `what` on a thread of its own; `failed` takes it if there is none to be had.
+fn on_own_thread<T: Send + 'static>(
+    what: T,
+    failed: impl FnOnce(T, io::Error),
+    job: impl FnOnce(T) + Send + 'static,
+) {
+    let shared = Arc::new(Mutex::new(Some(what)));
+    let take = |shared: &Mutex<Option<T>>| shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let later = Arc::clone(&shared);
+    let run = move || take(&later).map_or((), job);
+    let spawned = std::thread::Builder::new().name("iogate-striped".into()).spawn(run);
+    if let (Err(error), Some(what)) = (spawned, take(&shared)) {
+        failed(what, error);
     }
 }
 
@@ -234,16 +276,8 @@ impl Join {
         drop(slot);
         // To be told sizes takes targets that answer, and this may be the thread that hears their answers.
         if finished.asks_sizes() {
-            let shared = Arc::new(Mutex::new(Some(finished)));
-            let later = Arc::clone(&shared);
-            let finish =
-                move || later.lock().unwrap_or_else(PoisonError::into_inner).take().map(Join::finish);
-            if std::thread::Builder::new().name("iogate-sizes".into()).spawn(finish).is_err()
-                && let Some(finished) = shared.lock().unwrap_or_else(PoisonError::into_inner).take()
-            {
-                let error = io::Error::from_raw_os_error(libc::EAGAIN);
-                (finished.done)(finished.io, Err(error));
-            }
+            let failed = |join: Join, error| (join.done)(join.io, Err(error));
+            on_own_thread(finished, failed, Join::finish);
             return;
         }
         finished.finish();

@@ -219,6 +219,10 @@ impl Parts for Objects {
     fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>> {
         Ok(self.object(target, create)?.map(|object| FileHandle::clone(object.data())))
     }
+
+    fn is_open(&self, target: usize) -> bool {
+        self.slots[target].file.get().is_some()
+    }
 }
 
 impl Objects {
