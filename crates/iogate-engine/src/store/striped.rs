@@ -247,7 +247,9 @@ fn on_own_thread<T: Send + 'static>(
     let later = Arc::clone(&shared);
     let run = move || take(&later).map_or((), job);
     let spawned = std::thread::Builder::new().name("iogate-striped".into()).spawn(run);
-    if let (Err(error), Some(what)) = (spawned, take(&shared)) {
+    if let Err(error) = spawned
+        && let Some(what) = take(&shared)
+    {
         failed(what, error);
     }
 }
