@@ -228,3 +228,23 @@ impl Config {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwarders_that_work_together_have_gates_of_different_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        let number = |node: u32| {
+            let text = format!(
+                "node = {node}\nnodes = 4\n[[listen]]\nat = \"unix:{path}/s\"\n[[export]]\nnames = \"{path}\"\n\
+                 targets = [\"{path}\"]\ngate = {{ scheduler = \"twins\" }}\n"
+            );
+            let (_, engines) = server(&Config::parse(&text).unwrap()).unwrap();
+            engines[0].with_gate(|gate, _| gate.config().scheduler.value("node"))
+        };
+        assert_eq!([0, 1, 3].map(number), [0, 1, 3]);
+    }
+}

@@ -14,9 +14,9 @@ use crate::failure::Failure;
 const COUNT: &str = "app.pio.count";
 const SERVERS: &str = "case";
 const DISK: [&str; 4] =
-    ["repetitions=3", "app.pio.processes=[4]", "app.pio.count=[2, 4, 8]", "app.pio.op=[read]"];
+    ["repetitions=3", "app.pio.processes=[2]", "app.pio.count=[2, 8]", "app.pio.op=[read]"];
 const FLASH: [&str; 4] =
-    ["repetitions=7", "app.pio.processes=[4]", "app.pio.count=[2, 4, 8]", "app.pio.op=[read]"];
+    ["repetitions=5", "app.pio.processes=[2]", "app.pio.count=[2, 8]", "app.pio.op=[read]"];
 const QUICK: [&str; 4] = ["repetitions=1", "app.pio.processes=[1]", "app.pio.count=[2]", "app.pio.op=[read]"];
 
 pub(in super::super) fn page(lab: &Lab<'_>, rig: &Rig) -> Result<Page, Failure> {

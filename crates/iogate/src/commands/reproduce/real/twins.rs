@@ -19,13 +19,13 @@ const GATES: [&str; 6] = [FIFO, JOINED, HBRR, SERVER_WINDOW, TWINS, TWINS_8MS];
 const SIZE: [&str; 4] = [
     "repetitions=5",
     "app.mpi-io-test.processes=32",
-    "app.mpi-io-test.bytes=1MiB",
+    "app.mpi-io-test.bytes=512KiB",
     "app.mpi-io-test.request=32KiB",
 ];
 const MANY: [&str; 5] = [
     "repetitions=3",
     "app.mpi-io-test.processes=128",
-    "app.mpi-io-test.bytes=512KiB",
+    "app.mpi-io-test.bytes=256KiB",
     "app.mpi-io-test.request=32KiB",
     "app.mpi-io-test.op=read",
 ];
@@ -59,7 +59,7 @@ pub(in super::super) fn page(lab: &Lab<'_>, rig: &Rig) -> Result<Page, Failure> 
                 "The scenarios of [twins.md](twins.md) with real processes on one machine with two processors: four data servers and \
                  four forwarders are `iogate serve` processes, each of the application's processes is one that does its I/O with the \
                  network client, over Unix sockets. The servers' files are in memory, in the time of the model `hdd`. Set in the \
-                 scenarios: `{}`; so 32 MiB are read or written instead of 4 GiB.",
+                 scenarios: `{}`; so 16 MiB are read or written instead of 4 GiB.",
                 set.join("`, `")
             ),
             "Numbers are medians over the repetitions, with the least and the most in parentheses. All points have their first \
