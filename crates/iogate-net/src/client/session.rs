@@ -400,12 +400,12 @@ impl Shared {
                     state.writing = Writing::Nobody;
                     self.written.notify_all();
                 }
-                if !early.is_empty() {
-                    // Their threads may be asleep in `poll`.
-                    self.wake(&state);
-                }
                 drop(state);
-                early.into_iter().for_each(|(call, answer)| call.finish(answer));
+                if !early.is_empty() {
+                    early.into_iter().for_each(|(call, answer)| call.finish(answer));
+                    // One of them may be the leader's own, which has looked for its answer before, and sleeps in `poll` now.
+                    self.wake(&self.lock());
+                }
                 if is_over {
                     return;
                 }
