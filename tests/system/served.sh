@@ -35,7 +35,7 @@ directory = "$WORK/gone"
 users = { squash = "none" }
 END
 serve() {
-    "$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" &
+    "$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" 3>&- &
     SERVER=$!
     eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start"
 }
@@ -84,7 +84,7 @@ serve
 echo two >&3
 exec 3>&-
 [ "$(cat "$MNT/open")" = "$(printf 'one\ntwo')" ] || fail "an open file does not outlive the server: $(cat "$MNT/open")"
-"$IOGATE" umount "$MNT"
+eventually 5 "$IOGATE" umount "$MNT"
 
 # --- A directory that vanishes.
 show gone
@@ -95,11 +95,11 @@ refused any 'No such file|Stale' ls "$MNT/file"
 refused any 'No such file|Stale' touch "$MNT/other"
 [ "$(cat <&3)" = content ] || fail "an open file of the directory that is gone cannot be read"
 exec 3<&-
-"$IOGATE" umount "$MNT"
+eventually 5 "$IOGATE" umount "$MNT"
 show small
 cmp "$SIDE/before" "$MNT/before" || fail "the other export is not what it was"
 "$IOGATE" status "unix:$WORK/socket" | grep -q 'export gone' || fail "the server does not say how it is"
-"$IOGATE" umount "$MNT"
+eventually 5 "$IOGATE" umount "$MNT"
 kill -TERM "$SERVER"
 status=0
 wait "$SERVER" || status=$?
