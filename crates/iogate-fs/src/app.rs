@@ -1,6 +1,6 @@
 //! Which application a calling process belongs to.
 //!
-//! The rule is [`iogate_net::app`]'s. A thread of its own reads `/proc`, because that can wait for the process itself
+//! What a process says itself counts ([`Told`]), else the rule of [`iogate_net::app`]. A thread of its own reads `/proc`, because that can wait for the process itself
 //! (its memory map may be locked while it waits for one of its reads); nothing waits for that thread for long.
 
 use std::collections::HashMap;
@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use iogate_core::{AppId, ClientId};
 use iogate_engine::Origin;
 use iogate_net::app::{AppFile, Process, application};
+
+use crate::told::Told;
 
 /// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -49,6 +51,7 @@ pub(crate) struct Applications {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     to_resolver: Sender<Question>,
     names: Arc<AppNames>,
+    told: Arc<Told>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,14 @@ struct Known {
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
     seen: Instant,
+    /// Of what processes had said by then.
+    version: u64,
+}
+
+impl Known {
+    fn is_fresh(&self, told: &Told) -> bool {
+        self.seen.elapsed() < TRUSTED && self.version == told.version()
+    }
 }
 
 struct Question {
@@ -71,14 +82,19 @@ impl Applications {
         let known = Arc::new(RwLock::new(HashMap::new()));
         let names = Arc::new(AppNames::default());
         let (to_resolver, questions) = mpsc::channel();
-        let resolver = Resolver { known: known.clone(), names: names.clone(), programs };
+        let told = Arc::new(Told::default());
+        let resolver = Resolver { known: known.clone(), names: names.clone(), told: told.clone(), programs };
         // Ends with the last sender.
         std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
-        Ok(Applications { known, to_resolver, names })
+        Ok(Applications { known, to_resolver, names, told })
     }
 
     pub(crate) fn names(&self) -> Arc<AppNames> {
         self.names.clone()
+    }
+
+    pub(crate) fn told(&self) -> Arc<Told> {
+        self.told.clone()
     }
 
     /// Who sends a request, by the process (or thread) id in it; 0 is the kernel itself.
@@ -88,7 +104,7 @@ impl Applications {
         }
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
-            Some(known) if known.seen.elapsed() < TRUSTED => Some(known),
+            Some(known) if known.is_fresh(&self.told) => Some(known),
             _ => self.ask(pid),
         };
         known.map_or(Origin { client: ClientId(pid), ..Origin::default() }, |known| Origin {
@@ -108,6 +124,7 @@ impl Applications {
 struct Resolver {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     names: Arc<AppNames>,
+    told: Arc<Told>,
     programs: AppFile,
 }
 
@@ -117,7 +134,7 @@ impl Resolver {
             let before = self.known.read().expect("no map operation panics").get(&pid).copied();
             let known = match before {
                 // Another request of the same process has asked meanwhile.
-                Some(known) if known.seen.elapsed() < TRUSTED => known,
+                Some(known) if known.is_fresh(&self.told) => known,
                 before => self.look_at(pid, before),
             };
             // Whoever asked may have lost patience.
@@ -126,15 +143,15 @@ impl Resolver {
     }
 
     fn look_at(&self, pid: u32, before: Option<Known>) -> Known {
+        let version = self.told.version();
         let (session, started) = stat(pid).unwrap_or_default();
         let mut known = match before {
-            Some(before) if before.started == started => before,
-            _ => Known {
-                app: self.application(pid, session),
-                client: ClientId(process_of(pid).unwrap_or(pid)),
-                started,
-                seen: Instant::now(),
-            },
+            Some(before) if before.started == started && before.version == version => before,
+            _ => {
+                let process = process_of(pid).unwrap_or(pid);
+                let app = self.application(pid, process, session);
+                Known { app, client: ClientId(process), started, seen: Instant::now(), version }
+            }
         };
         known.seen = Instant::now();
         let mut all = self.known.write().expect("no map operation panics");
@@ -147,7 +164,11 @@ impl Resolver {
         known
     }
 
-    fn application(&self, pid: u32, session: u32) -> AppId {
+    fn application(&self, pid: u32, process: u32, session: u32) -> AppId {
+        if let Some(app) = self.told.by(process) {
+            self.names.add(app, || app.to_string());
+            return app;
+        }
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let seen = Seen { pid, session, environment };
         let Some((app, name)) = application(&seen, &self.programs) else { return AppId(0) };
@@ -186,7 +207,7 @@ fn variable(environment: &[u8], name: &str) -> Option<String> {
 }
 
 /// The session and the start time of a process.
-fn stat(pid: u32) -> Option<(u32, u64)> {
+pub(crate) fn stat(pid: u32) -> Option<(u32, u64)> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The command's name, in parentheses, can contain anything; the fields after it start with the third.
     let end = stat.iter().rposition(|&byte| byte == b')')?;
@@ -196,7 +217,7 @@ fn stat(pid: u32) -> Option<(u32, u64)> {
 }
 
 /// The process that a thread belongs to.
-fn process_of(thread: u32) -> Option<u32> {
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
 }
@@ -204,6 +225,7 @@ fn process_of(thread: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use iogate_net::app::application_of_word;
+    use rustix::io::Errno;
 
     use super::*;
 
@@ -244,8 +266,17 @@ mod tests {
         assert_eq!(origin.client, ClientId(child.id()));
         assert_eq!(applications.names().get(origin.app).as_deref(), Some("simulation"));
         assert_eq!(applications.origin(child.id()).app, origin.app);
+        let told = applications.told();
+        for wrong in [&b"0"[..], b"", b"-1", b"weather", b"\xff"] {
+            assert_eq!(told.tell(child.id(), wrong), Err(Errno::INVAL), "{wrong:?}");
+        }
+        told.tell(child.id(), b"99").expect("it is there");
+        assert_eq!(applications.origin(child.id()).app, AppId(99), "it counts at once");
+        assert_eq!(applications.names().get(AppId(99)).as_deref(), Some("99"));
         child.kill().expect("it runs");
         child.wait().expect("it was started here");
+        assert_eq!(told.tell(child.id(), b"7"), Err(Errno::SRCH));
+        assert_eq!(told.by(child.id()), None, "a later process of that number has said nothing");
         assert_eq!(applications.origin(0).app, AppId(0));
     }
 }

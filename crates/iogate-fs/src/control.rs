@@ -1,7 +1,8 @@
 //! Asking a mount how it is and telling it what to change, through extended attributes of its root.
 //!
 //! `user.iogate.status` is read, `user.iogate.set` written with `key=value`, and after a refusal
-//! `user.iogate.error` says why. None of them is listed.
+//! `user.iogate.error` says why. A process that writes a number to `user.iogate.app`, or reads `user.iogate.app.NUMBER`, says to
+//! which application it belongs. None of them is listed.
 
 use std::ffi::CStr;
 use std::io;
@@ -12,11 +13,13 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::GetxattrOut;
+use crate::abi::{GetxattrOut, InHeader};
+use crate::told::Told;
 
 const STATUS: &CStr = c"user.iogate.status";
 const SET: &CStr = c"user.iogate.set";
 const ERROR: &CStr = c"user.iogate.error";
+const APP: &CStr = c"user.iogate.app";
 /// The kernel's bound for the value of an extended attribute.
 const VALUE_BYTES_MAX: usize = 1 << 16;
 
@@ -84,34 +87,40 @@ pub(crate) struct ControlFiles {
     control: Arc<dyn Control>,
     last_error: Mutex<String>,
     owner: u32,
+    told: Arc<Told>,
 }
 
 impl ControlFiles {
-    pub(crate) fn new(control: Arc<dyn Control>) -> ControlFiles {
+    pub(crate) fn new(control: Arc<dyn Control>, told: Arc<Told>) -> ControlFiles {
         let owner = rustix::process::getuid().as_raw();
-        ControlFiles { control, last_error: Mutex::default(), owner }
+        ControlFiles { control, last_error: Mutex::default(), owner, told }
     }
 
     /// The value of a control attribute; `None` if the name is not one.
-    pub(crate) fn get(&self, name: &CStr) -> Option<Vec<u8>> {
+    pub(crate) fn get(&self, name: &CStr, asking: &InHeader) -> Option<Result<Vec<u8>, Errno>> {
         if name == STATUS {
-            Some(self.control.status())
+            Some(Ok(self.control.status()))
         } else if name == ERROR {
-            Some(self.last_error.lock().expect("assigning does not panic").clone().into_bytes())
+            Some(Ok(self.last_error.lock().expect("assigning does not panic").clone().into_bytes()))
         } else {
-            None
+            // The kernel lets only those set an attribute who may write the root, and nobody on a read-only mount.
+            let app = name.to_bytes().strip_prefix(APP.to_bytes())?.strip_prefix(b".")?;
+            Some(self.told.tell(asking.pid, app).map(|()| app.to_vec()))
         }
     }
 
     /// Sets through a control attribute; `None` if the name is not one.
-    pub(crate) fn set(&self, name: &CStr, value: &[u8], uid: u32) -> Option<Result<(), Errno>> {
+    pub(crate) fn set(&self, name: &CStr, value: &[u8], asking: &InHeader) -> Option<Result<(), Errno>> {
+        if name == APP {
+            return Some(self.told.tell(asking.pid, value));
+        }
         if name == STATUS || name == ERROR {
             return Some(Err(Errno::PERM));
         }
         if name != SET {
             return None;
         }
-        if uid != 0 && uid != self.owner {
+        if asking.uid != 0 && asking.uid != self.owner {
             return Some(Err(Errno::PERM));
         }
         let result = match std::str::from_utf8(value) {

@@ -34,6 +34,7 @@ mod mount;
 mod options;
 mod passthrough;
 mod session;
+mod told;
 mod tree;
 mod uring;
 mod workers;

@@ -18,7 +18,7 @@ use crate::abi::{
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
-use crate::control::Control;
+use crate::control::{Control, ControlFiles};
 use crate::dev::{self, DeviceThreads};
 use crate::error::MountError;
 use crate::file_names::FileNames;
@@ -194,7 +194,7 @@ pub fn mount(
     raise_descriptor_limit();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    start(source.as_os_str(), mountpoint, engine, options, |agreed, options, _| {
+    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, control| {
         passthrough::FileSystem::new(root, gate, store, options, agreed, control)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
@@ -215,7 +215,7 @@ pub fn mount_tree(
     let mountpoint = mount::check_mountpoint(mountpoint)?;
     mount::check_empty(&mountpoint)?;
     let root = tree::root(&*tree).map_err(unreadable)?;
-    start(OsStr::new(name), mountpoint, engine, options, |agreed, options, names| {
+    start(OsStr::new(name), mountpoint, engine, options, control, |agreed, options, names, control| {
         Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), control)))
     })
 }
@@ -226,18 +226,25 @@ fn start(
     mountpoint: PathBuf,
     engine: Arc<Engine>,
     options: &MountOptions,
-    make: impl FnOnce(Agreed, &MountOptions, &Arc<FileNames>) -> Result<Box<dyn FileSystem>, MountError>,
+    control: Arc<dyn Control>,
+    make: impl FnOnce(
+        Agreed,
+        &MountOptions,
+        &Arc<FileNames>,
+        ControlFiles,
+    ) -> Result<Box<dyn FileSystem>, MountError>,
 ) -> Result<Mounted, MountError> {
     let options = &within_bounds(options);
     let applications = Applications::new(options.programs.clone())
         .map_err(|error| MountError::system("starting a thread", error))?;
     let names = applications.names();
+    let control = ControlFiles::new(control, applications.told());
     let file_names = Arc::default();
     let device = mount::attach(source, &mountpoint, options)?;
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
     let session = Arc::new(Session {
-        fs: make(agreed, options, &file_names)?,
+        fs: make(agreed, options, &file_names, control)?,
         engine,
         applications,
         request_bytes_max: agreed.request_bytes_max,

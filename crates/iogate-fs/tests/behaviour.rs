@@ -347,6 +347,27 @@ fn requests_carry_the_application_of_their_process() {
 }
 
 #[test]
+fn a_process_says_itself_which_application_it_is() {
+    on_all_mounts(|mount| {
+        let write = |app: u32| {
+            std::fs::write(mount.at("f"), vec![0; 8192]).unwrap();
+            let names = mount.mounted().app_names();
+            assert_eq!(names.get(AppId(app)).as_deref(), Some(app.to_string().as_str()));
+        };
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&mount.path, "user.iogate.app", b"4711", flags).unwrap();
+        write(4711);
+        // As those do who may not write the root.
+        rustix::fs::getxattr(&mount.path, "user.iogate.app.4712", &mut [0; 16]).unwrap();
+        write(4712);
+        let refused = rustix::fs::setxattr(&mount.path, "user.iogate.app", b"weather", flags);
+        assert_eq!(refused, Err(rustix::io::Errno::INVAL));
+        let (_, listed) = sh(&format!("getfattr -d {}", mount.path.display()));
+        assert!(!listed.contains("iogate"), "{listed}");
+    });
+}
+
+#[test]
 fn a_mount_in_use_is_not_unmounted_but_can_be_detached() {
     on_all_mounts(|mount| {
         let mut file = File::create(mount.at("f")).unwrap();

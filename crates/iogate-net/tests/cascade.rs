@@ -17,6 +17,7 @@ use iogate_core::wire::{Change, open, set};
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
 use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::tree::StripedTree;
 use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
 
 fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
@@ -264,4 +265,42 @@ fn appends_and_new_names_take_effect_once_although_connections_are_cut() {
         let records: BTreeSet<&[u8]> = bytes.chunks_exact(16).collect();
         assert_eq!((records.len(), bytes.len()), (240, 240 * 16), "each once");
     }
+}
+
+/// Two data servers, with the names on the first, as one tree in front of a server of its own.
+#[test]
+fn a_forwarder_stripes_over_servers() {
+    let layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 };
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), &any_port()));
+    let far = |server: &Server| Arc::new(connect(server, Receiving::Background)) as Arc<dyn Tree>;
+    let targets = servers[1..].iter().map(far).collect();
+    let tree = Arc::new(StripedTree::new(far(&servers[0]), targets, layout).unwrap());
+    let forwarder = serve(tree, &any_port());
+    use_it(&connect(&forwarder, Receiving::Background));
+
+    // The end of a file, and holes, are found by asking the servers, while their answers to others come in. Files are new to the
+    // forwarder each time.
+    let data = pattern(150_000, 3);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (forwarder, data) = (&forwarder, &data);
+            let receiving = if thread % 2 == 0 { Receiving::Inline } else { Receiving::Background };
+            scope.spawn(move || {
+                let remote = connect(forwarder, receiving);
+                for round in 0..20 {
+                    let path = format!("file-{thread}-{round}");
+                    let file = remote.create(path.as_ref(), 0o644).unwrap();
+                    let mut memory = vec![1; data.len() + 1000];
+                    assert_eq!(file.read_at(0, &mut memory).unwrap(), 0);
+                    file.write_at(300_000, data).unwrap();
+                    assert_eq!(file.read_at(150_000, &mut memory[..1000]).unwrap(), 1000);
+                    assert_eq!(memory[..1000], [0; 1000], "a hole");
+                    assert_eq!(file.read_at(300_000, &mut memory).unwrap(), data.len(), "and the end");
+                    assert!(memory[..data.len()] == data[..]);
+                    assert_eq!(file.read_at(1 << 40, &mut memory).unwrap(), 0);
+                }
+            });
+        }
+    });
 }

@@ -1,23 +1,20 @@
 //! The tree behind the prefix: which one, and when it is reached.
 
-use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use iogate_core::{AppId, ClientId, Time};
+use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
-use iogate_net::auth::Credential;
-use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::socket::{PlainSocket, Socket};
+use iogate_net::auth::{Credential, Munge};
+use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
+use iogate_net::socket::{TlsClient, keep_descriptors_by};
 use iogate_net::{Caller, Endpoint, Tree};
 use rustix::io::Errno;
 
-use crate::failed::Result;
+use crate::app::application;
+use crate::failed::{self, Result};
 use crate::kept::keep;
-use crate::settings;
+use crate::settings::{self, Tls};
 use crate::table;
 
 /// A tree, and what carries its data.
@@ -29,25 +26,47 @@ pub(crate) struct Link {
 
 /// The process's link, made when it is first needed. A child of `fork` gets an empty one.
 #[derive(Default)]
-pub(crate) struct Connection(Mutex<Option<Link>>);
+pub(crate) struct Connection(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    /// When it could not be made, and why.
+    failed: Option<(Instant, Errno)>,
+}
+
+/// For how long a failure to connect answers for the next attempts: a program may make many calls, each of which would wait.
+const FAILED_FOR: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Takes the link out, unless somebody is using it just now.
     pub(crate) fn take(&self) -> Option<Link> {
-        self.0.try_lock().ok()?.take()
+        self.0.try_lock().ok()?.link.take()
     }
 }
 
 /// The link to the tree. Fails, as a program can understand it, if no forwarder can be reached.
 pub(crate) fn link() -> Result<Link> {
     let connection = table::connection();
-    let mut link = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(link) = &*link {
+    let mut state = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(link) = &state.link {
         return Ok(link.clone());
     }
-    let made = connect()?;
-    *link = Some(made.clone());
-    Ok(made)
+    match state.failed {
+        Some((when, errno)) if when.elapsed() < FAILED_FOR => return Err(errno.into()),
+        _ => {}
+    }
+    match connect() {
+        Ok(link) => {
+            state.link = Some(link.clone());
+            state.failed = None;
+            Ok(link)
+        }
+        Err(failed) => {
+            state.failed = Some((Instant::now(), failed::errno_of(&failed)));
+            Err(failed)
+        }
+    }
 }
 
 fn connect() -> Result<Link> {
@@ -67,22 +86,44 @@ fn connect() -> Result<Link> {
             return Err(Errno::INVAL.into());
         }
     };
-    let on_socket = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-    let client = ClientOptions {
+    let mut client = ClientOptions {
         name: format!("{} pid {}", program(), std::process::id()),
         export: settings.export.clone(),
-        auth: if on_socket { Credential::Socket } else { Credential::None },
-        dial: Arc::new(dial),
+        auth: credential(&endpoints)?,
         receiving: Receiving::Inline,
-        keep,
         ..ClientOptions::default()
     };
-    let options = RemoteOptions { client, spread, server: None, app: Some(AppId(settings.app)) };
+    if let Some(Tls { authorities, certificate, key, server_name }) = &settings.tls {
+        let tls = TlsClient::load(authorities, certificate, key).map_err(|error| {
+            tracing::error!("IOGATE_TLS_AUTHORITIES, IOGATE_TLS_CERTIFICATE, IOGATE_TLS_KEY: {error}");
+            Errno::INVAL
+        })?;
+        client.dial = dial_tls(tls, server_name.clone());
+    }
+    keep_descriptors_by(keep);
+    let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
     let remote = Remote::connect(&endpoints, &options).map_err(|error| {
         tracing::error!("{error}");
         errno_of(&error)
     })?;
     Ok(Link { store: remote.store(), tree: Arc::new(remote) })
+}
+
+/// How the forwarders are to know who this is.
+fn credential(endpoints: &[Endpoint]) -> Result<Credential> {
+    let settings = settings::get().ok_or(Errno::IO)?;
+    let known =
+        settings.tls.is_some() || endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    match &settings.auth[..] {
+        "" if known => Ok(Credential::Socket),
+        "" | "none" => Ok(Credential::None),
+        "socket" => Ok(Credential::Socket),
+        "munge" => Ok(Credential::Munge(Munge::new(None))),
+        found => {
+            tracing::error!("IOGATE_AUTH: expected none, socket or munge; found `{found}`");
+            Err(Errno::INVAL.into())
+        }
+    }
 }
 
 /// What a program can understand of why there is no session.
@@ -100,28 +141,6 @@ fn program() -> String {
     std::fs::read_to_string("/proc/self/comm").map_or_else(|_| String::new(), |name| name.trim().to_owned())
 }
 
-/// Reaches a forwarder by a socket that is not in the program's way.
-fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {
-    let fd: OwnedFd = match endpoint {
-        Endpoint::Unix(path) => UnixStream::connect(path)?.into(),
-        Endpoint::Tcp { host, port } => {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-            let mut connected = None;
-            for address in (host.as_str(), *port).to_socket_addrs()? {
-                match TcpStream::connect_timeout(&address, timeout) {
-                    Ok(stream) => {
-                        connected = Some(stream);
-                        break;
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            connected.ok_or(last)?.into()
-        }
-    };
-    Ok(Box::new(PlainSocket::new(keep(fd)?)?))
-}
-
 /// In whose name this process acts now.
 pub(crate) fn caller() -> Caller {
     Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
@@ -131,7 +150,7 @@ pub(crate) fn caller() -> Caller {
 pub(crate) fn origin() -> Origin {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
     Origin {
-        app: AppId(settings::get().map_or(0, |settings| settings.app)),
+        app: application(),
         client: ClientId(std::process::id()),
         issued: Some(Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)),
     }

@@ -13,7 +13,7 @@
 //! | `abi`, `failed`, `real` | C's pointers; errors as errno; the functions that are stood in for |
 //! | `settings`, `connect` | the environment; the tree behind the prefix |
 //! | `page`, `description`, `table` | the placeholder; an open file; which descriptor is which |
-//! | `paths` | which path is ours |
+//! | `paths`, `app` | which path is ours; which application the process belongs to |
 //! | the others | the functions, by theme |
 //!
 //! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.
@@ -25,6 +25,7 @@ mod real;
 mod paths;
 
 mod abi;
+mod app;
 mod attributes;
 mod connect;
 mod copies;

@@ -6,12 +6,16 @@
 //! | `IOGATE_PREFIX` | the paths that are theirs (`/iogate`) |
 //! | `IOGATE_EXPORT` | the export to use, where a forwarder has several |
 //! | `IOGATE_SPREAD` | how requests are spread over several forwarders |
-//! | `IOGATE_APP` | the application's number, for the schedulers; 0, unknown, unless given |
+//! | `IOGATE_APP`, `IOGATE_APP_FILE` | the application, for the schedulers: as for mounts |
+//! | `IOGATE_AUTH` | `none`, `socket` or `munge`: how the forwarders know who this is |
+//! | `IOGATE_TLS_AUTHORITIES`, `IOGATE_TLS_CERTIFICATE`, `IOGATE_TLS_KEY` | PEM files: TLS, with a certificate of the user's |
+//! | `IOGATE_TLS_NAME` | the name in the forwarders' certificates, if not their host's |
 //! | `IOGATE_LOG` | `error`, `warn`, `info` or `debug`: what to say on standard error (`warn`) |
 
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,8 +25,17 @@ pub(crate) struct Settings {
     pub(crate) forwarders: String,
     pub(crate) export: String,
     pub(crate) spread: String,
-    pub(crate) app: u32,
+    pub(crate) auth: String,
+    pub(crate) tls: Option<Tls>,
     pub(crate) log: tracing::Level,
+}
+
+/// How to speak TLS.
+pub(crate) struct Tls {
+    pub(crate) authorities: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) server_name: Option<String>,
 }
 
 const PREFIX: &str = "/iogate";
@@ -62,15 +75,6 @@ fn read() -> Option<Settings> {
         complain("IOGATE_PREFIX", found, "an absolute path other than / without `.`, `..` and `//`");
         return None;
     }
-    let app = text("IOGATE_APP").unwrap_or_default();
-    let app = match app.parse() {
-        _ if app.is_empty() => 0,
-        Ok(app) => app,
-        Err(_) => {
-            complain("IOGATE_APP", app.as_ref(), "a number below 4294967296; going on with 0");
-            0
-        }
-    };
     let log = text("IOGATE_LOG").unwrap_or_default();
     let log = match log.parse() {
         _ if log.is_empty() => tracing::Level::WARN,
@@ -85,9 +89,17 @@ fn read() -> Option<Settings> {
         forwarders,
         export: text("IOGATE_EXPORT").unwrap_or_default(),
         spread: text("IOGATE_SPREAD").unwrap_or_default(),
-        app,
+        auth: text("IOGATE_AUTH").unwrap_or_default(),
+        tls: tls(&text),
         log,
     })
+}
+
+fn tls(text: &dyn Fn(&str) -> Option<String>) -> Option<Tls> {
+    let path = |name: &str| text(name).unwrap_or_default().into();
+    let authorities = text("IOGATE_TLS_AUTHORITIES").filter(|value| !value.is_empty())?.into();
+    let (certificate, key) = (path("IOGATE_TLS_CERTIFICATE"), path("IOGATE_TLS_KEY"));
+    Some(Tls { authorities, certificate, key, server_name: text("IOGATE_TLS_NAME") })
 }
 
 fn complain(name: &str, found: &std::ffi::OsStr, expected: &str) {

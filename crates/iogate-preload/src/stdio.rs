@@ -7,7 +7,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{FILE, off64_t, size_t, ssize_t};
 use rustix::io::Errno;
@@ -100,7 +100,11 @@ extern "C" fn close_cookie(cookie: *mut c_void) -> c_int {
     unsafe { libc::close(fd) }
 }
 
-fn streams() -> std::sync::MutexGuard<'static, Vec<(usize, c_int)>> {
+/// Our streams, held.
+pub(crate) type Streams = MutexGuard<'static, Vec<(usize, c_int)>>;
+
+/// Holds our streams, as a fork must find them whole.
+pub(crate) fn streams() -> Streams {
     STREAMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

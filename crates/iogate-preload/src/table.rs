@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::connect::Connection;
 use crate::description::Description;
+use crate::stdio;
 
 /// Descriptors that can be ours. Numbers beyond are not given out.
 pub(crate) const FDS: usize = 1 << 16;
@@ -163,9 +164,11 @@ pub(crate) fn disconnect() {
     drop(link);
 }
 
+type Held = (RwLockWriteGuard<'static, Vec<Slot>>, stdio::Streams);
+
 thread_local! {
-    /// The table, held by a thread that forks: the child must find it whole.
-    static FORKING: RefCell<Option<RwLockWriteGuard<'static, Vec<Slot>>>> = const { RefCell::new(None) };
+    /// The table and the streams, held by a thread that forks: the child must find them whole.
+    static FORKING: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
 /// Sees to it that children of `fork` work.
@@ -175,8 +178,9 @@ pub(crate) fn watch_forks() {
 }
 
 extern "C" fn before_fork() {
-    let guard = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    FORKING.with_borrow_mut(|held| *held = Some(guard));
+    let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    let guards = (table, stdio::streams());
+    FORKING.with_borrow_mut(|held| *held = Some(guards));
 }
 
 extern "C" fn after_fork() {
@@ -187,7 +191,7 @@ extern "C" fn after_fork() {
 /// to other threads at the moment of the fork may be locked for ever, and is left behind.
 extern "C" fn in_child() {
     CONNECTION.store(ptr::null_mut(), Ordering::Release);
-    let Some(mut table) = FORKING.with_borrow_mut(Option::take) else { return };
+    let Some((mut table, _streams)) = FORKING.with_borrow_mut(Option::take) else { return };
     let mut renewed: HashMap<*const Description, Arc<Description>> = HashMap::new();
     for (fd, slot) in table.iter_mut().enumerate() {
         match std::mem::take(slot) {

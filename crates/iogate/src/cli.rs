@@ -13,6 +13,14 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod remote;
+mod serve;
+
+pub(crate) use remote::{Auth, RemoteArgs, Spread};
+pub(crate) use serve::{
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
+};
+
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
 #[command(version, propagate_version = true, max_term_width = 100)]
@@ -85,21 +93,25 @@ impl FromStr for Bytes {
     }
 }
 
-/// Mount a directory behind a gate: reads and writes of all programs are scheduled
+/// Mount a directory, or the files of servers, behind a gate: reads and writes of all programs are scheduled
 ///
 /// The application of a request is taken from the calling process: IOGATE_APP in its environment, else the line for its
 /// program (`NAME_OR_GLOB ID`) in the file that IOGATE_APP_FILE names here, else its job (SLURM_JOB_ID and those of other
 /// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
 /// SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub(crate) struct MountArgs {
-    /// The directory whose content is shown
+    /// The directory whose content is shown; left out with --remote
     #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) source: PathBuf,
+    pub(crate) source: Option<PathBuf>,
 
     /// An empty directory outside the source
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) mountpoint: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) remote: RemoteArgs,
 
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
@@ -116,7 +128,7 @@ pub(crate) struct MountArgs {
     ///
     /// auto asks the source's file system for each file's own layout where that is Lustre, BeeGFS, CephFS or GlusterFS;
     /// elsewhere all is on a single target. auto,targets=8 says how many targets there are in all.
-    #[arg(long, value_name = "LAYOUT", default_value = "auto")]
+    #[arg(long, value_name = "LAYOUT", default_value = "auto", conflicts_with = "remote")]
     pub(crate) layout: LayoutChoice,
 
     /// Who caches file data on this side of the gate
@@ -124,19 +136,19 @@ pub(crate) struct MountArgs {
     pub(crate) cache: Cache,
 
     /// What carries requests out
-    #[arg(long, value_enum, default_value_t = StoreKind::Directory)]
+    #[arg(long, value_enum, default_value_t = StoreKind::Directory, conflicts_with = "remote")]
     pub(crate) store: StoreKind,
 
     /// How the source's files are read and written
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    #[arg(long, value_enum, default_value_t = Backend::Auto, conflicts_with = "remote")]
     pub(crate) backend: Backend,
 
     /// Read and write the source past its page cache
-    #[arg(long)]
+    #[arg(long, conflicts_with = "remote")]
     pub(crate) direct: bool,
 
     /// The device that a modelled store takes the time of (`iogate devices` lists them) [default: hdd]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "remote")]
     pub(crate) device: Option<String>,
 
     /// Stay in the foreground until the mount ends
@@ -202,12 +214,12 @@ pub(crate) struct UmountArgs {
     pub(crate) lazy: bool,
 }
 
-/// Show what the gate of a mount does: sizes, waiting times, applications, files
+/// Show what the gate of a mount does, or those of a server: sizes, waiting times, applications, files, connections
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The mount point
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) mountpoint: PathBuf,
+    /// The mount point, or a server's address: HOST:PORT or unix:PATH
+    #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
+    pub(crate) place: PathBuf,
 
     /// As JSON
     #[arg(long)]
@@ -237,117 +249,17 @@ pub(crate) struct LayoutArgs {
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// The mount point
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) mountpoint: PathBuf,
+    /// The mount point, or a server's address: HOST:PORT or unix:PATH
+    #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
+    pub(crate) place: PathBuf,
+
+    /// Of a server: which export's gate, if not the first one's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) export: Option<String>,
 
     /// What to change, as in `scheduler=sjf age_max=1s` or `quantum_base=64KiB`
     #[arg(value_name = "NAME=VALUE", required = true)]
     pub(crate) settings: Vec<String>,
-}
-
-/// Serve file systems to other nodes, each behind a gate: a forwarder, a data server, or both
-///
-/// Stays in the foreground, says where it listens and then `ready`, and ends on SIGINT or SIGTERM when what it has accepted is
-/// done. Either a configuration file says everything, or flags describe one export and one address.
-#[derive(Debug, Args)]
-#[command(after_long_help = "docs/forwarding.md describes the configuration file.")]
-pub(crate) struct ServeArgs {
-    /// The configuration file (TOML)
-    #[arg(value_hint = ValueHint::FilePath, required_unless_present = "directory", conflicts_with_all = ["directory", "listen", "scheduler", "params", "read_only"])]
-    pub(crate) config: Option<PathBuf>,
-
-    /// Without a file: the directory to serve
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "listen")]
-    pub(crate) directory: Option<PathBuf>,
-
-    /// Without a file: where to listen: unix:PATH, or HOST:PORT on loopback, where everybody is nobody
-    #[arg(long, value_name = "ADDRESS", requires = "directory")]
-    pub(crate) listen: Option<String>,
-
-    /// Without a file: the scheduler (`iogate schedulers` describes them)
-    #[arg(long, value_name = "NAME", default_value = "aioli")]
-    pub(crate) scheduler: String,
-
-    /// Without a file: a parameter of the scheduler, as in window=250ms; may be given several times
-    #[arg(long = "param", value_name = "NAME=VALUE")]
-    pub(crate) params: Vec<String>,
-
-    /// Without a file: refuse all changes
-    #[arg(long)]
-    pub(crate) read_only: bool,
-
-    /// Check the configuration, and do nothing else
-    #[arg(long)]
-    pub(crate) check: bool,
-
-    /// End with the process that started this
-    #[arg(long, hide = true)]
-    pub(crate) with_parent: bool,
-}
-
-/// Run data servers and forwarders as processes of this machine
-#[derive(Debug, Args)]
-pub(crate) struct ClusterArgs {
-    #[command(subcommand)]
-    pub(crate) command: ClusterCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ClusterCommand {
-    Up(ClusterUpArgs),
-    Status(ClusterStatusArgs),
-    Down(ClusterDownArgs),
-}
-
-/// Start what is not running; nodes that are up stay as they are
-#[derive(Debug, Args)]
-pub(crate) struct ClusterUpArgs {
-    /// The cluster's file (TOML)
-    #[arg(value_hint = ValueHint::FilePath)]
-    pub(crate) file: PathBuf,
-
-    /// Where sockets, logs and data are kept [default: for root /var/lib/iogate/clusters/NAME, else in the home directory]
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Which cluster.
-#[derive(Debug, Args)]
-pub(crate) struct ClusterChoice {
-    /// Its name, or its file
-    #[arg(value_name = "NAME|FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) cluster: PathBuf,
-
-    /// The folder that it was started with, if not the default
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) dir: Option<PathBuf>,
-}
-
-/// Show the nodes of a cluster and what they have done
-#[derive(Debug, Args)]
-pub(crate) struct ClusterStatusArgs {
-    #[command(flatten)]
-    pub(crate) choice: ClusterChoice,
-
-    /// As JSON, with all figures of each node
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Only where clients connect, as `iogate mount --remote` wants it
-    #[arg(long, conflicts_with = "json")]
-    pub(crate) entrances: bool,
-}
-
-/// Stop a cluster; what was accepted is completed first
-#[derive(Debug, Args)]
-pub(crate) struct ClusterDownArgs {
-    #[command(flatten)]
-    pub(crate) choice: ClusterChoice,
-
-    /// Remove its folder too, with the data in it
-    #[arg(long)]
-    pub(crate) purge: bool,
 }
 
 /// Play a trace of requests through a scheduler in virtual time

@@ -47,6 +47,13 @@ pub(crate) fn bytes(text: &str) -> Result<u64, ConfigError> {
     BYTES.parse(text)
 }
 
+/// A time from a flag, in nanoseconds: `250ms`, `60s`.
+pub(crate) fn nanoseconds(text: &str) -> Result<u64, ConfigError> {
+    const TIME: Param =
+        Param { name: "time", unit: ParamUnit::Time, default: 0, min: 0, max: u64::MAX, help: "a time" };
+    TIME.parse(text)
+}
+
 /// Bytes as a flag would have them, exactly.
 pub(crate) fn bytes_shown(bytes: u64) -> String {
     BYTES.format(bytes)

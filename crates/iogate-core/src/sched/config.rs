@@ -340,6 +340,13 @@ impl SchedulerConfig {
         Ok(())
     }
 
+    /// Says which of the nodes of its layer the gate is, where that matters to the algorithm.
+    pub fn set_node(&mut self, node: u32) {
+        if let Some(index) = self.kind.params().iter().position(|param| param.name == "node") {
+            self.values[index] = node.into();
+        }
+    }
+
     /// The value of a parameter that the algorithm has: bytes, nanoseconds, a number, 0 or 1, or an index.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::codec::{Reader, Record, Value, WireError, record};
 
 record! {
-    /// Answers [`Hello`].
+    /// Answers [`Hello`](super::Hello).
     Welcome {
         /// The server's version.
         version: u16,
@@ -47,7 +47,7 @@ record! {
 }
 
 record! {
-    /// Answers [`Open`].
+    /// Answers [`Open`](super::Open).
     Opened {
         /// Which file it is, to know it again.
         identity: Identity,
@@ -177,7 +177,7 @@ pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;
 const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 6 * 4;
 
 impl Entry {
-    /// Takes the first entry and its name off a payload of [`ReadDir`].
+    /// Takes the first entry and its name off a payload of [`ReadDir`](super::ReadDir).
     pub fn split_from(payload: &[u8]) -> Result<(Entry, &[u8], &[u8]), WireError> {
         let truncated = |expected| WireError::Truncated { expected, found: payload.len() };
         let (fields, rest) = payload.split_at_checked(ENTRY_BYTES).ok_or(truncated(ENTRY_BYTES))?;

@@ -72,7 +72,7 @@ pub mod auth {
 pub const NO_HANDLE: u32 = 0;
 
 record! {
-    /// The first message of a connection. Answered with [`Welcome`].
+    /// The first message of a connection. Answered with [`Welcome`](super::Welcome).
     Hello<'a> {
         /// [`MAGIC`](super::MAGIC).
         magic: u64,
@@ -82,6 +82,12 @@ record! {
         auth: u8,
         /// The session to go on with; zeros for a new one.
         session: [u8; 16],
+        /// Of a forwarder: its index among `nodes`.
+        node: u32,
+        /// Of a forwarder: how many work together. 0: the client is none.
+        nodes: u32,
+        /// Of a forwarder: changes when its process does.
+        instance: u64,
         /// The export to use; empty for the first one.
         export: &'a [u8],
         /// What people call the client: `node:pid`, or a program's name.
@@ -90,7 +96,7 @@ record! {
 }
 
 record! {
-    /// Opens the file at `path` under a `handle` that the client chose. Answered with [`Opened`].
+    /// Opens the file at `path` under a `handle` that the client chose. Answered with [`Opened`](super::Opened).
     Open<'a> {
         /// Not in use in this session, and not [`NO_HANDLE`].
         handle: u32,
@@ -98,7 +104,7 @@ record! {
         flags: u32,
         /// Permissions of a file that is created; the client has applied its umask.
         mode: u32,
-        /// With [`open::AGAIN`]: what [`Opened`] said before. Else zero.
+        /// With [`open::AGAIN`]: what [`Opened`](super::Opened) said before. Else zero.
         identity: Identity,
         /// Path below the export's root.
         path: &'a [u8],
@@ -115,7 +121,7 @@ record! {
 
 record! {
     /// The fields of a read and of a write. A read is answered with the data as payload, fewer bytes at the end of the file; a write,
-    /// whose data is the payload, with [`Written`].
+    /// whose data is the payload, with [`Written`](super::Written).
     Transfer {
         /// The open file.
         handle: u32,
@@ -145,7 +151,7 @@ record! {
 }
 
 record! {
-    /// Asks for attributes. Answered with [`Attr`].
+    /// Asks for attributes. Answered with [`Attr`](super::Attr).
     GetAttr<'a> {
         /// The open file, or [`NO_HANDLE`].
         handle: u32,
@@ -155,7 +161,7 @@ record! {
 }
 
 record! {
-    /// Sets attributes. Answered with [`Attr`].
+    /// Sets attributes. Answered with [`Attr`](super::Attr).
     SetAttr<'a> {
         /// The open file, or [`NO_HANDLE`].
         handle: u32,
@@ -202,7 +208,7 @@ record! {
 }
 
 record! {
-    /// Finds data or a hole, as `lseek(2)`. Answered with [`Offset`].
+    /// Finds data or a hole, as `lseek(2)`. Answered with [`Offset`](super::Offset).
     Seek {
         /// The open file.
         handle: u32,
@@ -214,7 +220,7 @@ record! {
 }
 
 record! {
-    /// Lists a directory. Answered with [`Entry`] records as payload, each in front of its name; none at the end.
+    /// Lists a directory. Answered with [`Entry`](super::Entry) records as payload, each in front of its name; none at the end.
     ReadDir<'a> {
         /// Where to go on: the `next` of the last entry read, or 0.
         after: u64,
@@ -226,7 +232,7 @@ record! {
 }
 
 record! {
-    /// Makes a directory, a FIFO, a socket, a device or an empty file, by the type in `mode`. Answered with [`Attr`].
+    /// Makes a directory, a FIFO, a socket, a device or an empty file, by the type in `mode`. Answered with [`Attr`](super::Attr).
     MakeNode<'a> {
         /// Type and permissions.
         mode: u32,
@@ -238,7 +244,7 @@ record! {
 }
 
 record! {
-    /// Makes a symbolic link. Answered with [`Attr`].
+    /// Makes a symbolic link. Answered with [`Attr`](super::Attr).
     Symlink<'a> {
         /// What it says.
         target: &'a [u8],
@@ -248,7 +254,7 @@ record! {
 }
 
 record! {
-    /// Gives a file another name. Answered with [`Attr`].
+    /// Gives a file another name. Answered with [`Attr`](super::Attr).
     Link<'a> {
         /// The file.
         path: &'a [u8],
@@ -288,7 +294,7 @@ record! {
 }
 
 record! {
-    /// Asks for the file system's space. Answered with [`Space`].
+    /// Asks for the file system's space. Answered with [`Space`](super::Space).
     StatFs {}
 }
 
@@ -333,7 +339,7 @@ record! {
 }
 
 record! {
-    /// Asks which target holds a byte of an open file. Answered with [`Striping`].
+    /// Asks which target holds a byte of an open file. Answered with [`Striping`](super::Striping).
     GetLayout {
         /// The open file.
         handle: u32,
@@ -341,7 +347,7 @@ record! {
 }
 
 record! {
-    /// Asks for nothing. Answered with the server's time, in nanoseconds since the Unix epoch, as [`Offset`].
+    /// Asks for nothing. Answered with the server's time, in nanoseconds since the Unix epoch, as [`Offset`](super::Offset).
     Ping {}
 }
 

@@ -26,6 +26,9 @@ fn requests_survive_the_way_and_damage_is_noticed() {
         version: VERSION,
         auth: auth::MUNGE,
         session: [9; 16],
+        node: 1,
+        nodes: 4,
+        instance: u64::MAX,
         export: b"scratch",
         name: b"",
     }));

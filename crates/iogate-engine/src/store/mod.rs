@@ -112,6 +112,12 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether [`Store::size`] and [`Store::sync`] wait for an answer that comes in a thread which also calls completions, so
+    /// that neither may be called in one.
+    fn asks_afar(&self) -> bool {
+        false
+    }
+
     /// The size of a file in bytes.
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         let _ = file;

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use iogate_core::{FileId, Layout, Op, TargetId};
 
@@ -40,6 +41,55 @@ impl StripedStore {
         Ok(StripedStore { targets: targets.into(), layout })
     }
 
+    /// Carries out the pieces of a dispatch.
+    fn carry_out(&self, io: Io, pieces: Vec<Piece>, done: IoDone) {
+        let file = match file_of(&io.file) {
+            Ok(file) => file,
+            Err(error) => return done(io, Err(error)),
+        };
+        // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
+        let mut calls = Vec::new();
+        for target in 0..self.targets.len() {
+            let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
+            let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
+            let segments = mine.map(|piece| piece.segment).collect();
+            let call = file.parts.part(target, io.op == Op::Write).map(|part| {
+                let target = TargetId(target as u32);
+                part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
+            });
+            calls.push((target, call));
+        }
+        let (targets, layout) = (Arc::clone(&self.targets), self.layout);
+        let results = (0..self.targets.len()).map(|_| None).collect();
+        let left = calls.len();
+        if left == 0 {
+            return done(io, Ok(0));
+        }
+        let join = Join { io, done, pieces, results, left, targets, layout };
+        let join = Arc::new(Mutex::new(Some(join)));
+        for (target, call) in calls {
+            let call = match call {
+                Ok(Some(call)) => call,
+                Ok(None) => {
+                    Join::arrive(&join, target, Ok(0));
+                    continue;
+                }
+                Err(error) => {
+                    Join::arrive(&join, target, Err(error));
+                    continue;
+                }
+            };
+            let store = &self.targets[target];
+            match store.run(&call) {
+                Some(result) => Join::arrive(&join, target, result),
+                None => {
+                    let join = Arc::clone(&join);
+                    store.start(call, Box::new(move |_, result| Join::arrive(&join, target, result)));
+                }
+            }
+        }
+    }
+
     /// A handle on the file that has these parts, as the targets' stores know them. What it was not opened for
     /// fails with `EBADF`.
     pub fn file(parts: Arc<dyn Parts>, reads: bool, writes: bool) -> FileHandle {
@@ -55,10 +105,10 @@ pub trait Parts: Send + Sync + fmt::Debug {
     /// The part on a target; made if it is not there and `create` says so. `None` is a part without bytes.
     fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>>;
 
-    /// Whether [`Parts::part`] has it at hand, and need not ask the target.
-    fn is_open(&self, target: usize) -> bool {
+    /// Whether [`Parts::part`] has to ask a target that is far away first, and so must not be called in a completion.
+    fn asks_afar(&self, target: usize) -> bool {
         let _ = target;
-        true
+        false
     }
 }
 
@@ -126,6 +176,24 @@ fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
     pieces
 }
 
+/// Runs what asks far targets, in a thread of its own: the calling one may be what their answers come in. It is told if there is
+/// no thread.
+fn elsewhere(run: impl FnOnce(io::Result<()>) + Send + 'static) {
+    let run = Arc::new(Mutex::new(Some(run)));
+    let there = Arc::clone(&run);
+    let take = |run: &Mutex<Option<_>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let started = thread::Builder::new().name("iogate-striped".into()).spawn(move || {
+        if let Some(run) = take(&there) {
+            run(Ok(()));
+        }
+    });
+    if let Err(error) = started
+        && let Some(run) = take(&run)
+    {
+        run(Err(error));
+    }
+}
+
 fn size_of(targets: &[Arc<dyn Store>], layout: &Layout, file: &StripedFile) -> io::Result<u64> {
     let mut size = 0;
     for (index, target) in targets.iter().enumerate() {
@@ -157,22 +225,22 @@ impl Store for StripedStore {
             return done(io, Err(io::Error::from_raw_os_error(libc::EBADF)));
         }
         let pieces = pieces(&self.layout, &io);
-        let (targets, layout) = (Arc::clone(&self.targets), self.layout);
-        if pieces.iter().all(|piece| file.parts.is_open(piece.target)) {
-            return begin(targets, layout, pieces, io, done);
+        if pieces.iter().any(|piece| file.parts.asks_afar(piece.target)) {
+            let (targets, layout) = (Arc::clone(&self.targets), self.layout);
+            let store = StripedStore { targets, layout };
+            return elsewhere(move |thread| match thread {
+                Ok(()) => store.carry_out(io, pieces, done),
+                Err(error) => done(io, Err(error)),
+            });
         }
-        // To open a part takes a target that answers, and this may be the thread that hears its answers.
-        on_own_thread(
-            (io, done),
-            |(io, done), error| done(io, Err(error)),
-            move |(io, done)| {
-                begin(targets, layout, pieces, io, done);
-            },
-        );
+        self.carry_out(io, pieces, done);
     }
-
     fn blocks(&self) -> bool {
         self.targets.iter().any(|target| target.blocks())
+    }
+
+    fn asks_afar(&self) -> bool {
+        self.targets.iter().any(|target| target.asks_afar())
     }
 
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
@@ -184,73 +252,6 @@ impl Store for StripedStore {
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         size_of(&self.targets, &self.layout, file_of(file)?)
-    }
-}
-
-/// Sends each target its part of a dispatch.
-fn begin(targets: Arc<[Arc<dyn Store>]>, layout: Layout, pieces: Vec<Piece>, io: Io, done: IoDone) {
-    let file = match file_of(&io.file) {
-        Ok(file) => file,
-        Err(error) => return done(io, Err(error)),
-    };
-    // A dispatch covers a contiguous range, so what it has on one target is contiguous there.
-    let mut calls = Vec::new();
-    for target in 0..targets.len() {
-        let mut mine = pieces.iter().filter(|piece| piece.target == target).peekable();
-        let Some(offset) = mine.peek().map(|piece| piece.offset) else { continue };
-        let segments = mine.map(|piece| piece.segment).collect();
-        let call = file.parts.part(target, io.op == Op::Write).map(|part| {
-            let target = TargetId(target as u32);
-            part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
-        });
-        calls.push((target, call));
-    }
-    let stores = Arc::clone(&targets);
-    let results = (0..targets.len()).map(|_| None).collect();
-    let left = calls.len();
-    if left == 0 {
-        return done(io, Ok(0));
-    }
-    let join = Join { io, done, pieces, results, left, targets, layout };
-    let join = Arc::new(Mutex::new(Some(join)));
-    for (target, call) in calls {
-        let call = match call {
-            Ok(Some(call)) => call,
-            Ok(None) => {
-                Join::arrive(&join, target, Ok(0));
-                continue;
-            }
-            Err(error) => {
-                Join::arrive(&join, target, Err(error));
-                continue;
-            }
-        };
-        let store = &stores[target];
-        match store.run(&call) {
-            Some(result) => Join::arrive(&join, target, result),
-            None => {
-                let join = Arc::clone(&join);
-                store.start(call, Box::new(move |_, result| Join::arrive(&join, target, result)));
-            }
-        }
-    }
-}
-
-/// Runs `job` with `what` on a thread of its own; `failed` takes it if there is none to be had.
-fn on_own_thread<T: Send + 'static>(
-    what: T,
-    failed: impl FnOnce(T, io::Error),
-    job: impl FnOnce(T) + Send + 'static,
-) {
-    let shared = Arc::new(Mutex::new(Some(what)));
-    let take = |shared: &Mutex<Option<T>>| shared.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let later = Arc::clone(&shared);
-    let run = move || take(&later).map_or((), job);
-    let spawned = std::thread::Builder::new().name("iogate-striped".into()).spawn(run);
-    if let Err(error) = spawned
-        && let Some(what) = take(&shared)
-    {
-        failed(what, error);
     }
 }
 
@@ -276,27 +277,27 @@ impl Join {
         }
         let Some(finished) = slot.take() else { return };
         drop(slot);
-        // To be told sizes takes targets that answer, and this may be the thread that hears their answers.
-        if finished.asks_sizes() {
-            let failed = |join: Join, error| (join.done)(join.io, Err(error));
-            on_own_thread(finished, failed, Join::finish);
-            return;
+        if finished.io.op == Op::Read
+            && finished.is_short()
+            && finished.targets.iter().any(|target| target.asks_afar())
+        {
+            elsewhere(move |thread| finished.tell(thread));
+        } else {
+            finished.tell(Ok(()));
         }
-        finished.finish();
     }
 
-    /// Whether a read came short, so that the sizes of all parts say where the file ends.
-    fn asks_sizes(&self) -> bool {
+    /// Whether the end of the file, or a hole, is in it.
+    fn is_short(&self) -> bool {
         let total = self.pieces.iter().map(|piece| piece.segment.bytes as u64).sum::<u64>();
-        let failed = self.results.iter().flatten().any(|result| result.is_err());
-        self.io.op == Op::Read && !failed && self.counts().iter().sum::<u64>() != total
+        self.results.iter().flatten().all(Result::is_ok) && self.counts().iter().sum::<u64>() < total
     }
 
-    fn finish(mut self) {
-        let result = match self.io.op {
+    fn tell(mut self, thread: io::Result<()>) {
+        let result = thread.and_then(|()| match self.io.op {
             Op::Read => self.read_result(),
             Op::Write => self.write_result(),
-        };
+        });
         (self.done)(self.io, result);
     }
 

@@ -23,7 +23,7 @@ use self::dir::OpenDir;
 use self::file::OpenFile;
 use self::inode::{HeldInode, InodeTable};
 use crate::abi::{InHeader, Input, op};
-use crate::control::{Control, ControlFiles};
+use crate::control::ControlFiles;
 use crate::file_system::{Agreed, FileSystem as Operations, Opened};
 use crate::handle::Handles;
 use crate::options::{CacheMode, MountOptions};
@@ -51,7 +51,7 @@ impl FileSystem {
         store: Arc<dyn Store>,
         options: &MountOptions,
         agreed: Agreed,
-        control: Arc<dyn Control>,
+        control: ControlFiles,
     ) -> Result<FileSystem, Errno> {
         let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine));
         Ok(FileSystem {
@@ -61,7 +61,7 @@ impl FileSystem {
             dirs: Handles::default(),
             store,
             layouts,
-            control: ControlFiles::new(control),
+            control,
             cache: options.cache,
             copy_offload: options.copy_offload,
             timeout: options.metadata_timeout,

@@ -22,9 +22,9 @@ impl FileSystem {
         let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
         let name = input.name().ok_or(Errno::INVAL)?;
         if header.nodeid == ROOT_ID
-            && let Some(value) = self.control.get(name)
+            && let Some(value) = self.control.get(name, header)
         {
-            return value_reply(out, arg.size, &value);
+            return value_reply(out, arg.size, &value?);
         }
         let inode = self.inodes.get(header.nodeid)?;
         let path = inode.proc_path();
@@ -48,7 +48,7 @@ impl FileSystem {
         let name = input.name().ok_or(Errno::INVAL)?;
         let value = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
         if header.nodeid == ROOT_ID
-            && let Some(result) = self.control.set(name, value, header.uid)
+            && let Some(result) = self.control.set(name, value, header)
         {
             return result;
         }

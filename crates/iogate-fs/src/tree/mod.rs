@@ -24,7 +24,7 @@ use self::dir::OpenDir;
 use self::file::OpenFile;
 use self::nodes::{Nodes, Place};
 use crate::abi::{InHeader, Input, op};
-use crate::control::{Control, ControlFiles};
+use crate::control::ControlFiles;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem as Operations, Opened, errno_of};
 use crate::handle::Handles;
@@ -60,7 +60,7 @@ impl FileSystem {
         options: &MountOptions,
         agreed: Agreed,
         names: Arc<FileNames>,
-        control: Arc<dyn Control>,
+        control: ControlFiles,
     ) -> FileSystem {
         FileSystem {
             tree,
@@ -68,7 +68,7 @@ impl FileSystem {
             files: Handles::default(),
             dirs: Handles::default(),
             names,
-            control: ControlFiles::new(control),
+            control,
             cache: options.cache,
             timeout: options.metadata_timeout,
             agreed,

@@ -17,9 +17,9 @@ impl FileSystem {
         let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
         let name = input.name().ok_or(Errno::INVAL)?;
         if header.nodeid == ROOT_ID
-            && let Some(value) = self.control.get(name)
+            && let Some(value) = self.control.get(name, header)
         {
-            return value_reply(out, arg.size, &value);
+            return value_reply(out, arg.size, &value?);
         }
         let (caller, name) = (caller(header), name.to_bytes());
         let value = self.at([(header.nodeid, b"")], |[path]| self.tree.xattr(caller, path, name))?;
@@ -42,7 +42,7 @@ impl FileSystem {
         let name = input.name().ok_or(Errno::INVAL)?;
         let value = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
         if header.nodeid == ROOT_ID
-            && let Some(result) = self.control.set(name, value, header.uid)
+            && let Some(result) = self.control.set(name, value, header)
         {
             return result;
         }

@@ -126,6 +126,11 @@ impl Call {
         self.kind == WRITE
     }
 
+    /// Whether a person waits for the answer, and reads why not; a program goes by the error's number.
+    pub(super) fn is_of_person(&self) -> bool {
+        self.kind == CONFIGURE
+    }
+
     pub(super) fn opens(&self) -> bool {
         self.kind == OPEN && self.handle != NO_HANDLE
     }
@@ -170,6 +175,7 @@ impl Call {
 const OPEN: u16 = 10;
 const READ: u16 = 12;
 const WRITE: u16 = 13;
+const CONFIGURE: u16 = 41;
 
 /// One completion's panic must not cost the others their answers.
 fn guarded(done: impl FnOnce()) {

@@ -12,6 +12,7 @@ use iogate_core::wire::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::clock::{ClockOffset, Question};
 use super::{ClientError, ClientOptions, Dial};
 use crate::Endpoint;
 use crate::auth::Binding;
@@ -61,23 +62,34 @@ fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> 
     }
 }
 
+/// A session with a server, just begun or gone on with.
+pub(super) struct Connected {
+    pub(super) socket: Box<dyn Socket>,
+    pub(super) welcome: Welcome,
+    pub(super) clock: ClockOffset,
+}
+
 /// Connects, and begins the session or goes on with it.
 pub(super) fn connect(
     endpoint: &Endpoint,
     options: &ClientOptions,
     session: [u8; 16],
-) -> Result<(Box<dyn Socket>, Welcome), ClientError> {
+) -> Result<Connected, ClientError> {
     let deadline = Instant::now() + options.connect_timeout;
     let unreachable = |source| ClientError::Unreachable { endpoint: endpoint.clone(), source };
     let socket = (options.dial)(endpoint, options.connect_timeout).map_err(unreachable)?;
     let proof = Binding::of_client(socket.fd(), options.export.as_bytes())
         .and_then(|binding| options.auth.prove(&binding).map_err(io::Error::other))
         .map_err(|source| ClientError::NoProof { endpoint: endpoint.clone(), source })?;
+    let forwarder = options.forwarder;
     let hello = Request::Hello(Hello {
         magic: MAGIC,
         version: VERSION,
         auth: options.auth.kind(),
         session,
+        node: forwarder.map_or(0, |forwarder| forwarder.node),
+        nodes: forwarder.map_or(0, |forwarder| forwarder.nodes),
+        instance: forwarder.map_or(0, |forwarder| forwarder.instance),
         export: options.export.as_bytes(),
         name: options.name.as_bytes(),
     });
@@ -91,6 +103,7 @@ pub(super) fn connect(
     };
     message[..iogate_core::wire::REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
     message.extend_from_slice(&proof);
+    let question = Question::asked_now();
     send(&*socket, &message, deadline).map_err(unreachable)?;
 
     let mut header = [0; REPLY_HEADER_BYTES];
@@ -115,7 +128,7 @@ pub(super) fn connect(
             source: io::Error::from_raw_os_error(libc::EPROTONOSUPPORT),
         });
     }
-    Ok((socket, welcome))
+    Ok(Connected { socket, welcome, clock: question.answered(welcome.time) })
 }
 
 /// A time as `poll` takes it.

@@ -18,8 +18,8 @@ impl Client {
     }
 
     /// Changes the scheduler of the export that the client uses, live: a scheduler with its parameters, or parameters of the
-    /// one in force, as in `scheduler=sjf,age_max=1s`. Fails with `EPERM` for other users than root and the server's
-    /// own, and with `EINVAL` if there is no such scheduler.
+    /// one in force, as in `scheduler=sjf,age_max=1s`. Fails as `PermissionDenied` for other users than root and the
+    /// server's own, and as `InvalidInput` if there is no such scheduler; the error's text is the server's.
     pub fn configure(&self, scheduler: &str) -> io::Result<()> {
         let scheduler = scheduler.as_bytes();
         self.call(&Request::Configure(Configure { scheduler }), self.user()).map(drop)

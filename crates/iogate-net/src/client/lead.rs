@@ -128,6 +128,23 @@ impl Shared {
     }
 
     /// Receives what is there.
+    /// Receives until everything is answered, for at most so long: what a client without a thread does before its connection ends.
+    /// A server that cannot send its answers need not read what else was sent, a goodbye for example.
+    pub(super) fn settle(&self, at_most: Duration) {
+        let deadline = Instant::now() + at_most;
+        loop {
+            let state = self.lock();
+            let Some(link) = state.link.clone().filter(|_| !state.requests.is_empty()) else { return };
+            drop(state);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let fd = link.socket.fd();
+            match poll(&mut [PollFd::new(&fd, PollFlags::IN)], timespec(left).as_ref()) {
+                Ok(0) | Err(_) => return,
+                Ok(_) => self.receive(&link),
+            }
+        }
+    }
+
     fn receive(&self, link: &Arc<Link>) {
         let mut incoming = link.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
 //! | `connect` | reaching a server, and agreeing with it |
+//! | `clock` | how far a server's clock is from this one |
 //! | `control` | asking a server how it is |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
@@ -26,6 +27,7 @@
 //! ```
 
 mod call;
+mod clock;
 mod connect;
 mod control;
 mod file;
@@ -41,7 +43,6 @@ mod store;
 
 use std::fmt;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,7 @@ use crate::Endpoint;
 use crate::auth::Credential;
 use crate::socket::Socket;
 
+pub use clock::ClockOffset;
 pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;
@@ -60,9 +62,6 @@ pub use store::RemoteStore;
 
 /// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
-
-/// Takes a descriptor and returns it, or a copy under another number.
-pub type Keep = fn(OwnedFd) -> io::Result<OwnedFd>;
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +74,25 @@ pub enum Receiving {
     Inline,
 }
 
+/// A forwarder, as the servers behind it know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forwarder {
+    /// Its index among `nodes`.
+    pub node: u32,
+    /// Forwarders that work together; at least 1.
+    pub nodes: u32,
+    instance: u64,
+}
+
+impl Forwarder {
+    /// A forwarder that is this process. Servers refuse a second one with the same index: have one for all clients of it.
+    pub fn new(node: u32, nodes: u32) -> io::Result<Forwarder> {
+        let mut instance = [0; 8];
+        crate::server::random(&mut instance)?;
+        Ok(Forwarder { node, nodes, instance: u64::from_le_bytes(instance) })
+    }
+}
+
 /// Settings of a [`Client`].
 #[derive(Clone)]
 pub struct ClientOptions {
@@ -82,6 +100,10 @@ pub struct ClientOptions {
     pub name: String,
     /// The server's export; empty for its first one.
     pub export: String,
+    /// Which forwarder the client is part of, if it is.
+    pub forwarder: Option<Forwarder>,
+    /// How far the server's clock may be from this one before that is worth a warning: issue times and windows go by them.
+    pub clock_tolerance: Duration,
     /// How the client proves who it is.
     pub auth: Credential,
     /// How a server is reached: [`dial`], or what [`dial_tls`] gives.
@@ -92,9 +114,6 @@ pub struct ClientOptions {
     pub retry_for: Duration,
     /// Who receives.
     pub receiving: Receiving,
-    /// What becomes of a descriptor that the client makes, beside those of `dial`; itself, unless the client lives in a
-    /// program whose descriptors it must keep out of the way of.
-    pub keep: Keep,
 }
 
 impl Default for ClientOptions {
@@ -102,12 +121,13 @@ impl Default for ClientOptions {
         ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
+            forwarder: None,
+            clock_tolerance: Duration::from_millis(100),
             auth: Credential::Socket,
             dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
             receiving: Receiving::default(),
-            keep: Ok,
         }
     }
 }
@@ -117,6 +137,8 @@ impl fmt::Debug for ClientOptions {
         f.debug_struct("ClientOptions")
             .field("name", &self.name)
             .field("export", &self.export)
+            .field("forwarder", &self.forwarder)
+            .field("clock_tolerance", &self.clock_tolerance)
             .field("auth", &self.auth)
             .field("connect_timeout", &self.connect_timeout)
             .field("retry_for", &self.retry_for)

@@ -208,7 +208,11 @@ fn answer(
         if !text.is_empty() {
             tracing::debug!(errno = header.errno, text = %String::from_utf8_lossy(text), "a request fails");
         }
-        return Err(io::Error::from_raw_os_error(i32::from(header.errno)));
+        let error = io::Error::from_raw_os_error(i32::from(header.errno));
+        if call.is_of_person() && !text.is_empty() {
+            return Err(io::Error::new(error.kind(), String::from_utf8_lossy(text).into_owned()));
+        }
+        return Err(error);
     }
     if call.is_read() {
         return Ok(Answer::Read(placed));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use iogate_core::wire::{Open, Request, open};
 
 use super::call::{Call, Done};
-use super::connect::{NO_SESSION, connect};
+use super::connect::{Connected, NO_SESSION, connect};
 use super::session::{Shared, State, limits};
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
@@ -76,9 +76,10 @@ impl Shared {
         loss.pause = (loss.pause * 2).min(PAUSE_MAX);
         loss.next_attempt = Instant::now() + loss.pause;
         match connected {
-            Ok((socket, welcome)) => {
+            Ok(Connected { socket, welcome, clock }) => {
                 let resumed = welcome.resumed != 0 && session != NO_SESSION;
-                state.welcome = welcome;
+                (state.welcome, state.clock) = (welcome, clock);
+                self.look_at_clock(&mut state);
                 let unknown = if resumed {
                     state.requests.resumed();
                     Vec::new()

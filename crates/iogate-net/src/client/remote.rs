@@ -344,6 +344,9 @@ impl Tree for Remote {
 
     fn state(&self) -> Option<String> {
         let state = |client: &Client| match client.is_connected() {
+            true if client.has_other_clock() => {
+                format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
+            }
             true => format!("connected to {}", client.endpoint()),
             false => format!("no connection to {}, trying again", client.endpoint()),
         };

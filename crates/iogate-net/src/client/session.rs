@@ -6,20 +6,22 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use iogate_core::outstanding::{Limits, Outstanding};
 use iogate_core::wire::{Goodbye, Identity, Opened, Record, Request, Welcome};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter};
-use super::connect::{NO_SESSION, connect};
+use super::clock::ClockOffset;
+use super::connect::{Connected, NO_SESSION, connect};
 use super::fork::Owner;
 use super::receive::Incoming;
 use super::recover::Loss;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::socket::Socket;
+use crate::socket::{Socket, kept};
 use crate::tree::Caller;
 
 /// One session with one server. Any number of threads may use it at once.
@@ -45,6 +47,9 @@ pub(super) struct State {
     pub(super) requests: Outstanding<Call>,
     pub(super) link: Option<Arc<Link>>,
     pub(super) welcome: Welcome,
+    pub(super) clock: ClockOffset,
+    /// It has been said that the clocks differ.
+    clock_warned: bool,
     pub(super) loss: Option<Loss>,
     /// The last loss, until the server has answered something since.
     pub(super) loss_before: Option<Loss>,
@@ -102,13 +107,15 @@ pub(super) struct Handle {
 impl Client {
     /// Connects to a server.
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
-        let (socket, welcome) = connect(endpoint, &options, NO_SESSION)?;
+        let Connected { socket, welcome, clock } = connect(endpoint, &options, NO_SESSION)?;
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome));
         let state = State {
             requests,
             link: Some(Arc::new(Link::new(socket))),
             welcome,
+            clock,
+            clock_warned: false,
             loss: None,
             loss_before: None,
             handles: BTreeMap::new(),
@@ -122,7 +129,7 @@ impl Client {
             closed: false,
         };
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
-        let waker = (options.keep)(waker)?;
+        let waker = kept(waker)?;
         let has_background = options.receiving == Receiving::Background;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
@@ -133,6 +140,7 @@ impl Client {
             waker,
             owner: Owner::new(),
         });
+        shared.look_at_clock(&mut shared.lock());
         let background = if has_background {
             let shared = Arc::clone(&shared);
             let receive = move || shared.receive_in_background();
@@ -156,6 +164,16 @@ impl Client {
     /// What the server has said of itself when it was last connected to.
     pub fn welcome(&self) -> Welcome {
         self.shared.lock().welcome
+    }
+
+    /// How far the server's clock was from this one's when it was last connected to.
+    pub fn clock(&self) -> ClockOffset {
+        self.shared.lock().clock
+    }
+
+    /// Whether the server's clock is further away than the options tolerate.
+    pub fn has_other_clock(&self) -> bool {
+        self.clock().exceeds(self.shared.options.clock_tolerance)
     }
 
     /// Asks, and waits for the answer.
@@ -220,11 +238,17 @@ impl Client {
     }
 }
 
+/// How long a client that goes waits for the server to have heard so.
+const LAST_ANSWERS: Duration = Duration::from_millis(100);
+
 impl Drop for Client {
-    /// Says goodbye, without waiting for an answer.
+    /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
         let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller { uid: 0, gid: 0 }, 0, Done::Nothing);
         self.start(goodbye);
+        if self.background.is_none() {
+            self.shared.settle(LAST_ANSWERS);
+        }
         self.shared.close();
         let background = self.background.take();
         if let Some(thread) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
@@ -306,6 +330,18 @@ impl Shared {
 
     pub(super) fn has_background(&self) -> bool {
         self.options.receiving == Receiving::Background
+    }
+
+    /// Says once that the server has another time, if it has.
+    pub(super) fn look_at_clock(&self, state: &mut State) {
+        if !state.clock_warned && state.clock.exceeds(self.options.clock_tolerance) {
+            state.clock_warned = true;
+            tracing::warn!(
+                server = %self.endpoint, client = self.options.name,
+                "the server's clock is {} of this one's: windows and issue times go by them, so set both by NTP or PTP",
+                state.clock
+            );
+        }
     }
 
     /// Takes a request, and writes it unless somebody is writing already. Its `waiter` may have to receive.

@@ -38,7 +38,6 @@ pub(super) fn parts(io: &Io, bytes_max: u32, server_of: impl Fn(u64) -> (usize, 
             bytes = bytes.min((bytes_max - part.bytes) as usize);
             let piece = Segment { memory: rest.memory, bytes };
             match part.segments.last_mut() {
-                // SAFETY (of `wrapping_add`): compared only.
                 Some(last) if last.memory.wrapping_add(last.bytes) == piece.memory => last.bytes += bytes,
                 _ => part.segments.push(piece),
             }
@@ -101,4 +100,60 @@ fn joined(op: Op, results: Vec<(u32, Option<io::Result<u64>>)>) -> io::Result<u6
         }
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ok(bytes: u32, got: u64) -> (u32, Option<io::Result<u64>>) {
+        (bytes, Some(Ok(got)))
+    }
+
+    fn failed(bytes: u32) -> (u32, Option<io::Result<u64>>) {
+        (bytes, Some(Err(io::Error::from_raw_os_error(libc::EIO))))
+    }
+
+    #[test]
+    fn what_counts_is_before_the_first_part_that_is_not_whole() {
+        assert_eq!(joined(Op::Read, vec![ok(10, 10), ok(10, 4), ok(10, 0)]).unwrap(), 14);
+        assert_eq!(joined(Op::Read, vec![ok(10, 4), ok(10, 10)]).unwrap(), 4, "the file has grown meanwhile");
+        assert_eq!(joined(Op::Write, vec![ok(10, 10), failed(10), ok(10, 10)]).unwrap(), 10);
+        assert!(joined(Op::Write, vec![failed(10), ok(10, 10)]).is_err());
+        assert!(
+            joined(Op::Read, vec![ok(10, 10), failed(10)]).is_err(),
+            "a short read would be the end of the file"
+        );
+    }
+
+    #[test]
+    fn parts_end_where_the_server_changes_and_where_they_are_long_enough() {
+        #[derive(Debug)]
+        struct NoFile;
+        impl iogate_engine::store::StoreFile for NoFile {
+            fn id(&self) -> iogate_core::FileId {
+                iogate_core::FileId(1)
+            }
+        }
+        let mut memory = [0u8; 100];
+        let start = memory.as_mut_ptr();
+        let segment = |at: usize, bytes| Segment { memory: start.wrapping_add(at), bytes };
+        let io = Io {
+            file: std::sync::Arc::new(NoFile),
+            op: Op::Read,
+            offset: 15,
+            target: Default::default(),
+            origin: Default::default(),
+            segments: vec![segment(50, 8), segment(0, 22)],
+        };
+        let server_of = |offset: u64| ((offset / 20 % 2) as usize, (offset / 20 + 1) * 20);
+        let parts = parts(&io, 12, server_of);
+        let found: Vec<_> = parts.iter().map(|part| (part.server, part.offset, part.bytes)).collect();
+        assert_eq!(found, [(0, 15, 5), (1, 20, 12), (1, 32, 8), (0, 40, 5)]);
+        let memory: Vec<Vec<(usize, usize)>> = parts
+            .iter()
+            .map(|part| part.segments.iter().map(|s| (s.memory as usize - start as usize, s.bytes)).collect())
+            .collect();
+        assert_eq!(memory, [vec![(50, 5)], vec![(55, 3), (0, 9)], vec![(9, 8)], vec![(17, 5)]]);
+    }
 }

@@ -187,6 +187,10 @@ impl Store for RemoteStore {
         self.servers.receiving == Receiving::Inline
     }
 
+    fn asks_afar(&self) -> bool {
+        true
+    }
+
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         Ok(opened_of(file)?.attr()?.size)
     }

@@ -210,6 +210,15 @@ impl Connection {
         self.closed.load(Ordering::SeqCst)
     }
 
+    /// Whether the other end is still there, as far as the kernel knows.
+    pub(super) fn is_alive(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.fd(), PollFlags::RDHUP)];
+        let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        !self.is_closed() && !fds[0].revents().intersects(over)
+    }
+
     /// Notes that bytes came in.
     pub(super) fn note_heard(&self) {
         self.heard.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);

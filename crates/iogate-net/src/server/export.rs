@@ -32,7 +32,8 @@ pub struct Export {
 pub struct Limits {
     /// Connections altogether.
     pub connections: usize,
-    /// Connections from one host, or of one user of this machine.
+    /// Connections from one host, or of one user of this machine; and half the sessions of one user, as those without a connection
+    /// are kept for a while.
     pub connections_per_client: usize,
     /// Files that a session has open.
     pub open_files_per_session: usize,

@@ -9,7 +9,7 @@ use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
-use super::session::{Cut, Session};
+use super::session::{Cut, Forwarder, Session};
 use super::{Shared, lock};
 use crate::Caller;
 use crate::auth::{Binding, User};
@@ -60,10 +60,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     let server = &connection.server;
     let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
-    let (session, resumed) = server.session(connection, hello, export, user)?;
-    let Some(before) = session.attach(connection) else {
-        return Err((libc::ESTALE, "the session has just ended: begin a new one".into()));
-    };
+    let Entered { session, resumed, before } = server.session(connection, hello, export, user)?;
     if let Some(before) = before {
         before.close();
         // What it has read reaches the gate before what this one brings.
@@ -121,6 +118,45 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     }
 }
 
+/// Refuses a forwarder that says of itself what contradicts another one that is connected: windows would not be each one's own.
+fn refuse_rival<'a>(
+    sessions: impl Iterator<Item = &'a Arc<Session>>,
+    hello: &Hello<'_>,
+    export: &Arc<Served>,
+) -> Result<(), Cut> {
+    let Some(own) = Forwarder::of(hello) else { return Ok(()) };
+    for session in sessions {
+        let Some(other) = session.forwarder.filter(|other| other.instance != own.instance) else { continue };
+        let is_same = own.nodes == other.nodes && own.nodes > 1 && own.node == other.node;
+        if !Arc::ptr_eq(&session.export, export) || !is_same && own.nodes == other.nodes {
+            continue;
+        }
+        let Some(peer) = session.connected_peer() else { continue };
+        let (node, nodes, name) = (own.node, own.nodes, &session.name);
+        let text = if is_same {
+            format!(
+                "forwarder {node} of {nodes} is connected already: `{name}` ({peer}); give each forwarder a `node` of its own"
+            )
+        } else {
+            let others = other.nodes;
+            format!(
+                "this forwarder is one of {nodes}, and `{name}` ({peer}) is one of {others}: give all the same `nodes`"
+            )
+        };
+        return Err((libc::EADDRINUSE, text));
+    }
+    Ok(())
+}
+
+/// The session that a connection has come to.
+struct Entered {
+    session: Arc<Session>,
+    /// It was there before.
+    resumed: bool,
+    /// Its connection until now.
+    before: Option<Arc<Connection>>,
+}
+
 impl Shared {
     fn export(&self, name: &[u8]) -> Result<Arc<Served>, Cut> {
         let names = || self.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -136,29 +172,44 @@ impl Shared {
         }
     }
 
-    /// The session that a `Hello` asks for, and whether it was there before.
+    /// The session that a `Hello` asks for, whether it was there before, and its connection until now. The given connection is
+    /// the session's from here on: so of two forwarders that must not be here together, one finds the other.
     fn session(
         self: &Arc<Self>,
-        connection: &Connection,
+        connection: &Arc<Connection>,
         hello: &Hello<'_>,
         export: Arc<Served>,
         user: Caller,
-    ) -> Result<(Arc<Session>, bool), Cut> {
+    ) -> Result<Entered, Cut> {
         let mut sessions = lock(&self.sessions);
+        refuse_rival(sessions.values(), hello, &export)?;
         if let Some(session) = sessions.get(&hello.session) {
             if session.user != user || !Arc::ptr_eq(&session.export, &export) {
                 return Err((libc::EACCES, "the session is another user's, or of another export".into()));
             }
-            return Ok((Arc::clone(session), true));
+            let Some(before) = session.attach(connection) else {
+                return Err((libc::ESTALE, "the session has just ended: begin a new one".into()));
+            };
+            return Ok(Entered { session: Arc::clone(session), resumed: true, before });
         }
         if connection.is_closed() || self.is_closing() {
             return Err((libc::ESHUTDOWN, "the server stops".into()));
         }
+        // Those that wait for their client count: each may have files open.
+        let most = 2 * self.limits.connections_per_client;
+        if sessions.values().filter(|session| session.user == user).count() >= most {
+            let text = format!(
+                "user {} has {most} sessions, which is the limit: end those that nobody needs",
+                user.uid
+            );
+            return Err((libc::EUSERS, text));
+        }
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
         let name = String::from_utf8_lossy(&hello.name[..hello.name.len().min(256)]).into_owned();
-        let session = Arc::new(Session::new(self, token, export, user, name));
+        let session = Arc::new(Session::new(self, token, export, user, name, Forwarder::of(hello)));
+        session.attach(connection);
         sessions.insert(token, Arc::clone(&session));
-        Ok((session, false))
+        Ok(Entered { session, resumed: false, before: None })
     }
 }

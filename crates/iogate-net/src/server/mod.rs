@@ -314,7 +314,8 @@ fn guarded(work: impl FnOnce()) {
     }
 }
 
-fn random(bytes: &mut [u8]) -> io::Result<()> {
+/// Fills the memory with random bytes.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
     if count < bytes.len() {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -204,7 +204,7 @@ impl Session {
         let invalid = |text: String| (libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
         let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());
-        let wished = settings(&current, text).map_err(invalid)?;
+        let wished = settings(&current, text, self.server.node).map_err(invalid)?;
         self.export.engine.switch(&wished).map_err(|error| invalid(error.to_string()))?;
         Ok(())
     }
@@ -282,7 +282,8 @@ fn path(bytes: &[u8]) -> Result<&Path, Failed> {
 }
 
 /// A scheduler's settings as text: `scheduler=sjf,age_max=1s`, or only parameters of the scheduler in force.
-fn settings(current: &SchedulerConfig, text: &str) -> Result<SchedulerConfig, String> {
+/// A new one gets the forwarder's index.
+fn settings(current: &SchedulerConfig, text: &str, node: u32) -> Result<SchedulerConfig, String> {
     let mut settings = current.clone();
     for (index, item) in text.split([',', ' ']).filter(|item| !item.is_empty()).enumerate() {
         let (name, value) = item
@@ -292,6 +293,7 @@ fn settings(current: &SchedulerConfig, text: &str) -> Result<SchedulerConfig, St
             settings.set(name, value).map_err(|error| error.to_string())?;
         } else if index == 0 {
             settings = SchedulerConfig::by_name(value).map_err(|error| error.to_string())?;
+            settings.set_node(node);
         } else {
             return Err(format!("`{item}`: expected the scheduler before its parameters, and only once"));
         }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use iogate_core::session::{Admitted, Window};
-use iogate_core::wire::{Failure, NO_HANDLE, Record, RequestHeader, Written};
+use iogate_core::wire::{Failure, Hello, NO_HANDLE, Record, RequestHeader, Written};
 
 use super::appends::Lane;
 use super::buffer::Buffer;
@@ -26,10 +26,26 @@ pub(super) struct Session {
     /// It may act in other users' names.
     pub(super) trusted: bool,
     pub(super) name: String,
+    pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
     state: Mutex<State>,
     /// `None`: it is being opened.
     files: RwLock<HashMap<u32, Option<Arc<OpenFile>>>>,
+}
+
+/// Which forwarder a client says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Forwarder {
+    pub(super) node: u32,
+    pub(super) nodes: u32,
+    pub(super) instance: u64,
+}
+
+impl Forwarder {
+    pub(super) fn of(hello: &Hello<'_>) -> Option<Forwarder> {
+        let Hello { node, nodes, instance, .. } = *hello;
+        (nodes > 0).then_some(Forwarder { node, nodes, instance })
+    }
 }
 
 struct State {
@@ -75,6 +91,7 @@ impl Session {
         export: Arc<Served>,
         user: Caller,
         name: String,
+        forwarder: Option<Forwarder>,
     ) -> Session {
         let trusted = export.trust_clients && user.uid == 0;
         let state = State {
@@ -91,6 +108,7 @@ impl Session {
             user,
             trusted,
             name,
+            forwarder,
             since: Instant::now(),
             state: Mutex::new(state),
             files: RwLock::default(),
@@ -121,6 +139,12 @@ impl Session {
     pub(super) fn lost_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
         state.connection.is_none().then_some(state.lost)
+    }
+
+    /// Who is at the other end of the session's connection; `None` if there is none, or if its end just has not been read yet.
+    pub(super) fn connected_peer(&self) -> Option<String> {
+        let connection = lock(&self.state).connection.clone()?;
+        connection.is_alive().then(|| connection.peer_text())
     }
 
     /// Closes all handles. Requests underway go on.

@@ -127,6 +127,7 @@ struct Write {
 impl Write {
     /// What to submit, to write at `offset`.
     fn prepare(mut self, offset: u64, append: Option<AppendGuard>) -> (Transfer, Completion) {
+        self.file.file.before_write(offset);
         let transfer = Transfer {
             file: FileHandle::clone(self.file.file.data()),
             op: Op::Write,

@@ -5,6 +5,7 @@ mod tls;
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
@@ -66,6 +67,24 @@ pub enum Peer {
     },
 }
 
+/// Takes a descriptor and returns it, or a copy of it under another number.
+pub type Keep = fn(OwnedFd) -> io::Result<OwnedFd>;
+
+static KEEP: OnceLock<Keep> = OnceLock::new();
+
+/// Says what becomes of the descriptors that clients and [`PlainSocket`]s of this process have, before they are used: for a library
+/// that must keep them out of the way of the program that it is in. Holds for good; the first call counts.
+pub fn keep_descriptors_by(keep: Keep) {
+    let _ = KEEP.set(keep);
+}
+
+pub(crate) fn kept(fd: OwnedFd) -> io::Result<OwnedFd> {
+    match KEEP.get() {
+        Some(keep) => keep(fd),
+        None => Ok(fd),
+    }
+}
+
 /// A TCP or Unix socket as it is.
 #[derive(Debug)]
 pub struct PlainSocket {
@@ -78,6 +97,7 @@ impl PlainSocket {
     /// the kernel give up a peer that has been gone for half a minute.
     pub fn new(fd: OwnedFd) -> io::Result<PlainSocket> {
         use std::time::Duration;
+        let fd = kept(fd)?;
         rustix::io::ioctl_fionbio(&fd, true)?;
         let is_unix = sockopt::socket_domain(&fd)? == rustix::net::AddressFamily::UNIX;
         if !is_unix {

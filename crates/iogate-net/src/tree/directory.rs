@@ -7,10 +7,11 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use iogate_core::wire::{Attr, Change, Entry, Space, open};
 use iogate_engine::Store;
+use iogate_engine::layouts::OpenLayouts;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
@@ -29,6 +30,7 @@ pub struct DirectoryTree {
     root: OwnedFd,
     store: Arc<dyn Store>,
     names: Arc<Names>,
+    layouts: OnceLock<Arc<OpenLayouts>>,
 }
 
 impl DirectoryTree {
@@ -40,7 +42,12 @@ impl DirectoryTree {
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         rustix::fs::stat(ProcPath::new(&root).as_bytes())
             .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
-        Ok(DirectoryTree { root, store, names: Arc::new(Names::new()) })
+        Ok(DirectoryTree { root, store, names: Arc::new(Names::new()), layouts: OnceLock::new() })
+    }
+
+    /// Has each file's own layout asked for while it is open, for an engine over this tree's store. The first call counts.
+    pub fn learn_layouts(&self, layouts: Arc<OpenLayouts>) {
+        let _ = self.layouts.set(layouts);
     }
 
     fn find<'a>(&'a self, path: &'a Path) -> Result<Place<'a>, Errno> {
@@ -205,9 +212,11 @@ impl Tree for DirectoryTree {
             clear_privileges(&fd, known.attr.mode)?;
         }
         let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
+        let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
         Ok(Arc::new(DirectoryFile {
             fd,
             data,
+            layout,
             identity: known.identity,
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),

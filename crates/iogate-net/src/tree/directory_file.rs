@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use iogate_core::wire::{Attr, Change, Identity};
+use iogate_engine::layouts::OpenLayout;
 use iogate_engine::{FileHandle, Store};
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
@@ -21,6 +22,8 @@ pub(super) struct DirectoryFile {
     pub(super) identity: Identity,
     pub(super) store: Arc<dyn Store>,
     pub(super) names: Arc<Names>,
+    /// Held for as long as the file is open.
+    pub(super) layout: Option<OpenLayout>,
 }
 
 impl TreeFile for DirectoryFile {
@@ -54,6 +57,12 @@ impl TreeFile for DirectoryFile {
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
         let from = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         Ok(rustix::fs::seek(&self.fd, from)?)
+    }
+
+    fn before_write(&self, offset: u64) {
+        if let Some(layout) = &self.layout {
+            layout.before_write(self.fd.as_fd(), offset);
+        }
     }
 
     fn xattr(&self, name: &[u8]) -> Option<io::Result<Vec<u8>>> {

@@ -157,6 +157,11 @@ pub trait TreeFile: Send + Sync {
         None
     }
 
+    /// To be called before each write at an offset: the file may have grown on new targets.
+    fn before_write(&self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Writes at the end of the file, where somebody behind the tree decides where that is. `None`: whoever
     /// calls decides, by the size, and makes sure that appends follow each other.
     fn append(&self, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {

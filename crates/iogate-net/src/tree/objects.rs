@@ -220,8 +220,8 @@ impl Parts for Objects {
         Ok(self.object(target, create)?.map(|object| FileHandle::clone(object.data())))
     }
 
-    fn is_open(&self, target: usize) -> bool {
-        self.slots[target].file.get().is_some()
+    fn asks_afar(&self, target: usize) -> bool {
+        self.slots[target].file.get().is_none() && !self.stripes.targets[target].is_local()
     }
 }
 

@@ -62,6 +62,20 @@ fn what_is_written_is_read_whatever_its_size() {
 }
 
 #[test]
+fn a_server_with_another_time_is_noticed() {
+    let peer = Peer::start();
+    let client = |peer: &Peer| connect(peer, Receiving::Background);
+    let remote = client(&peer);
+    assert!(!remote.clients()[0].has_other_clock(), "{}", remote.clients()[0].clock());
+    assert!(!remote.state().unwrap().contains("clock"));
+    peer.settings.clock_ahead.store(-3_600_000_000_000, Ordering::SeqCst);
+    let remote = client(&peer);
+    assert!(remote.clients()[0].has_other_clock());
+    let state = remote.state().unwrap();
+    assert!(state.contains("whose clock is 3") && state.contains(" s behind"), "{state}");
+}
+
+#[test]
 fn names_and_attributes_come_through_the_tree() {
     both(|receiving| {
         let peer = Peer::start();

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use iogate_core::wire::{
     Attr, Entry, Failure, Identity, MAGIC, Offset, Opened, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record,
@@ -18,6 +18,8 @@ use iogate_net::Endpoint;
 pub(crate) struct Settings {
     pub(crate) credits: AtomicU32,
     pub(crate) credit_bytes: AtomicU64,
+    /// How far its clock is ahead, in ns.
+    pub(crate) clock_ahead: AtomicI64,
     /// Cut connections after so many requests; 0: never.
     pub(crate) cut_after: AtomicU64,
     /// Answer no more.
@@ -72,6 +74,7 @@ impl Peer {
         let settings = Arc::new(Settings {
             credits: AtomicU32::new(64),
             credit_bytes: AtomicU64::new(16 << 20),
+            clock_ahead: AtomicI64::new(0),
             cut_after: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
             underway_max: AtomicU64::new(0),
@@ -145,6 +148,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         sessions.all.lock().unwrap().insert(id, Arc::clone(&session));
         session
     });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let welcome = Welcome {
         version: VERSION,
         resumed,
@@ -159,7 +163,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         node: 0,
         nodes: 1,
         striping: Striping { first_target: 0, stripe_bytes: 1 << 20, targets: 2 },
-        time: 0,
+        time: now.saturating_add_signed(settings.clock_ahead.load(Ordering::SeqCst)),
     };
     welcome.encode(&mut fields);
     send(&mut stream, ReplyHeader::default(), &fields, &[]);

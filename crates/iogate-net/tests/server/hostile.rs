@@ -178,6 +178,19 @@ fn limits_are_told_and_hold_for_one_alone() {
 }
 
 #[test]
+fn sessions_that_nobody_ends_are_counted() {
+    let setup = Setup::with(|config| config.limits.connections_per_client = 1);
+    for _ in 0..2 {
+        drop(Raw::greet(setup.unix()));
+        wait_until("the connection ends", || setup.server.status().connection_count == 0);
+    }
+    let mut third = Raw::connect(setup.unix());
+    third.write(&Raw::bytes(0, 0, &Request::Hello(hello()), &[]));
+    third.is_cut(libc::EUSERS, "has 2 sessions, which is the limit");
+    Raw::greet(setup.tcp());
+}
+
+#[test]
 fn who_does_not_read_is_cut_and_others_go_on() {
     for endpoint in [0, 1] {
         let limits = Limits { stall_timeout: Duration::from_millis(300), ..Limits::default() };

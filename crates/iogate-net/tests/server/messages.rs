@@ -206,12 +206,13 @@ fn exports_are_chosen_by_name() {
         raw.write(&Raw::bytes(0, 0, &Request::Hello(Hello { export, ..hello() }), &[]));
         raw
     };
-    refused(b"").is_cut(libc::EINVAL, "name an export: this server has files, other");
-    refused(b"none").is_cut(libc::ENOENT, "there is no export `none`");
+    refused(b"none").is_cut(libc::ENOENT, "there is no export `none`: this server has files, other");
     let mut client = Raw::greet_with(setup.unix(), Hello { export: b"other", ..hello() });
     client.open(1, "f", RDWR).ok::<Opened>();
     client.write_at(1, 0, b"x");
     assert_eq!(other.content("f"), b"x");
+    let mut first = Raw::greet(setup.unix());
+    assert_eq!(first.open(1, "f", open::READ).errno, libc::ENOENT, "without a name it is the first one");
 }
 
 #[test]

@@ -45,7 +45,17 @@ impl Reply {
 }
 
 pub(crate) fn hello() -> Hello<'static> {
-    Hello { magic: MAGIC, version: VERSION, auth: auth::SOCKET, session: [0; 16], export: b"", name: b"test" }
+    Hello {
+        magic: MAGIC,
+        version: VERSION,
+        auth: auth::SOCKET,
+        session: [0; 16],
+        node: 0,
+        nodes: 0,
+        instance: 0,
+        export: b"",
+        name: b"test",
+    }
 }
 
 pub(crate) fn transfer(handle: u32, offset: u64, bytes: usize) -> Transfer {

@@ -1,31 +1,74 @@
-//! `iogate umount`, `iogate status`, `iogate set`: what is asked of a mount that is up.
+//! `iogate umount`, `iogate status`, `iogate set`: what is asked of a mount or a server that is up.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_fs::ControlError;
+use iogate_net::Endpoint;
 use iogate_report::{Summary, text};
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
+use crate::commands::serve::ask;
 use crate::failure::Failure;
 use crate::output::print;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Who is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Mount(PathBuf),
+    Server(Endpoint),
+}
+
+impl Place {
+    /// What can be a path of a mount is one: an address on TCP has no `/`, and nothing of its name is there.
+    fn of(given: &Path) -> Result<Place, Failure> {
+        let address = given.to_str().filter(|text| {
+            text.starts_with("unix:") || text.contains(':') && !text.contains('/') && !given.exists()
+        });
+        match address {
+            Some(address) => Ok(Place::Server(address.parse().map_err(Failure::usage)?)),
+            None => Ok(Place::Mount(given.into())),
+        }
+    }
+}
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
     iogate_fs::unmount(&args.mountpoint, args.lazy).map_err(Failure::failed)
 }
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
-    iogate_fs::set(&args.mountpoint, &args.settings.join(",")).map_err(|error| match error {
-        ControlError::Refused { .. } => Failure::usage(error)
-            .hint("`iogate schedulers` lists schedulers and parameters; nothing was changed"),
-        _ => Failure::failed(error),
-    })
+    const HINT: &str = "`iogate schedulers` lists schedulers and parameters; nothing was changed";
+    let settings = args.settings.join(",");
+    match &Place::of(&args.place)? {
+        Place::Mount(_) if args.export.is_some() => {
+            Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
+        }
+        Place::Mount(mountpoint) => iogate_fs::set(mountpoint, &settings).map_err(|error| match error {
+            ControlError::Refused { .. } => Failure::usage(error).hint(HINT),
+            _ => Failure::failed(error),
+        }),
+        Place::Server(endpoint) => {
+            let export = args.export.as_deref().unwrap_or_default();
+            ask::configure(endpoint, export, &settings, PATIENCE).map_err(|error| {
+                let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::InvalidInput;
+                if error.downcast_ref().is_some_and(refused) {
+                    Failure::usage(error).hint(HINT)
+                } else {
+                    Failure::failed(error)
+                }
+            })
+        }
+    }
 }
 
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let Some(seconds) = args.watch else { return print(&shown(&args.mountpoint, args.json)?) };
+    let place = Place::of(&args.place)?;
+    let Some(seconds) = args.watch else { return print(&shown(&place, args.json)?) };
     let pause = Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|pause| *pause >= Duration::from_millis(50))
@@ -33,7 +76,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let clear = std::io::stdout().is_terminal() && !args.json;
     let mut first = true;
     loop {
-        let shown = shown(&args.mountpoint, args.json)?;
+        let shown = shown(&place, args.json)?;
         if clear {
             // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
             print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
@@ -45,7 +88,18 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     }
 }
 
-fn shown(mountpoint: &Path, json: bool) -> Result<String, Failure> {
+fn shown(place: &Place, json: bool) -> Result<String, Failure> {
+    let mountpoint = match place {
+        Place::Mount(mountpoint) => mountpoint,
+        Place::Server(endpoint) => {
+            let status = ask::status_of(endpoint, PATIENCE)?;
+            if json {
+                let json = serde_json::to_string(&status).context("the status as JSON")?;
+                return Ok(format!("{json}\n"));
+            }
+            return Ok(ask::shown(&status));
+        }
+    };
     let bytes = iogate_fs::status(mountpoint).map_err(Failure::failed)?;
     if json {
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
@@ -54,4 +108,23 @@ fn shown(mountpoint: &Path, json: bool) -> Result<String, Failure> {
         format!("the mount at {} answers in another version's words", mountpoint.display())
     })?;
     Ok(text::status(&summary))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_mounts_and_addresses_are_servers() {
+        let of = |text: &str| Place::of(text.as_ref());
+        for text in ["/mnt/scratch", "mount", "a/b:7000", "./io0:7000"] {
+            assert_eq!(of(text).unwrap(), Place::Mount(text.into()));
+        }
+        for text in ["io0:7000", "[::1]:7000", "unix:/run/iogate.socket"] {
+            assert_eq!(of(text).unwrap(), Place::Server(text.parse().unwrap()));
+        }
+        for wrong in ["io0:seven", "unix:", ":7000"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -86,14 +86,25 @@ pub(crate) struct MountLayout {
     pub(crate) about: String,
 }
 
+impl MountLayout {
+    /// The same for all files.
+    pub(crate) fn fixed(gate: Layout) -> MountLayout {
+        let about = match gate.targets {
+            1 => "a single target".into(),
+            targets => {
+                format!("{targets} targets in stripes of {}", settings::bytes_shown(gate.stripe_bytes))
+            }
+        };
+        MountLayout { gate, layouts: None, about }
+    }
+}
+
 impl LayoutChoice {
     /// What it means for a mount of this directory. Where its file system cannot be asked, `auto` is a single target.
     pub(crate) fn of_mount(self, source: &Path) -> MountLayout {
         let hint = match self {
             LayoutChoice::Static(gate) => {
-                let stripe = settings::bytes_shown(gate.stripe_bytes);
-                let about = format!("{} targets in stripes of {stripe}", gate.targets);
-                return MountLayout { gate, layouts: None, about };
+                return MountLayout::fixed(gate);
             }
             LayoutChoice::Auto(targets) => targets,
         };

@@ -8,6 +8,7 @@ pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
+pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod scenario;

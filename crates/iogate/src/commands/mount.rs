@@ -1,8 +1,8 @@
-//! `iogate mount`: a directory behind a gate, until it is unmounted.
+//! `iogate mount`: a directory, or the files of servers, behind a gate, until it is unmounted.
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
@@ -11,13 +11,18 @@ use iogate_core::device::{self, Placement};
 use iogate_core::{AppId, FileId, GateConfig};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{AppFile, AppNames, CacheMode, Control, MountError, MountOptions, Mounted, Transport};
+use iogate_fs::{
+    AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
+};
+use iogate_net::{Endpoint, Tree};
 use iogate_report::summary::Names;
 use iogate_report::{Summary, units};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
+use crate::commands::layout::MountLayout;
+use crate::commands::remote;
 use crate::failure::Failure;
 use crate::settings;
 use crate::watched::WatchedStore;
@@ -36,6 +41,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
         return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
     }
+    let shown = Shown::of(args)?;
     if !args.foreground {
         return in_background();
     }
@@ -46,36 +52,25 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 
-    let how = DirectoryOptions {
-        backend: match args.backend {
-            cli::Backend::Auto => Backend::Auto,
-            cli::Backend::Calls => Backend::Calls,
-            cli::Backend::Ring => Backend::Ring,
-        },
-        direct: args.direct,
+    let Behind { store, names, modelled, tree, layout, mut about } = match &shown {
+        Shown::Directory(source) => directory(args, source, device)?,
+        Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
-    let directory = DirectoryStore::with(&args.source, how).with_context(|| {
-        format!("the source {} must be a directory that can be read", args.source.display())
-    })?;
-    let (inner, modelled): (Arc<dyn Store>, _) = match args.store {
-        StoreKind::Directory => (Arc::new(directory), None),
-        StoreKind::Modelled => {
-            let placement = Placement::new(ModelledStore::EXTENT_BYTES);
-            let store = ModelledStore::new(Arc::new(directory), device, placement);
-            let store = Arc::new(store.context("the modelled device")?);
-            (store.clone(), Some(store))
-        }
-    };
-    let store = Arc::new(WatchedStore::new(inner, &args.source));
-    let layout = args.layout.of_mount(&args.source);
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+    let cache = match args.cache {
+        Cache::Direct => "direct: every read and write is a request",
+        Cache::Page => "the kernel's page cache",
+    };
+    about.push(("cache".into(), cache.into()));
 
     let control = Arc::new(MountControl {
         engine: engine.clone(),
-        store: store.clone(),
+        names,
+        files: OnceLock::new(),
         modelled,
-        about: about(args, layout.about),
+        tree: tree.clone(),
+        about,
         apps: OnceLock::new(),
         transport: OnceLock::new(),
     });
@@ -94,10 +89,20 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Before the mount, so that no signal finds it without a handler.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     let handle = signals.handle();
-    let mounted =
-        iogate_fs::mount(&args.source, &args.mountpoint, engine.clone(), store, &options, control.clone())
-            .map_err(Failure::failed)?;
+    let point = &args.mountpoint;
+    let mounted = match (&shown, tree) {
+        (Shown::Servers(endpoints), Some(tree)) => {
+            let name = remote::name(endpoints);
+            iogate_fs::mount_tree(tree, &name, point, engine.clone(), &options, control.clone())
+        }
+        (Shown::Directory(source), _) => {
+            iogate_fs::mount(source, point, engine.clone(), store, &options, control.clone())
+        }
+        (Shown::Servers(_), None) => unreachable!("servers are a tree"),
+    };
+    let mounted = mounted.map_err(Failure::failed)?;
     let _ = control.apps.set(mounted.app_names());
+    let _ = control.files.set(mounted.file_names());
     let _ = control.transport.set(match mounted.transport() {
         Transport::Uring => "FUSE over io_uring",
         Transport::Device | Transport::Auto => "/dev/fuse",
@@ -114,22 +119,81 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a mount's status says of its settings.
-fn about(args: &MountArgs, layout: String) -> Vec<(String, String)> {
-    let cache = match args.cache {
-        Cache::Direct => "direct: every read and write is a request",
-        Cache::Page => "the kernel's page cache",
+/// What is to be mounted.
+enum Shown {
+    Directory(PathBuf),
+    Servers(Vec<Endpoint>),
+}
+
+impl Shown {
+    fn of(args: &MountArgs) -> Result<Shown, Failure> {
+        if let Some(source) = &args.source {
+            return Ok(Shown::Directory(source.clone()));
+        }
+        let endpoints = remote::endpoints(&args.remote)?;
+        if endpoints.is_empty() {
+            let error =
+                anyhow!("expected what to mount and where, found one path: {}", args.mountpoint.display());
+            return Err(Failure::usage(error)
+                .hint("`iogate mount SOURCE MOUNTPOINT`, or `iogate mount --remote HOST:PORT MOUNTPOINT`"));
+        }
+        Ok(Shown::Servers(endpoints))
+    }
+}
+
+/// What is behind the gate.
+struct Behind {
+    store: Arc<dyn Store>,
+    /// Remembers what files are called, unless the mount itself does.
+    names: Option<Arc<WatchedStore>>,
+    modelled: Option<Arc<ModelledStore>>,
+    tree: Option<Arc<dyn Tree>>,
+    layout: MountLayout,
+    /// What a mount's status says of it.
+    about: Vec<(String, String)>,
+}
+
+fn directory(args: &MountArgs, source: &Path, device: Box<dyn device::Device>) -> Result<Behind, Failure> {
+    let how = DirectoryOptions {
+        backend: match args.backend {
+            cli::Backend::Auto => Backend::Auto,
+            cli::Backend::Calls => Backend::Calls,
+            cli::Backend::Ring => Backend::Ring,
+        },
+        direct: args.direct,
     };
-    let store = match args.store {
+    let directory = DirectoryStore::with(source, how)
+        .with_context(|| format!("the source {} must be a directory that can be read", source.display()))?;
+    let (inner, modelled): (Arc<dyn Store>, _) = match args.store {
+        StoreKind::Directory => (Arc::new(directory), None),
+        StoreKind::Modelled => {
+            let placement = Placement::new(ModelledStore::EXTENT_BYTES);
+            let store = ModelledStore::new(Arc::new(directory), device, placement);
+            let store = Arc::new(store.context("the modelled device")?);
+            (store.clone(), Some(store))
+        }
+    };
+    let store = Arc::new(WatchedStore::new(inner, source));
+    let layout = args.layout.of_mount(source);
+    let kind = match args.store {
         StoreKind::Directory => "directory",
         StoreKind::Modelled => "directory in the time of a modelled device",
     };
-    let store = if args.direct { format!("{store}, direct I/O") } else { store.into() };
-    let source = std::fs::canonicalize(&args.source).unwrap_or_else(|_| args.source.clone());
-    let source = source.display().to_string();
-    [("source", source), ("store", store), ("layout", layout), ("cache", cache.into())]
+    let kind = if args.direct { format!("{kind}, direct I/O") } else { kind.into() };
+    let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
+    let about = [("source", source.display().to_string()), ("store", kind), ("layout", layout.about.clone())]
         .map(|(name, value)| (name.into(), value))
-        .into()
+        .into();
+    Ok(Behind { store: store.clone(), names: Some(store), modelled, tree: None, layout, about })
+}
+
+fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind, Failure> {
+    let remote = remote::connect(&args.remote, endpoints)?;
+    let layout = MountLayout::fixed(remote.layout());
+    let about = [("servers", remote::name(endpoints)), ("layout", layout.about.clone())]
+        .map(|(name, value)| (name.into(), value))
+        .into();
+    Ok(Behind { store: remote.store(), names: None, modelled: None, tree: Some(remote), layout, about })
 }
 
 /// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it.
@@ -190,8 +254,11 @@ fn announce(log: Option<&File>) -> Result<(), Failure> {
 /// Answers for the mount.
 struct MountControl {
     engine: Arc<Engine>,
-    store: Arc<WatchedStore>,
+    names: Option<Arc<WatchedStore>>,
+    /// Known when the mount is up.
+    files: OnceLock<Arc<FileNames>>,
     modelled: Option<Arc<ModelledStore>>,
+    tree: Option<Arc<dyn Tree>>,
     /// What does not change, for its status.
     about: Vec<(String, String)>,
     /// Known when the mount is up.
@@ -211,7 +278,13 @@ impl Names for MountControl {
 
     fn file(&self, file: FileId) -> String {
         const CHARS_MAX: usize = 100;
-        let name = self.store.name(file).unwrap_or_else(|| format!("inode {file}"));
+        let name = match &self.names {
+            Some(names) => names.name(file).unwrap_or_else(|| format!("inode {file}")),
+            None => match self.files.get().and_then(|files| files.get(file)) {
+                Some(path) => path.to_string_lossy().into_owned(),
+                None => format!("file {file}"),
+            },
+        };
         // The end of a long path says more than its start.
         match name.char_indices().rev().nth(CHARS_MAX) {
             Some((at, _)) => format!("\u{2026}{}", &name[at..]),
@@ -231,6 +304,9 @@ impl Control for MountControl {
         summary.about.clone_from(&self.about);
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
+        }
+        if let Some(state) = self.tree.as_ref().and_then(|tree| tree.state()) {
+            summary.about.push(("connection".into(), state));
         }
         if let Some(DeviceStats { busy, transfers, repositions, .. }) =
             self.modelled.as_ref().map(|store| store.device_stats())

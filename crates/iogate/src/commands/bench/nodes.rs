@@ -23,8 +23,9 @@ use super::target::connect;
 use super::work::{Entrances, FileUse, Work};
 use crate::cli::BenchStore;
 use crate::commands::cluster::config::{Config, Forwarders, Node, Role, Servers, Transport};
+use crate::commands::serve::READY;
+use crate::commands::serve::ask::status_of;
 use crate::commands::serve::config::Bytes;
-use crate::commands::serve::{READY, status_of};
 use crate::failure::Failure;
 
 /// The export of a data server that holds stripes.

@@ -20,7 +20,7 @@ use self::process::Process;
 use crate::cli::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
 };
-use crate::commands::serve::status_of;
+use crate::commands::serve::ask::status_of;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -213,9 +213,7 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
                 row.push(units::bytes(sum(|gate| gate.read.bytes) as f64));
                 row.push(units::bytes(sum(|gate| gate.write.bytes) as f64));
             }
-            (None, Some(error)) => {
-                row.extend(["-".into(), error.clone(), "-".into(), "-".into(), "-".into()])
-            }
+            (None, Some(error)) => row.extend(["-", error, "-", "-", "-"].map(str::to_owned)),
             (None, None) => row.extend(std::iter::repeat_n("-".to_owned(), 5)),
         }
         row.push(report.endpoint.clone());

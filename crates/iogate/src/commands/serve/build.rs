@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
-use iogate_core::Layout;
 use iogate_core::device::{self, Placement};
+use iogate_core::{Layout, SchedulerKind};
+use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Limits, Listener, ServerConfig};
 use iogate_net::tree::{DirectoryTree, StripedTree};
 use iogate_net::{Endpoint, Tree};
@@ -19,7 +20,7 @@ use iogate_report::summary::Numbers;
 
 use super::config::{Config, Export};
 use super::described::{Described, DeviceUse};
-use crate::commands::layout::LayoutChoice;
+use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::failure::Failure;
 
 /// What an export over other servers uses there.
@@ -41,9 +42,11 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 
 /// All that a server needs, and the gates in it.
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
+    let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
     let (mut exports, mut devices) = (Vec::new(), HashMap::new());
     for export in &config.export {
-        let (built, modelled) = export.build(config).with_context(|| format!("export `{}`", export.name))?;
+        let (built, modelled) =
+            export.build(forwarder).with_context(|| format!("export `{}`", export.name))?;
         exports.push(built);
         devices.insert(export.name.clone(), modelled);
     }
@@ -75,18 +78,24 @@ fn describe(export: &server::Export, modelled: &[Arc<ModelledStore>]) -> Describ
     }
 }
 
+/// Where names are, and where the stripes.
+type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
+
 impl Export {
     /// What is served, and the modelled devices in it.
-    fn build(&self, config: &Config) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
-        let mut modelled = Vec::new();
+    fn build(&self, forwarder: Forwarder) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
+        let (mut modelled, mut learnt) = (Vec::new(), None);
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
-            (Arc::new(self.directory_tree(directory, &mut modelled)?), self.gate_layout(directory)?)
+            let (tree, layout) = (self.directory_tree(directory, &mut modelled)?, self.layout_of(directory)?);
+            let tree = Arc::new(tree);
+            learnt = layout.layouts.map(|layouts| (Arc::clone(&tree), layouts));
+            (tree, layout.gate)
         } else if let Some(address) = &self.forward {
-            let remote = self.remote(&address.0, "", config)?;
+            let remote = self.remote(&address.0, "", forwarder)?;
             let layout = remote.layout();
             (Arc::new(remote), layout)
         } else {
-            let (names, targets) = self.parts(config, &mut modelled)?;
+            let (names, targets) = self.parts(forwarder, &mut modelled)?;
             let stripe_bytes = self.stripe.as_ref().map_or(STRIPE_BYTES, |stripe| stripe.0);
             let layout = Layout { first_target: 0, stripe_bytes, targets: targets.len() as u32 };
             let tree = StripedTree::new(names, targets, layout).context("the stripes")?;
@@ -97,12 +106,11 @@ impl Export {
             let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
             store = Arc::new(BatchedStore::new(store, batch, batches));
         }
-        let mut gate = self.gate.config(layout);
-        // Those that work together take turns by their numbers.
-        if config.nodes > 1 && gate.scheduler.values().any(|(param, _)| param.name == "node") {
-            gate.scheduler.set("node", &config.node.to_string())?;
+        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
+            .context("the gate cannot be started")?;
+        if let Some((tree, layouts)) = learnt {
+            tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
         }
-        let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
         let export = server::Export {
             name: self.name.clone(),
             tree,
@@ -116,11 +124,7 @@ impl Export {
     }
 
     /// Where names are, and where the stripes.
-    fn parts(
-        &self,
-        config: &Config,
-        modelled: &mut Vec<Arc<ModelledStore>>,
-    ) -> anyhow::Result<(Arc<dyn Tree>, Vec<Arc<dyn Tree>>)> {
+    fn parts(&self, forwarder: Forwarder, modelled: &mut Vec<Arc<ModelledStore>>) -> anyhow::Result<Parts> {
         if self.servers.is_empty() {
             let names = self.names.as_deref().ok_or_else(|| anyhow!("names is missing"))?;
             let targets = self
@@ -136,11 +140,11 @@ impl Export {
             Some(address) => address.parse().with_context(|| "names".to_owned())?,
             None => self.servers[0].0.clone(),
         };
-        let names = self.remote(&names, NAMES, config)?;
+        let names = self.remote(&names, NAMES, forwarder)?;
         let targets = self
             .servers
             .iter()
-            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, config)?) as Arc<dyn Tree>));
+            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, forwarder)?) as Arc<dyn Tree>));
         Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?))
     }
 
@@ -162,23 +166,31 @@ impl Export {
     }
 
     /// The targets behind a directory.
-    fn gate_layout(&self, directory: &Path) -> anyhow::Result<Layout> {
+    fn layout_of(&self, directory: &Path) -> anyhow::Result<MountLayout> {
         let choice = self.layout.as_deref().unwrap_or("auto");
         let choice: LayoutChoice = choice.parse().map_err(|error: String| anyhow!("layout: {error}"))?;
-        Ok(choice.of_mount(directory).gate)
+        Ok(choice.of_mount(directory))
     }
 
-    fn remote(&self, endpoint: &Endpoint, export: &str, config: &Config) -> anyhow::Result<Remote> {
-        let forwarder = if config.nodes > 1 {
-            format!("forwarder {} of {}, ", config.node, config.nodes)
-        } else {
-            String::new()
-        };
-        let client = ClientOptions {
-            name: format!("{forwarder}pid {}", std::process::id()),
+    fn remote(&self, endpoint: &Endpoint, export: &str, forwarder: Forwarder) -> anyhow::Result<Remote> {
+        let host = rustix::system::uname();
+        let (host, pid) = (host.nodename().to_string_lossy(), std::process::id());
+        let scheduler = &self.gate.scheduler;
+        let coordinates = scheduler.kind() == SchedulerKind::Twins;
+        let mut client = ClientOptions {
+            name: format!("pid {pid} on {host}"),
             export: export.into(),
             ..self.client.options(endpoint)?
         };
+        if forwarder.nodes > 1 || coordinates {
+            let Forwarder { node, nodes, .. } = forwarder;
+            client.name = format!("forwarder {node} of {nodes}, {}", client.name);
+            client.forwarder = Some(forwarder);
+        }
+        if coordinates {
+            let half = Duration::from_nanos(scheduler.value("window") / 2);
+            client.clock_tolerance = client.clock_tolerance.min(half);
+        }
         let options = RemoteOptions { client, ..RemoteOptions::default() };
         Ok(Remote::connect(std::slice::from_ref(endpoint), &options)?)
     }

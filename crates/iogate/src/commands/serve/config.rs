@@ -223,9 +223,11 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// For a gate over targets that `layout` tells apart.
-    pub(crate) fn config(&self, layout: Layout) -> GateConfig {
-        GateConfig { scheduler: self.scheduler.clone(), queue_max: self.queue, depth: self.depth, layout }
+    /// For a gate over targets that `layout` tells apart, of the forwarder with this index.
+    pub(crate) fn config(&self, layout: Layout, node: u32) -> GateConfig {
+        let mut scheduler = self.scheduler.clone();
+        scheduler.set_node(node);
+        GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
     }
 }
 
@@ -252,6 +254,9 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
                 .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
         }
         for (name, value) in table {
+            if name == "node" {
+                return Err("node: it is said once for all gates, at the top of the file".into());
+            }
             gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
         }
         Ok(gate)
@@ -519,6 +524,10 @@ bytes = "64MiB"
             (
                 export("directory = \"/s\"\ngate = { scheduler = \"twinz\" }"),
                 &["did you mean 'twins'", "line"][..],
+            ),
+            (
+                export("directory = \"/s\"\ngate = { scheduler = \"twins\", node = 1 }"),
+                &["node: it is said once"],
             ),
             (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
             (export("directory = \"/s\"\ncolour = 1"), &["unknown field `colour`", "directory"]),

@@ -1,18 +1,16 @@
-//! `iogate serve`: a data server or a forwarder, and asking one how it is.
+//! `iogate serve`: a data server or a forwarder.
 
+pub(crate) mod ask;
 mod build;
 pub(crate) mod config;
 pub(crate) mod described;
 mod security;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
-use iogate_net::auth::Credential;
-use iogate_net::client::{Client, ClientOptions};
-use iogate_net::server::{Server, Status};
+use iogate_net::server::Server;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -67,25 +65,6 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
         .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them"))?;
     Config::of_directory(PathBuf::from(directory), scheduler, Address(address), auth, args.read_only)
         .map_err(Failure::usage)
-}
-
-/// Asks a server how it is.
-pub(crate) fn status_of(endpoint: &Endpoint, patience: Duration) -> Result<Status, anyhow::Error> {
-    let options = |auth| ClientOptions {
-        name: format!("iogate status, pid {}", std::process::id()),
-        auth,
-        connect_timeout: patience,
-        retry_for: patience,
-        ..ClientOptions::default()
-    };
-    let auth = match endpoint {
-        Endpoint::Unix(_) => Credential::Socket,
-        Endpoint::Tcp { .. } => Credential::None,
-    };
-    let client = Client::connect(endpoint, options(auth))?;
-    let json = client.status().with_context(|| format!("the server at {endpoint} does not say how it is"))?;
-    serde_json::from_slice(&json)
-        .with_context(|| format!("the server at {endpoint} answers in another version's words"))
 }
 
 /// Each connection and each open file holds a descriptor.

@@ -1,0 +1,93 @@
+//! The flags that say which servers, and how.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum, ValueHint};
+use iogate_net::Endpoint;
+
+use crate::settings;
+
+/// The servers of a mount over the network.
+#[derive(Debug, Args)]
+pub(crate) struct RemoteArgs {
+    /// Show the files of servers instead of a directory: HOST:PORT or unix:PATH of each, separated by commas
+    ///
+    /// All of them serve the same files. Without SOURCE and this flag, IOGATE_FORWARDERS says where they are.
+    #[arg(long, value_name = "ENDPOINT", value_delimiter = ',', conflicts_with = "source")]
+    pub(crate) remote: Vec<Endpoint>,
+
+    /// Which of several servers carries out a read or a write
+    #[arg(long, value_enum, default_value_t = Spread::Client, conflicts_with = "source")]
+    pub(crate) spread: Spread,
+
+    /// The server for names, and with --spread client for everything, counted from 0 [default: one by the node's name]
+    #[arg(long, value_name = "N", conflicts_with = "source")]
+    pub(crate) index: Option<usize>,
+
+    /// How long programs wait for a server that has gone, before they get an error
+    #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "source")]
+    pub(crate) retry_for: Time,
+
+    /// The servers' export [default: the only one]
+    #[arg(long, value_name = "NAME", conflicts_with = "source")]
+    pub(crate) export: Option<String>,
+
+    /// How to prove who mounts [default: tls with certificates, peer for Unix sockets, else none]
+    #[arg(long, value_enum, conflicts_with = "source")]
+    pub(crate) auth: Option<Auth>,
+
+    /// PEM file with the certificates of the authorities that sign those of the servers: the connection is encrypted
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+    #[arg(requires_all = ["tls_certificate", "tls_key"])]
+    pub(crate) tls_authorities: Option<PathBuf>,
+
+    /// PEM file with the certificate of who mounts
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_authorities")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// The name in the servers' certificates [default: the host in their address]
+    #[arg(long, value_name = "NAME", requires = "tls_authorities")]
+    pub(crate) tls_name: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Spread {
+    /// One for everything
+    Client,
+    /// One for each process
+    Process,
+    /// One for each file
+    File,
+    /// One for each stripe target
+    Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Auth {
+    /// Not at all
+    None,
+    /// By the kernel's word, at a Unix socket
+    Peer,
+    /// By MUNGE
+    Munge,
+    /// By a certificate
+    Tls,
+}
+
+/// A time on the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Time(pub(crate) Duration);
+
+impl FromStr for Time {
+    type Err = iogate_core::sched::ConfigError;
+
+    fn from_str(text: &str) -> Result<Time, Self::Err> {
+        settings::nanoseconds(text).map(|nanoseconds| Time(Duration::from_nanos(nanoseconds)))
+    }
+}

@@ -1,0 +1,89 @@
+//! Servers as a tree, by the flags that say which.
+
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
+use iogate_net::auth::{Credential, Munge};
+use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
+use iogate_net::socket::TlsClient;
+
+use crate::cli::{Auth, RemoteArgs, Spread};
+use crate::failure::Failure;
+
+/// Names servers where no flag does: endpoints, separated by commas.
+const FORWARDERS: &str = "IOGATE_FORWARDERS";
+
+/// The servers that the flags name, or else the environment; none if neither does.
+pub(crate) fn endpoints(args: &RemoteArgs) -> Result<Vec<Endpoint>, Failure> {
+    let named = match std::env::var(FORWARDERS) {
+        _ if !args.remote.is_empty() => args.remote.clone(),
+        Ok(text) => text
+            .split(',')
+            .filter(|endpoint| !endpoint.is_empty())
+            .map(|endpoint| endpoint.parse::<Endpoint>().context(FORWARDERS))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::usage)?,
+        Err(_) => Vec::new(),
+    };
+    match args.index {
+        Some(index) if !named.is_empty() && index >= named.len() => Err(Failure::usage(anyhow!(
+            "--index {index}: expected a number below that of servers, {}",
+            named.len()
+        ))),
+        _ => Ok(named),
+    }
+}
+
+/// What people call some servers.
+pub(crate) fn name(endpoints: &[Endpoint]) -> String {
+    endpoints.iter().map(Endpoint::to_string).collect::<Vec<String>>().join(",")
+}
+
+/// Connects to servers. Fails in a few seconds if one does not answer.
+pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<Remote>, Failure> {
+    let node = rustix::system::uname();
+    let mut client = ClientOptions {
+        name: format!("{}:{}", node.nodename().to_string_lossy(), std::process::id()),
+        export: args.export.clone().unwrap_or_default(),
+        auth: credential(args, endpoints)?,
+        retry_for: args.retry_for.0,
+        ..ClientOptions::default()
+    };
+    if let (Some(authorities), Some(certificate), Some(key)) =
+        (&args.tls_authorities, &args.tls_certificate, &args.tls_key)
+    {
+        let tls = TlsClient::load(authorities, certificate, key).map_err(Failure::failed)?;
+        client.dial = client::dial_tls(tls, args.tls_name.clone());
+    }
+    let spread = match args.spread {
+        Spread::Client => client::Spread::Client,
+        Spread::Process => client::Spread::Process,
+        Spread::File => client::Spread::File,
+        Spread::Target => client::Spread::Target,
+    };
+    let options = RemoteOptions { client, spread, server: args.index, ..RemoteOptions::default() };
+    // Its message has the cause in it.
+    let remote = Remote::connect(endpoints, &options).map_err(|error| anyhow!(error.to_string()))?;
+    Ok(Arc::new(remote))
+}
+
+/// How the servers are to know who mounts.
+fn credential(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Credential, Failure> {
+    let local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
+    let tls = args.tls_authorities.is_some();
+    match args.auth {
+        Some(Auth::Tls) if !tls => {
+            let error = anyhow!("--auth tls: expected --tls-authorities, --tls-certificate and --tls-key");
+            Err(Failure::usage(error))
+        }
+        Some(Auth::Peer) if !local => {
+            let error = anyhow!("--auth peer is for Unix sockets, where the kernel says who connects");
+            Err(Failure::usage(error).hint("over a network, use --auth munge or certificates"))
+        }
+        Some(Auth::Peer | Auth::Tls) => Ok(Credential::Socket),
+        Some(Auth::Munge) => Ok(Credential::Munge(Munge::new(None))),
+        None if tls || local => Ok(Credential::Socket),
+        None | Some(Auth::None) => Ok(Credential::None),
+    }
+}

@@ -1,0 +1,122 @@
+//! Asking a server how it is, and telling it what to change.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::Context;
+use iogate_net::Endpoint;
+use iogate_net::auth::{Credential, Munge};
+use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
+use iogate_net::server::{ConnectionStatus, Status};
+use iogate_report::{Summary, Table, text, units};
+
+/// The errno of a server that wants another proof.
+const DENIED: i32 = rustix::io::Errno::ACCESS.raw_os_error();
+
+/// Asks a server how it is.
+pub(crate) fn status_of(endpoint: &Endpoint, patience: Duration) -> anyhow::Result<Status> {
+    let json = client(endpoint, "", patience)?.status();
+    let json = json.with_context(|| format!("the server at {endpoint} does not say how it is"))?;
+    serde_json::from_slice(&json)
+        .with_context(|| format!("the server at {endpoint} answers in another version's words"))
+}
+
+/// Changes the scheduler of an export (empty: the first one). Fails with the server's own words.
+pub(crate) fn configure(
+    endpoint: &Endpoint,
+    export: &str,
+    settings: &str,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    client(endpoint, export, patience)?.configure(settings).map_err(anyhow::Error::from)
+}
+
+/// A client that asks. Over TCP it proves itself by MUNGE only where it must: not every node has that.
+fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> anyhow::Result<Client> {
+    let connect = |auth| {
+        let options = ClientOptions {
+            name: format!("iogate, pid {}", std::process::id()),
+            export: export.into(),
+            auth,
+            connect_timeout: patience,
+            retry_for: patience,
+            receiving: Receiving::Inline,
+            ..ClientOptions::default()
+        };
+        Client::connect(endpoint, options)
+    };
+    if matches!(endpoint, Endpoint::Unix(_)) {
+        return Ok(connect(Credential::Socket)?);
+    }
+    match connect(Credential::None) {
+        Err(ClientError::Refused { source, .. }) if source.raw_os_error() == Some(DENIED) => {
+            Ok(connect(Credential::Munge(Munge::new(None)))?)
+        }
+        connected => Ok(connected?),
+    }
+}
+
+/// A server's status for people.
+pub(crate) fn shown(status: &Status) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}").expect("text grows");
+    let up = units::time(status.up_ms as f64 * 1e6);
+    let role = if status.nodes > 1 {
+        format!("forwarder {} of {}, ", status.node, status.nodes)
+    } else {
+        String::new()
+    };
+    line("server", format!("{role}up for {up}"));
+    let (sessions, connections) = (status.sessions as u64, status.connection_count as u64);
+    line("sessions", format!("{}, {} connections", units::count(sessions), units::count(connections)));
+    let memory = units::bytes(status.memory_bytes as f64);
+    line("underway", format!("{} requests, {memory} of memory", units::count(status.underway as u64)));
+    for export in &status.exports {
+        write!(out, "\nexport {}, {} queued\n", export.name, export.queued).expect("text grows");
+        match serde_json::from_value::<Summary>(export.gate.clone()) {
+            Ok(summary) => out.push_str(&text::status(&summary)),
+            Err(_) => writeln!(out, "{:<12}{}", "scheduler", export.scheduler).expect("text grows"),
+        }
+    }
+    let table = connections_table(&status.connections);
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
+    out
+}
+
+fn connections_table(connections: &[ConnectionStatus]) -> Table {
+    let mut table = Table::new([
+        "connection",
+        "from",
+        "user",
+        "export",
+        "requests",
+        "received",
+        "sent",
+        "underway",
+        "open files",
+        "round trip",
+        "congestion window",
+    ]);
+    for one in connections {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        table.row([
+            one.name.clone(),
+            one.peer.clone(),
+            or_none(one.uid.map(|uid| uid.to_string())),
+            one.export.clone(),
+            units::count(one.requests),
+            units::bytes(one.bytes_in as f64),
+            units::bytes(one.bytes_out as f64),
+            one.underway.to_string(),
+            one.open_files.to_string(),
+            or_none(one.tcp.map(|tcp| units::time(f64::from(tcp.round_trip_us) * 1e3))),
+            or_none(
+                one.tcp
+                    .map(|tcp| units::bytes(f64::from(tcp.congestion_window) * f64::from(tcp.segment_bytes))),
+            ),
+        ]);
+    }
+    table
+}
