@@ -179,6 +179,25 @@ impl Results {
         Some(100.0 * (1.0 - self.median(ours, metric, how)? / self.median(base, metric, how)?))
     }
 
+    /// In how many points real and simulated medians of a metric are near each other.
+    fn agreement(&self, metric: &str) -> String {
+        let median = |values: Option<&Vec<f64>>| {
+            let mut values = values.cloned().unwrap_or_default();
+            values.sort_by(f64::total_cmp);
+            values.get(values.len() / 2).copied()
+        };
+        let ratios: Vec<f64> = (self.0.iter())
+            .filter_map(|point| Some(median(point.real.get(metric))? / median(point.simulated.get(metric))?))
+            .collect();
+        let within = |factor: f64| ratios.iter().filter(|r| (1.0 / factor..=factor).contains(*r)).count();
+        format!(
+            "Of {} points, real and simulated medians are within 15 % of each other in {}, within a factor of two in {}.",
+            ratios.len(),
+            within(1.15),
+            within(2.0)
+        )
+    }
+
     /// The time outside of gates and devices, from the shortest to the longest of all points.
     fn paths(&self) -> String {
         let paths = || self.0.iter().map(|point| point.path_ns);
