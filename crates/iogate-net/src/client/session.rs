@@ -401,14 +401,12 @@ impl Shared {
                     self.written.notify_all();
                 }
                 drop(state);
-                if !early.is_empty() {
-                    early.into_iter().for_each(|(call, answer)| call.finish(answer));
-                    // One of them may be the leader's own, which has looked for its answer before, and sleeps in `poll` now.
-                    self.wake(&self.lock());
-                }
                 if is_over {
-                    return;
+                    // Others may write now, and take the two locks in their order.
+                    drop(outgoing);
+                    return self.finish_early(early);
                 }
+                self.finish_early(early);
             } else {
                 drop(state);
             }
@@ -435,6 +433,15 @@ impl Shared {
                     return;
                 }
             }
+        }
+    }
+
+    /// Gives answers that came before their requests were noted as written.
+    fn finish_early(&self, early: Vec<(Call, io::Result<Answer>)>) {
+        if !early.is_empty() {
+            early.into_iter().for_each(|(call, answer)| call.finish(answer));
+            // One of them may be the leader's own, which has looked for its answer before, and sleeps in `poll` now.
+            self.wake(&self.lock());
         }
     }
 
