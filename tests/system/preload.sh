@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Programs use files of a forwarder by the preload library: what is written in many ways at once, by processes, threads and MPI
 # ranks, is read back as it was, and is so in the forwarder's directory.
-# limit: 180
+# limit: 300
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
