@@ -35,6 +35,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
     }
+    if std::env::args().any(|argument| argument == "--json") {
+        for (name, [without, with]) in best {
+            println!(r#"{{"call":"{name}","without_ns":{without:.1},"with_ns":{with:.1}}}"#);
+        }
+        return Ok(());
+    }
     println!("{:<12} {:>10} {:>10} {:>10}", "call", "without ns", "with ns", "more ns");
     for (name, [without, with]) in best {
         println!("{name:<12} {without:>10.1} {with:>10.1} {:>10.1}", with - without);
