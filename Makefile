@@ -10,7 +10,7 @@ setup: ## install what this machine lacks (Debian packages, Rust components, car
 	@scripts/setup
 
 build: ## build the program: target/debug/iogate
-	cargo build --locked --package iogate
+	cargo build --locked --workspace
 
 demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
 	target/debug/iogate demo --html target/iogate-demo.html

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/lib.sh"
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-cargo build --quiet --locked --manifest-path "$root/Cargo.toml" -p iogate-preload --lib --example forwarder
+cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --workspace --lib --bins --example forwarder
 library=$root/target/debug/libiogate_preload.so
 programs=$root/crates/iogate-preload/tests/programs
 

@@ -4,7 +4,7 @@ mod certificates;
 mod tls;
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
@@ -151,13 +151,22 @@ impl Socket for PlainSocket {
         if !self.is_unix {
             return Peer::Unknown;
         }
-        match sockopt::socket_peercred(&self.fd) {
-            Ok(peer) => Peer::Process {
-                uid: peer.uid.as_raw(),
-                gid: peer.gid.as_raw(),
-                pid: peer.pid.as_raw_nonzero().get(),
-            },
-            Err(_) => Peer::Unknown,
+        // Not rustix's, which has no word for a peer outside this process-id namespace: its id is 0.
+        let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut bytes = size_of_val(&peer) as libc::socklen_t;
+        // SAFETY: `peer` has `bytes` bytes, of which any values are valid.
+        let got = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut peer).cast(),
+                &raw mut bytes,
+            )
+        };
+        match got {
+            0 => Peer::Process { uid: peer.uid, gid: peer.gid, pid: peer.pid },
+            _ => Peer::Unknown,
         }
     }
 }
