@@ -12,6 +12,7 @@
 //! | [`gate`] | the scheduling point: ordering, one scheduler, statistics |
 //! | [`sched`] | the algorithms, a file each |
 //! | [`stats`] | what a gate counts, in bounded memory |
+//! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
@@ -25,6 +26,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod coord;
 pub mod device;
 pub mod gate;
 pub mod hash;

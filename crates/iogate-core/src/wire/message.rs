@@ -97,6 +97,16 @@ requests! {
     40 Status(Status),
     /// Changes the scheduler.
     41 Configure(Configure<'a>),
+    /// Wants a turn.
+    50 Claim(Claim<'a>),
+    /// Ends a turn.
+    51 Release(Release),
+    /// Keeps a turn.
+    52 Renew(Renew),
+    /// Gives up waiting for a turn.
+    53 Cancel(Cancel),
+    /// Takes a turn away.
+    54 Evict(Evict),
 }
 
 impl Request<'_> {

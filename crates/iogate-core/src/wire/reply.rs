@@ -172,6 +172,30 @@ record! {
     }
 }
 
+record! {
+    /// Answers a [`Claim`](super::Claim): the turn has begun.
+    Granted {
+        /// Larger than that of every turn before.
+        token: u64,
+        /// How long it counts without a [`Renew`](super::Renew), in nanoseconds.
+        lease: u64,
+        /// How long the claim has waited, in nanoseconds.
+        waited: u64,
+        /// Thousandths of the throughput that it may use.
+        share: u32,
+        /// 0: its targets were free; 1: it had waited too long, and others hold them too; 2: its party holds them.
+        admission: u8,
+    }
+}
+
+record! {
+    /// Answers a [`Renew`](super::Renew).
+    Renewed {
+        /// How long the turn now counts, in nanoseconds.
+        lease: u64,
+    }
+}
+
 /// Bytes of an [`Entry`] before its name.
 pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;
 const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 6 * 4;

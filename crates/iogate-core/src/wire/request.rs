@@ -369,3 +369,58 @@ record! {
     /// Ends the session: its handles are closed, its replies forgotten. Answered with nothing.
     Goodbye {}
 }
+
+record! {
+    /// Wants a turn, from a coordinator. Answered with [`Granted`](super::Granted) when it begins, however long that takes. Sent again
+    /// with the same id after a lost connection, it is the same claim.
+    Claim<'a> {
+        /// Bytes that it means to move; 0 is unknown.
+        bytes: u64,
+        /// Its share, where the coordinator goes by weights; 0 counts as 1.
+        weight: u32,
+        /// How far its turns lie apart, in nanoseconds; 0 is unknown.
+        period: u64,
+        /// The file system, by the name that all its clients call it.
+        place: &'a [u8],
+        /// Targets of the file system: ascending numbers of 4 bytes each; none: all of them.
+        members: &'a [u8],
+        /// Claims with the same name (of the processes of a job) may hold the same targets together; empty: with nobody.
+        party: &'a [u8],
+        /// What people call the job.
+        label: &'a [u8],
+    }
+}
+
+record! {
+    /// Ends a turn. Answered with nothing.
+    Release {
+        /// Of its grant.
+        token: u64,
+        /// Bytes that were moved in it; 0 is unknown.
+        bytes: u64,
+    }
+}
+
+record! {
+    /// Keeps a turn for another lease. Answered with [`Renewed`](super::Renewed).
+    Renew {
+        /// Of its grant.
+        token: u64,
+    }
+}
+
+record! {
+    /// Gives up waiting for a turn. Answered with nothing; the claim then with `ECANCELED`.
+    Cancel {
+        /// The id of the claim.
+        claim: u64,
+    }
+}
+
+record! {
+    /// Takes a turn away from whoever holds it; only in the name of its user, the coordinator's, or root. Answered with nothing.
+    Evict {
+        /// Of its grant.
+        token: u64,
+    }
+}

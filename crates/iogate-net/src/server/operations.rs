@@ -153,6 +153,14 @@ impl Session {
                 self.server.end(self);
                 Outcome::Done
             }
+            Request::Claim(_)
+            | Request::Release(_)
+            | Request::Renew(_)
+            | Request::Cancel(_)
+            | Request::Evict(_) => {
+                let text = "this server serves files: turns are given by a coordinator, `iogate coord serve`";
+                return Err((libc::EOPNOTSUPP, text.to_owned()).into());
+            }
             Request::Hello(_)
             | Request::Ping(_)
             | Request::Close(_)
