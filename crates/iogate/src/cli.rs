@@ -13,9 +13,11 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod coord;
 mod remote;
 mod serve;
 
+pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
@@ -37,6 +39,7 @@ pub(crate) enum Command {
     Set(SetArgs),
     Serve(ServeArgs),
     Cluster(ClusterArgs),
+    Coord(CoordArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),
