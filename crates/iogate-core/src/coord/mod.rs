@@ -9,14 +9,18 @@
 //! |---|---|
 //! | [`backoff`] | turns without a coordinator: probe, and back off while the storage is busy |
 //! | [`config`] | the rules of a table, and their names |
+//! | [`stats`] | what a table counts |
+//! | `table` | the lock table |
 
 pub mod backoff;
 pub mod config;
+pub mod stats;
 mod table;
 
 use alloc::vec::Vec;
 
-pub use config::{CoordConfig, Order, Passing};
+pub use config::{CoordConfig, CoordConfigError, Order, Passing};
+pub use stats::CoordStats;
 pub use table::Table;
 
 use crate::time::{Span, Time};
@@ -29,7 +33,8 @@ pub struct PlaceId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A claim, from its arrival until it is over. Never used again.
+/// A claim, from its arrival until it is over. A table uses a number once; one that is restored does not know those of claims that are
+/// over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(pub u64);
 
@@ -204,6 +209,16 @@ pub struct Entry {
     pub arrived: Time,
     /// Where it stands.
     pub standing: Standing,
+}
+
+impl Entry {
+    /// Its token, if it holds its targets.
+    pub fn token(&self) -> Option<Token> {
+        match self.standing {
+            Standing::Held { token, .. } => Some(token),
+            Standing::Waiting => None,
+        }
+    }
 }
 
 /// What a journal must know before the outside hears of a decision.
