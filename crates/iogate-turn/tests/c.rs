@@ -120,6 +120,14 @@ fn a_child_has_turns_of_its_own() {
 }
 
 #[test]
+fn a_turn_ends_with_its_process() {
+    let scene = Scene::new(600_000);
+    scene.run(&["leave"]);
+    // Not with its lease.
+    scene.coordinator.wait_until(|coordinator| coordinator.entries() == 0);
+}
+
+#[test]
 fn a_process_that_was_stopped_does_not_believe_an_old_grant() {
     let scene = Scene::new(200);
     let turns = scene.turns();
@@ -144,7 +152,8 @@ fn a_directory_is_probed_by_its_calibration() {
     let scene = Scene::new(10_000);
     let folder = scene.folder.path();
     let probe = |attempts: &str, more: &[(&str, &str)]| {
-        let mut command = command(&scene.coordinator.endpoint(), &["probe", folder.to_str().unwrap(), attempts]);
+        let mut command =
+            command(&scene.coordinator.endpoint(), &["probe", folder.to_str().unwrap(), attempts]);
         command.env("IOGATE_CALIBRATION", folder.join("calibration"));
         command.env("IOGATE_PLACES", format!("{}=scratch", folder.display()));
         command.envs(more.iter().copied());
