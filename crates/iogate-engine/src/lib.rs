@@ -10,6 +10,7 @@ mod memory;
 pub mod store;
 mod workers;
 
+pub use clock::Clock;
 pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
 pub use layouts::Layouts;
 pub use memory::{PAGE_BYTES, PageMemory};

@@ -50,7 +50,8 @@ pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
 
 use crate::Endpoint;
 use buffer::Pool;
-use connection::{Connection, Origin};
+use connection::Connection;
+pub(crate) use connection::Origin;
 use export::Served;
 use session::Session;
 use threads::Threads;

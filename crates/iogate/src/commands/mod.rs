@@ -3,14 +3,17 @@
 pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod control;
+pub(crate) mod coord;
 pub(crate) mod demo;
 pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
+pub(crate) mod probe;
 pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod scenario;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod turn;
