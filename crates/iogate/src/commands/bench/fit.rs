@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_core::Span;
 use iogate_report::units;
-use iogate_sim::scenario::{Network, Scenario, Spread};
+use iogate_sim::scenario::{Coordination, Network, Scenario, Spread};
 
 use crate::cli::{BenchStore, BenchWay};
 use crate::failure::Failure;
@@ -70,6 +70,12 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
         return refuse(
             "batch: a real run has no nodes to give away, each application starts at its time".into(),
             "leave batch out, or use `iogate sim`",
+        );
+    }
+    if scenario.coordination != Coordination::default() {
+        return refuse(
+            "coordination: turns are only simulated here".into(),
+            "leave coordination out, or use `iogate sim`",
         );
     }
     if !scenario.faults.is_empty() {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use iogate_core::{AppId, Span, Time};
-use iogate_sim::result::{AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult};
+use iogate_sim::result::{
+    AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
+};
 use iogate_sim::world::{self, Observer, Served};
 
 use super::crowd::Outcome;
@@ -167,6 +169,7 @@ fn app_result(
         start,
         end: start,
         lost: false,
+        processes: app.processes,
         calls: 0,
         bytes: 0,
         call_time: Span::ZERO,
@@ -175,6 +178,7 @@ fn app_result(
         steps: 0,
         phases: Vec::new(),
         server_finish: finish.iter().map(|server| server.get(&app.id).copied()).collect(),
+        turns: TurnsResult::default(),
         alone: None,
     };
     let processes = work.processes.iter().zip(&outcome.processes);
@@ -207,12 +211,14 @@ fn add(result: &mut AppResult, measured: &Measured, clock: &Clock) {
     result.steps += measured.steps;
     for (number, &(start, end)) in measured.phases.iter().enumerate() {
         let found = Phase {
+            asked: clock.at(start),
             start: clock.at(start),
             end: clock.at(end),
             bytes: tally.phase_bytes.get(number).copied().unwrap_or(0),
         };
         match result.phases.get_mut(number) {
             Some(phase) => {
+                phase.asked = phase.asked.min(found.asked);
                 phase.start = phase.start.min(found.start);
                 phase.end = phase.end.max(found.end);
                 phase.bytes += found.bytes;
