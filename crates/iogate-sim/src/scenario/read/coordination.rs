@@ -17,7 +17,17 @@ pub(super) fn read(table: &Table<'_>) -> Coordination {
 
 fn rules(table: &Table<'_>) -> CoordConfig {
     let text = table.optional_text("rules").unwrap_or_default();
-    CoordConfig::default()
+    let mut config = CoordConfig::default();
+    for word in text.split_whitespace() {
+        match word.split_once('=') {
+            Some(("order", "shortest")) => config.order = iogate_core::coord::Order::Shortest { ageing: 1 << 20 },
+            Some(("order", "weighted")) => config.order = iogate_core::coord::Order::Weighted,
+            Some(("order", "sets")) => config.order = iogate_core::coord::Order::Sets,
+            Some(("slots", n)) => config.slots = n.parse().unwrap_or(1),
+            _ => table.unfit("rules", format!("rules = {text}: {word}")),
+        }
+    }
+    config
 }
 
 fn backoff(table: &Table<'_>) -> BackoffConfig {
