@@ -11,12 +11,12 @@ pub(super) fn section(results: &Results) -> Section {
     let all: [(&str, &Experiment, &[(&str, &str)]); 4] = [
         ("Two identical jobs", &results.pair, &[]),
         ("Four different jobs", &results.mix, &[]),
-        ("Ten generated jobs", &results.jobs, ten),
+        ("Ten generated jobs with large checkpoints", &results.large, ten),
         ("Four jobs, four servers behind four forwarders", &results.forwarders, &[]),
     ];
     Section {
         title: "Beyond the thesis: all mechanisms on the same jobs".into(),
-        scenarios: ["checkpoint-pair", "checkpoint-mix", "checkpoint-jobs", "checkpoint-forwarders"]
+        scenarios: ["checkpoint-pair", "checkpoint-mix", "checkpoint-jobs-large", "checkpoint-forwarders"]
             .map(String::from)
             .into(),
         paper: "No paper sets them side by side: turns from a coordinator, backing off, schedulers on the servers (`aioli`, \

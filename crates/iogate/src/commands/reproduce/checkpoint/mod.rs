@@ -6,8 +6,7 @@ mod jobs;
 mod mechanisms;
 
 use iogate_report::html::turns::turns;
-use iogate_report::reproduction::Page;
-use maud::Markup;
+use iogate_report::reproduction::{Page, Pictures};
 
 use super::{Experiment, Lab};
 use crate::commands::sim::PROGRAM;
@@ -25,13 +24,14 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
         pair: lab.experiment("checkpoint-pair")?,
         mix: lab.experiment("checkpoint-mix")?,
         jobs: lab.experiment("checkpoint-jobs")?,
+        large: lab.experiment("checkpoint-jobs-large")?,
         forwarders: lab.experiment("checkpoint-forwarders")?,
     };
     let sections = vec![
         figures::pair(&results.pair),
         figures::devices(lab)?,
         figures::mix(&results.mix),
-        jobs::section(&results.jobs),
+        jobs::section(&results.large, &results.jobs),
         figures::alone(lab)?,
         mechanisms::section(&results),
     ];
@@ -50,11 +50,12 @@ struct Results {
     pair: Experiment,
     mix: Experiment,
     jobs: Experiment,
+    large: Experiment,
     forwarders: Experiment,
 }
 
 /// The first runs with these mechanisms as pictures on one time scale.
-fn timelines(results: &Experiment, figures: &[(&str, &str)]) -> Vec<(String, Markup)> {
+fn timelines(results: &Experiment, figures: &[(&str, &str)]) -> Pictures {
     let timeline = |case| results.point(&[(CASE, case)])?.timeline.as_ref();
     let end_ns = figures.iter().filter_map(|(case, _)| Some(timeline(case)?.end_ns)).max().unwrap_or(1);
     let picture = |(case, figure): &(&str, &str)| {
