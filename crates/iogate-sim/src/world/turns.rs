@@ -222,9 +222,11 @@ impl<O: Observer> World<'_, O> {
                 table.claim(now, claim)?;
             }
             // Refused where its turn has been lost, which it cannot help.
-            Content::Renew { token } => drop(table.renew(now, session, token)),
+            Content::Renew { token } => {
+                let _ = table.renew(now, session, token);
+            }
             Content::Release { token } => {
-                drop(table.release(now, session, token, iteration_bytes(&self.specs[app as usize])));
+                let _ = table.release(now, session, token, iteration_bytes(&self.specs[app as usize]));
             }
             Content::Gone => table.disconnected(now, session),
             Content::Granted { request, token, overdue } => {

@@ -141,11 +141,7 @@ fn the_turn_of_a_holder_that_dies_ends_with_its_lease() {
     let mut s = writers(2, lock());
     let rules = CoordConfig { lease: Span::from_secs(3), ..CoordConfig::default() };
     s.coordination.lock = Some(rules);
-    s.faults = vec![Fault {
-        from: ms(1_050),
-        until: None,
-        kind: FaultKind::LostClient { node: 0 },
-    }];
+    s.faults = vec![Fault { from: ms(1_050), until: None, kind: FaultKind::LostClient { node: 0 } }];
     let result = run(&s);
     let [dead, other] = &result.apps[..] else { panic!("two applications") };
     assert!(dead.lost && dead.turns.lost == 1, "{dead:?}");
@@ -166,7 +162,10 @@ fn a_long_turn_is_renewed() {
 #[test]
 fn the_seed_decides() {
     let text = |seed| {
-        format!("{:?}", iogate_sim::world::simulate(&writers(4, backoff()), seed, &mut ()).expect("it ends").apps)
+        format!(
+            "{:?}",
+            iogate_sim::world::simulate(&writers(4, backoff()), seed, &mut ()).expect("it ends").apps
+        )
     };
     assert_eq!(text(1), text(1));
     assert_ne!(text(1), text(2));

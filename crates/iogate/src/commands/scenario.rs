@@ -38,6 +38,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "aioli-two-iors",
     "aioli-two-iors-collective",
     "checkpoint-alone",
+    "checkpoint-backoff",
     "checkpoint-devices",
     "checkpoint-forwarders",
     "checkpoint-jobs",

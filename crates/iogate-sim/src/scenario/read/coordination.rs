@@ -16,18 +16,11 @@ pub(super) fn read(table: &Table<'_>) -> Coordination {
 }
 
 fn rules(table: &Table<'_>) -> CoordConfig {
-    let text = table.optional_text("rules").unwrap_or_default();
-    let mut config = CoordConfig::default();
-    for word in text.split_whitespace() {
-        match word.split_once('=') {
-            Some(("order", "shortest")) => config.order = iogate_core::coord::Order::Shortest { ageing: 1 << 20 },
-            Some(("order", "weighted")) => config.order = iogate_core::coord::Order::Weighted,
-            Some(("order", "sets")) => config.order = iogate_core::coord::Order::Sets,
-            Some(("slots", n)) => config.slots = n.parse().unwrap_or(1),
-            _ => table.unfit("rules", format!("rules = {text}: {word}")),
-        }
-    }
-    config
+    let text = table.text("rules");
+    CoordConfig::parse(&text).unwrap_or_else(|error| {
+        table.unfit("rules", error.to_string());
+        CoordConfig::default()
+    })
 }
 
 fn backoff(table: &Table<'_>) -> BackoffConfig {

@@ -243,12 +243,7 @@ pub(super) static COORDINATION: Schema = Schema {
             Is("none"),
             "what an application does before the I/O of an iteration (see Turns)",
         ),
-        key(
-            "rules",
-            Takes::Text,
-            Words("first come, first served"),
-            "of the coordinator (lock), as `iogate coord` has them",
-        ),
+        key("rules", Takes::Text, Is("order=fcfs"), "of the coordinator (lock), as its daemon has them"),
         key("backoff", Takes::Table(&BACKOFF), Words("its defaults"), "how to probe, and how to back off"),
     ],
 };

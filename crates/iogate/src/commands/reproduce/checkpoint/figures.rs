@@ -8,16 +8,8 @@ use crate::commands::reproduce::{Experiment, Lab};
 use crate::failure::Failure;
 
 /// The thesis's mechanisms, and both stacked.
-const COLUMNS: [&str; 8] = [
-    "",
-    "thesis: none",
-    "backoff",
-    "lock",
-    "ours: none",
-    "backoff",
-    "lock",
-    "lock+backoff",
-];
+const COLUMNS: [&str; 8] =
+    ["", "thesis: none", "backoff", "lock", "ours: none", "backoff", "lock", "lock+backoff"];
 const OURS: [&str; 4] = [NONE, BACKOFF, LOCK, BOTH];
 
 /// Adds a row: what the thesis has, and a metric of ours.
@@ -57,7 +49,16 @@ pub(super) fn pair(results: &Experiment) -> Section {
             .into(),
         tables: vec![(String::new(), table)],
         pictures: timelines(results, &[(NONE, "Figure 4.1"), (BACKOFF, "Figure 4.2"), (LOCK, "Figure 4.3")]),
-        verdict: "TODO".into(),
+        verdict: "Agrees: the order, and backing off in size (44 %); turns remove every overlap after the first \
+                  iteration, since who waited once computes out of step from then on. By arithmetic alone, without any \
+                  loss to seeks, turns take 7/12 off here: three times two jobs of twice the time become one wait and six \
+                  undisturbed checkpoints. The rest of the thesis's 72 % is what two jobs cost each other beyond sharing, \
+                  and ours cost each other less: a job alone is slower here (44 MiB/s, not 91), since its 16 tasks write \
+                  in 16 places and the disk seeks between these too, with or without another job. A server that sorts its \
+                  requests closes the gap: with `aioli` below, as an elevator is below an NFS server, a job that has its \
+                  turn gets 89 MiB/s, and the I/O of both takes 81 s (see the last section). Probes never report a busy \
+                  server quiet here, as the model has no cache that answers them, so no checkpoints overlap with backoff."
+            .into(),
     }
 }
 
@@ -101,7 +102,14 @@ pub(super) fn devices(lab: &Lab<'_>) -> Result<Section, Failure> {
             .into(),
         tables: vec![(String::new(), table)],
         pictures: Vec::new(),
-        verdict: "TODO".into(),
+        verdict: "What turns gain is 42 % by sharing alone, where the network is the limit (`hdd`, `suno`, `edel`: 119 \
+                  MiB/s alone, half of it together). On slow disks it depends on the length of the calls against the \
+                  write cache: 40 % where a call of 1 MiB is worth its seek, 58 % where two jobs' calls of 256 KiB fall \
+                  apart that were joined in the cache for one job. No device that there is a model of gives both of the \
+                  thesis's figures, 90 MB/s alone and a quarter of it for each of two. That needs a server whose files \
+                  are sequential for one job and not for two; the model has no page cache and no file system that would \
+                  make one job's 16 streams sequential."
+            .into(),
     })
 }
 
@@ -134,7 +142,14 @@ pub(super) fn mix(results: &Experiment) -> Section {
             .into(),
         tables: vec![(String::new(), table)],
         pictures: timelines(results, &[(NONE, "Figure 4.4"), (BACKOFF, "Figure 4.5"), (LOCK, "Figure 4.6")]),
-        verdict: "TODO".into(),
+        verdict: "Agrees for turns: all checkpoints go at full speed, and half the waiting goes (24 %; 48 % in the \
+                  thesis, for the reason above; 58 % with `aioli` below). The core-hours are those of the I/O times, as \
+                  the thesis's figures are (275.50 s less 140.96 s for 4 jobs of 16 tasks are 2.39 core-hours). Differs \
+                  for backing off: it costs more than it saves. With checkpoints of 22 to 35 s on a server that is busy \
+                  for more than half of the time, an attempt fails more often than not, and after some of them the sleeps \
+                  are longer than a checkpoint: 49 attempts, where the thesis counts 21 probings. What the parameters do \
+                  is below."
+            .into(),
     }
 }
 
@@ -155,6 +170,10 @@ pub(super) fn alone(lab: &Lab<'_>) -> Result<Section, Failure> {
         paper: "The thesis: on a quiet system, from the end of computing to the start of the I/O.".into(),
         tables: vec![("For each checkpoint of a job that is alone".into(), table)],
         pictures: Vec::new(),
-        verdict: "TODO".into(),
+        verdict: "The turn is two messages: 200 us are twice the simulated network's latency of 50 us and its jitter of \
+                  up to 100 us, and say nothing about a real coordinator. The attempt is three probes of 34 ms, what \
+                  primes them, and the two pauses of 2 s between them, which were chosen so: the thesis gives the sum, \
+                  and not the pause. With pauses of 100 ms it takes 0.3 s."
+            .into(),
     })
 }
