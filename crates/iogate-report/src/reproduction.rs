@@ -18,6 +18,9 @@ pub struct Page {
     pub program: String,
 }
 
+/// Pictures, each with its caption.
+pub type Pictures = Vec<(String, Markup)>;
+
 /// One published figure or table, and ours.
 #[derive(Clone, Debug)]
 pub struct Section {
@@ -30,7 +33,7 @@ pub struct Section {
     /// The figures side by side, each table with a caption.
     pub tables: Vec<(String, Table)>,
     /// Pictures with their captions, for the HTML form.
-    pub pictures: Vec<(String, Markup)>,
+    pub pictures: Pictures,
     /// What agrees, what differs, and why.
     pub verdict: String,
 }

@@ -82,6 +82,7 @@ fn scale(value: f64, unit: Unit) -> (f64, String) {
             let (divisor, name) = prefix(value, BYTES);
             (1.0 / divisor, if unit == Unit::Bytes { name.to_owned() } else { format!("{name}/s") })
         }
+        Unit::CoreHours => (1.0, "core h".to_owned()),
         Unit::Percent => (1.0, "%".to_owned()),
         Unit::Count | Unit::Ratio => return (1.0, String::new()),
     };

@@ -7,7 +7,8 @@ use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, SchedulerKind, Span};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, GateSpec, Network, Pattern, Scenario, Servers, Sharing, Workload,
+    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, Servers, Sharing,
+    Workload,
 };
 use iogate_sim::world::simulate;
 
@@ -98,6 +99,7 @@ impl Work {
             batch: None,
             apps: (0..apps).map(app).collect(),
             jobs: None,
+            coordination: Coordination::default(),
             faults: Vec::new(),
         }
     }

@@ -170,6 +170,7 @@ mod tests {
             start: Time::ZERO,
             end,
             lost: false,
+            processes: app.processes,
             calls: 0,
             bytes: 0,
             call_time: Span::ZERO,
@@ -178,6 +179,7 @@ mod tests {
             steps: 0,
             phases: Vec::new(),
             server_finish: Vec::new(),
+            turns: Default::default(),
             alone: None,
         };
         Ok(RunResult {

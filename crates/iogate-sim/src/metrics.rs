@@ -48,6 +48,9 @@ pub enum Unit {
     /// A factor or a fraction.
     #[cfg_attr(feature = "serde", serde(rename = "ratio"))]
     Ratio,
+    /// Hours that processors were given away for.
+    #[cfg_attr(feature = "serde", serde(rename = "core-h"))]
+    CoreHours,
     /// Hundredths.
     #[cfg_attr(feature = "serde", serde(rename = "%"))]
     Percent,
@@ -62,6 +65,7 @@ impl Unit {
             Unit::BytesPerSecond => "B/s",
             Unit::Count => "count",
             Unit::Ratio => "ratio",
+            Unit::CoreHours => "core-h",
             Unit::Percent => "%",
         }
     }
@@ -103,8 +107,21 @@ pub static RUN: &[Metric<RunResult>] = metrics! {
         |run| run.apps.iter().filter_map(completion).reduce(f64::max);
     "turnaround_mean" Seconds Lower "from an application's submission to its end, mean over the applications"
         |run| over_apps(run, turnaround);
-    "io_time_mean" Seconds Lower "an application's I/O phases together, mean over the applications"
+    "io_time_mean" Seconds Lower
+        "an application's I/O phases together, with what it waits before them for turns and quiet, mean over the applications"
         |run| over_apps(run, io_time);
+    "io_time_sum" Seconds Lower "the same, all applications together" |run| sum_over_apps(run, io_time);
+    "io_core_hours" CoreHours Lower "the same by the processes, each on a core, all applications together"
+        |run| sum_over_apps(run, io_core_hours);
+    "turn_wait_mean" Seconds Lower "an application's waits for turns together, mean over the applications"
+        |run| over_apps(run, turn_wait);
+    "backoff_time_mean" Seconds Lower "an application's probing and backing off together, mean over the applications"
+        |run| over_apps(run, backoff_time);
+    "probes" Count Lower "probes written, all applications together" |run| sum_over_apps(run, probes);
+    "attempts" Count Lower "attempts to find the storage quiet, all applications together"
+        |run| sum_over_apps(run, attempts);
+    "phase_throughput_max" BytesPerSecond Higher "of the fastest I/O phase, from the turn on"
+        |run| run.apps.iter().flat_map(phase_throughputs).reduce(f64::max);
     "bandwidth" BytesPerSecond Higher "bytes of all applications by the makespan"
         |run| ratio(run.apps.iter().map(|app| app.bytes).sum::<u64>() as f64, run.makespan.as_secs_f64());
     "server_finish_spread" Ratio Lower
@@ -133,6 +150,11 @@ pub static RUN: &[Metric<RunResult>] = metrics! {
     "phase_stddev_percent" Percent Lower
         "standard deviation of an application's I/O phases in percent of their mean, mean over the applications"
         |run| over_apps(run, phase_stddev_percent);
+    "transfer_stddev_percent" Percent Lower "the same without what it waits before them for turns and quiet"
+        |run| over_apps(run, transfer_stddev_percent);
+    "turns_lost" Count Lower "turns lost to the end of a lease" |run| sum_over_apps(run, |app| Some(app.turns.lost as f64));
+    "turns_overdue" Count Lower "turns beside others, after waiting for too long"
+        |run| sum_over_apps(run, |app| Some(app.turns.overdue as f64));
     "network_lost" Count Lower "messages lost for want of buffer, and sent again" |run| Some(run.network.lost as f64);
     "network_timeouts" Count Lower "lost messages that were noticed only by a time-out"
         |run| Some(run.network.timeouts as f64);
@@ -143,7 +165,14 @@ pub static APP: &[Metric<AppResult>] = metrics! {
     "completion" Seconds Lower "from its start to its end" completion;
     "turnaround" Seconds Lower "from its submission to its end" turnaround;
     "queued" Seconds Lower "from its submission to its start" |app| Some(app.start.since(app.submitted).as_secs_f64());
-    "io_time" Seconds Lower "its I/O phases together" io_time;
+    "io_time" Seconds Lower "its I/O phases together, with what it waits before them for turns and quiet" io_time;
+    "io_core_hours" CoreHours Lower "the same by its processes, each on a core" io_core_hours;
+    "turn_wait" Seconds Lower "its waits for turns together" turn_wait;
+    "backoff_time" Seconds Lower "its probing and backing off together" backoff_time;
+    "probes" Count Lower "probes that it wrote" probes;
+    "attempts" Count Lower "its attempts to find the storage quiet" attempts;
+    "phase_throughput_max" BytesPerSecond Higher "of its fastest I/O phase, from the turn on"
+        |app| phase_throughputs(app).into_iter().reduce(f64::max);
     "throughput" BytesPerSecond Higher "its bytes by its I/O time"
         |app| ratio(app.bytes as f64, io_time(app)?);
     "server_finish_spread" Ratio Lower "when its last server was done by when its first was, from its start"
@@ -156,6 +185,8 @@ pub static APP: &[Metric<AppResult>] = metrics! {
     "interference" Ratio Lower "from start to end by the time alone" interference;
     "phase_stddev_percent" Percent Lower "standard deviation of its I/O phases in percent of their mean"
         phase_stddev_percent;
+    "transfer_stddev_percent" Percent Lower "the same without what it waits before them for turns and quiet"
+        transfer_stddev_percent;
 };
 
 /// Of the gates of one layer.
@@ -183,16 +214,52 @@ fn turnaround(app: &AppResult) -> Option<f64> {
 }
 
 fn phases(app: &AppResult) -> Vec<f64> {
+    app.phases.iter().map(|phase| phase.end.since(phase.asked).as_secs_f64()).collect()
+}
+
+fn transfers(app: &AppResult) -> Vec<f64> {
     app.phases.iter().map(|phase| phase.end.since(phase.start).as_secs_f64()).collect()
+}
+
+fn phase_throughputs(app: &AppResult) -> Vec<f64> {
+    let each = app.phases.iter().zip(transfers(app));
+    each.filter_map(|(phase, seconds)| ratio(phase.bytes as f64, seconds)).collect()
 }
 
 fn io_time(app: &AppResult) -> Option<f64> {
     (!app.phases.is_empty()).then(|| phases(app).iter().sum())
 }
 
+fn io_core_hours(app: &AppResult) -> Option<f64> {
+    Some(io_time(app)? * f64::from(app.processes) / 3600.0)
+}
+
+fn turn_wait(app: &AppResult) -> Option<f64> {
+    Some(app.turns.waited.as_secs_f64())
+}
+
+fn backoff_time(app: &AppResult) -> Option<f64> {
+    Some(app.turns.backoff.as_secs_f64())
+}
+
+fn probes(app: &AppResult) -> Option<f64> {
+    Some(app.turns.probes as f64)
+}
+
+fn attempts(app: &AppResult) -> Option<f64> {
+    Some(app.turns.attempts.len() as f64)
+}
+
 fn phase_stddev_percent(app: &AppResult) -> Option<f64> {
-    let phases = phases(app);
-    ratio(100.0 * stddev(&phases)?, mean(&phases)?)
+    stddev_percent(&phases(app))
+}
+
+fn transfer_stddev_percent(app: &AppResult) -> Option<f64> {
+    stddev_percent(&transfers(app))
+}
+
+fn stddev_percent(times: &[f64]) -> Option<f64> {
+    ratio(100.0 * stddev(times)?, mean(times)?)
 }
 
 fn server_finish_spread(app: &AppResult) -> Option<f64> {
@@ -247,6 +314,10 @@ fn over_apps(run: &RunResult, of: fn(&AppResult) -> Option<f64>) -> Option<f64> 
     mean(&run.apps.iter().filter_map(of).collect::<Vec<_>>())
 }
 
+fn sum_over_apps(run: &RunResult, of: fn(&AppResult) -> Option<f64>) -> Option<f64> {
+    run.apps.iter().filter_map(of).reduce(|sum, value| sum + value)
+}
+
 fn over_servers(run: &RunResult, of: fn(&ServerResult) -> u64) -> Option<f64> {
     (!run.servers.is_empty()).then(|| run.servers.iter().map(of).sum::<u64>() as f64)
 }
@@ -266,7 +337,7 @@ mod tests {
     use iogate_core::Time;
 
     use super::*;
-    use crate::result::{NetworkResult, Phase};
+    use crate::result::{NetworkResult, Phase, TurnsResult};
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Span::from_secs(seconds)
@@ -281,6 +352,7 @@ mod tests {
             start: at(start),
             end: at(end),
             lost: false,
+            processes: 4,
             calls: 4,
             bytes: 1000,
             call_time: Span::from_secs(2),
@@ -288,9 +360,10 @@ mod tests {
             step_time: Span::ZERO,
             steps: 0,
             phases: (phases.iter())
-                .map(|(start, end)| Phase { start: at(*start), end: at(*end), bytes: 500 })
+                .map(|(start, end)| Phase { asked: at(*start), start: at(*start), end: at(*end), bytes: 500 })
                 .collect(),
             server_finish: finish.iter().map(|finish| finish.map(at)).collect(),
+            turns: TurnsResult::default(),
             alone: None,
         }
     }

@@ -39,6 +39,8 @@ pub struct AppResult {
     pub end: Time,
     /// Whether it was lost with a client node.
     pub lost: bool,
+    /// How many processes it has.
+    pub processes: u32,
     /// Calls that completed.
     pub calls: u64,
     /// Bytes of calls that completed.
@@ -55,13 +57,47 @@ pub struct AppResult {
     pub phases: Vec<Phase>,
     /// When each server completed its last request of this application; `None` where there was none.
     pub server_finish: Vec<Option<Time>>,
+    /// How it came by its turns.
+    pub turns: TurnsResult,
     /// How long it ran with nobody else, where that was asked for.
     pub alone: Option<Span>,
+}
+
+/// How an application came by its turns at the I/O.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnsResult {
+    /// From claims to grants, summed.
+    pub waited: Span,
+    /// Grants that came because it had waited for too long.
+    pub overdue: u64,
+    /// Turns that it lost to the end of a lease.
+    pub lost: u64,
+    /// Probing and backing off, summed.
+    pub backoff: Span,
+    /// Probes written.
+    pub probes: u64,
+    /// Their bytes, those that primed them included.
+    pub probe_bytes: u64,
+    /// Attempts to find the storage quiet.
+    pub attempts: Vec<Attempt>,
+}
+
+/// One attempt to find the storage quiet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it began.
+    pub start: Time,
+    /// When it had ended.
+    pub end: Time,
+    /// Throughput of its slowest probe, in bytes per second.
+    pub slowest: u64,
 }
 
 /// One I/O phase of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
+    /// When the application was ready for it; before `start` where it took a turn, or backed off.
+    pub asked: Time,
     /// When the first process began it.
     pub start: Time,
     /// When the last process had ended it.

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use iogate_core::Span;
+use iogate_core::coord::CoordConfig;
+use iogate_core::coord::backoff::BackoffConfig;
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::schema::Schema;
 use iogate_sim::scenario::{
-    Barrier, FaultKind, PROBLEMS_MAX, Pattern, Plan, ScenarioError, Sharing, Source, Spread,
+    Barrier, Coordination, FaultKind, PROBLEMS_MAX, Pattern, Plan, ScenarioError, Sharing, Source, Spread,
 };
 
 const BASE: &str = r#"title = "base"
@@ -431,4 +433,30 @@ fn the_documented_example_is_right() {
     let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let plan = read(example).unwrap();
     assert_eq!((plan.points.len(), plan.runs()), (6, 48));
+}
+
+#[test]
+fn turns_have_the_defaults_of_the_core() {
+    let coordination = |mechanism: &str| {
+        let plan = read_with(BASE, &[&format!("coordination.mechanism={mechanism}")], false).unwrap();
+        plan.points[0].scenario.coordination.clone()
+    };
+    let (lock, backoff) = (Some(CoordConfig::default()), Some(BackoffConfig::default()));
+    assert_eq!(coordination("none"), Coordination::default());
+    assert_eq!(coordination("lock"), Coordination { lock: lock.clone(), backoff: None });
+    assert_eq!(coordination("backoff"), Coordination { lock: None, backoff: backoff.clone() });
+    assert_eq!(coordination("lock+backoff"), Coordination { lock, backoff });
+}
+
+#[test]
+fn turns_are_swept_and_refused_where_they_make_no_sense() {
+    let settings =
+        ["coordination.mechanism=lock", "coordination.rules=[\"order=fcfs\", \"order=shortest,slots=2\"]"];
+    let plan = read_with(BASE, &settings, false).unwrap();
+    let slots = plan.points.iter().map(|point| point.scenario.coordination.lock.as_ref().map(|it| it.slots));
+    assert_eq!(slots.collect::<Vec<_>>(), [Some(1), Some(2)]);
+    let rules = refused(&["coordination.mechanism=lock", "coordination.rules=oder=fcfs"]);
+    assert!(rules.contains("did you mean 'order'?"), "{rules}");
+    let barrier = refused(&["coordination.mechanism=lock", "app.ior.barrier=none"]);
+    assert!(barrier.contains("ior take a turn together: give it barrier"), "{barrier}");
 }

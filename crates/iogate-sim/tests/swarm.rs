@@ -7,10 +7,12 @@ mod common;
 use std::collections::HashMap;
 
 use common::{app, gate, scenario};
+use iogate_core::coord::backoff::BackoffConfig;
+use iogate_core::coord::{CoordConfig, Order, Passing};
 use iogate_core::{AppId, FileId, Op, SchedulerKind, Span, Time};
 use iogate_sim::rng::{Distribution, Rng};
 use iogate_sim::scenario::{
-    App, Barrier, Collective, Fault, FaultKind, Forwarders, Pattern, Scenario, Sharing, Spread,
+    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, Scenario, Sharing, Spread,
 };
 use iogate_sim::world::{Arrived, Observer, Served, simulate};
 
@@ -80,6 +82,33 @@ fn some_fault(rng: &mut Rng, servers: u32, clients: u32, layers: u32) -> Fault {
     Fault { from, until, kind }
 }
 
+fn some_coordination(seed: u64) -> Coordination {
+    let rng = &mut Rng::new(seed, 98);
+    let lock = CoordConfig {
+        order: one_of(rng, &[Order::Fcfs, Order::Shortest { ageing: 1 << 20 }, Order::Weighted, Order::Sets]),
+        passing: one_of(rng, &[Passing::Preserve, Passing::Relaxed]),
+        block_max: Span::from_millis(1 + rng.below(200)),
+        slots: 1 + rng.below(2) as u32,
+        // Sometimes too short for messages that are delayed.
+        lease: Span::from_millis(1 + rng.below(100)),
+        ..CoordConfig::default()
+    };
+    let backoff = BackoffConfig {
+        probe_bytes: 1 + rng.below(200_000),
+        prime_bytes: rng.below(2) * 5_000,
+        probes: 1 + rng.below(3) as u32,
+        pause: Span::from_millis(rng.below(5)),
+        attempts_max: 1 + rng.below(4) as u32,
+        sleep_unit: Span::from_millis(rng.below(10)),
+        sleep_fixed: Span::from_millis(rng.below(2)),
+        ..BackoffConfig::default()
+    };
+    Coordination {
+        lock: (rng.below(3) == 0).then_some(lock),
+        backoff: (rng.below(3) == 0).then_some(backoff),
+    }
+}
+
 fn some_world(seed: u64) -> Scenario {
     let rng = &mut Rng::new(seed, 99);
     let servers = 1 + rng.below(5) as u32;
@@ -112,6 +141,12 @@ fn some_world(seed: u64) -> Scenario {
     s.apps = (0..1 + rng.below(4)).map(|i| some_app(rng, i as u32 + 1, clients)).collect();
     let layers = 2 + s.cluster.forwarders.len() as u32;
     s.faults = (0..rng.below(4)).map(|_| some_fault(rng, servers, clients, layers)).collect();
+    s.coordination = some_coordination(seed);
+    if s.coordination != Coordination::default() {
+        for app in s.apps.iter_mut().filter(|app| app.workload.barrier == Barrier::None) {
+            app.workload.barrier = Barrier::Phase;
+        }
+    }
     s
 }
 

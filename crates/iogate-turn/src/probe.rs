@@ -97,6 +97,8 @@ pub struct Report {
     /// What was measured, in order: each probe's attempt, from 1 on, and its throughput in bytes per second, that of the slowest
     /// directory.
     pub probes: Vec<(u32, u64)>,
+    /// When each attempt began and ended, since the wait began.
+    pub spans: Vec<(Duration, Duration)>,
     /// How long it took.
     pub waited: Duration,
 }
@@ -182,16 +184,22 @@ pub fn wait_until_quiet(
 ) -> Result<Report, ProbeError> {
     let since = Instant::now();
     let mut backoff = Backoff::new(config.clone(), seed());
-    let mut probes = Vec::new();
+    let (mut probes, mut spans) = (Vec::new(), Vec::<(Duration, Duration)>::new());
     loop {
         match backoff.next(time_since(since)) {
             backoff::Step::Probe { prime, bytes } => {
+                if spans.len() == backoff.attempts() as usize {
+                    spans.push((since.elapsed(), Duration::ZERO));
+                }
                 let mut slowest = Duration::ZERO;
                 for directory in directories {
                     slowest = slowest.max(measure(directory, prime, bytes)?);
                 }
                 probes.push((backoff.attempts() + 1, throughput(bytes, slowest)));
                 backoff.probed(time_since(since), bytes, span(slowest));
+                if let Some(last) = spans.last_mut() {
+                    last.1 = since.elapsed();
+                }
             }
             backoff::Step::Sleep(until) => {
                 let left = duration(until.since(time_since(since)));
@@ -203,7 +211,7 @@ pub fn wait_until_quiet(
             }
             backoff::Step::Proceed(verdict) => {
                 let (attempts, waited) = (backoff.attempts(), since.elapsed());
-                return Ok(Report { attempts, verdict, probes, waited });
+                return Ok(Report { attempts, verdict, probes, spans, waited });
             }
         }
         if watch().is_break() {
@@ -344,6 +352,8 @@ mod tests {
         assert_eq!((report.attempts, report.verdict), (3, Verdict::TriedEnough));
         let attempts: Vec<u32> = report.probes.iter().map(|(attempt, _)| *attempt).collect();
         assert_eq!(attempts, [1, 2, 3], "one slow probe settles an attempt");
+        assert_eq!(report.spans.len(), 3);
+        assert!(report.spans.is_sorted() && report.spans.iter().all(|(began, ended)| began < ended));
     }
 
     #[test]

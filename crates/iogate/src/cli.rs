@@ -477,10 +477,13 @@ pub(crate) enum Paper {
     Coordination,
     /// TWINS (2016): forwarders that serve one data server at a time
     Twins,
+    /// Checkpoint coordination (2012): one job at a time does its I/O
+    Checkpoint,
 }
 
 impl Paper {
-    pub(crate) const ALL: [Paper; 4] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins];
+    pub(crate) const ALL: [Paper; 5] =
+        [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint];
     /// Those with `--real`.
     pub(crate) const REAL: [Paper; 2] = [Paper::Coordination, Paper::Twins];
 }

@@ -8,6 +8,7 @@ use crate::time::{Span, Time};
 
 /// How to probe, and how to back off.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BackoffConfig {
     /// Bytes of one probe.
     pub probe_bytes: u64,

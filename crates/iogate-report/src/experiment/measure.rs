@@ -124,10 +124,14 @@ impl PointTimeline {
             end_ns: from(app.end),
             phases: (app.phases.iter().take(TIMELINE_PHASES_MAX))
                 .map(|phase| IoPhase {
+                    asked_ns: from(phase.asked),
                     start_ns: from(phase.start),
                     end_ns: from(phase.end),
                     bytes: phase.bytes,
                 })
+                .collect(),
+            attempts_ns: (app.turns.attempts.iter().take(TIMELINE_PHASES_MAX))
+                .map(|attempt| from(attempt.start))
                 .collect(),
         };
         PointTimeline {

@@ -186,11 +186,18 @@ pub struct AppTimeline {
     pub end_ns: u64,
     /// Its I/O phases; the first 256.
     pub phases: Vec<IoPhase>,
+    /// When its attempts to find the storage quiet began; the first 256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts_ns: Vec<u64>,
 }
 
 /// One I/O phase of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoPhase {
+    /// When the application was ready for it: before `start_ns` where it waited for its turn, or for quiet storage. In
+    /// reports of earlier programs it is 0.
+    #[serde(default)]
+    pub asked_ns: u64,
     /// When it began.
     pub start_ns: u64,
     /// When it had ended.

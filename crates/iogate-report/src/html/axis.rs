@@ -75,6 +75,7 @@ pub(super) fn ticks((low, end): (f64, f64), unit: Unit, most: f64) -> Vec<(f64, 
         Unit::Bytes => (1.0, binary_step(span / most), bytes),
         Unit::BytesPerSecond => (1.0, binary_step(span / most), |value| format!("{}/s", bytes(value))),
         Unit::Percent => (1.0, round_step(span / most), percent),
+        Unit::CoreHours => (1.0, round_step(span / most), |value| format!("{} core h", number(value))),
         Unit::Count => (1.0, round_step((span / most).max(1.0)), number),
         Unit::Ratio => (1.0, round_step(span / most), number),
     };

@@ -4,7 +4,7 @@
 //! are named where they are drawn, each picture has a title and a description, and the table below them has the
 //! same numbers.
 //!
-//! [`lines`], [`whiskers`] and [`heat`] draw plain data, for pages of other make; [`shell`] is what all pages share.
+//! [`lines`], [`whiskers`], [`heat`] and [`turns`] draw plain data, for pages of other make; [`shell`] is what all pages share.
 
 mod axis;
 mod bars;
@@ -15,6 +15,7 @@ pub mod lines;
 mod phases;
 mod sizes;
 mod sweep;
+pub mod turns;
 pub mod whiskers;
 
 pub use experiment::page as experiment;

@@ -3,7 +3,9 @@
 use iogate_core::stats::Stats;
 use iogate_core::{AppId, FileId, Op, Span, Time};
 use iogate_report::{ExperimentReport, Recording};
-use iogate_sim::result::{AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult};
+use iogate_sim::result::{
+    AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
+};
 use iogate_sim::rng::Rng;
 use iogate_sim::world::{Observer, Phase as Spent, Served};
 
@@ -70,7 +72,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
                     });
                 }
             }
-            phases.push(Phase { start: at(now), end: at(now + io), bytes: processes << 24 });
+            phases.push(Phase { asked: at(now), start: at(now), end: at(now + io), bytes: processes << 24 });
             now += io;
         }
         let last_io = phases[ITERATIONS as usize - 1].start;
@@ -83,6 +85,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
             start: at(start),
             end: at(now),
             lost: false,
+            processes: processes as u32,
             calls: processes * 30,
             bytes: (ITERATIONS * processes) << 24,
             call_time: Span::from_millis(processes * 30 * 12),
@@ -93,6 +96,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
             server_finish: (0..u64::from(SERVERS))
                 .map(|server| Some(last_io + Span::from_millis(200 + 90 * server)))
                 .collect(),
+            turns: TurnsResult::default(),
             alone: Some(Span::from_millis(2_500)),
         });
     }

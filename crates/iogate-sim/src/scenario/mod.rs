@@ -12,6 +12,8 @@ pub mod schema;
 mod table;
 mod units;
 
+use iogate_core::coord::CoordConfig;
+use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 
@@ -47,6 +49,8 @@ pub struct Scenario {
     pub apps: Vec<App>,
     /// Applications that are drawn anew for each seed.
     pub jobs: Option<Jobs>,
+    /// Which of them does its I/O when.
+    pub coordination: Coordination,
     /// What goes wrong.
     pub faults: Vec<Fault>,
 }
@@ -151,6 +155,16 @@ pub struct Network {
 pub struct Batch {
     /// Whether a later application may go first where that delays no earlier one.
     pub backfill: bool,
+}
+
+/// What an application does before the I/O of each iteration, so that others are not in its way. Neither: nothing. Both: it takes
+/// its turn, and then waits for quiet storage, for there may be others who take no turns.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Coordination {
+    /// It takes a turn from a coordinator with these rules.
+    pub lock: Option<CoordConfig>,
+    /// It probes the servers and backs off while they are busy. A quiet throughput of 0 is measured before the run.
+    pub backoff: Option<BackoffConfig>,
 }
 
 /// An application: processes that all run the same program, each with its rank.

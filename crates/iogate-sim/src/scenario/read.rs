@@ -2,6 +2,7 @@
 
 mod app;
 mod cluster;
+mod coordination;
 mod fault;
 mod jobs;
 
@@ -13,7 +14,7 @@ use super::document::Value;
 use super::problem::Problem;
 use super::schema::{PROCESSES_MAX, SCENARIO};
 use super::table::{Problems, Table};
-use super::{Batch, Network, Scenario};
+use super::{App, Barrier, Batch, Coordination, Network, Scenario};
 use crate::trace::Row;
 
 /// The rows of a trace, by process.
@@ -51,6 +52,7 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
     let (cluster, network) = (cluster?, network);
     let apps = app::read(&root, &cluster, batch.is_some(), files);
     let jobs = root.table("jobs").map(|table| jobs::read(&table, &cluster));
+    let coordination = coordination::read(&root.table_or_default("coordination"));
     let faults = fault::read(&root, &cluster);
     let scenario = Scenario {
         title,
@@ -65,6 +67,7 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
         batch,
         apps,
         jobs,
+        coordination,
         faults,
     };
     if problems.is_empty() {
@@ -96,6 +99,16 @@ fn check(root: &Table<'_>, scenario: &Scenario) {
             format!(
                 "the applications have {processes} processes: expected at most {PROCESSES_MAX}; simulate fewer"
             ),
+        );
+    }
+    let never_meet = |app: &&App| app.workload.barrier == Barrier::None;
+    if let (true, Some(app)) =
+        (scenario.coordination != Coordination::default(), scenario.apps.iter().find(never_meet))
+    {
+        let name = &app.name;
+        root.unfit(
+            "coordination",
+            format!("the processes of {name} take a turn together: give it barrier = \"phase\" or \"call\""),
         );
     }
     if scenario.jobs.is_some() && scenario.batch.is_none() {

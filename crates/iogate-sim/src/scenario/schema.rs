@@ -6,7 +6,9 @@ use std::fmt;
 
 use super::document::{Data, Value};
 use super::units;
-use keys::{APP, BATCH, CLIENTS, COLLECTIVE, FAULT, FORWARDERS, GIB, JOBS, NETWORK, SERVERS};
+use keys::{
+    APP, BACKOFF, BATCH, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK, SERVERS,
+};
 
 pub(super) use keys::{BYTES_MAX, GATE, PROCESSES_MAX, SCENARIO};
 
@@ -164,7 +166,7 @@ impl Schema {
     }
 
     /// The schema of every table, each once.
-    pub fn all() -> [&'static Schema; 11] {
+    pub fn all() -> [&'static Schema; 13] {
         [
             &SCENARIO,
             &CLIENTS,
@@ -174,6 +176,8 @@ impl Schema {
             &NETWORK,
             &BATCH,
             &JOBS,
+            &COORDINATION,
+            &BACKOFF,
             &APP,
             &COLLECTIVE,
             &FAULT,

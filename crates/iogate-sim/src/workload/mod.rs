@@ -9,8 +9,22 @@ mod program;
 
 use iogate_core::{FileId, Op, Span};
 
+use crate::scenario::{App, Pattern, Sharing};
+
 pub use files::{file_end, file_id, files_needed, trace_file_id};
 pub use program::Program;
+
+/// Bytes that all processes of an application access in one iteration.
+pub fn iteration_bytes(app: &App) -> u64 {
+    let each = |bytes: u64| bytes.saturating_mul(app.processes.into());
+    match &app.workload.pattern {
+        Pattern::Contiguous { sharing: Sharing::PerProcess, bytes, .. } | Pattern::Random { bytes, .. } => {
+            each(*bytes)
+        }
+        Pattern::Trace { rows, .. } => rows.iter().flatten().map(|row| u64::from(row.bytes)).sum(),
+        pattern => division::Division::of(pattern, app.processes).total,
+    }
+}
 
 /// What a process does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

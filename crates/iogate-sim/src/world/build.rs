@@ -13,6 +13,7 @@ use super::network::Net;
 use super::node::{Disk, Node};
 use super::process::{AppRun, Process, Waiting};
 use super::slab::Slab;
+use super::turns::Turns;
 use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
 use crate::result::{AppResult, LayerResult, RunResult};
@@ -44,7 +45,8 @@ impl<'a> World<'a> {
             net: Net::new(
                 &scenario.network,
                 Delays::new(&scenario.faults),
-                layers[layers.len() - 1] as usize,
+                // The coordinator's is the last.
+                layers[layers.len() - 1] as usize + 1,
                 Rng::new(seed, NETWORK),
             ),
             nodes: Vec::new(),
@@ -60,6 +62,7 @@ impl<'a> World<'a> {
             calls: Slab::new(),
             pieces: Slab::new(),
             notes: Slab::new(),
+            turns: Turns::new(scenario, seed)?,
             requests: 0,
             observer,
             specs: apps(scenario, seed),
@@ -194,6 +197,7 @@ impl<'a> World<'a> {
                 start,
                 end,
                 lost: run.lost,
+                processes: run.count,
                 calls: run.calls,
                 bytes: run.bytes,
                 call_time: run.call_time,
@@ -202,6 +206,7 @@ impl<'a> World<'a> {
                 steps: run.steps,
                 phases: run.phases,
                 server_finish: run.server_finish,
+                turns: run.turns,
                 alone: None,
             }
         });

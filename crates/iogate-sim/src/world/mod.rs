@@ -5,6 +5,7 @@
 //! | `mod` | the run: from event to event; what processes do |
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
 //! | `build` | from a scenario to a world, from a world to a result |
+//! | `turns` | who does its I/O when: the coordinator, probes |
 //! | `event` | the event queue |
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
@@ -23,6 +24,7 @@ mod observer;
 mod process;
 mod request;
 mod slab;
+mod turns;
 
 use iogate_core::{AppId, DispatchId, Time};
 
@@ -32,6 +34,7 @@ use self::node::Node;
 use self::process::{AppRun, Process, Waiting};
 use self::request::{CallRun, Note, Piece};
 use self::slab::Slab;
+use self::turns::Turns;
 use crate::batch::{BatchError, BatchScheduler, Job};
 use crate::result::RunResult;
 use crate::scenario::{App, Barrier, Scenario};
@@ -55,6 +58,9 @@ pub enum SimError {
     /// The device of the servers.
     #[error("the device of the servers: {0}")]
     Device(String),
+    /// The coordinator refuses a claim.
+    #[error("the coordinator: {0}")]
+    Claim(#[from] iogate_core::coord::Refused),
     /// An application does not fit the cluster.
     #[error("{0}")]
     Batch(#[from] BatchError),
@@ -108,6 +114,15 @@ enum Event {
     Arrive(Message),
     Deliver(Message),
     Net(NetEvent),
+    /// The coordinator has asked to be looked at.
+    Coordinator,
+    /// An application that backs off goes on.
+    Awake(u32),
+    /// An application that has had its turn for a while says that it is there.
+    Renew {
+        app: u32,
+        request: u32,
+    },
     /// A client node is lost.
     Lost(u32),
 }
@@ -121,6 +136,8 @@ enum Message {
     Reply(u32),
     /// From process to process.
     Note(u32),
+    /// Between an application and the coordinator.
+    Word(u32),
 }
 
 impl WorldEvent<Message> for Event {
@@ -154,6 +171,7 @@ struct World<'a> {
     calls: Slab<CallRun>,
     pieces: Slab<Piece>,
     notes: Slab<Note>,
+    turns: Turns,
     requests: u64,
     observer: &'a mut dyn Observer,
 }
@@ -211,7 +229,11 @@ impl World<'_> {
                     self.go_on(process)?;
                 }
             }
+            Event::Deliver(Message::Word(word)) => self.hear(word)?,
             Event::Net(event) => self.net.handle(&mut self.queue, event),
+            Event::Coordinator => self.ask_coordinator(),
+            Event::Awake(app) => self.back_off(app)?,
+            Event::Renew { app, request } => self.renew(app, request),
             Event::Lost(node) => self.lose_node(node)?,
         }
         Ok(())
@@ -282,7 +304,7 @@ impl World<'_> {
                     if full {
                         process.waiting = Waiting::Room;
                     }
-                    self.issue(id, &call)?;
+                    self.issue(id, &call, false)?;
                     if full {
                         return Ok(());
                     }
@@ -311,7 +333,16 @@ impl World<'_> {
                     self.open_barrier(app);
                     return Ok(());
                 }
-                Step::Phase(begins) => self.phase(id, begins),
+                Step::Phase(true) if self.turns.are_taken() => {
+                    self.reach_turn(id)?;
+                    return Ok(());
+                }
+                Step::Phase(begins) => {
+                    self.phase(id, begins);
+                    if !begins {
+                        self.leave_turn(id);
+                    }
+                }
                 Step::End => {
                     process.waiting = Waiting::Ended;
                     let app = process.app;
@@ -350,14 +381,9 @@ impl World<'_> {
 
     fn phase(&mut self, process: u32, begins: bool) {
         let now = self.queue.now();
+        self.end_stretch(process);
         let this = &mut self.processes[process as usize];
         let run = &mut self.apps[this.app as usize];
-        let (rank, since) = (this.rank, this.since);
-        if since < now {
-            let app = AppId(self.specs[this.app as usize].id);
-            self.observer.phase(&Phase { app, rank, io: this.in_phase, start: since, end: now });
-        }
-        this.since = now;
         this.in_phase = begins;
         if begins {
             run.phase(this.phases, now);
@@ -365,6 +391,18 @@ impl World<'_> {
         } else {
             run.phase(this.phases.saturating_sub(1), now).end = now;
         }
+    }
+
+    /// A process has computed, or done I/O, up to now.
+    fn end_stretch(&mut self, process: u32) {
+        let now = self.queue.now();
+        let this = &mut self.processes[process as usize];
+        let (rank, since) = (this.rank, this.since);
+        if since < now {
+            let app = AppId(self.specs[this.app as usize].id);
+            self.observer.phase(&Phase { app, rank, io: this.in_phase, start: since, end: now });
+        }
+        this.since = now;
     }
 
     fn end_app(&mut self, app: u32) -> Result<(), SimError> {
@@ -401,6 +439,7 @@ impl World<'_> {
         for process in run.first..run.first + run.count {
             self.processes[process as usize].waiting = Waiting::Ended;
         }
+        self.abandon_turn(app);
         self.end_app(app)
     }
 }

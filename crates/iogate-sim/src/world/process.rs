@@ -2,7 +2,8 @@
 
 use iogate_core::{Span, Time};
 
-use crate::result::Phase;
+use super::turns::Turn;
+use crate::result::{Phase, TurnsResult};
 use crate::workload::Program;
 
 /// What a process is waiting for.
@@ -14,6 +15,8 @@ pub(super) enum Waiting {
     Calls,
     /// Until so many messages have come in.
     Messages(u64),
+    /// For the application's turn.
+    Turn,
     /// For the other processes.
     Barrier,
     /// Nothing: it has been told when to go on.
@@ -28,6 +31,7 @@ impl Waiting {
         match self {
             Waiting::Room | Waiting::Calls => "for requests to be answered",
             Waiting::Messages(_) => "for messages of other processes",
+            Waiting::Turn => "for a turn",
             Waiting::Barrier => "at a barrier",
             Waiting::Running => "for its time to go on",
             Waiting::Ended => "for nothing",
@@ -76,6 +80,8 @@ pub(super) struct AppRun {
     pub(super) steps: u64,
     pub(super) phases: Vec<Phase>,
     pub(super) server_finish: Vec<Option<Time>>,
+    pub(super) turn: Turn,
+    pub(super) turns: TurnsResult,
 }
 
 impl AppRun {
@@ -97,6 +103,8 @@ impl AppRun {
             steps: 0,
             phases: Vec::new(),
             server_finish: vec![None; servers],
+            turn: Turn::default(),
+            turns: TurnsResult::default(),
         }
     }
 
@@ -104,7 +112,7 @@ impl AppRun {
     pub(super) fn phase(&mut self, number: u32, now: Time) -> &mut Phase {
         let number = number as usize;
         if self.phases.len() <= number {
-            self.phases.resize(number + 1, Phase { start: now, end: now, bytes: 0 });
+            self.phases.resize(number + 1, Phase { asked: now, start: now, end: now, bytes: 0 });
         }
         &mut self.phases[number]
     }

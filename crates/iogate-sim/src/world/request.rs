@@ -18,6 +18,8 @@ use crate::workload::Call;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallRun {
     process: u32,
+    /// Whether it probes.
+    probe: bool,
     bytes: u64,
     issued: Time,
     /// Pieces that are not answered.
@@ -84,8 +86,8 @@ pub(super) struct Note {
 }
 
 impl World<'_> {
-    /// A process issues a call.
-    pub(super) fn issue(&mut self, process: u32, call: &Call) -> Result<(), SimError> {
+    /// A process issues a call: of its program, or a `probe`.
+    pub(super) fn issue(&mut self, process: u32, call: &Call, probe: bool) -> Result<(), SimError> {
         let now = self.queue.now();
         let this = &self.processes[process as usize];
         let node = this.node;
@@ -94,7 +96,7 @@ impl World<'_> {
             client: ClientId(process + 1),
             issued: self.nodes[node as usize].clock_at(now),
         };
-        let run = self.calls.add(CallRun { process, bytes: call.total_bytes(), issued: now, open: 0 });
+        let run = self.calls.add(CallRun { process, probe, bytes: call.total_bytes(), issued: now, open: 0 });
         let gated = self.nodes[node as usize].gate.is_some();
         let mut open = 0;
         for index in 0..u64::from(call.count) {
@@ -182,6 +184,7 @@ impl World<'_> {
                 let Note { to, bytes } = self.notes[note];
                 (self.processes[to as usize].node, bytes)
             }
+            Message::Word(word) => (self.turns.words[word].to, 0),
         }
     }
 
@@ -377,11 +380,14 @@ impl World<'_> {
 
     fn call_done(&mut self, call: u32) -> Result<(), SimError> {
         let now = self.queue.now();
-        let CallRun { process: id, bytes, issued, .. } = self.calls[call];
+        let CallRun { process: id, probe, bytes, issued, .. } = self.calls[call];
         self.calls.free(call);
         let process = &mut self.processes[id as usize];
         if process.waiting == Waiting::Ended {
             return Ok(());
+        }
+        if probe {
+            return self.probe_written(id);
         }
         let run = &mut self.apps[process.app as usize];
         let took = now.since(issued);

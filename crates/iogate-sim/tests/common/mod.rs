@@ -4,7 +4,8 @@ use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, GateSpec, Network, Pattern, Scenario, Servers, Sharing, Workload,
+    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, Servers, Sharing,
+    Workload,
 };
 
 /// A gate that lets one dispatch through at a time.
@@ -47,6 +48,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
         batch: None,
         apps: Vec::new(),
         jobs: None,
+        coordination: Coordination::default(),
         faults: Vec::new(),
     }
 }

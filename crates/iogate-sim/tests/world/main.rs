@@ -9,4 +9,5 @@ mod faults;
 mod layers;
 mod network;
 mod observe;
+mod turns;
 mod waiting;

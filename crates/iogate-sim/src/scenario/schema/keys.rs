@@ -53,6 +53,7 @@ pub(in crate::scenario) static SCENARIO: Schema = Schema {
             Words("none"),
             "applications that are drawn anew for each seed; needs `batch`",
         ),
+        key("coordination", Takes::Table(&COORDINATION), Words("none"), "turns at the I/O: who does it when"),
         key("app", Takes::List(&APP), Words("none"), "the applications"),
         key("fault", Takes::List(&FAULT), Words("none"), "what goes wrong"),
         key(
@@ -229,6 +230,54 @@ pub(super) static JOBS: Schema = Schema {
             Is("shared"),
             "one file for all processes of a job, or one each",
         ),
+    ],
+};
+
+/// `[coordination]`
+pub(super) static COORDINATION: Schema = Schema {
+    name: "coordination",
+    keys: &[
+        key(
+            "mechanism",
+            Takes::Choice(&["none", "lock", "backoff", "lock+backoff"]),
+            Is("none"),
+            "what an application does before the I/O of an iteration (see Turns)",
+        ),
+        key("rules", Takes::Text, Is("order=fcfs"), "of the coordinator (lock), as its daemon has them"),
+        key("backoff", Takes::Table(&BACKOFF), Words("its defaults"), "how to probe, and how to back off"),
+    ],
+};
+
+/// `coordination.backoff`
+pub(super) static BACKOFF: Schema = Schema {
+    name: "coordination.backoff",
+    keys: &[
+        key("probe", Takes::Bytes(1, GIB), Is("3MiB"), "bytes of a probe"),
+        key(
+            "probes",
+            Takes::Count(1, 1_000),
+            Is("3"),
+            "probes of an attempt, of which the slowest counts; the first slow one ends it",
+        ),
+        key("pause", Takes::Time(0), Is("100ms"), "between two of them"),
+        key("prime", Takes::Bytes(0, GIB), Is("256KiB"), "bytes written before each probe, and not timed"),
+        key(
+            "quiet",
+            Takes::Rate,
+            Words("measured before each run"),
+            "throughput of a probe of quiet storage",
+        ),
+        key(
+            "threshold",
+            Takes::Number(0.001, 1.0),
+            Is("0.85"),
+            "share of the quiet throughput from which on the storage counts as quiet",
+        ),
+        key("attempts", Takes::Count(1, 100_000), Is("8"), "attempts after which it begins nevertheless"),
+        key("base", Takes::Count(1, 1_000), Is("2"), "of the random number's range: base^exponent"),
+        key("exponent", Takes::Count(0, 60), Is("1"), "after the first attempt; it grows by one with each"),
+        key("sleep_unit", Takes::Time(0), Is("1s"), "what the random number multiplies"),
+        key("sleep_fixed", Takes::Time(0), Is("1s"), "what each sleep has besides"),
     ],
 };
 

@@ -112,6 +112,14 @@ pub(super) fn way(
             "leave --through out, or leave forwarders out and set clients.to=servers",
         );
     }
+    if scenario.coordination.backoff.is_some()
+        && (way != BenchWay::Mount || scenario.cluster.servers.nodes > 1)
+    {
+        return refuse(
+            "coordination.mechanism: what is probed in a real run is the mount of a single server".into(),
+            "--set coordination.mechanism=lock, or --set servers.nodes=1 and --through mount",
+        );
+    }
     if way == BenchWay::Network && store == BenchStore::Directory {
         return refuse("--store directory: goes with --through mount only".into(), "--store modelled");
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use iogate_core::{AppId, Span, Time};
-use iogate_sim::result::{AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult};
+use iogate_sim::result::{
+    AppResult, Attempt, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
+};
 use iogate_sim::world::{self, Observer, Served};
 
 use super::crowd::Outcome;
@@ -168,6 +170,7 @@ fn app_result(
         start,
         end: start,
         lost: false,
+        processes: app.processes,
         calls: 0,
         bytes: 0,
         call_time: Span::ZERO,
@@ -176,6 +179,7 @@ fn app_result(
         steps: 0,
         phases: Vec::new(),
         server_finish: finish.iter().map(|server| server.get(&app.id).copied()).collect(),
+        turns: TurnsResult::default(),
         alone: None,
     };
     let processes = work.processes.iter().zip(&outcome.processes);
@@ -206,8 +210,22 @@ fn add(result: &mut AppResult, measured: &Measured, clock: &Clock) {
     result.call_time_max = result.call_time_max.max(Span::from_nanos(tally.time_max_ns));
     result.step_time += Span::from_nanos(measured.step_time_ns);
     result.steps += measured.steps;
-    for (number, &(start, end)) in measured.phases.iter().enumerate() {
+    let taken = &measured.taken;
+    let turns = &mut result.turns;
+    turns.waited += Span::from_nanos(taken.waited_ns);
+    turns.overdue += taken.overdue;
+    turns.lost += taken.lost;
+    turns.backoff += Span::from_nanos(taken.backoff_ns);
+    turns.probes += taken.probes;
+    turns.probe_bytes += taken.probe_bytes;
+    turns.attempts.extend(taken.attempts.iter().map(|&(start, end, slowest)| Attempt {
+        start: clock.at(start),
+        end: clock.at(end),
+        slowest,
+    }));
+    for (number, &(asked, start, end)) in measured.phases.iter().enumerate() {
         let found = Phase {
+            asked: clock.at(asked),
             start: clock.at(start),
             end: clock.at(end),
             bytes: tally.phase_bytes.get(number).copied().unwrap_or(0),
@@ -215,6 +233,8 @@ fn add(result: &mut AppResult, measured: &Measured, clock: &Clock) {
         match result.phases.get_mut(number) {
             Some(phase) => {
                 phase.start = phase.start.min(found.start);
+                // When the last of them was ready.
+                phase.asked = phase.asked.max(found.asked).min(phase.start);
                 phase.end = phase.end.max(found.end);
                 phase.bytes += found.bytes;
             }
@@ -280,9 +300,9 @@ pub(super) fn show(work: &Work, outcome: &Outcome, measures: &Measures, observer
             }
         };
         let mut since = outcome.began[process.app].map_or(clock.end, |began| clock.at(began));
-        for &(start, end) in &measured.phases {
+        for &(asked, start, end) in &measured.phases {
             let (start, end) = (clock.at(start), clock.at(end));
-            phase(false, since, start);
+            phase(false, since, clock.at(asked));
             phase(true, start, end);
             since = end;
         }

@@ -7,6 +7,7 @@
 //! | `work`, `script` | what each process does, written out |
 //! | `stage` | stores, gates and mounts |
 //! | `nodes` | data servers and forwarders as processes, instead |
+//! | `turns` | whose turn it is, where the scenario has turns |
 //! | `crowd` | the processes, from their start to their end |
 //! | `worker`, `pool`, `target` | what is in one process |
 //! | `gather`, `statuses` | from measurements to the result of a run |
@@ -23,6 +24,7 @@ mod script;
 mod stage;
 mod statuses;
 mod target;
+mod turns;
 mod work;
 pub(crate) mod worker;
 

@@ -10,11 +10,13 @@ use iogate_core::{Span, Time};
 use iogate_report::Recording;
 use iogate_sim::experiment::{self, PointResult};
 use iogate_sim::result::RunResult;
-use iogate_sim::scenario::{Plan, Point, Scenario};
+use iogate_sim::scenario::{App, Plan, Point, Scenario};
+use iogate_sim::workload::iteration_bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::nodes::Nodes;
 use super::stage::Stage;
+use super::turns::{Coordinating, How};
 use super::work::{Entrances, Work};
 use super::{crowd, fit as here, gather};
 use crate::cli::{BenchStore, BenchWay};
@@ -114,13 +116,19 @@ impl Rig {
         notes: &mut Vec<String>,
     ) -> Result<(RunResult, Span), Failure> {
         let mut scene = self.scene(scenario)?;
-        let work = Work::plan(scenario, seed, &scene.entrances(scenario))?;
+        let folder = scene.folder().to_owned();
+        // Where there is more than one server, nobody probes.
+        let probed = scene.mountpoint();
+        let how =
+            |app: &App| How::of(&scenario.coordination, &folder, &probed, &app.name, iteration_bytes(app));
+        let work = Work::plan(scenario, seed, &scene.entrances(scenario), how)?;
         let throttled =
             "Some processes want more requests in progress than there may be threads: the others wait.";
         if work.is_throttled && !notes.iter().any(|note| note == throttled) {
             notes.push(throttled.into());
         }
         scene.open(scenario, seed, &work)?;
+        let _coordinating = Coordinating::begin(&scenario.coordination, &folder, &probed)?;
         let scripts = work.write_scripts(seed, scene.folder())?;
         let outcome = crowd::run(&work, &scripts, seed, scenario, &self.interrupted);
         let outcome = match outcome {
@@ -154,6 +162,14 @@ impl Scene {
         match self {
             Scene::Mounts(stage) => stage.folder(),
             Scene::Network(nodes) => nodes.folder(),
+        }
+    }
+
+    /// The first server's.
+    fn mountpoint(&self) -> PathBuf {
+        match self {
+            Scene::Mounts(stage) => stage.mountpoint(0),
+            Scene::Network(nodes) => nodes.folder().to_owned(),
         }
     }
 

@@ -8,6 +8,8 @@ use iogate_core::{FileId, Op, Span};
 use iogate_sim::workload::{Call, Step};
 use serde::{Deserialize, Serialize};
 
+use super::turns;
+
 /// Where files are; each is called as [`file_name`] says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
@@ -23,7 +25,7 @@ pub(super) enum Place {
 }
 
 /// How a worker does its I/O.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Job {
     /// Where its requests go: several have a part of each file, stripe by stripe; a single one has whole files.
     pub(super) places: Vec<Place>,
@@ -41,6 +43,10 @@ pub(super) struct Job {
     pub(super) threads: u32,
     /// Whether the time from a call to the barrier after it is taken.
     pub(super) time_steps: bool,
+    /// How its application takes turns; `None`: not at all.
+    pub(super) turns: Option<turns::How>,
+    /// Whether it is the one that takes them.
+    pub(super) leads: bool,
 }
 
 /// What a file is called in the folder of each server.
@@ -143,6 +149,8 @@ mod tests {
             outstanding: None,
             threads: 3,
             time_steps: false,
+            turns: None,
+            leads: true,
         };
         let mut script = Vec::new();
         job.write(&mut script).unwrap();

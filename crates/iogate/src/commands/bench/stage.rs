@@ -81,7 +81,7 @@ impl Stage {
         self.folder.path().join(format!("server-{server}"))
     }
 
-    fn mountpoint(&self, server: u32) -> PathBuf {
+    pub(super) fn mountpoint(&self, server: u32) -> PathBuf {
         self.folder.path().join(format!("mount-{server}"))
     }
 

@@ -14,6 +14,7 @@ use iogate_sim::world;
 
 use super::fit;
 use super::script::{Job, Place, write_step};
+use super::turns::How;
 use crate::failure::Failure;
 
 /// The most steps of all processes: their scripts then take some hundred MB.
@@ -80,7 +81,13 @@ pub(super) struct FileUse {
 
 impl Work {
     /// Goes through the programs of a run.
-    pub(super) fn plan(scenario: &Scenario, seed: u64, entrances: &Entrances) -> Result<Work, Failure> {
+    /// `turns` says how an application takes turns.
+    pub(super) fn plan(
+        scenario: &Scenario,
+        seed: u64,
+        entrances: &Entrances,
+        turns: impl Fn(&App) -> Option<How>,
+    ) -> Result<Work, Failure> {
         let servers = &scenario.cluster.servers;
         let striping = Striping { stripe: servers.stripe, servers: servers.nodes.into() };
         let apps = world::apps(scenario, seed);
@@ -128,6 +135,8 @@ impl Work {
                     outstanding: app.workload.outstanding,
                     threads,
                     time_steps: app.workload.barrier == Barrier::Call && rank == 0,
+                    turns: turns(&app),
+                    leads: rank == 0,
                 };
                 work.processes.push(Process { app: index, rank, job });
             }

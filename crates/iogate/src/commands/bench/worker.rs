@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::pool::{Pool, Request, Tally};
 use super::script::{Job, file_name, read_step};
 use super::target::{Entrance, Target};
+use super::turns::{Leader, Taken};
 use crate::cli::BenchWorkerArgs;
 use crate::failure::Failure;
 
@@ -50,8 +51,10 @@ pub(super) mod said {
 pub(super) struct Measured {
     pub(super) end: u64,
     pub(super) tally: Tally,
-    /// When each I/O phase began and ended.
-    pub(super) phases: Vec<(u64, u64)>,
+    /// When it was ready for each I/O phase, when that began, and when it ended.
+    pub(super) phases: Vec<(u64, u64, u64)>,
+    /// Of rank 0: what the application's turns came to.
+    pub(super) taken: Taken,
     /// From a call to the barrier after it, summed, and how many of these.
     pub(super) step_time_ns: u64,
     pub(super) steps: u64,
@@ -85,6 +88,8 @@ struct Worker {
     passed: bool,
     /// When the call of this step was issued.
     step: Option<u64>,
+    /// Of rank 0, where there are turns.
+    leader: Option<Leader>,
     measured: Measured,
 }
 
@@ -100,6 +105,7 @@ impl Worker {
         Ok(Worker {
             striping: Striping { stripe: job.stripe, servers: job.places.len() as u64 },
             pool: Pool::new(job.threads, now).context("threads")?,
+            leader: job.turns.as_ref().filter(|_| job.leads).map(Leader::new).transpose()?,
             job,
             files,
             start: 0,
@@ -123,6 +129,7 @@ impl Worker {
         self.pool.wait_for(0)?;
         self.measured.end = now();
         self.measured.tally = self.pool.tally();
+        self.measured.taken = self.leader.take().map(Leader::taken).unwrap_or_default();
         let measured = serde_json::to_vec(&self.measured)?;
         say(&[&[said::END], &(measured.len() as u32).to_le_bytes()[..], &measured].concat())
     }
@@ -143,11 +150,7 @@ impl Worker {
             }
             Step::Finish => self.pool.wait_for(0)?,
             Step::Barrier => {
-                self.passed = false;
-                say(&[said::BARRIER])?;
-                while !self.passed {
-                    self.listen()?;
-                }
+                self.meet()?;
                 if let Some(since) = self.step.take() {
                     self.measured.step_time_ns += now() - since;
                     self.measured.steps += 1;
@@ -160,15 +163,55 @@ impl Worker {
                 }
             }
             Step::Phase(begins) => {
+                let asked = now();
+                if begins {
+                    self.take_turn()?;
+                }
                 self.pool.phase(begins);
                 let now = now();
                 if begins {
-                    self.measured.phases.push((now, now));
-                } else if let Some(phase) = self.measured.phases.last_mut() {
-                    phase.1 = now;
+                    self.measured.phases.push((asked, now, now));
+                } else {
+                    if let Some(phase) = self.measured.phases.last_mut() {
+                        phase.2 = now;
+                    }
+                    self.end_turn()?;
                 }
             }
             Step::End => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for all processes of the application.
+    fn meet(&mut self) -> Result<()> {
+        self.passed = false;
+        say(&[said::BARRIER])?;
+        while !self.passed {
+            self.listen()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until it is the application's turn, where it takes turns: rank 0 asks for it when all are there, and all begin when it has it.
+    fn take_turn(&mut self) -> Result<()> {
+        if self.job.turns.is_some() {
+            self.meet()?;
+            if let Some(leader) = &mut self.leader {
+                leader.take()?;
+            }
+            self.meet()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the application's turn when all have done their part.
+    fn end_turn(&mut self) -> Result<()> {
+        if self.job.turns.is_some() {
+            self.meet()?;
+            if let Some(leader) = &mut self.leader {
+                leader.end();
+            }
         }
         Ok(())
     }

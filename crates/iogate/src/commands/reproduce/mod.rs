@@ -5,6 +5,7 @@
 
 mod agios;
 mod aioli;
+mod checkpoint;
 mod coordination;
 mod real;
 mod twins;
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         let (name, mut page) = match (paper, &rig) {
             (Paper::Coordination, Some(rig)) => ("coordination-real", real::coordination::page(&lab, rig)?),
             (Paper::Twins, Some(rig)) => ("twins-real", real::twins::page(&lab, rig)?),
-            (Paper::Aioli | Paper::Agios, Some(_)) => {
+            (Paper::Aioli | Paper::Agios | Paper::Checkpoint, Some(_)) => {
                 let error = anyhow::anyhow!("--real: expected coordination or twins");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
@@ -47,6 +48,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Agios, None) => ("agios", agios::page(&lab)?),
             (Paper::Coordination, None) => ("coordination", coordination::page(&lab)?),
             (Paper::Twins, None) => ("twins", twins::page(&lab)?),
+            (Paper::Checkpoint, None) => ("checkpoint", checkpoint::page(&lab)?),
         };
         if args.quick {
             page.notes.push(
