@@ -66,7 +66,7 @@ use crate::time::Time;
 ///
 /// O(m log n) for each message and grant, with n claims and m targets of the claim; a claim also looks at its session's other claims.
 /// `Relaxed` looks at those who wait for several targets, one for each set of targets, when one becomes free and another is not.
-/// A waiting claim takes less than 350 bytes (a test measures it); one of a party 80 more for each target but the first; and what is
+/// A waiting claim takes less than 400 bytes (a test measures it); one of a party 80 more for each target but the first; and what is
 /// remembered of a party, where the order goes by that, 250.
 #[derive(Clone, Debug)]
 pub struct Table {
