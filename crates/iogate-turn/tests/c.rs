@@ -59,8 +59,9 @@ fn succeeded(output: &Output) {
 }
 
 struct Scene {
-    folder: tempfile::TempDir,
+    /// Stopped before its socket goes.
     coordinator: Coordinator,
+    folder: tempfile::TempDir,
 }
 
 impl Scene {
@@ -68,7 +69,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let config = CoordConfig { lease: Span::from_millis(lease_ms), ..CoordConfig::default() };
         let coordinator = Coordinator::start(&Endpoint::Unix(folder.path().join("socket")), config);
-        Scene { folder, coordinator }
+        Scene { coordinator, folder }
     }
 
     fn turns(&self) -> Turns {
