@@ -130,7 +130,7 @@ fn a_turn_ends_with_its_process() {
 
 #[test]
 fn a_process_that_was_stopped_does_not_believe_an_old_grant() {
-    let scene = Scene::new(200);
+    let scene = Scene::new(1000);
     let turns = scene.turns();
     let first = turns.take(&Place::named("scratch"), &Wish::default()).unwrap();
     let child = start(&scene.coordinator.endpoint(), &["wait"]);
