@@ -345,8 +345,11 @@ fn a_policy_says_how_to_wait() {
     let directory = folder.path().to_str().unwrap();
     let places = format!("{directory}=scratch");
     let of = |policy: &str, more: &[(&str, &str)]| {
-        let given =
-            [("IOGATE_POLICY", policy), ("IOGATE_PLACES", places.as_str()), ("IOGATE_CALIBRATION", directory)];
+        let given = [
+            ("IOGATE_POLICY", policy),
+            ("IOGATE_PLACES", places.as_str()),
+            ("IOGATE_CALIBRATION", directory),
+        ];
         turns(&coordinator.endpoint(), &[&given[..], more].concat())
     };
     let take = |turns: &Turns| {
