@@ -170,7 +170,8 @@ impl Leading {
             entries.push(entry);
         }
         let mut table = Table::restore(config.table.clone(), now, Token(loaded.token), entries);
-        sessions.keys().for_each(|&session| table.disconnected(now, session));
+        let grace_until = loaded.is_incomplete.then(|| now + config.table.lease);
+        table.begin_at(grace_until.unwrap_or(now));
         Leading {
             table,
             limits: config.limits.clone(),
@@ -189,7 +190,7 @@ impl Leading {
             now: Outbox::default(),
             fresh: Vec::new(),
             failing: None,
-            grace_until: loaded.is_incomplete.then(|| now + config.table.lease),
+            grace_until,
             history: VecDeque::new(),
             counters: Counters::default(),
         }

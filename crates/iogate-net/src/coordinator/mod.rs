@@ -36,7 +36,7 @@ use std::time::Duration;
 use iogate_core::coord::CoordConfig;
 use rustix::event::{EventfdFlags, eventfd};
 
-pub use journal::{Journal, JournalError, Local};
+pub use journal::{Etcd, Journal, JournalError, Local};
 pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
 
 use crate::Endpoint;

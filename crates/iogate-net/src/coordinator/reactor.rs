@@ -323,7 +323,10 @@ impl Reactor {
                     break;
                 }
                 Rest::Status => {
-                    let json = self.status().to_json();
+                    let mut status = self.status();
+                    // The one that asks is not among them while it is read from.
+                    status.connections += 1;
+                    let json = status.to_json();
                     if let Some(leading) = &mut self.leading {
                         leading.now.answer(token, 0, header.id, &json, |_| {});
                     }

@@ -13,10 +13,7 @@ use super::status::{Ending, Finished};
 impl Leading {
     /// Lets the table decide what there is to decide. Returns when it wants to be asked again.
     pub(super) fn decide(&mut self, now: Time) -> Option<Time> {
-        if let Some(until) = self.grace_until {
-            if now < until {
-                return Some(until);
-            }
+        if self.grace_until.is_some_and(|until| now >= until) {
             self.grace_until = None;
             // What is in the journal from here on is all there is.
             let begin = self.all().into_iter().next();

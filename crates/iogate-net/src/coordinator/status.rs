@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::coord::{Admission, CoordConfig, Entry, Order, Passing, Standing};
+use iogate_core::coord::{Admission, CoordConfig, Entry, Standing};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -196,19 +196,9 @@ impl Ending {
 
 impl Rules {
     pub(super) fn of(config: &CoordConfig) -> Rules {
-        let order = match config.order {
-            Order::Fcfs => "fcfs",
-            Order::Shortest { .. } => "shortest",
-            Order::Weighted => "weighted",
-            Order::Sets => "sets",
-        };
-        let passing = match config.passing {
-            Passing::Preserve => "preserve",
-            Passing::Relaxed => "relaxed",
-        };
         Rules {
-            order: order.into(),
-            passing: passing.into(),
+            order: config.order.name().into(),
+            passing: config.passing.name().into(),
             block_max_ms: ms(config.block_max),
             slots: config.slots,
             lease_ms: ms(config.lease),
@@ -243,7 +233,7 @@ impl Reactor {
             up_ms: self.started.elapsed().as_millis() as u64,
             journal: self.journal.place(),
             rules: Rules::of(&self.config.table),
-            connections: self.connections.len() + 1,
+            connections: self.connections.len(),
             ..Status::default()
         };
         if let Some(leading) = &self.leading {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use iogate_core::coord::CoordConfig;
 use iogate_net::Endpoint;
 
 use super::Auth;
@@ -33,15 +34,23 @@ pub(crate) struct CoordServeArgs {
     pub(crate) listen: Vec<Endpoint>,
 
     /// The directory that keeps who holds and who waits; made if it is not there
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) state: PathBuf,
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "etcd", conflicts_with = "etcd")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// Instead of a directory: etcd's addresses, http://HOST:PORT with commas; several coordinators, of which one leads
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) etcd: Vec<String>,
+
+    /// With --etcd: coordinators of the same name are one
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
+    pub(crate) name: String,
+
+    /// With --etcd: where clients reach this coordinator [default: the first --listen]
+    #[arg(long, value_name = "ADDRESS", requires = "etcd")]
+    pub(crate) advertise: Option<Endpoint>,
 
     /// A rule, as in order=shortest or slots=2; several with commas, or given several times
-    ///
-    /// order: fcfs, shortest, weighted, sets; passing: preserve, relaxed; slots: parties that may hold a target at a time; lease: how
-    /// long a turn counts without being renewed; join: how long a party takes in more of its own; block_max: how long
-    /// one waits at most with passing=relaxed; ageing: with order=shortest, bytes per second of waiting; claims_max.
-    #[arg(long = "set", value_name = "NAME=VALUE", value_delimiter = ',')]
+    #[arg(long = "set", value_name = "NAME=VALUE", long_help = rules_help())]
     pub(crate) rules: Vec<String>,
 
     /// A file system that there is, with the number of its targets if that is known; may be given several times [default: any]
@@ -75,6 +84,17 @@ pub(crate) struct CoordServeArgs {
     /// End with the process that started this
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
+}
+
+fn rules_help() -> String {
+    let lines: Vec<String> = CoordConfig::params()
+        .iter()
+        .map(|param| format!("- {}: {} [default: {}]", param.name, param.help, param.format(param.default)))
+        .collect();
+    format!(
+        "A rule, as in order=shortest or slots=2; several with commas, or given several times\n\n{}",
+        lines.join("\n")
+    )
 }
 
 /// Which coordinator.
