@@ -6,9 +6,13 @@
 mod clock;
 mod engine;
 pub mod layouts;
+mod memory;
 pub mod store;
+mod workers;
 
 pub use clock::Clock;
 pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
 pub use layouts::Layouts;
+pub use memory::{PAGE_BYTES, PageMemory};
 pub use store::{FileHandle, Store};
+pub use workers::Workers;

@@ -37,7 +37,6 @@ mod session;
 mod told;
 mod tree;
 mod uring;
-mod workers;
 
 pub use app::AppNames;
 pub use control::{Control, ControlError, set, status};

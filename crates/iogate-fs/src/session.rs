@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
-use iogate_engine::{Engine, Store};
+use iogate_engine::{Engine, Store, Workers};
 use iogate_net::Tree;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
@@ -26,7 +26,6 @@ use crate::file_system::{Agreed, FileSystem};
 use crate::mount::{self, Places};
 use crate::options::{CacheMode, MountOptions, Transport};
 use crate::passthrough::{self, caller};
-use crate::workers::Workers;
 use crate::{tree, uring};
 
 /// Most requests that the kernel itself starts (read-ahead, asynchronous direct I/O) and that are underway at once.
@@ -249,8 +248,8 @@ fn start(
         applications,
         request_bytes_max: agreed.request_bytes_max,
         pool: Arc::default(),
-        workers: Workers::new(options.threads_max),
-        data_workers: Workers::new(options.threads_max),
+        workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),
+        data_workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),
         device_threads: DeviceThreads::default(),
         threads_max: options.threads_max,
         device,

@@ -86,7 +86,7 @@ pub fn application_of_word(word: &str) -> AppId {
 }
 
 /// FNV-1a: the same number for a word in every process, on every node, in every version.
-pub(crate) fn stable_hash(bytes: &[u8]) -> u32 {
+pub fn stable_hash(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }
 

@@ -3,22 +3,6 @@
 use iogate_core::SchedulerConfig;
 use iogate_core::sched::{ConfigError, Param, ParamUnit};
 
-/// A scheduler's settings as text: `scheduler=sjf,age_max=1s`, or only parameters of the scheduler in force.
-pub(crate) fn apply(current: &SchedulerConfig, text: &str) -> Result<SchedulerConfig, String> {
-    let mut settings = current.clone();
-    for (index, item) in text.split([',', ' ']).filter(|item| !item.is_empty()).enumerate() {
-        let (name, value) = split(item)?;
-        if name != "scheduler" {
-            settings.set(name, value).map_err(|error| error.to_string())?;
-        } else if index == 0 {
-            settings = SchedulerConfig::by_name(value).map_err(|error| error.to_string())?;
-        } else {
-            return Err(format!("'{item}': expected the scheduler before its parameters, and only once"));
-        }
-    }
-    Ok(settings)
-}
-
 /// A scheduler with parameters, each `name=value`.
 pub(crate) fn scheduler(name: &str, params: &[String]) -> Result<SchedulerConfig, anyhow::Error> {
     let mut settings = SchedulerConfig::by_name(name)?;
@@ -57,22 +41,4 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, ConfigError> {
 /// Bytes as a flag would have them, exactly.
 pub(crate) fn bytes_shown(bytes: u64) -> String {
     BYTES.format(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn changes_are_all_or_nothing() {
-        let aioli = SchedulerConfig::by_name("aioli").unwrap();
-        let changed = apply(&aioli, "quantum_base=64KiB").unwrap();
-        assert_eq!(changed.to_string(), "aioli(quantum_base=64KiB)");
-        let sjf = apply(&changed, "scheduler=sjf,age_max=1s").unwrap();
-        assert_eq!(sjf.to_string(), "sjf(age_max=1s)");
-        assert!(apply(&aioli, "scheduler=aiolo").unwrap_err().contains("did you mean 'aioli'"));
-        assert!(apply(&aioli, "quantum_bas=1").unwrap_err().contains("quantum_base"));
-        assert!(apply(&aioli, "sjf").unwrap_err().contains("expected name=value"));
-        assert!(apply(&aioli, "age_max=1s,scheduler=sjf").unwrap_err().contains("before its parameters"));
-    }
 }

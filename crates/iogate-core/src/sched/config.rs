@@ -340,6 +340,28 @@ impl SchedulerConfig {
         Ok(())
     }
 
+    /// These settings changed by a text: `scheduler=sjf,age_max=1s`, or only parameters of the scheduler in force. If it names a scheduler,
+    /// that is told which `node` of its layer it is. All or nothing; the error is for people.
+    pub fn changed(&self, text: &str, node: u32) -> Result<SchedulerConfig, String> {
+        let mut settings = self.clone();
+        for (index, item) in text.split([',', ' ']).filter(|item| !item.is_empty()).enumerate() {
+            let (name, value) = item
+                .split_once('=')
+                .ok_or_else(|| alloc::format!("'{item}': expected name=value, as in window=250ms"))?;
+            if name != "scheduler" {
+                settings.set(name, value).map_err(|error| error.to_string())?;
+            } else if index == 0 {
+                settings = SchedulerConfig::by_name(value).map_err(|error| error.to_string())?;
+                settings.set_node(node);
+            } else {
+                return Err(alloc::format!(
+                    "'{item}': expected the scheduler before its parameters, and only once"
+                ));
+            }
+        }
+        Ok(settings)
+    }
+
     /// Says which of the nodes of its layer the gate is, where that matters to the algorithm.
     pub fn set_node(&mut self, node: u32) {
         if let Some(index) = self.kind.params().iter().position(|param| param.name == "node") {
@@ -478,6 +500,21 @@ fn format_scaled(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn changes_are_all_or_nothing() {
+        let aioli = SchedulerConfig::by_name("aioli").unwrap();
+        let changed = aioli.changed("quantum_base=64KiB", 0).unwrap();
+        assert_eq!(changed.to_string(), "aioli(quantum_base=64KiB)");
+        let sjf = changed.changed("scheduler=sjf,age_max=1s", 0).unwrap();
+        assert_eq!(sjf.to_string(), "sjf(age_max=1s)");
+        assert_eq!(sjf.changed("scheduler=twins", 2).unwrap().value("node"), 2);
+        assert_eq!(sjf.changed("scheduler=twins,node=5", 2).unwrap().value("node"), 5);
+        assert!(aioli.changed("scheduler=aiolo", 0).unwrap_err().contains("did you mean 'aioli'"));
+        assert!(aioli.changed("quantum_bas=1", 0).unwrap_err().contains("quantum_base"));
+        assert!(aioli.changed("sjf", 0).unwrap_err().contains("expected name=value"));
+        assert!(aioli.changed("age_max=1s,scheduler=sjf", 0).unwrap_err().contains("before its parameters"));
+    }
 
     #[test]
     fn values_read_back_as_written() {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::Time;
 use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
-use iogate_engine::Clock;
+use iogate_engine::{Clock, Workers};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ use super::requests::Rest;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
 use crate::greeting::{Cut, PROOF_BYTES_MAX};
-use crate::server::{Listener, Origin, Workers};
+use crate::server::{Listener, Origin};
 
 /// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
 const WAKE: u64 = 0;
@@ -92,7 +92,7 @@ impl Reactor {
             clock: Clock::new(),
             instance: u64::from_le_bytes(instance),
             caller,
-            workers: Workers::new(WORKERS_MAX),
+            workers: Workers::new("iogate-coord-work", WORKERS_MAX, || {}),
             leading: None,
             leader: None,
             journal,

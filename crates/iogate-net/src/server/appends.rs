@@ -5,9 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use iogate_core::FileId;
+use iogate_engine::Workers;
 
 use super::lock;
-use super::workers::Workers;
 use crate::TreeFile;
 
 /// Where the next append to each file goes, while appends are underway that the file's size does not show yet.

@@ -1,19 +1,17 @@
 //! Memory of data underway: page-aligned, in a few sizes, used again, and never more than the server may use.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
+use iogate_engine::{PAGE_BYTES, PageMemory};
 
 /// Sizes are powers of four, from one page to the largest payload.
-const PAGE: usize = 4096;
 const CLASSES: usize = 7;
 const _: () = assert!(class_bytes(CLASSES - 1) == PAYLOAD_BYTES_MAX as usize);
 
 const fn class_bytes(class: usize) -> usize {
-    PAGE << (2 * class)
+    PAGE_BYTES << (2 * class)
 }
 
 /// The memory for data underway.
@@ -29,7 +27,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct Class {
-    kept: Vec<Memory>,
+    kept: Vec<PageMemory>,
     /// The fewest that were kept since the last [`Pool::trim`].
     spare: usize,
 }
@@ -56,7 +54,7 @@ impl Pool {
         let memory = kept.kept.pop();
         kept.spare = kept.spare.min(kept.kept.len());
         drop(kept);
-        let memory = memory.unwrap_or_else(|| Memory::new(class_bytes(class)));
+        let memory = memory.unwrap_or_else(|| PageMemory::new(class_bytes(class)));
         Some(Buffer { memory: Some(memory), class, pool: Arc::clone(self) })
     }
 
@@ -97,68 +95,39 @@ impl Pool {
 
 /// A piece of page-aligned memory that goes back to its pool when dropped.
 pub(super) struct Buffer {
-    memory: Option<Memory>,
+    memory: Option<PageMemory>,
     class: usize,
     pool: Arc<Pool>,
 }
 
 impl Buffer {
-    fn memory(&self) -> &Memory {
-        self.memory.as_ref().expect("there until dropped")
+    fn memory(&mut self) -> &mut PageMemory {
+        self.memory.as_mut().expect("there until dropped")
     }
 
     /// The first byte.
     pub(super) fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.memory().start.as_ptr()
+        self.memory().as_mut_ptr()
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {
-        let memory = self.memory();
-        // SAFETY: the memory is initialised, and borrowed with `self`.
-        unsafe { std::slice::from_raw_parts(memory.start.as_ptr(), memory.layout.size()) }
+        self.memory.as_ref().expect("there until dropped").as_slice()
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
-        let memory = self.memory();
-        // SAFETY: the memory is initialised, and borrowed with `self`.
-        unsafe { std::slice::from_raw_parts_mut(memory.start.as_ptr(), memory.layout.size()) }
+        self.memory().as_mut_slice()
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = self.memory.take().expect("dropped once");
-        let bytes = memory.layout.size();
+        let bytes = memory.bytes();
         self.pool.classes[self.class].lock().unwrap_or_else(PoisonError::into_inner).kept.push(memory);
         self.pool.used.fetch_sub(bytes, Ordering::SeqCst);
         if self.pool.short.load(Ordering::SeqCst) && self.pool.short.swap(false, Ordering::SeqCst) {
             (self.pool.room)();
         }
-    }
-}
-
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: the memory is owned, and reached through its owner only.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    fn new(bytes: usize) -> Memory {
-        let layout = Layout::from_size_align(bytes, PAGE).expect("a page is a power of two");
-        // SAFETY: no size is zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout));
-        Memory { start, layout }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 
@@ -170,16 +139,16 @@ mod tests {
     fn no_more_than_allowed_is_used_and_room_is_told() {
         let told = Arc::new(AtomicUsize::new(0));
         let tell = Arc::clone(&told);
-        let pool = Pool::new(3 * PAGE, move || {
+        let pool = Pool::new(3 * PAGE_BYTES, move || {
             tell.fetch_add(1, Ordering::SeqCst);
         });
         let large = pool.take(1 << 20).expect("one of any size");
         assert!(pool.take(1).is_none());
         drop(large);
         assert_eq!(told.load(Ordering::SeqCst), 1);
-        let three: Vec<_> = (0..3).map(|_| pool.take(PAGE).unwrap()).collect();
+        let three: Vec<_> = (0..3).map(|_| pool.take(PAGE_BYTES).unwrap()).collect();
         assert!(pool.take(1).is_none());
-        assert_eq!(pool.used(), 3 * PAGE);
+        assert_eq!(pool.used(), 3 * PAGE_BYTES);
         drop(three);
         assert_eq!((told.load(Ordering::SeqCst), pool.used()), (2, 0));
         drop(pool.take(1));

@@ -30,7 +30,6 @@ mod session;
 mod status;
 mod threads;
 mod transfers;
-mod workers;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -41,7 +40,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_engine::Engine;
+use iogate_engine::{Engine, Workers};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use crate::users::Users;
@@ -56,7 +55,6 @@ pub(crate) use connection::Origin;
 use export::Served;
 use session::Session;
 use threads::Threads;
-pub(crate) use workers::Workers;
 
 /// Settings of a [`Server`].
 pub struct ServerConfig {
@@ -158,7 +156,7 @@ impl Server {
                 next_token: AtomicU64::new(FIRST_CONNECTION),
                 per_client: Mutex::default(),
                 sessions: Mutex::default(),
-                workers: Workers::new(THREADS_MAX),
+                workers: Workers::new("iogate-net-work", THREADS_MAX, || {}),
                 threads: Threads::default(),
                 ready: Mutex::default(),
                 starved: Mutex::default(),

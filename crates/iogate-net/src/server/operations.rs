@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use iogate_core::SchedulerConfig;
 use iogate_core::wire::{
     self, Attr, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, open,
 };
@@ -212,7 +211,7 @@ impl Session {
         let invalid = |text: String| (libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
         let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());
-        let wished = settings(&current, text, self.server.node).map_err(invalid)?;
+        let wished = current.changed(text, self.server.node).map_err(invalid)?;
         self.export.engine.switch(&wished).map_err(|error| invalid(error.to_string()))?;
         Ok(())
     }
@@ -287,24 +286,4 @@ fn path(bytes: &[u8]) -> Result<&Path, Failed> {
         return Err(Failed(libc::EINVAL, "expected a path below the root, without `.` and `..`".into()));
     }
     Ok(path)
-}
-
-/// A scheduler's settings as text: `scheduler=sjf,age_max=1s`, or only parameters of the scheduler in force.
-/// A new one gets the forwarder's index.
-fn settings(current: &SchedulerConfig, text: &str, node: u32) -> Result<SchedulerConfig, String> {
-    let mut settings = current.clone();
-    for (index, item) in text.split([',', ' ']).filter(|item| !item.is_empty()).enumerate() {
-        let (name, value) = item
-            .split_once('=')
-            .ok_or_else(|| format!("`{item}`: expected name=value, as in window=250ms"))?;
-        if name != "scheduler" {
-            settings.set(name, value).map_err(|error| error.to_string())?;
-        } else if index == 0 {
-            settings = SchedulerConfig::by_name(value).map_err(|error| error.to_string())?;
-            settings.set_node(node);
-        } else {
-            return Err(format!("`{item}`: expected the scheduler before its parameters, and only once"));
-        }
-    }
-    Ok(settings)
 }

@@ -26,12 +26,12 @@ const NETWORK: u64 = 1;
 const JOBS: u64 = 2;
 const DEVICES: u64 = 1 << 32;
 
-impl<'a, O: Observer> World<'a, O> {
+impl<'a> World<'a> {
     pub(super) fn build(
         scenario: &'a Scenario,
         seed: u64,
-        observer: &'a mut O,
-    ) -> Result<World<'a, O>, SimError> {
+        observer: &'a mut dyn Observer,
+    ) -> Result<World<'a>, SimError> {
         let cluster = &scenario.cluster;
         let mut layers = vec![0, cluster.clients.nodes];
         for count in cluster.forwarders.iter().map(|layer| layer.nodes).chain([cluster.servers.nodes]) {

@@ -83,11 +83,7 @@ pub enum SimError {
 ///
 /// # Errors
 /// If the scenario does not fit together, or the run cannot end.
-pub fn simulate<O: Observer>(
-    scenario: &Scenario,
-    seed: u64,
-    observer: &mut O,
-) -> Result<RunResult, SimError> {
+pub fn simulate(scenario: &Scenario, seed: u64, observer: &mut dyn Observer) -> Result<RunResult, SimError> {
     let mut world = World::build(scenario, seed, observer)?;
     let cut_off = world.run(Time::ZERO + scenario.time_max)?;
     world.check(cut_off)?;
@@ -139,7 +135,7 @@ impl WorldEvent<Message> for Event {
     }
 }
 
-struct World<'a, O> {
+struct World<'a> {
     scenario: &'a Scenario,
     /// Those of the scenario, then those drawn for this seed.
     specs: Vec<App>,
@@ -159,10 +155,10 @@ struct World<'a, O> {
     pieces: Slab<Piece>,
     notes: Slab<Note>,
     requests: u64,
-    observer: &'a mut O,
+    observer: &'a mut dyn Observer,
 }
 
-impl<O: Observer> World<'_, O> {
+impl World<'_> {
     /// Goes from event to event; whether it was ended by the limit.
     fn run(&mut self, limit: Time) -> Result<bool, SimError> {
         loop {

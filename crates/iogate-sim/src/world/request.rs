@@ -9,7 +9,7 @@ use iogate_core::{
 };
 
 use super::process::Waiting;
-use super::{Arrived, Event, Message, Observer, Served, SimError, World};
+use super::{Arrived, Event, Message, Served, SimError, World};
 use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
@@ -83,7 +83,7 @@ pub(super) struct Note {
     pub(super) bytes: u64,
 }
 
-impl<O: Observer> World<'_, O> {
+impl World<'_> {
     /// A process issues a call.
     pub(super) fn issue(&mut self, process: u32, call: &Call) -> Result<(), SimError> {
         let now = self.queue.now();

@@ -24,7 +24,6 @@ use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
 use crate::failure::Failure;
-use crate::settings;
 use crate::watched::WatchedStore;
 
 /// What the serving process writes to its parent when the mount is ready.
@@ -321,7 +320,7 @@ impl Control for MountControl {
 
     fn set(&self, text: &str) -> Result<(), String> {
         let current = self.engine.with_gate(|gate, _| gate.scheduler().clone());
-        let scheduler = settings::apply(&current, text)?;
+        let scheduler = current.changed(text, 0)?;
         self.engine.switch(&scheduler).map_err(|error| error.to_string())
     }
 }

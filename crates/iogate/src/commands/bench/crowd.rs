@@ -8,8 +8,10 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use iogate_core::Span;
+use iogate_core::Time;
+use iogate_sim::batch::{BatchScheduler, Job};
 use iogate_sim::rng::Rng;
+use iogate_sim::scenario::Scenario;
 
 use super::work::Work;
 use super::worker::{Measured, now, said, told};
@@ -28,19 +30,22 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Outcome {
     /// When it started: nanoseconds of the monotonic clock.
     pub(super) start: u64,
+    /// When each application started, on the same clock; `None` if it never did.
+    pub(super) began: Vec<Option<u64>>,
     /// What each process measured; `None` if the time limit ended it.
     pub(super) processes: Vec<Option<Measured>>,
 }
 
-/// Runs all processes of `work` by their scripts, for at most `time_max`.
+/// Runs all processes of `work` by their scripts, for at most as long as the scenario lets them.
 pub(super) fn run(
     work: &Work,
     scripts: &[PathBuf],
     seed: u64,
-    time_max: Span,
+    scenario: &Scenario,
     interrupted: &AtomicBool,
 ) -> Result<Outcome> {
     let leader = Leader::new(work);
+    let mut starts = Starts::new(work, seed, scenario);
     std::thread::scope(|scope| {
         let program = std::env::current_exe().context("this program cannot be found")?;
         // Ended before the threads that listen to them are waited for.
@@ -68,21 +73,98 @@ pub(super) fn run(
         }
         // Time enough to tell them all.
         let start = now() + 20_000_000 + 200_000 * count as u64;
-        {
-            let mut state = leader.lock();
-            let mut rng = Rng::new(seed, STARTS);
-            for (index, process) in work.processes.iter().enumerate() {
-                let time = start + work.apps[process.app].start.as_nanos() + rng.below(SCATTER_NS);
-                state.tell(index, &[&[told::START], &time.to_le_bytes()[..]].concat())?;
+        let end = start.saturating_add(scenario.time_max.as_nanos());
+        loop {
+            let next = starts.go_on(&mut leader.lock(), start)?.unwrap_or(u64::MAX).min(end);
+            let ended = leader.lock().apps_running();
+            leader.wait(Duration::from_nanos(next.saturating_sub(now())), interrupted, |state| {
+                state.apps_running() < ended || state.apps_running() == 0
+            })?;
+            if leader.lock().apps_running() == 0 || now() >= end {
+                break;
             }
         }
-        let limit = Duration::from_nanos(time_max.as_nanos().saturating_add(start - now()));
-        leader.wait(limit, interrupted, |state| {
-            state.processes.iter().all(|process| process.measured.is_some())
-        })?;
         let processes = leader.lock().processes.iter_mut().map(|process| process.measured.take()).collect();
-        Ok(Outcome { start, processes })
+        Ok(Outcome { start, began: starts.began, processes })
     })
+}
+
+/// Which application starts when.
+struct Starts {
+    /// Who gives nodes to applications; `None`: each starts at its time.
+    batch: Option<BatchScheduler>,
+    jobs: Vec<Job>,
+    /// When each is submitted, or starts: nanoseconds after the start of the run.
+    submitted: Vec<u64>,
+    /// Those that are not submitted yet, the next one last.
+    left: Vec<usize>,
+    began: Vec<Option<u64>>,
+    /// Those that have given their nodes back.
+    ended: Vec<bool>,
+    rng: Rng,
+}
+
+impl Starts {
+    fn new(work: &Work, seed: u64, scenario: &Scenario) -> Starts {
+        let submitted: Vec<u64> = work.apps.iter().map(|app| app.start.as_nanos()).collect();
+        let mut left: Vec<usize> = (0..work.apps.len()).collect();
+        left.sort_by_key(|&app| std::cmp::Reverse((submitted[app], app)));
+        let nodes = scenario.cluster.clients.nodes;
+        let job = |(id, app): (u32, &iogate_sim::scenario::App)| Job {
+            id,
+            nodes: app.nodes,
+            walltime: app.walltime,
+        };
+        Starts {
+            batch: scenario.batch.as_ref().map(|batch| BatchScheduler::new(nodes, batch.backfill)),
+            jobs: (0..).zip(&work.apps).map(job).collect(),
+            submitted,
+            left,
+            began: vec![None; work.apps.len()],
+            ended: vec![false; work.apps.len()],
+            rng: Rng::new(seed, STARTS),
+        }
+    }
+
+    /// Starts what may start by now; says when to look again, on the monotonic clock, if not before an application ends.
+    fn go_on(&mut self, state: &mut State, start: u64) -> Result<Option<u64>> {
+        let Some(batch) = &mut self.batch else {
+            // Told all at once, so that they start when they should.
+            for app in (0..self.jobs.len()).filter(|&app| self.began[app].is_none()).collect::<Vec<_>>() {
+                self.begin(state, app, start + self.submitted[app])?;
+            }
+            return Ok(None);
+        };
+        let moment = now();
+        for app in 0..self.jobs.len() {
+            if self.began[app].is_some() && state.apps[app].running == 0 && !self.ended[app] {
+                self.ended[app] = true;
+                batch.finished(self.jobs[app].id)?;
+            }
+        }
+        while let Some(&app) = self.left.last()
+            && start + self.submitted[app] <= moment
+        {
+            self.left.pop();
+            batch.submit(self.jobs[app])?;
+        }
+        let ready = batch.start_ready(Time::from_nanos(moment.saturating_sub(start)));
+        for job in ready {
+            self.begin(state, job.id as usize, moment.max(start))?;
+        }
+        Ok(self.left.last().map(|&app| start + self.submitted[app]))
+    }
+
+    fn begin(&mut self, state: &mut State, app: usize, time: u64) -> Result<()> {
+        self.began[app] = Some(time);
+        for process in 0..state.processes.len() {
+            if state.processes[process].app == app {
+                let time = time + self.rng.below(SCATTER_NS);
+                state.tell(process, &[&[told::START], &time.to_le_bytes()[..]].concat())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Processes; dropped, they are ended.
@@ -238,6 +320,11 @@ impl Leader {
 }
 
 impl State {
+    /// Applications of which a process has not ended.
+    fn apps_running(&self) -> usize {
+        self.apps.iter().filter(|app| app.running > 0).count()
+    }
+
     fn tell(&mut self, process: usize, message: &[u8]) -> Result<()> {
         let input = self.processes.get_mut(process).and_then(|process| process.input.as_mut());
         input.context("there is no such process")?.write_all(message).context("it cannot be told to go on")

@@ -66,10 +66,10 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
             "--set servers.nodes=4",
         );
     }
-    if scenario.batch.is_some() {
+    if scenario.batch.is_some() && !cluster.forwarders.is_empty() {
         return refuse(
-            "batch: a real run has no nodes to give away, each application starts at its time".into(),
-            "leave batch out, or use `iogate sim`",
+            "batch: processes find their forwarder by their node, which they would not know before they start".into(),
+            "leave out batch or the forwarders, or use `iogate sim`",
         );
     }
     if !scenario.faults.is_empty() {

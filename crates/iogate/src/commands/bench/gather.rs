@@ -159,11 +159,12 @@ fn app_result(
     clock: &Clock,
 ) -> AppResult {
     let app = &work.apps[index];
-    let start = Time::ZERO + app.start;
+    let submitted = Time::ZERO + app.start;
+    let start = outcome.began[index].map_or(clock.end, |began| clock.at(began));
     let mut result = AppResult {
         name: app.name.clone(),
         id: app.id,
-        submitted: start,
+        submitted,
         start,
         end: start,
         lost: false,
@@ -278,7 +279,7 @@ pub(super) fn show(work: &Work, outcome: &Outcome, measures: &Measures, observer
                 events.push((end, Event::Phase(world::Phase { app, rank, io, start, end })));
             }
         };
-        let mut since = Time::ZERO + app.start;
+        let mut since = outcome.began[process.app].map_or(clock.end, |began| clock.at(began));
         for &(start, end) in &measured.phases {
             let (start, end) = (clock.at(start), clock.at(end));
             phase(false, since, start);

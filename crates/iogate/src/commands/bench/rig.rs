@@ -122,7 +122,7 @@ impl Rig {
         }
         scene.open(scenario, seed, &work)?;
         let scripts = work.write_scripts(seed, scene.folder())?;
-        let outcome = crowd::run(&work, &scripts, seed, scenario.time_max, &self.interrupted);
+        let outcome = crowd::run(&work, &scripts, seed, scenario, &self.interrupted);
         let outcome = match outcome {
             Err(_) if self.interrupted.load(Ordering::SeqCst) => {
                 return Err(Failure::failed(anyhow!("interrupted")));

@@ -14,9 +14,7 @@ pub(super) fn namespace(cluster: &str, node: &str) -> String {
 
 /// Interface names have at most 15 characters: a hash of the cluster's name and the node's number.
 fn link(cluster: &str, kind: char, number: usize) -> String {
-    let hash = cluster
-        .bytes()
-        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash = iogate_net::app::stable_hash(cluster.as_bytes());
     format!("io{kind}{:06x}{number}", hash & 0xff_ffff)
 }
 

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_core::sched::{Param, ParamUnit};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_net::Endpoint;
 use serde::Deserialize;
@@ -292,9 +291,7 @@ from_text!(Ids((u32, u32)), |text| {
 });
 
 fn time(text: &str) -> Result<Duration, String> {
-    const TIME: Param =
-        Param { name: "time", unit: ParamUnit::Time, default: 0, min: 0, max: u64::MAX, help: "a time" };
-    TIME.parse(text).map(Duration::from_nanos).map_err(|error| error.to_string())
+    settings::nanoseconds(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
 
 fn one() -> u32 {

@@ -11,10 +11,19 @@ type Job = Box<dyn FnOnce() + Send>;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A pool of threads.
-pub(crate) struct Workers {
+pub struct Workers {
+    name: &'static str,
+    /// What each thread does first.
+    prepare: fn(),
     queue: Mutex<Queue>,
     wake: Condvar,
     threads_max: usize,
+}
+
+impl std::fmt::Debug for Workers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Workers").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 #[derive(Default)]
@@ -25,12 +34,13 @@ struct Queue {
 }
 
 impl Workers {
-    pub(crate) fn new(threads_max: usize) -> Arc<Workers> {
-        Arc::new(Workers { queue: Mutex::default(), wake: Condvar::new(), threads_max })
+    /// A pool of at most `threads_max` threads of that name, each of which calls `prepare` before its first job.
+    pub fn new(name: &'static str, threads_max: usize, prepare: fn()) -> Arc<Workers> {
+        Arc::new(Workers { name, prepare, queue: Mutex::default(), wake: Condvar::new(), threads_max })
     }
 
-    /// Runs a job soon, in another thread. If no thread can be had, in this one.
-    pub(crate) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+    /// Runs a job soon, in another thread. If no thread can be had, in this one. A panic in it ends that job only.
+    pub fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.push_back(Box::new(job));
         if queue.jobs.len() <= queue.idle {
@@ -38,8 +48,7 @@ impl Workers {
         } else if queue.threads < self.threads_max {
             queue.threads += 1;
             let this = Arc::clone(self);
-            let started =
-                std::thread::Builder::new().name("iogate-net-work".into()).spawn(move || this.work());
+            let started = std::thread::Builder::new().name(self.name.into()).spawn(move || this.work());
             if let Err(error) = started {
                 queue.threads -= 1;
                 if queue.threads == 0 {
@@ -55,13 +64,14 @@ impl Workers {
     }
 
     fn work(&self) {
+        (self.prepare)();
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
                 // The request that it carried out is answered when the job is dropped.
                 if catch_unwind(AssertUnwindSafe(job)).is_err() {
-                    tracing::error!("a defect in an operation: it fails, and the server goes on");
+                    tracing::error!("a request failed by a defect");
                 }
                 queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
                 continue;
