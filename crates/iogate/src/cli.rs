@@ -16,12 +16,14 @@ use crate::settings;
 mod coord;
 mod remote;
 mod serve;
+mod turn;
 
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
+pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
 
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
@@ -38,6 +40,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Set(SetArgs),
     Serve(ServeArgs),
+    Turn(TurnArgs),
+    Probe(ProbeArgs),
     Cluster(ClusterArgs),
     Coord(CoordArgs),
     Layout(LayoutArgs),
