@@ -144,7 +144,8 @@ fn a_directory_is_probed_by_its_calibration() {
     let scene = Scene::new(10_000);
     let folder = scene.folder.path();
     let probe = |attempts: &str, more: &[(&str, &str)]| {
-        let mut command = command(&scene.coordinator.endpoint(), &["probe", folder.to_str().unwrap(), attempts]);
+        let mut command =
+            command(&scene.coordinator.endpoint(), &["probe", folder.to_str().unwrap(), attempts]);
         command.env("IOGATE_CALIBRATION", folder.join("calibration"));
         command.env("IOGATE_PLACES", format!("{}=scratch", folder.display()));
         command.envs(more.iter().copied());

@@ -344,7 +344,8 @@ fn a_policy_says_how_to_wait() {
     let directory = folder.path().to_str().unwrap();
     let places = format!("{directory}=scratch");
     let of = |policy, more: &[(&str, &str)]| {
-        let given = [("IOGATE_POLICY", policy), ("IOGATE_PLACES", &places), ("IOGATE_CALIBRATION", directory)];
+        let given =
+            [("IOGATE_POLICY", policy), ("IOGATE_PLACES", &places), ("IOGATE_CALIBRATION", directory)];
         turns(&coordinator.endpoint(), &[&given, more].concat())
     };
     let take = |turns: &Turns| {
@@ -360,7 +361,8 @@ fn a_policy_says_how_to_wait() {
     drop(turn);
     let calibrating = of("none", &[]);
     let place = Place::of(folder.path(), calibrating.settings()).unwrap();
-    let config = BackoffConfig { probe_bytes: 4096, prime_bytes: 0, pause: Span::ZERO, ..BackoffConfig::default() };
+    let config =
+        BackoffConfig { probe_bytes: 4096, prime_bytes: 0, pause: Span::ZERO, ..BackoffConfig::default() };
     let measured = Calibration::measure(&place, &config, 5).unwrap();
     assert!(measured.lowest <= measured.quiet && measured.quiet <= measured.highest && measured.rounds == 5);
     // However busy this machine is.

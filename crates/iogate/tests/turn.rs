@@ -49,7 +49,8 @@ fn said(output: &Output, status: i32, parts: &[&str]) {
 fn a_command_has_a_turn_and_its_own_exit_status() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = start(folder.path());
-    let run = |args: &[&str]| iogate(folder.path(), &[&["turn", "scratch", "--"], args].concat()).output().unwrap();
+    let run =
+        |args: &[&str]| iogate(folder.path(), &[&["turn", "scratch", "--"], args].concat()).output().unwrap();
     let output = run(&["sh", "-c", "echo $IOGATE_POLICY; exit 7"]);
     said(&output, 7, &[]);
     assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("none\n", ""));
@@ -69,7 +70,8 @@ fn a_command_waits_for_its_turn() {
         "IOGATE_COORD_AUTH" => Some("none".into()),
         _ => None,
     });
-    let turn = Turns::new(settings.unwrap()).unwrap().take(&Place::named("scratch"), &Wish::default()).unwrap();
+    let turn =
+        Turns::new(settings.unwrap()).unwrap().take(&Place::named("scratch"), &Wish::default()).unwrap();
     let late = ["turn", "scratch", "--timeout", "20ms", "--", "true"];
     said(&iogate(folder.path(), &late).output().unwrap(), 1, &["error: no turn within"]);
     let command = ["turn", "scratch", "--", "sh", "-c", "echo its turn"];
@@ -123,7 +125,10 @@ fn a_file_system_is_calibrated_and_probed() {
     let output = run(&["--calibrate", ".", "--rounds", "3", "--bytes", "64KiB", "--json"]);
     said(&output, 0, &[]);
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&value["calibration"]["rounds"], &value["calibration"]["probe_bytes"]), (&3.into(), &65536.into()));
+    assert_eq!(
+        (&value["calibration"]["rounds"], &value["calibration"]["probe_bytes"]),
+        (&3.into(), &65536.into())
+    );
     let output = run(&[".", "--threshold", "1", "--json"]);
     said(&output, 0, &[]);
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();

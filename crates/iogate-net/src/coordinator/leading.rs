@@ -8,6 +8,7 @@ use iogate_core::coord::{Admission, ClaimId, Entry, Grant, PlaceId, SessionId, S
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::outbox::Outbox;
+use super::probing::{Prober, Probing, Work};
 use super::status::{Counters, Ending, Finished};
 use super::{CoordinatorConfig, Limits, Place};
 use crate::Caller;
@@ -37,6 +38,10 @@ pub(super) struct Leading {
     /// What may be said only when it does.
     pub(super) kept: Outbox,
     pub(super) grants: Vec<Grant>,
+    pub(super) probers: HashMap<String, Prober>,
+    pub(super) probing: HashMap<ClaimId, Probing>,
+    /// Probes to be begun.
+    pub(super) probes: Vec<(ClaimId, Work)>,
     /// What may be said whatever the journal does.
     pub(super) now: Outbox,
     /// Claims that came since the journal has last kept something.
@@ -187,6 +192,9 @@ impl Leading {
             records: Vec::new(),
             kept: Outbox::default(),
             grants: Vec::new(),
+            probers: config.probers.clone(),
+            probing: HashMap::new(),
+            probes: Vec::new(),
             now: Outbox::default(),
             fresh: Vec::new(),
             failing: None,

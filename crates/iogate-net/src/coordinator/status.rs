@@ -88,6 +88,12 @@ pub struct Counters {
     pub refused: u64,
     /// Bytes that were moved in turns, as far as holders have said.
     pub bytes: u64,
+    /// Turns before which the file system was found quiet.
+    #[serde(default)]
+    pub probed_quiet: u64,
+    /// Turns that began although it was not, or could not be probed.
+    #[serde(default)]
+    pub probed_busy: u64,
     /// Times that the journal was written.
     pub appends: u64,
     /// Connections that were cut because their clients broke a rule.
@@ -259,7 +265,11 @@ impl Leading {
             let place = self.places.name(known.place);
             match entry.standing {
                 Standing::Held { .. } => {
-                    status.holders.push(holder(now, entry, &known.label, place, session))
+                    let mut holder = holder(now, entry, &known.label, place, session);
+                    if self.probing.contains_key(&entry.id) {
+                        holder.admission = "probing".into();
+                    }
+                    status.holders.push(holder);
                 }
                 Standing::Waiting => {
                     status.waiting += 1;

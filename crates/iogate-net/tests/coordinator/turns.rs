@@ -1,7 +1,11 @@
 //! Turns as clients see them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use iogate_core::wire::*;
-use iogate_net::coordinator::{CoordinatorConfig, Ending, Limits, Place};
+use iogate_net::coordinator::{CoordinatorConfig, Ending, Limits, Place, Probed, Prober};
 
 use super::raw::Raw;
 use super::{Setup, config, hello, place, resume, wait_until};
@@ -141,7 +145,7 @@ fn who_renews_keeps_its_turn() {
     let token = one.turn(place("scratch"));
     let id = two.claim(place("scratch"));
     for _ in 0..20 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         let renewed: Renewed = one.renew(token).ok();
         assert!((1..=200_000_000).contains(&renewed.lease));
     }
@@ -243,4 +247,41 @@ fn the_status_is_json_for_whoever_asks() {
         ("scratch", "job", "test")
     );
     assert!(holder.is_connected && holder.lease_left_ms <= 10_000 && status.leads);
+}
+
+#[test]
+fn a_turn_on_a_probed_place_begins_when_it_is_quiet() {
+    let is_quiet = Arc::new(AtomicBool::new(false));
+    let quiet = Arc::clone(&is_quiet);
+    let prober = Prober::new(move |goes_on| {
+        while !quiet.load(Ordering::SeqCst) {
+            if !goes_on() {
+                return Err("nobody waits".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(Probed { attempts: 1, is_quiet: true })
+    });
+    let probers = [("scratch".to_owned(), prober)].into();
+    let setup = Setup::with(CoordinatorConfig { probers, ..config(SHORT) });
+    let (mut one, mut two, mut three) = (setup.client(), setup.client(), setup.client());
+    one.turn(place("home"));
+    let first = one.claim(place("scratch"));
+    // Longer than a lease: the coordinator keeps the turn meanwhile.
+    std::thread::sleep(Duration::from_millis(500));
+    one.is_silent();
+    two.claim(place("scratch"));
+    two.is_silent();
+    let third = three.claim(place("scratch"));
+    three.is_silent();
+    let status = setup.status();
+    let probing = status.holders.iter().find(|holder| holder.place == "scratch").unwrap();
+    assert_eq!((probing.admission.as_str(), status.waiting), ("probing", 2));
+    // Who gives up while it is probed for is out of the way.
+    one.send(&Request::Cancel(Cancel { claim: first }), &[]);
+    assert_eq!((one.reply().errno, one.reply().errno), (libc::ECANCELED, 0));
+    drop(two);
+    is_quiet.store(true, Ordering::SeqCst);
+    three.granted(third);
+    assert!(setup.status().counters.probed_quiet >= 1);
 }

@@ -7,6 +7,7 @@ use iogate_core::coord::CoordConfig;
 use iogate_net::Endpoint;
 
 use super::Auth;
+use super::remote::Time;
 
 /// Coordinate whose turn it is to do bulk I/O on shared storage
 #[derive(Debug, Args)]
@@ -45,6 +46,10 @@ pub(crate) struct CoordServeArgs {
     #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
     pub(crate) name: String,
 
+    /// With --etcd: how long the others wait for a leader that is gone, in whole seconds
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "etcd")]
+    pub(crate) leader_lease: Time,
+
     /// With --etcd: where clients reach this coordinator [default: the first --listen]
     #[arg(long, value_name = "ADDRESS", requires = "etcd")]
     pub(crate) advertise: Option<Endpoint>,
@@ -56,6 +61,11 @@ pub(crate) struct CoordServeArgs {
     /// A file system that there is, with the number of its targets if that is known; may be given several times [default: any]
     #[arg(long = "place", value_name = "NAME[=TARGETS]")]
     pub(crate) places: Vec<String>,
+
+    /// Probe a file system before a turn on it begins, and wait until it is quiet: a directory there, which `iogate probe --calibrate`
+    /// has calibrated, or NAME=DIR if clients call it otherwise; may be given several times
+    #[arg(long = "probe", value_name = "[NAME=]DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) probes: Vec<String>,
 
     /// How clients prove who they are [default: peer for Unix sockets; there is none for TCP]
     #[arg(long, value_enum)]

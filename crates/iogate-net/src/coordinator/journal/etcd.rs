@@ -18,10 +18,8 @@ use super::record::Sum;
 use super::{Journal, JournalError, Loaded, Record, Standing};
 use crate::Endpoint;
 
-/// How long a leader that is gone is waited for.
-const LEASE: Duration = Duration::from_secs(5);
-/// How often the lease is kept, or the place of a leader tried for.
-const EVERY: Duration = Duration::from_millis(500);
+/// The lease is kept, or tried for, so many times while it lasts.
+const TIMES: u32 = 4;
 /// How long etcd may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Most operations of a transaction; etcd takes 128 if nothing else is set.
@@ -42,6 +40,8 @@ struct Shared {
     prefix: String,
     /// What others are told.
     own: Endpoint,
+    /// How long a leader that is gone is waited for.
+    lease: Duration,
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -121,7 +121,7 @@ impl Shared {
             let state = self.state();
             let (state, _) = self
                 .wake
-                .wait_timeout_while(state, EVERY, |state| !state.is_stopping)
+                .wait_timeout_while(state, self.lease / TIMES, |state| !state.is_stopping)
                 .unwrap_or_else(PoisonError::into_inner);
             if state.is_stopping {
                 break;
@@ -145,13 +145,13 @@ impl Shared {
         let id = match *lease {
             Some(id) => id,
             None => {
-                let granted = self.reach.ask("lease/grant", &json!({ "TTL": LEASE.as_secs() }))?;
+                let granted = self.reach.ask("lease/grant", &json!({ "TTL": self.lease.as_secs() }))?;
                 let id = number(&granted["ID"]).ok_or_else(|| format!("no lease: {granted}"))?;
                 *lease.insert(id)
             }
         };
         if let Some(lead) = &mut self.state().lead {
-            lead.until = sent + LEASE;
+            lead.until = sent + self.lease;
             return Ok(());
         }
         let key = self.key("leader");
@@ -168,7 +168,7 @@ impl Shared {
         let mut state = self.state();
         if tried["succeeded"] == Value::Bool(true) {
             let revision = number(&tried["header"]["revision"]).ok_or("an answer without a revision")?;
-            state.lead = Some(Lead { revision, until: sent + LEASE });
+            state.lead = Some(Lead { revision, until: sent + self.lease });
             state.leader = None;
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl Shared {
         if number(&found["lease"]) == Some(id) {
             // It was made by an attempt whose answer was lost.
             let revision = number(&found["create_revision"]).ok_or("a key without a revision")?;
-            state.lead = Some(Lead { revision, until: sent + LEASE });
+            state.lead = Some(Lead { revision, until: sent + self.lease });
             return Ok(());
         }
         let leader = bytes(&found["value"]).and_then(|text| String::from_utf8(text).ok()?.parse().ok());
@@ -186,15 +186,17 @@ impl Shared {
 }
 
 impl Etcd {
-    /// Begins to try to lead. Coordinators with the same `name` are one; `own` is where clients reach this one. Fails if the
+    /// Begins to try to lead. Coordinators with the same `name` are one; `own` is where clients reach this one; `lease`, in whole
+    /// seconds and at least 2 (etcd's smallest), is how long the others wait for a leader that is gone. Fails if the
     /// system has no thread left; that etcd cannot be reached is no failure, but a reason to try again.
-    pub fn new(urls: Vec<String>, name: &str, own: Endpoint) -> std::io::Result<Etcd> {
+    pub fn new(urls: Vec<String>, name: &str, own: Endpoint, lease: Duration) -> std::io::Result<Etcd> {
         let config = ureq::Agent::config_builder().timeout_global(Some(ANSWER_MAX)).build();
         let urls = urls.into_iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
         let shared = Arc::new(Shared {
             reach: Reach { urls, agent: config.into() },
             prefix: format!("/iogate/{name}/"),
             own,
+            lease: Duration::from_secs(lease.as_secs().max(2)),
             state: Mutex::default(),
             wake: Condvar::new(),
         });

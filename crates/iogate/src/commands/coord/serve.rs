@@ -1,11 +1,17 @@
 //! `iogate coord serve`.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, anyhow};
 use iogate_core::coord::CoordConfig;
 use iogate_net::coordinator::{
-    Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, StartError,
+    Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, Probed, Prober, StartError,
 };
 use iogate_net::server::Listener;
+use iogate_turn::probe::{self, Verdict};
+use iogate_turn::{Calibration, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -24,6 +30,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     let config = CoordinatorConfig {
         table: CoordConfig::parse(&args.rules.join(",")).context("--set").map_err(Failure::usage)?,
         places: places.collect::<Result<_, _>>().map_err(Failure::usage)?,
+        probers: probers(args)?,
         limits: Limits::default(),
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
@@ -63,7 +70,7 @@ fn journal(args: &CoordServeArgs) -> Result<Box<dyn Journal>, Failure> {
         return Err(Failure::usage(anyhow!("--name: expected a word without a slash, got `{}`", args.name)));
     }
     let own = args.advertise.clone().unwrap_or_else(|| args.listen[0].clone());
-    let etcd = Etcd::new(args.etcd.clone(), &args.name, own).context("etcd")?;
+    let etcd = Etcd::new(args.etcd.clone(), &args.name, own, args.leader_lease.0).context("etcd")?;
     Ok(Box::new(etcd))
 }
 
@@ -107,6 +114,39 @@ fn listeners(args: &CoordServeArgs) -> Result<Vec<Listener>, Failure> {
 
 fn is_unix_socket(endpoint: &iogate_net::Endpoint) -> bool {
     matches!(endpoint, iogate_net::Endpoint::Unix(_))
+}
+
+/// What finds out whether file systems are quiet, by the names of their places.
+fn probers(args: &CoordServeArgs) -> Result<HashMap<String, Prober>, Failure> {
+    if args.probes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let settings = Settings::from_environment().map_err(Failure::usage)?;
+    let prober = |text: &String| prober(text, &settings).with_context(|| format!("--probe {text}"));
+    args.probes.iter().map(prober).collect::<Result<_, _>>().map_err(Failure::failed)
+}
+
+/// `DIR`, or `NAME=DIR`.
+fn prober(text: &str, settings: &Settings) -> anyhow::Result<(String, Prober)> {
+    let (name, directory) = match text.rsplit_once('=') {
+        Some((name, directory)) if !Path::new(text).is_dir() => (name.to_owned(), directory),
+        _ => {
+            let place =
+                iogate_turn::Place::of(Path::new(text), settings).context("the place of the directory")?;
+            (place.name().to_owned(), text)
+        }
+    };
+    let config = Calibration::read(&name, &settings.calibration)?.apply(&settings.backoff);
+    let directory = PathBuf::from(directory);
+    // What cannot be probed is told now, and not with the first turn.
+    probe::measure(&directory, 0, 1)?;
+    let prober = Prober::new(move |goes_on| {
+        let mut watch = || if goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let report = probe::wait_until_quiet(&[&directory], &config, None, &mut watch);
+        let report = report.map_err(|error| error.to_string())?;
+        Ok(Probed { attempts: report.attempts, is_quiet: report.verdict == Verdict::Quiet })
+    });
+    Ok((name, prober))
 }
 
 /// A place as on the command line: a name, perhaps with its number of targets.
