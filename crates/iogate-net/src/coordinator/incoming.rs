@@ -132,10 +132,7 @@ impl Reactor {
             let Some(leading) = &mut self.leading else { break };
             match leading.handle(now, token, id, &header, &request) {
                 Rest::Nothing => {}
-                Rest::Over => {
-                    connection.state = State::Parted;
-                    break;
-                }
+                Rest::Over => connection.state = State::Parted,
                 Rest::Status => {
                     let mut status = self.status();
                     // The one that asks is not among them while it is read from.

@@ -60,7 +60,8 @@ fn who_does_not_come_back_after_a_restart_is_no_ones_loss() {
     drop(setup);
     let setup = Setup::at(dir.path(), rules);
     let mut new = setup.client();
-    new.turn(place("scratch"));
+    let token = new.turn(place("scratch"));
+    new.release(token).done();
     wait_until("the sessions are forgotten", || setup.status().sessions == 1);
     assert_eq!(setup.status().counters.lost, 2);
 }
