@@ -7,11 +7,15 @@
  *   - to libiogate_preload.so, if that is loaded, by iogate_set_app();
  *   - to iogate mounts of this machine, by an extended attribute of their roots.
  *
- * An IOGATE_APP that is set already stays. Build it with each MPI's own compiler: mpi/build does. */
+ * An IOGATE_APP that is set already stays. Build it with each MPI's own compiler: mpi/build does.
+ *
+ * Then the ranks agree on how to take turns: turns.c has those of communicators, files.c says which files take one and when, calls.c and
+ * fortran.c are the functions that programs call. */
 #define _GNU_SOURCE
+#include "shim.h"
+
 #include <dlfcn.h>
 #include <mntent.h>
-#include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,19 +52,14 @@ static void tell_mounts(const char *text)
     endmntent(mounts);
 }
 
-/* MPI is up: agree on an id. */
-static void agree(void)
+/* Agrees on an id. */
+static void agree_on_id(void)
 {
-    const char *given = getenv("IOGATE_APP");
     void (*set_app)(uint32_t) = NULL;
     uint32_t id = 0;
-    int rank = 0, has = given != NULL && *given != '\0', any = 0;
+    int rank = 0;
     char text[16];
 
-    /* All or none: a rank whose environment the launcher did not pass on must not be alone. */
-    PMPI_Allreduce(&has, &any, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-    if (any)
-        return;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 0)
         id = choose();
@@ -73,29 +72,38 @@ static void agree(void)
     tell_mounts(text);
 }
 
+void mpi_started(void)
+{
+    const char *app = getenv("IOGATE_APP");
+    enum turn_mode mode = turns_wanted();
+    /* All or none: a rank whose environment the launcher did not pass on must not be alone. */
+    int own[] = {app != NULL && *app != '\0', mode, -(int)mode}, least[] = {0, 0, 0};
+
+    PMPI_Allreduce(own, least, 3, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (!least[0])
+        agree_on_id();
+    if (least[1] == -least[2])
+        turns_start(mode);
+}
+
 int MPI_Init(int *argc, char ***argv)
 {
     int result = PMPI_Init(argc, argv);
-    if (result == MPI_SUCCESS)
-        agree();
+    if (result == MPI_SUCCESS && shim_depth == 0)
+        mpi_started();
     return result;
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     int result = PMPI_Init_thread(argc, argv, required, provided);
-    if (result == MPI_SUCCESS)
-        agree();
+    if (result == MPI_SUCCESS && shim_depth == 0)
+        mpi_started();
     return result;
 }
 
-/* Fortran programs come in here. */
-void mpi_init_(int *error)
+int MPI_Finalize(void)
 {
-    *error = MPI_Init(NULL, NULL);
-}
-
-void mpi_init_thread_(int *required, int *provided, int *error)
-{
-    *error = MPI_Init_thread(NULL, NULL, *required, provided);
+    turns_stop();
+    return PMPI_Finalize();
 }
