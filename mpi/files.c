@@ -30,7 +30,7 @@ struct file {
     MPI_File handle;
     MPI_Comm comm; /* The file's own: nothing that the program sends can meet what goes on here. */
     int rank;
-    char *path;
+    char *path;        /* Of rank 0; the others have none. */
     iogate_turn *turn; /* Of rank 0. */
     int is_inside;
     int writing; /* Collective writes underway. */
@@ -62,7 +62,7 @@ static int duration(const char *text, struct timespec *out)
     static const struct {
         const char *name;
         double ns;
-    } UNITS[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
+    } UNITS[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
     char *unit;
     double number = strtod(text, &unit);
     for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS; i++)
@@ -120,8 +120,8 @@ static iogate_turn *take_out(struct file *file)
 static void give_back(iogate_turn *turn, const char *path)
 {
     if (turn != NULL && turns_api()->release(turn) != 0)
-        fprintf(stderr, "iogate: %s: the turn did not last (%s): others may have written at the same time\n", path,
-                turns_api()->error());
+        fprintf(stderr, "iogate: %s: the turn did not last (%s): others may have written at the same time\n",
+                path != NULL ? path : "a file", turns_api()->error());
 }
 
 /* All ranks have done their part: ends the turn. Collective. */
@@ -213,9 +213,9 @@ static void *watch(void *unused)
         }
         if (file != NULL) {
             iogate_turn *turn = take_out(file);
-            char *path = strdup(file->path);
+            char *path = file->path != NULL ? strdup(file->path) : NULL;
             pthread_mutex_unlock(&lock);
-            give_back(turn, path != NULL ? path : "");
+            give_back(turn, path);
             free(path);
             pthread_mutex_lock(&lock);
         } else if (next.tv_sec != 0) {
@@ -284,13 +284,14 @@ static struct file *find(MPI_File handle)
     return file;
 }
 
-/* A name without the file system that ROMIO lets it begin with, as in `ufs:/scratch/file`. */
-static const char *without_system(const char *path)
+/* The absolute path of an open file, without the file system that ROMIO lets a name begin with, as in `ufs:/scratch/file`. Null
+ * if it leads nowhere. The caller frees it. */
+static char *path_of(const char *name)
 {
-    const char *end = path;
+    const char *end = name;
     while (islower((unsigned char)*end) || isdigit((unsigned char)*end))
         end++;
-    return *end == ':' && end - path > 1 ? end + 1 : path;
+    return realpath(*end == ':' && end - name > 1 ? end + 1 : name, NULL);
 }
 
 static void forget(struct file *file)
@@ -300,20 +301,25 @@ static void forget(struct file *file)
     free(file);
 }
 
-int file_opened(MPI_Comm comm, const char *path, int access, MPI_File *handle)
+int file_opened(MPI_Comm comm, const char *name, int access, MPI_File *handle)
 {
     struct file *file;
+    char *path = NULL;
     int rank = 0, result;
     if (mode == TURN_NONE || shim_depth > 0 || !(access & (MPI_MODE_WRONLY | MPI_MODE_RDWR)))
         return MPI_SUCCESS;
-    path = without_system(path);
     PMPI_Comm_rank(comm, &rank);
+    if (rank == 0)
+        path = path_of(name);
     /* One for all: the ranks might see different directories. */
-    if (!share(comm, rank == 0 ? turns_api()->is_bulk(path) : 0))
+    if (!share(comm, path != NULL && turns_api()->is_bulk(path) == 1)) {
+        free(path);
         return MPI_SUCCESS;
+    }
     file = calloc(1, sizeof *file);
-    if (file == NULL || (file->path = strdup(path)) == NULL)
+    if (file == NULL)
         abort(); /* The other ranks would wait for this one. */
+    file->path = path;
     file->rank = rank;
     file->handle = *handle;
     PMPI_Comm_dup(comm, &file->comm);

@@ -147,13 +147,13 @@ int iogate_mpi_probe(MPI_Comm comm, const char *path)
 
 static iogate_turn *world_turn;
 
-/* The first directory of IOGATE_PLACES, DIR=NAME[:DIR=NAME...], or the working directory. */
+/* The first directory of IOGATE_PLACES, DIR=NAME[:DIR=NAME...], or the working directory. With a slash: without one it would be a name. */
 static const char *world_path(char *memory, size_t size)
 {
     const char *places = getenv("IOGATE_PLACES");
     size_t length = places != NULL ? strcspn(places, "=:") : 0;
     if (length == 0 || length >= size)
-        return ".";
+        return "./";
     memcpy(memory, places, length);
     memory[length] = '\0';
     return memory;
