@@ -128,7 +128,7 @@ static void give_back(iogate_turn *turn, const char *path)
 static void end_turn(struct file *file)
 {
     iogate_turn *turn;
-    PMPI_Barrier(file->comm);
+    meet(file->comm);
     pthread_mutex_lock(&lock);
     turn = take_out(file);
     pthread_mutex_unlock(&lock);
@@ -368,7 +368,7 @@ void write_ended(MPI_File handle)
     if (mode == TURN_COLLECTIVE)
         end_turn(file);
     else
-        PMPI_Barrier(file->comm);
+        meet(file->comm);
     pthread_mutex_lock(&lock);
     if (file->writing > 0)
         file->writing--;

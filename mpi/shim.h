@@ -38,8 +38,9 @@ void turns_start(enum turn_mode mode);
 /* MPI is about to end: so do all turns. */
 void turns_stop(void);
 
-/* A value of rank 0 for all ranks. Collective. Ranks that wait for long do not keep their processors busy. */
+/* A value of rank 0 for all ranks; and a barrier. Collective. Ranks that wait for long do not keep their processors busy. */
 int share(MPI_Comm comm, int value);
+void meet(MPI_Comm comm);
 
 /* Before and after the calls that can begin or end a turn; `fh` may be any file. Those that are collective must be called by all
  * ranks of the file. The result is MPI_SUCCESS, or what the call is to return instead of doing anything. */

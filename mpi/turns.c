@@ -75,6 +75,13 @@ int share(MPI_Comm comm, int value)
     return value;
 }
 
+void meet(MPI_Comm comm)
+{
+    MPI_Request request;
+    if (PMPI_Ibarrier(comm, &request) == MPI_SUCCESS)
+        complete(&request);
+}
+
 /* --- Turns that the program asks for. */
 
 /* Turns that this process is in by iogate_mpi_acquire(). */
@@ -114,9 +121,7 @@ int iogate_mpi_release(MPI_Comm comm, iogate_turn *turn)
 {
     const struct turns_api *turns = turns_api();
     int before = atomic_load(&inside);
-    MPI_Request request;
-    if (PMPI_Ibarrier(comm, &request) == MPI_SUCCESS)
-        complete(&request);
+    meet(comm);
     if (turns == NULL)
         return 0;
     /* Not for a turn that was not got. */

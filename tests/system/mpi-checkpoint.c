@@ -1,8 +1,8 @@
 /* A job that computes and writes checkpoints by MPI-IO, each verified.
  *
- *   mpi-checkpoint KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS]]]
+ *   mpi-checkpoint KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]
  *
- * Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. KIND is how they are written:
+ * FOUND is where the files are read to be verified, where that is not FILE. Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. KIND is how they are written:
  *
  *   collective    by write_at_all, a row of pieces after the other; then sync and close
  *   nested        the same, with one write_at_all for all rows through a view
@@ -156,19 +156,19 @@ static void write_posix(const char *kind, const char *name, int rows, const unsi
 #endif
 
 /* Each rank reads what the next one wrote. */
-static void verify(const char *kind, const char *name, int checkpoint, int rows)
+static void verify(const char *kind, const char *name, const char *at, int checkpoint, int rows)
 {
     unsigned char *found = malloc(PIECE), *expected = malloc(PIECE);
-    int other = (rank + 1) % ranks, fd = open(name, O_RDONLY);
+    int other = (rank + 1) % ranks, fd = open(at, O_RDONLY);
     if (fd < 0)
-        give_up(name, strerror(errno));
+        give_up(at, strerror(errno));
     for (int row = 0; row < rows; row++) {
         long piece = (long)row * ranks + other;
         if (pread(fd, found, PIECE, (off_t)piece * PIECE) != PIECE)
-            give_up(name, "it is too short");
+            give_up(at, "it is too short");
         fill(expected, name, checkpoint, strcmp(kind, "lonely") == 0 ? (long)row * ranks + ranks - 1 : piece);
         if (memcmp(found, expected, PIECE) != 0)
-            give_up(name, "it does not hold what was written");
+            give_up(at, "it does not hold what was written");
     }
     close(fd);
     free(found);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (argc < 3)
-        give_up("arguments", "expected KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS]]]");
+        give_up("arguments", "expected KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]");
     const char *kind = argv[1];
     int rows = (argc > 3 ? atoi(argv[3]) : 1) * ROWS_PER_MIB, checkpoints = argc > 4 ? atoi(argv[4]) : 1;
     long compute = argc > 5 ? atol(argv[5]) : 0;
@@ -194,6 +194,7 @@ int main(int argc, char **argv)
         MPI_Comm_rank(comm, &rank);
         snprintf(name, sizeof name, "%s.%d", argv[2], half);
     }
+    const char *found = argc > 6 ? argv[6] : name;
     snprintf(second, sizeof second, "%s.2", name);
     MPI_Comm_size(comm, &ranks);
     unsigned char *memory = malloc((size_t)rows * PIECE);
@@ -210,7 +211,7 @@ int main(int argc, char **argv)
             write_posix(kind, name, rows, memory);
             MPI_Barrier(comm);
             total += MPI_Wtime() - began;
-            verify(kind, name, checkpoint, rows);
+            verify(kind, name, found, checkpoint, rows);
             continue;
         }
         if (file == MPI_FILE_NULL)
@@ -229,7 +230,7 @@ int main(int argc, char **argv)
             check(MPI_File_close(&other), "close");
         MPI_Barrier(comm);
         total += MPI_Wtime() - began;
-        verify(kind, name, checkpoint, rows);
+        verify(kind, name, found, checkpoint, rows);
     }
     if (is_kept)
         check(MPI_File_close(&file), "close");
