@@ -15,11 +15,16 @@
 
 typedef void (*function)();
 
-/* MPI's own function of a name. */
+/* MPI's own function of a name, by the name that it has for that: pmpi_name_, or pmpir_name_ for MPICH's `mpi_f08`. */
 static function own(const char *name)
 {
-    function found;
-    *(void **)&found = dlsym(RTLD_NEXT, name);
+    static const char *const FORMS[] = {"pmpi_%s", "pmpir_%s"};
+    function found = NULL;
+    char own_name[64];
+    for (size_t i = 0; found == NULL && i < sizeof FORMS / sizeof *FORMS; i++) {
+        snprintf(own_name, sizeof own_name, FORMS[i], name + strlen("mpi_"));
+        *(void **)&found = dlsym(RTLD_DEFAULT, own_name);
+    }
     if (found == NULL) {
         fprintf(stderr, "iogate: there is no %s in this program's MPI: load the library that was built with it\n", name);
         abort();

@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# What the tests of MPI jobs share: their programs, a coordinator, jobs, and what the coordinator has seen of them. Sourced after lib.sh.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+LIBRARIES=$ROOT/target/mpi
+COORD=unix:$SIDE/coord
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+declare -A JOBS=()
+
+# build_programs MPI...: the library of iogate for each MPI, and $SIDE/checkpoint.MPI, which is linked with it.
+build_programs() {
+    local mpi
+    "$ROOT/mpi/build" >/dev/null
+    cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p iogate-preload
+    for mpi in "$@"; do
+        "mpicc.$mpi" -O1 -Wall -Wextra -Werror -DWITH_TURNS -I"$ROOT/mpi" -I"$ROOT/crates/iogate-turn/include" -o "$SIDE/checkpoint.$mpi" \
+            "$ROOT/tests/system/mpi-checkpoint.c" -L"$LIBRARIES" "-liogate_mpi-$mpi" "-Wl,-rpath,$LIBRARIES"
+    done
+}
+
+# coordinate [OPTION...]: starts a coordinator that all jobs from now on know.
+coordinate() {
+    "$IOGATE" coord serve --listen "$COORD" --journal "$SIDE/journal" "$@" >"$WORK/coord.out" 2>"$WORK/coord.log" &
+    COORDINATOR=$!
+    eventually 10 test -S "$SIDE/coord" || fail "the coordinator does not listen: $(cat "$WORK/coord.log")"
+    export IOGATE_COORD=$COORD
+}
+
+# start NAME MPI RANKS ARGUMENT...: a job of checkpoints under `iogate run`, in the background.
+start() {
+    local name=$1 mpi=$2 ranks=$3
+    shift 3
+    timeout 50 "mpirun.$mpi" "${LAUNCH[@]}" -n "$ranks" "$IOGATE" run -- "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
+    JOBS[$name]=$!
+}
+
+# finish NAME [STATUS]: waits for a job.
+finish() {
+    local status=0
+    wait "${JOBS[$1]}" || status=$?
+    cat "$SIDE/$1.out"
+    [ "$status" -eq "${2:-0}" ] || fail "job $1 ended with status $status"
+}
+
+# Seconds that a job's checkpoints took.
+seconds_of() { sed -n 's/.*: verified, \(.*\) s$/\1/p' "$SIDE/$1.out"; }
