@@ -1,8 +1,9 @@
 /* A job that computes and writes checkpoints by MPI-IO, each verified.
  *
- *   mpi-checkpoint KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]
+ *   mpi-checkpoint KIND[,KIND...] FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]
  *
- * FOUND is where the files are read to be verified, where that is not FILE. Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. KIND is how they are written:
+ * Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. FOUND is where the file is read to be
+ * verified, if not at FILE. KIND is how it is written; of several, each has a file FILE.KIND:
  *
  *   collective    by write_at_all, a row of pieces after the other; then sync and close
  *   nested        the same, with one write_at_all for all rows through a view
@@ -12,6 +13,7 @@
  *   independent   by write_at
  *   lonely        by write_at, of the last rank alone
  *   kept          as collective, but the file stays open for all checkpoints, which are at one place
+ *   lasting       as kept, and synced at the end only
  *   two           to two files that are open at a time
  *   split         by two halves of the ranks, to FILE.0 and FILE.1
  *   asked         by pwrite, between iogate_mpi_acquire() and iogate_mpi_release()
@@ -19,7 +21,7 @@
  *   probed        by pwrite, after MPI_prober()
  *   held          by pwrite, in a turn that ends with the process: rank 0 kills itself
  *
- * Ends with status 1 if anything is not as expected. Rank 0 prints the seconds of all checkpoints together. */
+ * Ends with status 1 if anything is not as expected. Rank 0 prints the seconds of all checkpoints of a kind together. */
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
@@ -175,33 +177,31 @@ static void verify(const char *kind, const char *name, const char *at, int check
     free(expected);
 }
 
-int main(int argc, char **argv)
+/* All checkpoints of a kind. */
+static void run(const char *kind, const char *path, const char *found, int rows, int checkpoints, long compute_ms)
 {
-    char name[4096], second[4100];
+    char name[4200], second[4300];
     double total = 0;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (argc < 3)
-        give_up("arguments", "expected KIND FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]");
-    const char *kind = argv[1];
-    int rows = (argc > 3 ? atoi(argv[3]) : 1) * ROWS_PER_MIB, checkpoints = argc > 4 ? atoi(argv[4]) : 1;
-    long compute = argc > 5 ? atol(argv[5]) : 0;
-    int is_kept = strcmp(kind, "kept") == 0, is_two = strcmp(kind, "two") == 0;
-    snprintf(name, sizeof name, "%s", argv[2]);
-    if (strcmp(kind, "split") == 0) {
-        int half = rank % 2;
-        MPI_Comm_split(MPI_COMM_WORLD, half, rank, &comm);
-        MPI_Comm_rank(comm, &rank);
-        snprintf(name, sizeof name, "%s.%d", argv[2], half);
-    }
-    const char *found = argc > 6 ? argv[6] : name;
-    snprintf(second, sizeof second, "%s.2", name);
-    MPI_Comm_size(comm, &ranks);
-    unsigned char *memory = malloc((size_t)rows * PIECE);
+    int is_lasting = strcmp(kind, "lasting") == 0, is_kept = is_lasting || strcmp(kind, "kept") == 0;
+    int is_two = strcmp(kind, "two") == 0, is_split = strcmp(kind, "split") == 0;
     MPI_File file = MPI_FILE_NULL, other = MPI_FILE_NULL;
 
+    comm = MPI_COMM_WORLD;
+    MPI_Comm_rank(comm, &rank);
+    snprintf(name, sizeof name, "%s", path);
+    if (is_split) {
+        snprintf(name, sizeof name, "%s.%d", path, rank % 2);
+        MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comm);
+        MPI_Comm_rank(comm, &rank);
+    }
+    MPI_Comm_size(comm, &ranks);
+    snprintf(second, sizeof second, "%s.2", name);
+    if (found == NULL)
+        found = name;
+    unsigned char *memory = malloc((size_t)rows * PIECE);
+
     for (int checkpoint = 0; checkpoint < checkpoints; checkpoint++) {
-        struct timespec nap = {.tv_sec = compute / 1000, .tv_nsec = compute % 1000 * 1000000};
+        struct timespec nap = {.tv_sec = compute_ms / 1000, .tv_nsec = compute_ms % 1000 * 1000000};
         nanosleep(&nap, NULL);
         for (int row = 0; row < rows; row++)
             fill(memory + (size_t)row * PIECE, name, checkpoint, (long)row * ranks + rank);
@@ -209,36 +209,50 @@ int main(int argc, char **argv)
         double began = MPI_Wtime();
         if (is_posix(kind)) {
             write_posix(kind, name, rows, memory);
-            MPI_Barrier(comm);
-            total += MPI_Wtime() - began;
-            verify(kind, name, found, checkpoint, rows);
-            continue;
-        }
-        if (file == MPI_FILE_NULL)
-            file = open_file(name);
-        if (is_two)
-            other = open_file(second);
-        for (int row = 0; row < rows; row++) {
-            write_row(file, kind, row, rows, memory);
+        } else {
+            if (file == MPI_FILE_NULL)
+                file = open_file(name);
             if (is_two)
-                write_row(other, kind, row, rows, memory);
+                other = open_file(second);
+            for (int row = 0; row < rows; row++) {
+                write_row(file, kind, row, rows, memory);
+                if (is_two)
+                    write_row(other, kind, row, rows, memory);
+            }
+            if (!is_lasting)
+                check(MPI_File_sync(file), "sync");
+            if (!is_kept)
+                check(MPI_File_close(&file), "close");
+            if (is_two)
+                check(MPI_File_close(&other), "close");
         }
-        check(MPI_File_sync(file), "sync");
-        if (!is_kept)
-            check(MPI_File_close(&file), "close");
-        if (is_two)
-            check(MPI_File_close(&other), "close");
         MPI_Barrier(comm);
         total += MPI_Wtime() - began;
         verify(kind, name, found, checkpoint, rows);
+        MPI_Barrier(comm);
     }
     if (is_kept)
         check(MPI_File_close(&file), "close");
     if (rank == 0)
-        printf("%s: %d ranks, %d MiB: verified, %.3f s\n", name, ranks, checkpoints * rows * ranks / ROWS_PER_MIB, total);
+        printf("%s: %s: %d ranks, %d MiB: verified, %.3f s\n", name, kind, ranks, checkpoints * rows * ranks / ROWS_PER_MIB, total);
     free(memory);
-    if (comm != MPI_COMM_WORLD)
+    if (is_split)
         MPI_Comm_free(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    char path[4100];
+    MPI_Init(&argc, &argv);
+    if (argc < 3)
+        give_up("arguments", "expected KIND[,KIND...] FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]");
+    int rows = (argc > 3 ? atoi(argv[3]) : 1) * ROWS_PER_MIB, checkpoints = argc > 4 ? atoi(argv[4]) : 1;
+    long compute_ms = argc > 5 ? atol(argv[5]) : 0;
+    int is_one = strchr(argv[1], ',') == NULL;
+    for (char *kind = strtok(argv[1], ","); kind != NULL; kind = strtok(NULL, ",")) {
+        snprintf(path, sizeof path, is_one ? "%s" : "%s.%s", argv[2], kind);
+        run(kind, path, argc > 6 ? argv[6] : NULL, rows, checkpoints, compute_ms);
+    }
     MPI_Finalize();
     return 0;
 }

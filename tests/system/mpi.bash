@@ -20,7 +20,7 @@ build_programs() {
 
 # coordinate [OPTION...]: starts a coordinator that all jobs from now on know.
 coordinate() {
-    "$IOGATE" coord serve --listen "$COORD" --journal "$SIDE/journal" "$@" >"$WORK/coord.out" 2>"$WORK/coord.log" &
+    "$IOGATE" coord serve --listen "$COORD" --state "$SIDE/state" "$@" >"$WORK/coord.out" 2>"$WORK/coord.log" &
     COORDINATOR=$!
     eventually 10 test -S "$SIDE/coord" || fail "the coordinator does not listen: $(cat "$WORK/coord.log")"
     export IOGATE_COORD=$COORD
@@ -30,7 +30,9 @@ coordinate() {
 start() {
     local name=$1 mpi=$2 ranks=$3
     shift 3
-    timeout 50 "mpirun.$mpi" "${LAUNCH[@]}" -n "$ranks" "$IOGATE" run -- "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
+    local launch=("mpirun.$mpi")
+    [ "$mpi" != openmpi ] || launch+=(--oversubscribe)
+    timeout 50 "${launch[@]}" -n "$ranks" "$IOGATE" run -- "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
     JOBS[$name]=$!
 }
 
@@ -40,6 +42,21 @@ finish() {
     wait "${JOBS[$1]}" || status=$?
     cat "$SIDE/$1.out"
     [ "$status" -eq "${2:-0}" ] || fail "job $1 ended with status $status"
+}
+
+coordinator_says() { "$IOGATE" coord status --json | jq "$@"; }
+
+# How many turns were granted so far.
+granted() { coordinator_says .counters.granted; }
+
+# apart PARTIES: so many parties have had turns that are over, and no two of them at a time. (Times are in whole milliseconds.)
+apart() {
+    coordinator_says -c '.finished[] | [.label, .place, .held_ms, .ago_ms, .ending]'
+    coordinator_says -e --argjson parties "$1" '
+        [.finished[] | {label, from: (-.ago_ms - .held_ms), to: -.ago_ms}]
+        | (map(.label) | unique | length == $parties)
+            and all(.[] as $a | .[] | select(.label != $a.label) | .from + 3 >= $a.to or $a.from + 3 >= .to; .)' >/dev/null ||
+        fail "expected the turns of $1 jobs, one after the other"
 }
 
 # Seconds that a job's checkpoints took.
