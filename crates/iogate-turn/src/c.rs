@@ -201,6 +201,21 @@ pub unsafe extern "C" fn iogate_is_valid(turn: *const Turn) -> c_int {
     unsafe { turn.as_ref() }.is_some_and(Turn::is_valid).into()
 }
 
+/// Probes a file system until it is quiet, or has been probed often enough.
+///
+/// # Safety
+/// `path` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_probe(path: *const c_char) -> c_int {
+    answer(|| {
+        let turns = turns()?;
+        // SAFETY: as above.
+        let place = unsafe { place(path, turns) }?;
+        let report = turns.probe(&place).map_err(|error| Failed::new(error.errno(), error.to_string()))?;
+        Ok(report.map_or(0, |report| c_int::try_from(report.attempts).unwrap_or(c_int::MAX)))
+    })
+}
+
 /// From here on the process counts as in a turn.
 #[unsafe(no_mangle)]
 pub extern "C" fn iogate_enter() {

@@ -5,6 +5,8 @@
 //! | [`settings`] | what the environment says |
 //! | [`place`] | the name of a file system, by a path |
 //! | [`turns`] | taking turns: by the coordinator, by probing, or both |
+//! | [`probe`] | measuring how busy a file system is, and backing off |
+//! | [`calibration`] | how fast it is when it is quiet |
 //! | [`c`] | the same for C: `include/iogate.h` |
 //!
 //! ```no_run
@@ -21,13 +23,17 @@
 //! ```
 
 pub mod c;
+pub mod calibration;
 mod inside;
 pub mod place;
+pub mod probe;
 mod say;
 pub mod settings;
 pub mod turns;
 
+pub use calibration::Calibration;
 pub use inside::{enter, is_inside, leave};
 pub use place::Place;
+pub use probe::{Probe, ProbeError};
 pub use settings::{Policy, Settings, SettingsError};
 pub use turns::{Turn, TurnError, Turns, Wish};

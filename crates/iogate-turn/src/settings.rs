@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::sched::parse_scaled;
 use iogate_net::Endpoint;
 use iogate_net::app::JOBS;
@@ -121,6 +122,8 @@ pub struct Settings {
     pub period: Duration,
     /// `IOGATE_CALIBRATION`: where calibrations are, the first of them where they are written.
     pub calibration: Vec<PathBuf>,
+    /// How to probe and to back off; sizes and the quiet throughput are those of the calibration.
+    pub backoff: BackoffConfig,
 }
 
 impl Settings {
@@ -183,6 +186,7 @@ impl Settings {
             },
             period: time(&get, "IOGATE_PERIOD", Duration::ZERO)?,
             calibration: calibration(&get),
+            backoff: BackoffConfig::default(),
         })
     }
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use iogate_net::turns::{ClaimError, Coordinator, Held, Limits, Lost, Waiting, Wanted, Watch};
 
 use crate::inside::Inside;
+use crate::probe::{ProbeError, Report, wait_until_quiet};
 use crate::say::say;
-use crate::{Place, Settings, SettingsError};
+use crate::{Calibration, Place, Settings, SettingsError};
 
 /// How long a process that has gone on without a coordinator tries to reach it at its next turns.
 const PATIENCE_AGAIN: Duration = Duration::from_secs(1);
@@ -35,6 +36,9 @@ pub enum TurnError {
     /// The coordinator, or the way to it.
     #[error(transparent)]
     Claim(#[from] ClaimError),
+    /// Probing.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
 }
 
 impl TurnError {
@@ -48,6 +52,7 @@ impl TurnError {
                 ClaimError::TimedOut { .. } => libc::ETIMEDOUT,
                 ClaimError::Interrupted => libc::EINTR,
             },
+            TurnError::Probe(error) => error.errno(),
         }
     }
 }
@@ -59,6 +64,8 @@ pub struct Turns {
     coordinator: Option<Coordinator>,
     /// The last turn began without a coordinator.
     is_without: AtomicBool,
+    /// It has been said that nothing is probed.
+    is_blind: AtomicBool,
 }
 
 impl Turns {
@@ -71,7 +78,12 @@ impl Turns {
             true => None,
             false => Some(Coordinator::new(settings.coordinators.clone(), settings.coordinator_options()?)),
         };
-        Ok(Turns { settings, coordinator, is_without: AtomicBool::new(false) })
+        Ok(Turns {
+            settings,
+            coordinator,
+            is_without: AtomicBool::new(false),
+            is_blind: AtomicBool::new(false),
+        })
     }
 
     /// What all of this process share, by its environment as it was at first.
@@ -93,11 +105,11 @@ impl Turns {
         self.coordinator.as_ref()
     }
 
-    /// Waits until it is this process's turn.
+    /// Waits until it is this process's turn, as the policy has it.
     ///
     /// # Errors
-    /// [`TurnError`]. That no coordinator can be reached is one with `IOGATE_STRICT` only: else the turn begins without, and a line on
-    /// standard error says so.
+    /// [`TurnError`]. That no coordinator can be reached, or nothing be probed, is one with `IOGATE_STRICT` only: else the turn begins
+    /// without, and a line on standard error says so.
     pub fn take(&self, place: &Place, wish: &Wish) -> Result<Turn, TurnError> {
         self.take_watched(place, wish, &mut |_| ControlFlow::Continue(()))
     }
@@ -123,7 +135,66 @@ impl Turns {
             }
             _ => None,
         };
-        Ok(Turn { held, waited: since.elapsed(), _inside: Inside::new() })
+        let report = match self.settings.policy.backs_off() {
+            true => self.back_off(place, since, wish.timeout, watch)?,
+            false => None,
+        };
+        Ok(Turn { held, report, waited: since.elapsed(), _inside: Inside::new() })
+    }
+
+    /// Probes a place, and backs off until it is quiet or has been probed often enough. `None`: it is not calibrated, and
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// If it has no directory that can be written to; with `IOGATE_STRICT` also that it is not calibrated.
+    pub fn probe(&self, place: &Place) -> Result<Option<Report>, ProbeError> {
+        match self.try_probe(place, None, &mut || ControlFlow::Continue(())) {
+            Err(error @ ProbeError::NotCalibrated { .. }) if !self.settings.is_strict => {
+                self.go_on_blind(&error);
+                Ok(None)
+            }
+            probed => probed.map(Some),
+        }
+    }
+
+    fn try_probe(
+        &self,
+        place: &Place,
+        deadline: Option<Instant>,
+        watch: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Report, ProbeError> {
+        let directory = place.directory();
+        let directory = directory.ok_or_else(|| ProbeError::NoDirectory { place: place.name().into() })?;
+        let calibration = Calibration::read(place.name(), &self.settings.calibration)?;
+        wait_until_quiet(&[directory], &calibration.apply(&self.settings.backoff), deadline, watch)
+    }
+
+    /// Waits for a quiet file system, if it can be told whether it is.
+    fn back_off(
+        &self,
+        place: &Place,
+        since: Instant,
+        timeout: Option<Duration>,
+        watch: Watch<'_>,
+    ) -> Result<Option<Report>, TurnError> {
+        let deadline = timeout.and_then(|timeout| since.checked_add(timeout));
+        let mut watch = || watch(&Waiting { waited: since.elapsed(), unreached: None });
+        match self.try_probe(place, deadline, &mut watch) {
+            Ok(report) => Ok(Some(report)),
+            Err(ProbeError::TimedOut) => Err(ClaimError::TimedOut { waited: since.elapsed() }.into()),
+            Err(ProbeError::Interrupted) => Err(ClaimError::Interrupted.into()),
+            Err(error) if self.settings.is_strict => Err(error.into()),
+            Err(error) => {
+                self.go_on_blind(&error);
+                Ok(None)
+            }
+        }
+    }
+
+    fn go_on_blind(&self, error: &ProbeError) {
+        if !self.is_blind.swap(true, Relaxed) {
+            say(&format!("{error}: going on without probing"));
+        }
     }
 
     /// A turn by the coordinator; `None`: none can be reached, and the process goes on without.
@@ -191,6 +262,7 @@ fn word(place: &Place, waiting: &Waiting) -> String {
 pub struct Turn {
     /// `None`: the turn is not by a coordinator.
     held: Option<Held>,
+    report: Option<Report>,
     waited: Duration,
     _inside: Inside,
 }
@@ -219,6 +291,11 @@ impl Turn {
     /// What the coordinator gave, if one did.
     pub fn held(&self) -> Option<&Held> {
         self.held.as_ref()
+    }
+
+    /// What was probed, if anything was.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
     }
 
     /// Ends the turn.
