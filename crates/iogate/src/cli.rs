@@ -14,9 +14,11 @@ use crate::failure::Failure;
 use crate::settings;
 
 mod remote;
+mod run;
 mod serve;
 
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
+pub(crate) use run::RunArgs;
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
@@ -36,6 +38,7 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Set(SetArgs),
     Serve(ServeArgs),
+    Run(RunArgs),
     Cluster(ClusterArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::control::status(&args),
         Command::Set(args) => commands::control::set(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use super::{is_for_writing, settings, state};
+use crate::abi::Text;
 use crate::page::borrow;
 use crate::stdio;
 use crate::table::FDS;
@@ -52,6 +53,21 @@ pub(super) fn consider(fd: c_int, path: Option<&[u8]>) {
     if fd == 1 || fd == 2 {
         stdio::now_ours(fd);
     }
+}
+
+/// Whether what is written to a file counts as bulk output: 1, or 0 if it does not or there is no such file. For libraries that
+/// take turns for several processes, of MPI for one: `int iogate_is_bulk(const char *path)`.
+#[unsafe(no_mangle)]
+extern "C" fn iogate_is_bulk(path: Text) -> c_int {
+    let find = || {
+        let (settings, path) = (settings::get()?, path.get()?);
+        let file = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let stat = rustix::fs::fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let pattern = settings.patterns.find(file.as_fd(), Some(path.to_bytes()), &stat);
+        is_regular.then_some(pattern).flatten()
+    };
+    find().map(note).is_some().into()
 }
 
 /// Considers the descriptors that the program was started with.
