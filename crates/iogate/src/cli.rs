@@ -13,10 +13,12 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod coord;
 mod remote;
 mod run;
 mod serve;
 
+pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{
@@ -40,6 +42,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Run(RunArgs),
     Cluster(ClusterArgs),
+    Coord(CoordArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),
