@@ -40,6 +40,7 @@ mod kept;
 mod locks;
 mod log;
 mod memory;
+mod mpi;
 mod names;
 mod opening;
 mod page;

@@ -21,11 +21,13 @@ mod state;
 
 use std::ffi::{c_int, c_uint};
 
+use libc::ssize_t;
+
 use crate::abi::Text;
-use crate::failed::{Returned, is_inside};
+use crate::failed::is_inside;
 
 pub(crate) use marks::is_marked;
-pub(crate) use settings::is_active;
+pub(crate) use settings::{is_active, is_asked_for};
 pub(crate) use state::end_all;
 
 /// Before the program begins: what it was started with may be bulk output.
@@ -51,7 +53,7 @@ pub(crate) fn is_for_writing(flags: c_int) -> bool {
 
 /// A write, which waits for a turn if its file is marked. Fails with the turn's error where there must be one (`IOGATE_STRICT`).
 #[inline]
-pub(crate) fn write<T: Returned>(fd: c_int, call: impl FnOnce() -> T) -> T {
+pub(crate) fn write(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     if is_marked(fd) && !is_inside() { state::write(fd, call) } else { call() }
 }
 

@@ -37,10 +37,10 @@ struct Tree {
 }
 
 impl Patterns {
-    /// Reads patterns with colons between them. Tells `complain` of those that are none; `None` if no other is left.
-    pub(crate) fn parse(text: &str, complain: impl Fn(String)) -> Option<Patterns> {
+    /// Reads patterns. Tells `complain` of those that are none; `None` if no other is left.
+    pub(crate) fn parse(texts: &[String], complain: impl Fn(String)) -> Option<Patterns> {
         let mut patterns = Patterns { names: Vec::new(), trees: Vec::new(), devices: Vec::new() };
-        for (index, text) in text.split(':').enumerate().filter(|(_, text)| !text.is_empty()) {
+        for (index, text) in texts.iter().enumerate() {
             let read = if text.contains('/') {
                 Tree::parse(index, text).map(|tree| patterns.trees.push(tree))
             } else {
@@ -165,7 +165,8 @@ mod tests {
     use super::*;
 
     fn find(patterns: &str, given: &Path) -> Option<usize> {
-        let patterns = Patterns::parse(patterns, |error| panic!("{error}")).unwrap();
+        let patterns: Vec<String> = patterns.split(':').map(str::to_owned).collect();
+        let patterns = Patterns::parse(&patterns, |error| panic!("{error}")).unwrap();
         let file = File::create(given).unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         let found = patterns.find(file.as_fd(), Some(given.as_os_str().as_bytes()), &stat);
@@ -212,10 +213,13 @@ mod tests {
     #[test]
     fn what_is_no_pattern_is_left_out_aloud() {
         let said = std::cell::RefCell::new(Vec::new());
-        let parse = |text: &str| Patterns::parse(text, |error| said.borrow_mut().push(error)).is_some();
-        assert!(parse("[a:ckpt"));
-        assert!(!parse("a/b"));
-        assert!(!parse(":"));
+        let parse = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            Patterns::parse(&texts, |error| said.borrow_mut().push(error)).is_some()
+        };
+        assert!(parse(&["[a", "ckpt"]));
+        assert!(!parse(&["a/b"]));
+        assert!(!parse(&[]));
         let said = said.into_inner();
         assert!(
             said.len() == 2 && said[0].contains("`[a`") && said[1].contains("a path that begins"),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use iogate_core::sched::{Param, ParamUnit};
+use iogate_turn::{Policy, Turns};
 
 use super::patterns::Patterns;
 use crate::settings::say;
@@ -15,15 +15,6 @@ pub(crate) struct Settings {
     /// Without a write for so long, a turn ends.
     pub(crate) idle: Duration,
 }
-
-const IDLE: Param = Param {
-    name: "IOGATE_IDLE",
-    unit: ParamUnit::Time,
-    default: 2_000_000_000,
-    min: 1_000_000,
-    max: u64::MAX,
-    help: "time without a write after which a turn ends",
-};
 
 static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
 /// 0: not looked yet, 1: not active, 2: active.
@@ -45,24 +36,27 @@ pub(crate) fn get() -> Option<&'static Settings> {
     settings
 }
 
+/// Whether the environment says anything of turns.
+pub(crate) fn is_asked_for() -> bool {
+    ["IOGATE_COORD", "IOGATE_POLICY"]
+        .into_iter()
+        .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
 fn read() -> Option<Settings> {
-    let text = |name: &str| {
-        let value = env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-        value.filter(|value| !value.is_empty())
-    };
-    let files = text("IOGATE_FILES")?;
-    let policy = text("IOGATE_POLICY");
-    if policy.as_deref() == Some("none") || policy.is_none() && text("IOGATE_COORD").is_none() {
+    if !is_asked_for() || env::var_os("IOGATE_FILES").is_none() {
         return None;
     }
-    let patterns = Patterns::parse(&files, |error| say(&format!("IOGATE_FILES: {error}")))?;
-    let idle = match text("IOGATE_IDLE").map(|text| IDLE.parse(&text)) {
-        None => IDLE.default,
-        Some(Ok(idle)) => idle,
-        Some(Err(error)) => {
-            say(&format!("{error}; going on with 2s"));
-            IDLE.default
+    let settings = match Turns::of_process() {
+        Ok(turns) => turns.settings(),
+        Err(error) => {
+            say(&format!("{error}: going on without taking turns"));
+            return None;
         }
     };
-    Some(Settings { patterns, idle: Duration::from_nanos(idle) })
+    if settings.policy == Policy::None {
+        return None;
+    }
+    let patterns = Patterns::parse(&settings.files, |error| say(&format!("IOGATE_FILES: {error}")))?;
+    Some(Settings { patterns, idle: settings.idle })
 }

@@ -9,9 +9,12 @@ use std::ffi::{c_int, c_uint};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_turn::Place;
+use libc::ssize_t;
+
 use super::claims::{self, Claim};
 use super::{marks, settings};
-use crate::failed::{Returned, guarded, set_errno};
+use crate::failed::{errno, guarded, set_errno};
 use crate::page::borrow;
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
@@ -24,7 +27,7 @@ struct State {
     files: HashMap<c_int, Marked>,
     /// Numbers given to files so far.
     numbers: u64,
-    places: Vec<Place>,
+    places: Vec<Known>,
     /// Turns so far.
     turns: u64,
     /// There is a thread that ends idle turns.
@@ -42,8 +45,9 @@ pub(super) struct Marked {
     place: Option<usize>,
 }
 
-struct Place {
-    name: claims::PlaceName,
+/// A place that has been written to.
+struct Known {
+    place: Place,
     phase: Phase,
 }
 
@@ -61,6 +65,7 @@ struct Turn {
     written: Vec<u64>,
     /// Writes underway.
     writing: usize,
+    bytes: u64,
     last_write: Instant,
 }
 
@@ -92,10 +97,10 @@ impl State {
         if marked.place.is_some() {
             return marked.place;
         }
-        let name = guarded(|| claims::place_of(fd)).ok()?;
-        let known = self.places.iter().position(|place| place.name == name);
+        let found = guarded(|| claims::place_of(fd)).ok()?;
+        let known = self.places.iter().position(|known| known.place.name() == found.name());
         let place = known.unwrap_or_else(|| {
-            self.places.push(Place { name, phase: Phase::Free });
+            self.places.push(Known { place: found, phase: Phase::Free });
             self.places.len() - 1
         });
         for file in self.files.values_mut().filter(|file| file.number == marked.number) {
@@ -162,34 +167,35 @@ pub(super) fn duplicate(fd: c_int, new: c_int) {
 
 /// Carries out a write in a turn.
 #[cold]
-pub(super) fn write<T: Returned>(fd: c_int, call: impl FnOnce() -> T) -> T {
+pub(super) fn write(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     // A program may look at errno after a call that has succeeded.
-    let errno = crate::failed::errno();
+    let before = errno();
     match begin(fd) {
         Ok(ticket) => {
-            set_errno(errno);
+            set_errno(before);
             let result = call();
             if let Some(ticket) = ticket {
-                let errno = crate::failed::errno();
-                end(&ticket);
+                let errno = errno();
+                end(&ticket, result);
                 set_errno(errno);
             }
             result
         }
         Err(errno) => {
             set_errno(errno);
-            T::FAILED
+            -1
         }
     }
 }
 
 /// Waits for the turn that a write to a marked file needs. `None` if it needs none after all.
 fn begin(fd: c_int) -> Result<Option<Ticket>, c_int> {
-    if claims::is_inside() {
-        return Ok(None);
-    }
     let mut state = lock();
     loop {
+        // A turn that is not from here: of the program itself, or of its MPI library.
+        if claims::is_inside() && !state.places.iter().any(|known| matches!(known.phase, Phase::Held(_))) {
+            return Ok(None);
+        }
         let Some(place) = state.place_of(fd) else { return Ok(None) };
         let number = state.files[&fd].number;
         match &mut state.places[place].phase {
@@ -228,16 +234,17 @@ fn take_turn(
     mut state: MutexGuard<'static, State>,
     place: usize,
 ) -> Result<MutexGuard<'static, State>, c_int> {
-    let name = state.places[place].name.clone();
+    let wanted = state.places[place].place.clone();
     state.places[place].phase = Phase::Changing;
     drop(state);
-    let claimed = guarded(|| Claim::make(&name));
+    let claimed = guarded(|| Claim::make(&wanted));
     let mut state = lock();
     let result = match claimed {
         Ok(claim) => {
             state.turns += 1;
             let number = state.turns;
-            let turn = Turn { claim, number, written: Vec::new(), writing: 0, last_write: Instant::now() };
+            let turn =
+                Turn { claim, number, written: Vec::new(), writing: 0, bytes: 0, last_write: Instant::now() };
             state.places[place].phase = Phase::Held(turn);
             if !state.is_watched {
                 state.is_watched = start_watching();
@@ -254,17 +261,18 @@ fn take_turn(
 }
 
 /// A write is over.
-fn end(ticket: &Ticket) {
+fn end(ticket: &Ticket, result: ssize_t) {
     let mut state = lock();
     let Some(turn) = state.turn(ticket.place).filter(|turn| turn.number == ticket.turn) else { return };
     turn.writing -= 1;
+    turn.bytes += u64::try_from(result).unwrap_or(0);
     turn.last_write = Instant::now();
     end_if_done(state, ticket.place);
 }
 
 /// A file has been synced. What is written to it from now on needs another turn, unless others are being written in this one.
 pub(super) fn synced(fd: c_int) {
-    let errno = crate::failed::errno();
+    let errno = errno();
     let state = lock();
     if let Some(Marked { number, place: Some(place), .. }) = state.files.get(&fd).copied() {
         is_done_with(state, place, number);
@@ -277,7 +285,7 @@ pub(super) fn closed(files: Vec<Marked>) {
     if files.is_empty() {
         return;
     }
-    let errno = crate::failed::errno();
+    let errno = errno();
     for file in files {
         let state = lock();
         if let (Some(place), false) = (file.place, state.is_open(file.number)) {
@@ -296,7 +304,7 @@ fn is_done_with(mut state: MutexGuard<'static, State>, place: usize, file: u64) 
 
 fn end_if_done(mut state: MutexGuard<'static, State>, place: usize) {
     if state.turn(place).is_some_and(|turn| turn.written.is_empty() && turn.writing == 0) {
-        give_back(state, place);
+        drop(give_back(state, place));
     }
 }
 
@@ -306,7 +314,7 @@ fn give_back(mut state: MutexGuard<'static, State>, place: usize) -> MutexGuard<
     drop(state);
     if let Phase::Held(turn) = phase {
         let _ = guarded(|| {
-            turn.claim.give_back();
+            turn.claim.give_back(turn.bytes);
             Ok(())
         });
     }
@@ -353,7 +361,7 @@ fn watch() {
         let now = Instant::now();
         let mut left: Option<Duration> = None;
         let mut over = None;
-        for (place, Place { phase, .. }) in state.places.iter().enumerate() {
+        for (place, Known { phase, .. }) in state.places.iter().enumerate() {
             let Phase::Held(turn) = phase else { continue };
             let since = if turn.writing > 0 { Duration::ZERO } else { now - turn.last_write };
             match idle.checked_sub(since).filter(|rest| !rest.is_zero()) {
