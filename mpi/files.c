@@ -111,7 +111,9 @@ static iogate_turn *take_out(struct file *file)
 {
     iogate_turn *turn = file->turn;
     file->turn = NULL;
-    if (file->is_inside)
+    if (file->is_inside && mode == TURN_FILE)
+        go_outside();
+    else if (file->is_inside)
         turns_api()->leave();
     file->is_inside = 0;
     return turn;
@@ -138,8 +140,10 @@ static void end_turn(struct file *file)
 /* Sees to it that the file has its turn; returns what a call is to fail with if it must not go on without. Collective. */
 static int begin_turn(struct file *file)
 {
-    enum { HAS, HAS_NOT, FAILS } outcome = HAS;
-    if (file->rank == 0) {
+    enum { HAS, NEEDS_NONE, HAS_NOT, FAILS } outcome = HAS;
+    if (file->rank == 0 && file->turn == NULL && is_inside()) {
+        outcome = NEEDS_NONE;
+    } else if (file->rank == 0) {
         iogate_turn *turn, *lost = NULL;
         pthread_mutex_lock(&lock);
         turn = file->turn;
@@ -161,7 +165,10 @@ static int begin_turn(struct file *file)
     outcome = share(file->comm, outcome);
     pthread_mutex_lock(&lock);
     if (outcome == HAS && !file->is_inside) {
-        turns_api()->enter();
+        if (mode == TURN_FILE)
+            come_inside();
+        else
+            turns_api()->enter();
         file->is_inside = 1;
     } else if (outcome != HAS) {
         take_out(file);
@@ -256,7 +263,6 @@ void turns_start(enum turn_mode agreed)
 void turns_stop(void)
 {
     int was_watched;
-    mode = TURN_NONE;
     pthread_mutex_lock(&lock);
     was_watched = is_watched;
     is_over = 1;
@@ -268,6 +274,7 @@ void turns_stop(void)
     /* Those that the program has not closed. */
     for (struct file *file = files; file != NULL; file = file->next)
         give_back(take_out(file), file->path);
+    mode = TURN_NONE;
 }
 
 /* --- Files */

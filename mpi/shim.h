@@ -42,6 +42,12 @@ void turns_stop(void);
 int share(MPI_Comm comm, int value);
 void meet(MPI_Comm comm);
 
+/* Whether this process is in a turn of a communicator that only the program ends; and that it comes into one, or goes out of it. What it
+ * writes there takes no other turn: to wait for one while others wait for the first could last for ever. */
+int is_inside(void);
+void come_inside(void);
+void go_outside(void);
+
 /* Before and after the calls that can begin or end a turn; `fh` may be any file. Those that are collective must be called by all
  * ranks of the file. The result is MPI_SUCCESS, or what the call is to return instead of doing anything. */
 int file_opened(MPI_Comm comm, const char *path, int mode, MPI_File *fh);

@@ -84,8 +84,29 @@ void meet(MPI_Comm comm)
 
 /* --- Turns that the program asks for. */
 
-/* Turns that this process is in by iogate_mpi_acquire(). */
+/* Turns that this process is in until the program ends them. */
 static atomic_int inside;
+
+int is_inside(void)
+{
+    return atomic_load(&inside) > 0;
+}
+
+void come_inside(void)
+{
+    atomic_fetch_add(&inside, 1);
+    turns_api()->enter();
+}
+
+/* Without having come inside before, it does nothing. */
+void go_outside(void)
+{
+    int before = atomic_load(&inside);
+    while (before > 0 && !atomic_compare_exchange_weak(&inside, &before, before - 1))
+        ;
+    if (before > 0)
+        turns_api()->leave();
+}
 
 static int rank_in(MPI_Comm comm)
 {
@@ -110,25 +131,18 @@ int iogate_mpi_acquire(MPI_Comm comm, const char *path, const iogate_wish *wish,
         errno = error;
         return -1;
     }
-    if (turns != NULL) {
-        turns->enter();
-        atomic_fetch_add(&inside, 1);
-    }
+    if (turns != NULL)
+        come_inside();
     return 0;
 }
 
 int iogate_mpi_release(MPI_Comm comm, iogate_turn *turn)
 {
     const struct turns_api *turns = turns_api();
-    int before = atomic_load(&inside);
     meet(comm);
     if (turns == NULL)
         return 0;
-    /* Not for a turn that was not got. */
-    while (before > 0 && !atomic_compare_exchange_weak(&inside, &before, before - 1))
-        ;
-    if (before > 0)
-        turns->leave();
+    go_outside();
     return turns->release(turn);
 }
 
