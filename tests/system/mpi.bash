@@ -32,7 +32,7 @@ start() {
     shift 3
     local launch=("mpirun.$mpi")
     [ "$mpi" != openmpi ] || launch+=(--oversubscribe)
-    timeout 50 "${launch[@]}" -n "$ranks" "$IOGATE" run -- "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
+    timeout 50 "${launch[@]}" -n "$ranks" "$IOGATE" run "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
     JOBS[$name]=$!
 }
 
