@@ -10,6 +10,8 @@
 build_programs mpich openmpi
 coordinate --set lease=1s
 export IOGATE_PLACES=$SIDE=side
+with_run=("${RUN[@]}")
+RUN=("${ASK[@]}")
 
 # --- A turn for all ranks, by the library's functions and by those of the paper.
 jobs=0
@@ -37,6 +39,7 @@ wait "${JOBS[killed]}" && fail "the killed job ended well"
 # --- No coordinator: the job goes on, and says so. If it must not, it fails.
 kill -TERM "$COORDINATOR"
 wait "$COORDINATOR" || fail "the coordinator ended with status $?"
+RUN=("${with_run[@]}")
 export IOGATE_PATIENCE=200ms IOGATE_FILES='*.ckpt*'
 for mpi in mpich openmpi; do
     start alone $mpi 2 collective,asked "$SIDE/alone.ckpt"

@@ -6,12 +6,15 @@ LIBRARIES=$ROOT/target/mpi
 COORD=unix:$SIDE/coord
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 declare -A JOBS=()
+# What starts a job's program: with all that `iogate run` does, or for programs that ask for turns themselves, only with the library at hand.
+RUN=("$IOGATE" run)
+# shellcheck disable=SC2034 # for the tests
+ASK=(env "LD_LIBRARY_PATH=$(dirname "$IOGATE")")
 
 # build_programs MPI...: the library of iogate for each MPI, and $SIDE/checkpoint.MPI, which is linked with it.
 build_programs() {
     local mpi
     "$ROOT/mpi/build" >/dev/null
-    cargo build --quiet --locked --manifest-path "$ROOT/Cargo.toml" -p iogate-preload
     for mpi in "$@"; do
         "mpicc.$mpi" -O1 -Wall -Wextra -Werror -DWITH_TURNS -I"$ROOT/mpi" -I"$ROOT/crates/iogate-turn/include" -o "$SIDE/checkpoint.$mpi" \
             "$ROOT/tests/system/mpi-checkpoint.c" -L"$LIBRARIES" "-liogate_mpi-$mpi" "-Wl,-rpath,$LIBRARIES"
@@ -26,13 +29,13 @@ coordinate() {
     export IOGATE_COORD=$COORD
 }
 
-# start NAME MPI RANKS ARGUMENT...: a job of checkpoints under `iogate run`, in the background.
+# start NAME MPI RANKS ARGUMENT...: a job of checkpoints, started by RUN, in the background.
 start() {
     local name=$1 mpi=$2 ranks=$3
     shift 3
     local launch=("mpirun.$mpi")
     [ "$mpi" != openmpi ] || launch+=(--oversubscribe)
-    timeout 50 "${launch[@]}" -n "$ranks" "$IOGATE" run "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
+    timeout 50 "${launch[@]}" -n "$ranks" "${RUN[@]}" "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
     JOBS[$name]=$!
 }
 
