@@ -40,12 +40,12 @@ wait "${JOBS[killed]}" && fail "the killed job ended well"
 kill -TERM "$COORDINATOR"
 wait "$COORDINATOR" || fail "the coordinator ended with status $?"
 RUN=("${with_run[@]}")
-export IOGATE_PATIENCE=200ms IOGATE_FILES='*.ckpt*'
+export IOGATE_PATIENCE=200ms IOGATE_FILES='*.ckpt'
 for mpi in mpich openmpi; do
-    start alone $mpi 2 collective,asked "$SIDE/alone.ckpt"
+    start alone $mpi 2 collective,asked "$SIDE/alone"
     finish alone
     grep -q 'going on without' "$SIDE/alone.out" || fail "the job does not say that there is no coordinator"
-    IOGATE_STRICT=1 start strict $mpi 2 collective "$SIDE/strict.ckpt"
+    IOGATE_STRICT=1 start strict $mpi 2 collective "$SIDE/strict"
     status=0
     wait "${JOBS[strict]}" || status=$?
     cat "$SIDE/strict.out"

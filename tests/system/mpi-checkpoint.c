@@ -1,9 +1,10 @@
 /* A job that computes and writes checkpoints by MPI-IO, each verified.
  *
- *   mpi-checkpoint KIND[,KIND...] FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]
+ *   mpi-checkpoint KIND[,KIND...] STEM [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]
  *
- * Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. FOUND is where the file is read to be
- * verified, if not at FILE. KIND is how it is written; of several, each has a file FILE.KIND:
+ * Each rank has MIB (default 1) of a checkpoint, in pieces of 256 KiB that are dealt out in turn. They go to
+ * STEM.ckpt, which is then read to be verified, at FOUND.ckpt if that is given. KIND is how they are written; of several, each has its
+ * own file, STEM-KIND.ckpt:
  *
  *   collective    by write_at_all, a row of pieces after the other; then sync and close
  *   nested        the same, with one write_at_all for all rows through a view
@@ -15,7 +16,7 @@
  *   kept          as collective, but the file stays open for all checkpoints, which are at one place
  *   lasting       as kept, and synced at the end only
  *   two           to two files that are open at a time
- *   split         by two halves of the ranks, to FILE.0 and FILE.1
+ *   split         by two halves of the ranks, to STEM-0.ckpt and STEM-1.ckpt
  *   asked         by pwrite, between iogate_mpi_acquire() and iogate_mpi_release()
  *   named         by pwrite, between acquire_lock() and release_lock()
  *   probed        by pwrite, after MPI_prober()
@@ -180,7 +181,7 @@ static void verify(const char *kind, const char *name, const char *at, int check
 /* All checkpoints of a kind. */
 static void run(const char *kind, const char *path, const char *found, int rows, int checkpoints, long compute_ms)
 {
-    char name[4200], second[4300];
+    char name[4200], second[4200], at[4200];
     double total = 0;
     int is_lasting = strcmp(kind, "lasting") == 0, is_kept = is_lasting || strcmp(kind, "kept") == 0;
     int is_two = strcmp(kind, "two") == 0, is_split = strcmp(kind, "split") == 0;
@@ -188,16 +189,17 @@ static void run(const char *kind, const char *path, const char *found, int rows,
 
     comm = MPI_COMM_WORLD;
     MPI_Comm_rank(comm, &rank);
-    snprintf(name, sizeof name, "%s", path);
+    snprintf(name, sizeof name, "%s.ckpt", path);
     if (is_split) {
-        snprintf(name, sizeof name, "%s.%d", path, rank % 2);
+        snprintf(name, sizeof name, "%s-%d.ckpt", path, rank % 2);
         MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comm);
         MPI_Comm_rank(comm, &rank);
     }
     MPI_Comm_size(comm, &ranks);
-    snprintf(second, sizeof second, "%s.2", name);
-    if (found == NULL)
-        found = name;
+    snprintf(second, sizeof second, "%s-2.ckpt", path);
+    snprintf(at, sizeof at, "%s", name);
+    if (found != NULL)
+        snprintf(at, sizeof at, "%s.ckpt", found);
     unsigned char *memory = malloc((size_t)rows * PIECE);
 
     for (int checkpoint = 0; checkpoint < checkpoints; checkpoint++) {
@@ -228,7 +230,7 @@ static void run(const char *kind, const char *path, const char *found, int rows,
         }
         MPI_Barrier(comm);
         total += MPI_Wtime() - began;
-        verify(kind, name, found, checkpoint, rows);
+        verify(kind, name, at, checkpoint, rows);
         MPI_Barrier(comm);
     }
     if (is_kept)
@@ -245,12 +247,12 @@ int main(int argc, char **argv)
     char path[4100];
     MPI_Init(&argc, &argv);
     if (argc < 3)
-        give_up("arguments", "expected KIND[,KIND...] FILE [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]");
+        give_up("arguments", "expected KIND[,KIND...] STEM [MIB [CHECKPOINTS [COMPUTE_MS [FOUND]]]]");
     int rows = (argc > 3 ? atoi(argv[3]) : 1) * ROWS_PER_MIB, checkpoints = argc > 4 ? atoi(argv[4]) : 1;
     long compute_ms = argc > 5 ? atol(argv[5]) : 0;
     int is_one = strchr(argv[1], ',') == NULL;
     for (char *kind = strtok(argv[1], ","); kind != NULL; kind = strtok(NULL, ",")) {
-        snprintf(path, sizeof path, is_one ? "%s" : "%s.%s", argv[2], kind);
+        snprintf(path, sizeof path, is_one ? "%s" : "%s-%s", argv[2], kind);
         run(kind, path, argc > 6 ? argv[6] : NULL, rows, checkpoints, compute_ms);
     }
     MPI_Finalize();

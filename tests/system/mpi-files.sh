@@ -9,13 +9,13 @@
 
 build_programs mpich openmpi
 coordinate
-export IOGATE_FILES='*.ckpt*'
+export IOGATE_FILES='*.ckpt'
 
 # --- Two jobs at a time.
 jobs=0
 for mpi in mpich openmpi; do
-    start "a-$mpi" $mpi 2 collective,nested,ordered,begin-end,nonblocking,independent,lonely,kept,two,split "$SIDE/a-$mpi.ckpt"
-    start "b-$mpi" $mpi 2 collective,nested,ordered,begin-end,nonblocking,independent,lonely,kept,two,split "$SIDE/b-$mpi.ckpt"
+    start "a-$mpi" $mpi 2 collective,nested,ordered,begin-end,nonblocking,independent,lonely,kept,two,split "$SIDE/a-$mpi"
+    start "b-$mpi" $mpi 2 collective,nested,ordered,begin-end,nonblocking,independent,lonely,kept,two,split "$SIDE/b-$mpi"
     finish "a-$mpi"
     finish "b-$mpi"
     jobs=$((jobs + 2))
@@ -27,7 +27,7 @@ done
 turns_of() {
     local before
     before=$(granted)
-    IOGATE_MPI_TURN=$2 start modes mpich 2 "$3" "$SIDE/modes.ckpt" 1 2 "${4:-0}"
+    IOGATE_MPI_TURN=$2 start modes mpich 2 "$3" "$SIDE/modes" 1 2 "${4:-0}"
     finish modes
     [ $(($(granted) - before)) -eq "$1" ] || fail "with $2, $3 takes $(($(granted) - before)) turns, expected $1"
 }
@@ -45,7 +45,7 @@ for mpi in mpich openmpi; do
         # shellcheck disable=SC2086 # flags are words
         "mpifort.$mpi" -cpp -DBINDING=$binding -o "$SIDE/checkpoint.$mpi" "$ROOT/tests/system/mpi-fortran.f90"
         before=$(granted)
-        start fortran $mpi 2 "$SIDE/fortran.ckpt"
+        start fortran $mpi 2 "$SIDE/fortran"
         finish fortran
         [ $(($(granted) - before)) -eq 1 ] || fail "$binding of $mpi: $(($(granted) - before)) turns, expected 1"
     done

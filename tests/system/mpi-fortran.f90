@@ -1,4 +1,4 @@
-! A checkpoint by several collective writes, verified:  mpi-fortran FILE
+! A checkpoint by several collective writes, verified:  mpi-fortran STEM, to STEM.ckpt
 !
 ! Built with -cpp -DBINDING=mpi, or -DBINDING=mpi_f08 -DF08.
 program checkpoint
@@ -18,7 +18,7 @@ program checkpoint
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, error)
   call get_command_argument(1, path)
-  call MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE + MPI_MODE_RDWR, MPI_INFO_NULL, file, error)
+  call MPI_File_open(MPI_COMM_WORLD, trim(path) // '.ckpt', MPI_MODE_CREATE + MPI_MODE_RDWR, MPI_INFO_NULL, file, error)
   if (error /= MPI_SUCCESS) stop 1
   do row = 0, 3
     written = row * ranks + rank

@@ -19,7 +19,7 @@ both() {
     local job began
     began=$(date +%s%3N)
     for job in a b; do
-        start $job mpich 2 nested "$MNT/$job.ckpt" 24 2 200 "$SRC/$job.ckpt"
+        start $job mpich 2 nested "$MNT/$job" 24 2 200 "$SRC/$job"
     done
     finish a
     finish b

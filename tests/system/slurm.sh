@@ -96,10 +96,10 @@ submit() {
 }
 are_done() { [ -z "$(squeue --noheader)" ]; }
 
-first=$(submit first -- "$SIDE/checkpoint.mpich" nested "$SIDE/first.ckpt" 4 2 100)
-second=$(submit second -- "$SIDE/checkpoint.mpich" nested "$SIDE/second.ckpt" 4 2 100)
+first=$(submit first -- "$SIDE/checkpoint.mpich" nested "$SIDE/first" 4 2 100)
+second=$(submit second -- "$SIDE/checkpoint.mpich" nested "$SIDE/second" 4 2 100)
 # shellcheck disable=SC2016 # for the tasks' shells
-array=$(submit array --array=1-3 --ntasks=1 -- sh -c 'exec "$0" collective "$1-$SLURM_ARRAY_TASK_ID.ckpt" 2' \
+array=$(submit array --array=1-3 --ntasks=1 -- sh -c 'exec "$0" collective "$1-$SLURM_ARRAY_TASK_ID" 2' \
     "$SIDE/checkpoint.mpich" "$SIDE/array")
 eventually 40 are_done || fail "the jobs do not end: $(squeue)"
 tail -n +1 "$SIDE"/{first,second,array}-*.out

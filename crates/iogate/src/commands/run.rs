@@ -185,7 +185,7 @@ fn own_job() -> String {
     let node = rustix::system::uname();
     let node = node.nodename().to_string_lossy();
     if RANKS.into_iter().any(|name| std::env::var_os(name).is_some()) {
-        return format!("{node}:{}", rustix::process::getppid().map_or(0, Pid::as_raw_nonzero_or_zero));
+        return format!("{node}:{}", Pid::as_raw(rustix::process::getppid()));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{node}:{}:{}", std::process::id(), now.as_millis())
