@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MPI programs that ask for turns themselves; and what becomes of jobs when there is no coordinator, and of turns when there is no job.
-# limit: 60
+# limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # MPI jobs take turns with what they write by MPI-IO, whatever calls they do it by, and what they write is as it should be.
-# limit: 60
+# limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"

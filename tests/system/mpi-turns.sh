@@ -2,7 +2,7 @@
 # Two MPI jobs that write checkpoints to one disk at the same time: with `iogate run` they take turns, and their I/O takes less time than
 # without. The disk is a modelled one behind a mount, as this machine's own does not show what moving a head costs. Tried up to
 # three times, as whatever else runs on the machine takes its time from one or the other.
-# limit: 100
+# limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -56,9 +56,9 @@ granted() { coordinator_says .counters.granted; }
 apart() {
     coordinator_says -c '.finished[] | [.label, .place, .held_ms, .ago_ms, .ending]'
     coordinator_says -e --argjson parties "$1" '
-        [.finished[] | {label, from: (-.ago_ms - .held_ms), to: (-.ago_ms)}]
-        | (map(.label) | unique | length == $parties)
-            and all(.[] as $a | .[] | select(.label != $a.label) | .from + 3 >= $a.to or $a.from + 3 >= .to; .)' >/dev/null ||
+        [.finished[] | {job: .label, from: (-.ago_ms - .held_ms), to: (-.ago_ms)}]
+        | (map(.job) | unique | length == $parties)
+            and all(.[] as $a | .[] | select(.job != $a.job) | .from + 3 >= $a.to or $a.from + 3 >= .to; .)' >/dev/null ||
         fail "expected the turns of $1 jobs, one after the other"
 }
 

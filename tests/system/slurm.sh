@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Jobs of Slurm take turns when the site says no more than where the coordinator is: batch jobs with an MPI program, and an array. The
 # coordinator knows them by their numbers. A Slurm of one node, with its own daemons, ports and key.
-# limit: 60
+# limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
