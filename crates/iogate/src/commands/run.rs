@@ -52,13 +52,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     command.args(&args.command[1..]);
     if settings.policy == Policy::None {
         if environment.get("IOGATE_POLICY").is_none() {
-            let hint = "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
+            let hint =
+                "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
             return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(hint));
         }
         return Err(not_started(&args.command[0], &command.exec()));
     }
     if settings.files.is_empty() {
-        let hint = "give --target DIR for all files below a directory, or --files PATTERN, as in --files '*.ckpt'";
+        let hint =
+            "give --target DIR for all files below a directory, or --files PATTERN, as in --files '*.ckpt'";
         return Err(Failure::usage(anyhow!("nothing says which files are bulk output")).hint(hint));
     }
     environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
@@ -114,7 +116,8 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
     let mut places = Vec::new();
     let mut patterns = Vec::new();
     for target in &args.targets {
-        let (directory, name) = target.split_once('=').map_or((&target[..], None), |(dir, name)| (dir, Some(name)));
+        let (directory, name) =
+            target.split_once('=').map_or((&target[..], None), |(dir, name)| (dir, Some(name)));
         let directory = directory_of(directory)?;
         match name {
             Some("") => {
@@ -144,7 +147,8 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
 
 /// A directory's path from the root.
 fn directory_of(text: &str) -> Result<String, Failure> {
-    let wrong = |why: String| Failure::usage(anyhow!("--target {text}: {why}")).hint("expected DIR or DIR=NAME");
+    let wrong =
+        |why: String| Failure::usage(anyhow!("--target {text}: {why}")).hint("expected DIR or DIR=NAME");
     let path = Path::new(text).canonicalize().map_err(|error| wrong(error.to_string()))?;
     if !path.is_dir() {
         return Err(wrong("this is not a directory".into()));
@@ -175,7 +179,8 @@ fn pattern_of(text: &str) -> Result<String, Failure> {
     }
     let here = std::env::current_dir().context("there is no working directory")?;
     let here = here.to_str().filter(|here| !here.contains(':'));
-    let here = here.ok_or_else(|| wrong("give the whole path, as that of this directory has a colon or is not UTF-8"))?;
+    let here = here
+        .ok_or_else(|| wrong("give the whole path, as that of this directory has a colon or is not UTF-8"))?;
     Ok(format!("{}/{}", Pattern::escape(here.trim_end_matches('/')), text.trim_start_matches("./")))
 }
 
@@ -185,7 +190,10 @@ fn own_job() -> String {
     let node = rustix::system::uname();
     let node = node.nodename().to_string_lossy();
     if RANKS.into_iter().any(|name| std::env::var_os(name).is_some()) {
-        return format!("{node}:{}", rustix::process::getppid().map_or(0, Pid::as_raw_nonzero_or_zero));
+        return format!(
+            "{node}:{}",
+            rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get())
+        );
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("{node}:{}:{}", std::process::id(), now.as_millis())
@@ -199,7 +207,9 @@ fn library(given: Option<&Path>) -> Result<PathBuf, Failure> {
         Some(path) => vec![path.to_owned()],
         None => ["", "../lib", "../lib/iogate"].map(|folder| own.join(folder).join(LIBRARY)).to_vec(),
     };
-    if let Some(found) = candidates.iter().find_map(|path| path.canonicalize().ok().filter(|path| path.is_file())) {
+    if let Some(found) =
+        candidates.iter().find_map(|path| path.canonicalize().ok().filter(|path| path.is_file()))
+    {
         return Ok(found);
     }
     let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
@@ -210,8 +220,11 @@ fn library(given: Option<&Path>) -> Result<PathBuf, Failure> {
 /// `LD_PRELOAD` with the library, before what is there.
 fn preload(library: &Path) -> Result<String, Failure> {
     let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else {
-        return Err(Failure::usage(anyhow!("{}: LD_PRELOAD cannot name a path with a space or a colon", library.display()))
-            .hint("give another with --library"));
+        return Err(Failure::usage(anyhow!(
+            "{}: LD_PRELOAD cannot name a path with a space or a colon",
+            library.display()
+        ))
+        .hint("give another with --library"));
     };
     let there = std::env::var_os("LD_PRELOAD").map(|there| there.to_string_lossy().into_owned());
     Ok(match there.filter(|there| !there.trim().is_empty()) {
@@ -261,7 +274,8 @@ impl Found {
     /// Says which have found none.
     fn warn(&self) {
         let mut noted = Vec::new();
-        let read = File::open(self.file.path()).and_then(|mut file| io::Read::read_to_end(&mut file, &mut noted));
+        let read =
+            File::open(self.file.path()).and_then(|mut file| io::Read::read_to_end(&mut file, &mut noted));
         if read.is_err() {
             return;
         }
