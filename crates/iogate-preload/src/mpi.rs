@@ -34,16 +34,22 @@ impl Loaded {
     }
 }
 
-/// The process's MPI: its name, and where its functions are. A program that loads it by `dlopen`, as Python does, does not have it
-/// among the libraries that everybody sees.
-fn implementation() -> Option<(Loaded, &'static str)> {
+/// Where the process's MPI can be: a program that loads it by `dlopen`, as Python does, does not have it among the libraries that
+/// everybody sees.
+fn places() -> Vec<Loaded> {
     let mut places = vec![Loaded(libc::RTLD_NEXT)];
     // SAFETY: the function takes what it is given.
     unsafe { libc::dl_iterate_phdr(Some(note_mpi), (&raw mut places).cast()) };
-    places.into_iter().find_map(|place| {
-        let found = IMPLEMENTATIONS.iter().find(|(symbol, _)| !place.find(symbol).is_null());
-        found.map(|(_, name)| (place, *name))
-    })
+    places
+}
+
+/// MPI's own function of a name; null if there is none.
+fn own(name: &CStr) -> *mut c_void {
+    places()
+        .into_iter()
+        .map(|place| place.find(name))
+        .find(|found| !found.is_null())
+        .unwrap_or(ptr::null_mut())
 }
 
 /// Adds a library that is loaded to a list, if it is called like an MPI.
@@ -125,16 +131,19 @@ impl Function {
 
     #[cold]
     fn look_up(&self) -> *mut c_void {
-        static FOUND: OnceLock<(Loaded, Option<Loaded>)> = OnceLock::new();
-        let (own, library) = *FOUND.get_or_init(|| match implementation() {
-            Some((own, name)) => (own, library_for(name)),
-            None => (Loaded(libc::RTLD_NEXT), None),
+        static LIBRARY: OnceLock<Option<Loaded>> = OnceLock::new();
+        let library = *LIBRARY.get_or_init(|| {
+            let (_, name) = IMPLEMENTATIONS.iter().find(|(symbol, _)| !own(symbol).is_null())?;
+            library_for(name)
         });
-        let found = library.into_iter().chain([own]).map(|place| place.find(self.name));
-        let Some(found) = found.into_iter().find(|found| !found.is_null()) else {
+        let mut found = library.map_or(ptr::null_mut(), |library| library.find(self.name));
+        if found.is_null() {
+            found = own(self.name);
+        }
+        if found.is_null() {
             say(&format!("the program calls {}, but has no MPI", self.name.to_string_lossy()));
             std::process::abort();
-        };
+        }
         self.address.store(found, Ordering::Relaxed);
         found
     }

@@ -14,8 +14,10 @@ use crate::settings;
 /// the last such file is closed or synced. MPI programs: `iogate run ... -- mpirun ./app`, or `mpirun iogate run ... -- ./app`.
 /// Without --coord, IOGATE_COORD says where the coordinator is; the other flags stand for variables, too (docs/run.md).
 #[derive(Debug, Args)]
-#[command(after_long_help = "The exit status is the program's, or 128 and the number of the signal that killed it; 127: there is no such \
-    program, 126: it cannot be started.")]
+#[command(
+    after_long_help = "The exit status is the program's, or 128 and the number of the signal that killed it; 127: there is no such \
+    program, 126: it cannot be started."
+)]
 pub(crate) struct RunArgs {
     /// The coordinators: HOST:PORT or unix:PATH, separated by commas
     #[arg(long, value_name = "ADDRESS")]
