@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use rustix::io::Errno;
 
 use crate::Failed;
 use crate::work::Work;
@@ -61,6 +62,5 @@ impl Drop for Turn {
 }
 
 fn end(turn: iogate_turn::Turn) -> Result<(), Failed> {
-    let lost = |error: iogate_turn::Lost| Failed { errno: rustix::io::Errno::STALE.raw_os_error(), text: error.to_string() };
-    turn.release().map_err(lost)
+    turn.release().map_err(|lost| Failed { errno: Errno::STALE.raw_os_error(), text: lost.to_string() })
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use iogate_turn::{Place, Settings, SettingsError, TurnError, Turns};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use rustix::io::Errno;
 
 use crate::Failed;
 use crate::turn::Turn;
@@ -43,16 +44,14 @@ impl Wish {
     ) -> PyResult<Wish> {
         // Finding the place may ask file systems that do not answer at once.
         py.detach(|| {
-            let turns = turns((policy, strict)).map_err(|error| Failed {
-                errno: rustix::io::Errno::INVAL.raw_os_error(),
-                text: error.to_string(),
-            })?;
+            let turns = turns((policy, strict))
+                .map_err(|error| Failed { errno: Errno::INVAL.raw_os_error(), text: error.to_string() })?;
             let found = match place.to_str() {
                 Some(text) => Place::of_text(text, turns.settings()),
                 None => Place::of(place.as_ref(), turns.settings()),
             };
             let place = found.map_err(|error| Failed {
-                errno: error.raw_os_error().unwrap_or(rustix::io::Errno::IO.raw_os_error()),
+                errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
                 text: format!("{}: {error}", place.display()),
             })?;
             let wish = iogate_turn::Wish { targets, bytes, weight, timeout: None };
@@ -81,25 +80,19 @@ impl Wish {
     /// Waits for the turn in this thread, at most so many seconds. A signal whose handler raises ends the wait.
     fn take(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Turn> {
         let wish = self.within(timeout)?;
-        let mut raised = None;
         let taken = py.detach(|| {
+            let mut raised = Ok(());
             let taken = self.turns.take_watched(&self.place, &wish, &mut |_| {
-                match Python::attach(|py| py.check_signals()) {
+                raised = Python::attach(|py| py.check_signals());
+                match raised {
                     Ok(()) => ControlFlow::Continue(()),
-                    Err(error) => {
-                        raised = Some(error);
-                        ControlFlow::Break(())
-                    }
+                    Err(_) => ControlFlow::Break(()),
                 }
             });
             // A turn that has come all the same ends before the exception is seen.
-            if raised.is_some() { None } else { Some(taken) }
-        });
-        match (taken, raised) {
-            (_, Some(error)) => Err(error),
-            (Some(taken), None) => Ok(Turn::new(taken.map_err(failed)?)),
-            (None, None) => Err(Failed { errno: rustix::io::Errno::INTR.raw_os_error(), text: "the wait was interrupted".into() }.into()),
-        }
+            raised.map(|()| taken)
+        })?;
+        Ok(Turn::new(taken.map_err(failed)?))
     }
 
     /// Waits for the turn in a thread of its own.
@@ -146,7 +139,12 @@ fn turns(said: Override) -> Result<&'static Turns, SettingsError> {
     })?;
     // Those that do nothing else are the same, so that they know of each other's turns.
     let turns = match shared {
-        Ok(shared) if (shared.settings().policy, shared.settings().is_strict) == (settings.policy, settings.is_strict) => shared,
+        Ok(shared)
+            if (shared.settings().policy, shared.settings().is_strict)
+                == (settings.policy, settings.is_strict) =>
+        {
+            shared
+        }
         _ => Box::leak(Box::new(Turns::new(settings)?)),
     };
     known.insert(said, turns);

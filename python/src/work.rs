@@ -37,10 +37,9 @@ enum State {
 
 impl Work {
     /// Runs this in a thread; it may ask whether anybody still wants what comes of it.
-    pub(crate) fn begin(
-        run: impl FnOnce(&dyn Fn() -> bool) -> Outcome + Send + 'static,
-    ) -> PyResult<Work> {
-        let done = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
+    pub(crate) fn begin(run: impl FnOnce(&dyn Fn() -> bool) -> Outcome + Send + 'static) -> PyResult<Work> {
+        let done =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(std::io::Error::from)?;
         let shared = Arc::new(Shared { done, state: Mutex::new(State::Underway) });
         let thread = Arc::clone(&shared);
         std::thread::Builder::new().name("iogate-turn".into()).spawn(move || {
@@ -81,7 +80,9 @@ impl Work {
             State::Done(outcome) => Ok(outcome?.map(Turn::new)),
             before => {
                 *state = before;
-                Err(PyRuntimeError::new_err("there is no result: it is underway, unwanted, or has been fetched"))
+                Err(PyRuntimeError::new_err(
+                    "there is no result: it is underway, unwanted, or has been fetched",
+                ))
             }
         }
     }
