@@ -9,6 +9,7 @@
 //! | [`auth`] | who the peer is, and what a listener asks for |
 //! | [`server`] | serves trees to many clients |
 //! | [`socket`] | a connected stream, plain or encrypted |
+//! | [`turns`] | the client of a coordinator |
 //! | [`users`] | whose ids a client's are on this machine |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
@@ -20,6 +21,7 @@ pub mod endpoint;
 pub mod server;
 pub mod socket;
 pub mod tree;
+pub mod turns;
 pub mod users;
 
 pub use endpoint::Endpoint;

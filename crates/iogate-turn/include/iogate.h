@@ -41,8 +41,8 @@ uint64_t iogate_token(const iogate_turn *turn);
 /* 1 while the turn counts; 0 once it is lost. */
 int iogate_is_valid(const iogate_turn *turn);
 
-/* Probes the file system of `path` and backs off until it is quiet, or it has tried often enough. Returns the number of attempts;
- * -1 and errno: EACCES, EROFS, ENOSPC, ... (the directory cannot be written to), ENODATA (not calibrated, strict). */
+/* Probes the file system of `path` and backs off until it is quiet, or it has tried often enough. Returns the number of attempts, 0 if
+ * the file system is not calibrated; -1 and errno: EACCES, EROFS, ENOSPC, ... (the directory cannot be written to), ENODATA (not calibrated, strict). */
 int iogate_probe(const char *path);
 
 /* While the number of enters is larger than that of leaves, the process counts as in a turn that somebody else holds for it (rank 0

@@ -15,11 +15,13 @@ use crate::settings;
 
 mod remote;
 mod serve;
+mod turn;
 
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
+pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
 
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
@@ -36,6 +38,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     Set(SetArgs),
     Serve(ServeArgs),
+    Turn(TurnArgs),
+    Probe(ProbeArgs),
     Cluster(ClusterArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),

@@ -27,6 +27,11 @@ impl Failure {
         Failure { hint: Some(hint.to_string()), ..self }
     }
 
+    /// With an exit status of its own.
+    pub(crate) fn status(self, status: u8) -> Failure {
+        Failure { status, ..self }
+    }
+
     /// Both, with the advice of the first that has some.
     pub(crate) fn and(self, other: Failure) -> Failure {
         Failure {

@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::control::status(&args),
         Command::Set(args) => commands::control::set(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Turn(args) => commands::turn::run(&args),
+        Command::Probe(args) => commands::probe::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Replay(args) => commands::replay::run(&args),

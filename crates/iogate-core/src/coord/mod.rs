@@ -9,14 +9,18 @@
 //! |---|---|
 //! | [`backoff`] | turns without a coordinator: probe, and back off while the storage is busy |
 //! | [`config`] | the rules of a table, and their names |
+//! | [`stats`] | what a table counts |
+//! | `table` | the lock table |
 
 pub mod backoff;
 pub mod config;
+pub mod stats;
 mod table;
 
 use alloc::vec::Vec;
 
 pub use config::{CoordConfig, Order, Passing};
+pub use stats::CoordStats;
 pub use table::Table;
 
 use crate::time::{Span, Time};
@@ -204,6 +208,16 @@ pub struct Entry {
     pub arrived: Time,
     /// Where it stands.
     pub standing: Standing,
+}
+
+impl Entry {
+    /// Its token, if it holds its targets.
+    pub fn token(&self) -> Option<Token> {
+        match self.standing {
+            Standing::Held { token, .. } => Some(token),
+            Standing::Waiting => None,
+        }
+    }
 }
 
 /// What a journal must know before the outside hears of a decision.

@@ -19,7 +19,7 @@ use crate::auth::Binding;
 use crate::socket::{PlainSocket, Socket, TlsClient};
 
 /// A session before there is one.
-pub(super) const NO_SESSION: [u8; 16] = [0; 16];
+pub(crate) const NO_SESSION: [u8; 16] = [0; 16];
 
 /// Reaches a server without encryption.
 pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {
@@ -63,14 +63,14 @@ fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> 
 }
 
 /// A session with a server, just begun or gone on with.
-pub(super) struct Connected {
-    pub(super) socket: Box<dyn Socket>,
-    pub(super) welcome: Welcome,
+pub(crate) struct Connected {
+    pub(crate) socket: Box<dyn Socket>,
+    pub(crate) welcome: Welcome,
     pub(super) clock: ClockOffset,
 }
 
 /// Connects, and begins the session or goes on with it.
-pub(super) fn connect(
+pub(crate) fn connect(
     endpoint: &Endpoint,
     options: &ClientOptions,
     session: [u8; 16],
@@ -132,7 +132,7 @@ pub(super) fn connect(
 }
 
 /// A time as `poll` takes it.
-pub(super) fn timespec(time: Duration) -> Option<Timespec> {
+pub(crate) fn timespec(time: Duration) -> Option<Timespec> {
     Timespec::try_from(time).ok()
 }
 
@@ -146,7 +146,8 @@ fn wait_for(socket: &dyn Socket, what: PollFlags, deadline: Instant) -> io::Resu
     }
 }
 
-fn send(socket: &dyn Socket, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
+/// Sends all of a message.
+pub(crate) fn send(socket: &dyn Socket, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         match socket.write(&[IoSlice::new(bytes)]) {
             Ok(count) => bytes = &bytes[count..],
@@ -156,6 +157,11 @@ fn send(socket: &dyn Socket, mut bytes: &[u8], deadline: Instant) -> io::Result<
             Err(error) => return Err(error),
         }
     }
+    flush(socket, deadline)
+}
+
+/// Sends what the socket has taken.
+pub(crate) fn flush(socket: &dyn Socket, deadline: Instant) -> io::Result<()> {
     while socket.wants_flush() {
         match socket.flush() {
             Ok(()) => {}

@@ -53,6 +53,7 @@ use crate::auth::Credential;
 use crate::socket::Socket;
 
 pub use clock::ClockOffset;
+pub(crate) use connect::{Connected, NO_SESSION, connect, flush, send, timespec};
 pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;

@@ -1,0 +1,103 @@
+//! What taking turns costs: a free turn, taken and released, over a Unix socket and over TCP on loopback; and a probe of a quiet
+//! directory.
+//!
+//! The coordinator is the lock table behind a thread for each connection, in this process. Cases run in interleaved rounds, so that a
+//! noisy neighbour hits all of them; each reports the median of its rounds' medians. `--rounds N` (9) and `--turns N` (2000) bound the
+//! run; `--quick` is one round of 200; `--json` prints one object a line.
+
+#[path = "../tests/common/coordinator.rs"]
+#[allow(dead_code)]
+mod coordinator;
+
+use std::time::Instant;
+
+use coordinator::Coordinator;
+use iogate_core::coord::CoordConfig;
+use iogate_net::Endpoint;
+use iogate_turn::{Place, Settings, Turns, Wish, probe};
+
+struct Case {
+    name: &'static str,
+    /// Once; a round repeats it.
+    run: Box<dyn FnMut()>,
+    /// It gets one where a case of cost 1 gets so many.
+    cost: usize,
+    /// Median microseconds of each round.
+    rounds_us: Vec<f64>,
+    /// All of the last round, sorted.
+    last_us: Vec<f64>,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let (mut json, mut rounds, mut turns) = (false, 9, 2000);
+    while let Some(argument) = arguments.next() {
+        let mut number = |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
+        match argument.as_str() {
+            "--json" => json = true,
+            "--rounds" => rounds = number(rounds),
+            "--turns" => turns = number(turns),
+            "--quick" => (rounds, turns) = (1, 200),
+            // Cargo's.
+            _ => {}
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let unix = Coordinator::start(&Endpoint::Unix(folder.path().join("socket")), CoordConfig::default());
+    let tcp = Coordinator::start(&"127.0.0.1:0".parse().expect("an endpoint"), CoordConfig::default());
+    let directory = folder.path().to_owned();
+    let case = |name, cost, run| Case { name, run, cost, rounds_us: Vec::new(), last_us: Vec::new() };
+    let mut cases = [
+        case("free turn, unix", 1, free_turn(&unix.endpoint())),
+        case("free turn, tcp", 1, free_turn(&tcp.endpoint())),
+        case(
+            "probe of 3 MiB",
+            200,
+            Box::new(move || {
+                probe::measure(&directory, 256 << 10, 3 << 20).expect("it can be written to");
+            }),
+        ),
+    ];
+    for _ in 0..rounds {
+        for Case { run, cost, rounds_us, last_us, .. } in &mut cases {
+            last_us.clear();
+            for _ in 0..(turns / *cost).max(1) {
+                let since = Instant::now();
+                run();
+                last_us.push(since.elapsed().as_nanos() as f64 / 1e3);
+            }
+            last_us.sort_by(f64::total_cmp);
+            rounds_us.push(last_us[last_us.len() / 2]);
+        }
+    }
+    if !json {
+        println!("{:<20} {:>10} {:>10} {:>10} {:>10}", "case", "us median", "min", "max", "us p99");
+    }
+    for Case { name, rounds_us, last_us, .. } in &mut cases {
+        rounds_us.sort_by(f64::total_cmp);
+        let (median, min, max) =
+            (rounds_us[rounds_us.len() / 2], rounds_us[0], rounds_us[rounds_us.len() - 1]);
+        let p99 = last_us[(last_us.len() * 99 / 100).min(last_us.len() - 1)];
+        if json {
+            println!(
+                r#"{{"case":"{name}","us_median":{median:.2},"us_min":{min:.2},"us_max":{max:.2},"us_p99":{p99:.2}}}"#
+            );
+        } else {
+            println!("{name:<20} {median:>10.2} {min:>10.2} {max:>10.2} {p99:>10.2}");
+        }
+    }
+}
+
+fn free_turn(endpoint: &Endpoint) -> Box<dyn FnMut()> {
+    let settings = Settings::read(&|name| match name {
+        "IOGATE_COORD" => Some(endpoint.to_string()),
+        "IOGATE_COORD_AUTH" => Some("none".into()),
+        _ => None,
+    });
+    let turns = Turns::new(settings.expect("they are right")).expect("no files are named");
+    let place = Place::named("scratch");
+    Box::new(move || {
+        let turn = turns.take(&place, &Wish::default()).expect("nobody else wants it");
+        turn.release().expect("it is held");
+    })
+}

@@ -1,0 +1,204 @@
+//! The name of a file system, by a path in it: the same on all nodes where it is mounted.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use iogate_engine::layouts::mounts::Mount;
+use iogate_engine::layouts::{LayoutError, Layouts, System};
+
+use crate::Settings;
+
+/// Where turns are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    name: String,
+    /// Where it can be probed.
+    directory: Option<PathBuf>,
+    targets: Vec<u32>,
+}
+
+impl Place {
+    /// A place by its name. It cannot be probed.
+    pub fn named(name: impl Into<String>) -> Place {
+        Place { name: name.into(), directory: None, targets: Vec::new() }
+    }
+
+    /// The place that a path lies in, which need not be there yet. Its name is what `IOGATE_PLACES` says of the nearest directory, or
+    /// else follows from the mount: `TYPE:SOURCE` of a network file system, such as `nfs:server:/scratch`, and `HOST:MOUNTPOINT` of others.
+    ///
+    /// # Errors
+    /// If the path leads nowhere, or the list of mounts cannot be read.
+    pub fn of(path: &Path, settings: &Settings) -> io::Result<Place> {
+        let path = std::path::absolute(path)?;
+        let directory = nearest_directory(&path)?;
+        // By the name that it was called by, and by where that leads.
+        let named = nearest(&settings.places, &path).or_else(|| nearest(&settings.places, &directory));
+        let name = match named {
+            Some(name) => name.to_owned(),
+            None => {
+                let node = rustix::system::uname();
+                name_by_mount(&Mount::all()?, &directory, &node.nodename().to_string_lossy())
+            }
+        };
+        Ok(Place { name, directory: Some(directory), targets: Vec::new() })
+    }
+
+    /// A name, or a path if it has a slash.
+    ///
+    /// # Errors
+    /// As [`Place::of`].
+    pub fn of_text(text: &str, settings: &Settings) -> io::Result<Place> {
+        match text.contains('/') {
+            // A name by mount has slashes too; a path has no colon before its first one.
+            true if text.find(':').is_none_or(|colon| text.find('/').is_some_and(|slash| slash < colon)) => {
+                Place::of(text.as_ref(), settings)
+            }
+            _ => Ok(Place::named(text)),
+        }
+    }
+
+    /// What all who use it call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A directory in it, if it was found by a path.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// The targets that are meant, ascending; none: all of them.
+    pub fn targets(&self) -> &[u32] {
+        &self.targets
+    }
+
+    /// Only the targets that an open file lies on, where the file system says so with numbers that are the same everywhere, and for
+    /// all that may still be written (Lustre and GlusterFS). Otherwise all, as before.
+    ///
+    /// # Errors
+    /// If the file system answers what is not known here.
+    pub fn narrow_to(&mut self, file: BorrowedFd<'_>) -> Result<(), LayoutError> {
+        let system = System::of(file);
+        let system = system
+            .map_err(|cause| LayoutError::Asking { what: "the kind of the file system".into(), cause })?;
+        if !matches!(system, Some(System::Lustre | System::GlusterFs)) {
+            return Ok(());
+        }
+        let Some(layout) = Layouts::new().of(file)? else { return Ok(()) };
+        if layout.extents().last().is_none_or(|extent| extent.end != u64::MAX) {
+            return Ok(());
+        }
+        let targets = layout.extents().iter().flat_map(|extent| &extent.targets);
+        self.targets = targets.map(|target| target.0).collect();
+        self.targets.sort_unstable();
+        self.targets.dedup();
+        Ok(())
+    }
+}
+
+/// The directory that a path lies in, as far as it is there.
+fn nearest_directory(path: &Path) -> io::Result<PathBuf> {
+    for ancestor in path.ancestors() {
+        match std::fs::canonicalize(ancestor) {
+            Ok(found) if found.is_dir() => return Ok(found),
+            Ok(found) => {
+                if let Some(parent) = found.parent() {
+                    return Ok(parent.to_owned());
+                }
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+fn nearest<'a>(places: &'a [(PathBuf, String)], path: &Path) -> Option<&'a str> {
+    let around = places.iter().filter(|(directory, _)| path.starts_with(directory));
+    around.max_by_key(|(directory, _)| directory.components().count()).map(|(_, name)| name.as_str())
+}
+
+fn name_by_mount(mounts: &[Mount], directory: &Path, host: &str) -> String {
+    let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
+    // Of several at one place the last is in sight.
+    let Some(mount) = around.max_by_key(|mount| mount.point.components().count()) else {
+        return format!("{host}:/");
+    };
+    let Mount { fs_type, source, point, .. } = mount;
+    const NETWORK: [&str; 10] =
+        ["lustre", "beegfs", "ceph", "gpfs", "9p", "cifs", "smb3", "orangefs", "pvfs2", "fuse.glusterfs"];
+    let is_network = fs_type.starts_with("nfs")
+        || NETWORK.contains(&fs_type.as_str())
+        || source.starts_with("//")
+        || source.contains([':', '@']) && !source.starts_with('/');
+    if !is_network {
+        return format!("{host}:{}", point.display());
+    }
+    // One file system, whichever version of the protocol a node speaks.
+    let fs_type = if fs_type == "nfs4" { "nfs" } else { fs_type };
+    let source = match source.trim_end_matches('/') {
+        bare if bare.ends_with(':') || bare.is_empty() => source,
+        bare => bare,
+    };
+    format!("{fs_type}:{source}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mount(point: &str, fs_type: &str, source: &str) -> Mount {
+        Mount { id: 0, root: "/".into(), point: point.into(), fs_type: fs_type.into(), source: source.into() }
+    }
+
+    fn settings(places: &str) -> Settings {
+        Settings::read(&|name| (name == "IOGATE_PLACES").then(|| places.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn the_innermost_mount_names_the_place() {
+        let mounts = [
+            mount("/", "ext4", "/dev/sda1"),
+            mount("/scratch", "ext4", "/dev/sdb1"),
+            mount("/scratch", "nfs4", "io1:/scratch/"),
+            mount("/work", "lustre", "10.0.0.1@tcp:/work"),
+            mount("/home", "fuse.sshfs", "a@b:"),
+            mount("/gpfs", "gpfs", "/dev/fs0"),
+            mount("/v", "nfs", "io2:/"),
+        ];
+        let name = |path: &str| name_by_mount(&mounts, path.as_ref(), "n1");
+        assert_eq!(name("/scratch/a"), "nfs:io1:/scratch");
+        assert_eq!(name("/scratchy"), "n1:/");
+        assert_eq!(name("/work"), "lustre:10.0.0.1@tcp:/work");
+        assert_eq!(name("/home/x"), "fuse.sshfs:a@b:");
+        assert_eq!(name("/gpfs"), "gpfs:/dev/fs0");
+        assert_eq!(name("/v/w"), "nfs:io2:/");
+    }
+
+    #[test]
+    fn the_nearest_directory_with_a_name_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("inner")).unwrap();
+        let inner = root.join("inner");
+        let settings = settings(&format!("{}=outer:{}=inner", root.display(), inner.display()));
+        let name = |path: &Path| Place::of(path, &settings).unwrap().name().to_owned();
+        assert_eq!(name(&inner.join("not/there/yet")), "inner");
+        assert_eq!(name(&root.join("innermost")), "outer");
+        std::fs::write(inner.join("file"), "").unwrap();
+        let place = Place::of(&inner.join("file"), &settings).unwrap();
+        assert_eq!((place.name(), place.directory()), ("inner", Some(inner.as_path())));
+        std::os::unix::fs::symlink(&inner, root.join("link")).unwrap();
+        assert_eq!(name(&root.join("link/x")), "outer", "by the name that it was called by");
+    }
+
+    #[test]
+    fn text_with_a_slash_is_a_path_unless_it_is_the_name_of_one() {
+        let settings = settings("");
+        assert_eq!(Place::of_text("scratch", &settings).unwrap(), Place::named("scratch"));
+        assert_eq!(Place::of_text("nfs:io1:/x", &settings).unwrap(), Place::named("nfs:io1:/x"));
+        assert!(Place::of_text("./x:y", &settings).unwrap().directory().is_some());
+        assert!(Place::of_text("/", &settings).unwrap().directory().is_some());
+    }
+}
