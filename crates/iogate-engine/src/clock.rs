@@ -1,4 +1,4 @@
-//! Time for the gate: it never decreases, and counts from the Unix epoch so that windows of different nodes line up.
+//! Time for gates and coordinators: it never decreases, and counts from the Unix epoch so that windows of different nodes line up.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,18 +7,26 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The monotonic clock, moved to the Unix epoch once, when it is made: steps of the wall clock do not reach it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     offset_ns: u64,
 }
 
 impl Clock {
-    pub(crate) fn new() -> Clock {
+    /// A clock that agrees with the wall clock now.
+    #[expect(clippy::new_without_default, reason = "two of them need not agree")]
+    pub fn new() -> Clock {
         let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as u64);
         Clock { offset_ns: wall_ns.saturating_sub(monotonic_ns()) }
     }
 
-    pub(crate) fn now(self) -> Time {
+    /// What time it is, in nanoseconds since the Unix epoch.
+    pub fn now(self) -> Time {
         Time::from_nanos(self.offset_ns + monotonic_ns())
+    }
+
+    /// What it adds to the monotonic clock, in nanoseconds: times of two clocks of one boot differ by this.
+    pub fn offset_ns(self) -> u64 {
+        self.offset_ns
     }
 }
 

@@ -8,6 +8,7 @@ mod engine;
 pub mod layouts;
 pub mod store;
 
+pub use clock::Clock;
 pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
 pub use layouts::Layouts;
 pub use store::{FileHandle, Store};

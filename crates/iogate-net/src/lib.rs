@@ -5,6 +5,7 @@
 //! | [`tree`] | what a front end, a server or a client sees of a file system: names, attributes, open files |
 //! | [`app`] | which application a process belongs to |
 //! | [`client`] | files on servers, from any number of threads |
+//! | [`coordinator`] | says whose turn it is on shared storage |
 //! | [`endpoint`] | where a server listens |
 //! | [`auth`] | who the peer is, and what a listener asks for |
 //! | [`server`] | serves trees to many clients |
@@ -17,7 +18,9 @@
 pub mod app;
 pub mod auth;
 pub mod client;
+pub mod coordinator;
 pub mod endpoint;
+mod greeting;
 pub mod server;
 pub mod socket;
 pub mod tree;

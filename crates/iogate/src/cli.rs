@@ -13,10 +13,12 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod coord;
 mod remote;
 mod serve;
 mod turn;
 
+pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Turn(TurnArgs),
     Probe(ProbeArgs),
     Cluster(ClusterArgs),
+    Coord(CoordArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),
     Sim(SimArgs),

@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         Command::Turn(args) => commands::turn::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
+        Command::Coord(args) => commands::coord::run(&args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
         Command::Sim(args) => commands::sim::run(&args),

@@ -19,7 +19,7 @@ mod table;
 
 use alloc::vec::Vec;
 
-pub use config::{CoordConfig, Order, Passing};
+pub use config::{CoordConfig, CoordConfigError, Order, Passing};
 pub use stats::CoordStats;
 pub use table::Table;
 
@@ -33,7 +33,8 @@ pub struct PlaceId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
-/// A claim, from its arrival until it is over. Never used again.
+/// A claim, from its arrival until it is over. A table uses a number once; one that is restored does not know those of claims that are
+/// over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(pub u64);
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iogate_core::wire::{Configure, Request, Status};
+use iogate_core::wire::{Configure, Evict, Request, Status};
 
 use super::call::Answer;
 use super::session::Client;
@@ -23,6 +23,12 @@ impl Client {
     pub fn configure(&self, scheduler: &str) -> io::Result<()> {
         let scheduler = scheduler.as_bytes();
         self.call(&Request::Configure(Configure { scheduler }), self.user()).map(drop)
+    }
+
+    /// Takes a turn away from whoever holds it; the server must be a coordinator. Fails as `PermissionDenied` for other users than the
+    /// turn's own, the coordinator's and root, and as `ESTALE` if nobody holds it; the error's text is the coordinator's.
+    pub fn evict(&self, token: u64) -> io::Result<()> {
+        self.call(&Request::Evict(Evict { token }), self.user()).map(drop)
     }
 
     /// The user that the server takes the client for.

@@ -44,10 +44,28 @@ pub(super) struct Connection {
 
 /// Where a connection comes from, for the bound on those of one client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     Host(IpAddr),
     User(u32),
     Unknown,
+}
+
+impl Origin {
+    /// Who is at the other end of a socket from here, for people.
+    pub(crate) fn peer_text(&self, socket: &dyn Socket) -> String {
+        match (socket.peer(), self) {
+            (Peer::Process { uid, pid, .. }, _) => format!("process {pid} of user {uid}"),
+            (Peer::Certificate { name }, _) => name,
+            (Peer::Unknown, Origin::Host(host)) => match rustix::net::getpeername(socket.fd()) {
+                Ok(Some(address)) => match std::net::SocketAddr::try_from(address) {
+                    Ok(address) => address.to_string(),
+                    Err(_) => host.to_string(),
+                },
+                _ => host.to_string(),
+            },
+            (Peer::Unknown, _) => "unknown".into(),
+        }
+    }
 }
 
 /// What the kernel has been asked to tell, each once.
@@ -250,18 +268,7 @@ impl Connection {
 
     /// Who is at the other end, for people.
     pub(super) fn peer_text(&self) -> String {
-        match (self.socket.peer(), &self.origin) {
-            (Peer::Process { uid, pid, .. }, _) => format!("process {pid} of user {uid}"),
-            (Peer::Certificate { name }, _) => name,
-            (Peer::Unknown, Origin::Host(host)) => match rustix::net::getpeername(self.socket.fd()) {
-                Ok(Some(address)) => match std::net::SocketAddr::try_from(address) {
-                    Ok(address) => address.to_string(),
-                    Err(_) => host.to_string(),
-                },
-                _ => host.to_string(),
-            },
-            (Peer::Unknown, _) => "unknown".into(),
-        }
+        self.origin.peer_text(&*self.socket)
     }
 
     /// Registers with the kernel.

@@ -1,18 +1,18 @@
 //! The first message of a connection: who the client is, which export it wants, and which session it goes on with.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use iogate_core::wire::{self, Hello, MAGIC, Record, RequestHeader, VERSION, Welcome};
+use iogate_core::wire::{self, Hello, Record, RequestHeader, VERSION, Welcome};
 
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
-use super::session::{Cut, Forwarder, Session};
+use super::session::{Forwarder, Session};
 use super::{Shared, lock};
 use crate::Caller;
 use crate::auth::{Binding, User};
+use crate::greeting::{self, Cut};
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
 /// that is done.
@@ -22,26 +22,7 @@ pub(super) fn greet(
     fields: &[u8],
     proof: Option<Buffer>,
 ) -> Result<(), Cut> {
-    let protocol = |text: String| (libc::EPROTO, text);
-    // These two stay where they are in all versions.
-    let magic = fields.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-    if magic != Some(MAGIC) {
-        return Err(protocol(
-            "a Hello does not begin with the magic number: this is another protocol".into(),
-        ));
-    }
-    let version = fields.get(8..).and_then(|rest| rest.first_chunk()).map(|bytes| u16::from_le_bytes(*bytes));
-    if version != Some(VERSION) {
-        let text = format!(
-            "the client speaks version {} of the protocol, this server version {VERSION}: use the same release on both sides",
-            version.unwrap_or_default()
-        );
-        return Err((libc::EPROTONOSUPPORT, text));
-    }
-    Hello::decode(fields).map_err(|error| protocol(error.to_string()))?;
-    if header.id != 0 {
-        return Err(protocol(format!("a Hello has id {}, expected 0", header.id)));
-    }
+    greeting::read(header, fields)?;
     let (connection, fields, proof_bytes) =
         (Arc::clone(connection), fields.to_vec(), header.payload as usize);
     let workers = Arc::clone(&connection.server.workers);
@@ -86,7 +67,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
             stripe_bytes: striping.stripe_bytes,
             targets: striping.targets,
         },
-        time: now(),
+        time: greeting::now(),
     };
     connection.queue(0, 0, |fields| welcome.encode(fields), Payload::None);
     if connection.session.set(session.clone()).is_err() || connection.is_closed() {
@@ -96,26 +77,14 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     Ok(())
 }
 
-/// Nanoseconds since the Unix epoch.
-pub(super) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
 fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<Caller, Cut> {
     let binding = Binding::of_server(connection.socket.fd(), hello.export).map_err(|error| {
         (error.raw_os_error().unwrap_or(libc::EIO), "the connection has no address".into())
     })?;
-    match connection.policy.authenticate(&connection.socket.peer(), &binding, hello.auth, proof) {
-        Ok(User { uid, gid, name }) => {
-            tracing::debug!(peer = %connection.peer_text(), uid, gid, "{name} has connected");
-            Ok(Caller { uid, gid })
-        }
-        Err(error) => {
-            tracing::warn!(peer = %connection.peer_text(), "not let in: {error}");
-            Err((error.errno(), error.for_peer()))
-        }
-    }
+    let (peer, text) = (connection.socket.peer(), connection.peer_text());
+    let User { uid, gid, .. } =
+        greeting::identify(&connection.policy, &peer, &text, &binding, hello.auth, proof)?;
+    Ok(Caller { uid, gid })
 }
 
 /// Refuses a forwarder that says of itself what contradicts another one that is connected: windows would not be each one's own.
@@ -206,7 +175,7 @@ impl Shared {
         }
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
-        let name = String::from_utf8_lossy(&hello.name[..hello.name.len().min(256)]).into_owned();
+        let name = greeting::name(hello.name);
         let session = Arc::new(Session::new(self, token, export, user, name, Forwarder::of(hello)));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));

@@ -12,6 +12,7 @@ use super::connection::{Connection, Partial, Receive};
 use super::outgoing::Cork;
 use super::session::{Cut, Taken};
 use super::{Shared, lock};
+use crate::greeting::PROOF_BYTES_MAX;
 
 /// Room for what a connection has left over from before: any header with its fields, and more.
 const LEFT_BYTES_MAX: usize = 128 << 10;
@@ -19,7 +20,7 @@ const LEFT_BYTES_MAX: usize = 128 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// Most reads in a row from one connection.
 const READS_MAX: usize = 16;
-/// Most bytes of a value of an extended attribute, and of a proof of who a client is.
+/// Most bytes of a value of an extended attribute.
 const VALUE_BYTES_MAX: u32 = 64 << 10;
 
 /// How many connections go on when memory comes back; what they use comes back too, and then the next ones go on.
@@ -228,7 +229,9 @@ impl Connection {
         }
         let most = if kind("Write") {
             self.server.limits.transfer_bytes_max
-        } else if hello || kind("SetXattr") {
+        } else if hello {
+            PROOF_BYTES_MAX
+        } else if kind("SetXattr") {
             VALUE_BYTES_MAX
         } else {
             0

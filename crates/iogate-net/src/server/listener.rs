@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Listener {
     socket: Bound,
     endpoint: Endpoint,
-    pub(super) policy: Arc<Policy>,
+    pub(crate) policy: Arc<Policy>,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Listener {
         &self.endpoint
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Bound::Tcp(socket) => socket.as_fd(),
             Bound::Unix(socket, ..) => socket.as_fd(),
@@ -72,7 +72,7 @@ impl Listener {
     }
 
     /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none.
-    pub(super) fn accept(&self) -> io::Result<(Box<dyn Socket>, Origin)> {
+    pub(crate) fn accept(&self) -> io::Result<(Box<dyn Socket>, Origin)> {
         let (fd, host): (OwnedFd, _) = match &self.socket {
             Bound::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;

@@ -51,11 +51,12 @@ pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
 
 use crate::Endpoint;
 use buffer::Pool;
-use connection::{Connection, Origin};
+use connection::Connection;
+pub(crate) use connection::Origin;
 use export::Served;
 use session::Session;
 use threads::Threads;
-use workers::Workers;
+pub(crate) use workers::Workers;
 
 /// Settings of a [`Server`].
 pub struct ServerConfig {

@@ -30,7 +30,7 @@ impl Session {
         payload: Option<Buffer>,
     ) {
         match request {
-            Request::Ping(_) => return answer.fresh(&Offset { offset: super::hello::now() }),
+            Request::Ping(_) => return answer.fresh(&Offset { offset: crate::greeting::now() }),
             // What comes after these on the connection sees that they have come.
             Request::Open(open) => {
                 if let Err((errno, text)) = self.reserve(open.handle) {

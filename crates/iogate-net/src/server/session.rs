@@ -15,6 +15,7 @@ use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
 use super::{Shared, lock};
+pub(super) use crate::greeting::Cut;
 use crate::{Caller, TreeFile};
 
 /// What a client has at a server, whatever happens to its connections.
@@ -80,9 +81,6 @@ pub(super) enum Taken {
     /// Nothing: its reply has been sent again, or will be sent, or the connection is no longer the session's.
     Not,
 }
-
-/// Why a connection is cut: errno and text.
-pub(super) type Cut = (i32, String);
 
 impl Session {
     pub(super) fn new(

@@ -11,7 +11,7 @@ type Job = Box<dyn FnOnce() + Send>;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A pool of threads.
-pub(super) struct Workers {
+pub(crate) struct Workers {
     queue: Mutex<Queue>,
     wake: Condvar,
     threads_max: usize,
@@ -25,12 +25,12 @@ struct Queue {
 }
 
 impl Workers {
-    pub(super) fn new(threads_max: usize) -> Arc<Workers> {
+    pub(crate) fn new(threads_max: usize) -> Arc<Workers> {
         Arc::new(Workers { queue: Mutex::default(), wake: Condvar::new(), threads_max })
     }
 
     /// Runs a job soon, in another thread. If no thread can be had, in this one.
-    pub(super) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+    pub(crate) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.push_back(Box::new(job));
         if queue.jobs.len() <= queue.idle {

@@ -36,6 +36,7 @@
 //! | mlf, ticket | a new one with each dispatch that is not a continuation |
 //! | quanta, history of idle queues | never forgotten here: scripts use few files |
 
+mod coord;
 mod fifo;
 mod gate;
 mod hbrr;
@@ -47,6 +48,7 @@ mod windows;
 
 use iogate_core::{AppId, FileId, Op, RequestId, SchedulerConfig, SchedulerKind, TargetId, Time, WaitReason};
 
+pub use coord::ReferenceTable;
 pub use gate::{Counts, ReferenceGate};
 
 /// A request, or a part of one, in the reference gate.

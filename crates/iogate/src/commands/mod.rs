@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod control;
+pub(crate) mod coord;
 pub(crate) mod demo;
 pub(crate) mod layout;
 pub(crate) mod lists;

@@ -143,6 +143,8 @@ impl Board {
     pub(super) fn hold(&mut self, now: Time, claim: &Claim, id: ClaimId, woken: &mut Woken) {
         let holder = Holder::of(claim, id);
         let turn = self.turns.entry(holder).or_insert(Turn { since: now, claims: 0 });
+        // What is restored does not come in the order in which it was granted.
+        turn.since = turn.since.min(now);
         turn.claims += 1;
         let members = &claim.targets.members;
         let mut is_new = false;

@@ -32,7 +32,7 @@ pub(crate) fn configure(
 }
 
 /// A client that asks. Over TCP it proves itself by MUNGE only where it must: not every node has that.
-fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> anyhow::Result<Client> {
+pub(crate) fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> anyhow::Result<Client> {
     let connect = |auth| {
         let options = ClientOptions {
             name: format!("iogate, pid {}", std::process::id()),

@@ -68,7 +68,7 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
 }
 
 /// Each connection and each open file holds a descriptor.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

@@ -15,7 +15,7 @@ fn caller(ids: &Ids) -> Caller {
 
 impl Listen {
     /// The socket, bound, and who may come in.
-    pub(super) fn bind(&self) -> anyhow::Result<Listener> {
+    pub(crate) fn bind(&self) -> anyhow::Result<Listener> {
         let policy = match (self.auth()?, &self.tls) {
             (Auth::Peer, _) => Policy::Peer,
             (Auth::Munge, _) => Policy::Munge(Munge::new(self.munge_socket.clone())),

@@ -1,0 +1,202 @@
+//! One connection: bytes in, bytes out, never waiting.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iogate_core::coord::SessionId;
+use iogate_core::wire::RequestHeader;
+
+use crate::auth::Policy;
+use crate::server::Origin;
+use crate::socket::Socket;
+
+/// Most bytes of one read.
+pub(super) const READ_BYTES_MAX: usize = 64 << 10;
+/// A client that has so many bytes of answers to take is not read from.
+const OUT_BYTES_MAX: usize = 4 << 20;
+/// Memory that an idle connection keeps.
+const KEPT_BYTES: usize = 512;
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) socket: Box<dyn Socket>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) origin: Origin,
+    pub(super) since: Instant,
+    pub(super) state: State,
+    /// What has come of an unfinished message, and when the last of it came.
+    pub(super) left: Vec<u8>,
+    heard: Instant,
+    out: Vec<u8>,
+    sent: usize,
+    /// Since when the peer takes nothing.
+    stalled: Option<Instant>,
+    /// Once what is to be sent is sent, the connection is over.
+    pub(super) is_ending: bool,
+    /// It is in the list of those that have something to send.
+    pub(super) is_listed: bool,
+    /// What the kernel has been asked to tell: readable, writable.
+    pub(super) interest: (bool, bool),
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Nothing is known of its client.
+    New,
+    /// A worker finds out who it is.
+    Greeting,
+    /// It carries a session.
+    Session(SessionId),
+    /// Its session is over.
+    Parted,
+}
+
+/// What a read has brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// So many bytes, and nothing more is there.
+    All(usize),
+    /// So many bytes; perhaps there are more.
+    Some(usize),
+    /// The peer is gone.
+    Over,
+}
+
+impl Connection {
+    pub(super) fn new(socket: Box<dyn Socket>, policy: Arc<Policy>, origin: Origin) -> Connection {
+        let now = Instant::now();
+        Connection {
+            socket,
+            policy,
+            origin,
+            since: now,
+            state: State::New,
+            left: Vec::new(),
+            heard: now,
+            out: Vec::new(),
+            sent: 0,
+            stalled: None,
+            is_ending: false,
+            is_listed: false,
+            interest: (true, false),
+        }
+    }
+
+    /// The session that it carries.
+    pub(super) fn session(&self) -> Option<SessionId> {
+        match self.state {
+            State::Session(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Reads once.
+    pub(super) fn read(&mut self, room: &mut [u8]) -> Read {
+        match self.socket.read(&mut [IoSliceMut::new(room)]) {
+            Ok(0) => Read::Over,
+            Ok(count) => {
+                self.heard = Instant::now();
+                if count < room.len() { Read::All(count) } else { Read::Some(count) }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Read::All(0),
+            Err(error) => {
+                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+                    tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
+                }
+                Read::Over
+            }
+        }
+    }
+
+    /// Keeps what is unfinished.
+    pub(super) fn keep(&mut self, rest: &[u8]) {
+        self.left.clear();
+        self.left.shrink_to(KEPT_BYTES);
+        self.left.extend_from_slice(rest);
+    }
+
+    /// Adds bytes to what is to be sent.
+    pub(super) fn queue(&mut self, bytes: &[u8]) {
+        if !self.is_ending {
+            self.out.extend_from_slice(bytes);
+        }
+    }
+
+    /// Sends what there is room for. `false`: the connection is over.
+    pub(super) fn send(&mut self) -> bool {
+        while self.sent < self.out.len() || self.socket.wants_flush() {
+            let written = match self.sent < self.out.len() {
+                true => self.socket.write(&[IoSlice::new(&self.out[self.sent..])]),
+                false => self.socket.flush().map(|()| 0),
+            };
+            match written {
+                Ok(count) => {
+                    self.sent += count;
+                    self.stalled = None;
+                    if count == 0 && self.socket.wants_flush() {
+                        self.stalled = Some(Instant::now());
+                        return true;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stalled.get_or_insert_with(Instant::now);
+                    return true;
+                }
+                Err(_) => return false,
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(KEPT_BYTES);
+        self.sent = 0;
+        !self.is_ending
+    }
+
+    /// Whether bytes wait for room.
+    pub(super) fn has_more_to_send(&self) -> bool {
+        self.sent < self.out.len() || self.socket.wants_flush()
+    }
+
+    /// What the kernel is to tell: readable, writable.
+    pub(super) fn wanted(&self) -> (bool, bool) {
+        let takes = self.out.len() - self.sent < OUT_BYTES_MAX && !self.is_ending;
+        (takes && self.state != State::Greeting, self.has_more_to_send())
+    }
+
+    /// Why the connection is to be cut now, if it is.
+    pub(super) fn overdue(&self, hello: Duration, stall: Duration) -> Option<&'static str> {
+        if self.session().is_none() && self.since.elapsed() > hello {
+            return Some("no Hello came in time");
+        }
+        if self.stalled.is_some_and(|since| since.elapsed() > stall) {
+            return Some("the client does not read its answers");
+        }
+        if !self.left.is_empty() && self.heard.elapsed() > stall {
+            return Some("a message has begun and does not go on");
+        }
+        None
+    }
+
+    /// Who is at the other end, for people.
+    pub(super) fn peer_text(&self) -> String {
+        self.origin.peer_text(&*self.socket)
+    }
+
+    /// Lets the peer have what was sent last: bytes that nobody has read would make the kernel throw it away.
+    pub(super) fn close(&mut self) {
+        use rustix::net::{Shutdown, shutdown};
+        let _ = shutdown(self.socket.fd(), Shutdown::Write);
+        let mut waste = [0; 4096];
+        for _ in 0..64 {
+            match rustix::io::read(self.socket.fd(), &mut waste) {
+                Ok(count) if count > 0 => {}
+                _ => break,
+            }
+        }
+        let _ = shutdown(self.socket.fd(), Shutdown::Both);
+    }
+}
+
+/// A message as it lies in memory: its header, its fields, its payload, and its length.
+pub(super) type Framed<'a> = (RequestHeader, &'a [u8], &'a [u8], usize);

@@ -1,0 +1,113 @@
+//! The first message of a connection: who the client is, and which session it goes on with.
+
+use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome};
+
+use super::connection::{Connection, State};
+use super::leading::Leading;
+use super::reactor::Reactor;
+use super::{Call, EXPORT};
+use crate::Caller as User;
+use crate::auth::{Binding, User as Known};
+use crate::greeting::{self, Cut};
+
+/// What a worker has found out.
+pub(super) struct Identified {
+    pub(super) connection: u64,
+    /// Of the `Hello`.
+    pub(super) fields: Vec<u8>,
+    pub(super) user: Result<Known, Cut>,
+}
+
+impl Reactor {
+    /// Has a worker find out who a client is.
+    pub(super) fn greet(
+        &mut self,
+        token: u64,
+        connection: &mut Connection,
+        header: &RequestHeader,
+        fields: &[u8],
+        proof: &[u8],
+    ) -> Result<(), Cut> {
+        let hello = greeting::read(header, fields)?;
+        if hello.export != EXPORT.as_bytes() {
+            let export = String::from_utf8_lossy(hello.export);
+            let text = format!(
+                "there is no export `{export}`: this is a coordinator, whose only export is `{EXPORT}`"
+            );
+            return Err((libc::ENOENT, text));
+        }
+        self.check_leads()?;
+        let binding = Binding::of_server(connection.socket.fd(), hello.export)
+            .map_err(|error| (error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))?;
+        let (policy, peer, peer_text) =
+            (connection.policy.clone(), connection.socket.peer(), connection.peer_text());
+        let (auth, fields, proof) = (hello.auth, fields.to_vec(), proof.to_vec());
+        let caller = self.caller.clone();
+        connection.state = State::Greeting;
+        self.workers.run(move || {
+            let user = greeting::identify(&policy, &peer, &peer_text, &binding, auth, &proof);
+            caller.call(Call::Identified(Identified { connection: token, fields, user }));
+        });
+        Ok(())
+    }
+
+    /// Says where to go if another coordinator leads.
+    fn check_leads(&self) -> Result<(), Cut> {
+        match (&self.leading, &self.leader) {
+            (Some(_), _) => Ok(()),
+            (None, Some(leader)) => Err((libc::ECONNREFUSED, format!("coordinator {leader} leads"))),
+            (None, None) => Err((libc::ECONNREFUSED, "no coordinator leads just now: try again".into())),
+        }
+    }
+
+    /// Lets a client in.
+    pub(super) fn welcome(
+        &mut self,
+        token: u64,
+        connection: &mut Connection,
+        identified: Identified,
+    ) -> Result<(), Cut> {
+        let Known { uid, gid, .. } = identified.user?;
+        let hello = Hello::decode(&identified.fields).map_err(|error| (libc::EPROTO, error.to_string()))?;
+        self.check_leads()?;
+        let now = self.clock.now();
+        let instance = self.instance;
+        let Some(leading) = &mut self.leading else { return Ok(()) };
+        let name = greeting::name(hello.name);
+        let (id, session, resumed, before) =
+            leading.enter(now, token, hello.session, User { uid, gid }, &name)?;
+        let welcome = welcome_of(leading, instance, session, resumed, uid, gid);
+        leading.now.answer(token, 0, 0, &[], |fields| welcome.encode(fields));
+        connection.state = State::Session(id);
+        if let Some(before) = before {
+            self.close(before);
+        }
+        Ok(())
+    }
+}
+
+fn welcome_of(
+    leading: &Leading,
+    instance: u64,
+    session: [u8; 16],
+    resumed: bool,
+    uid: u32,
+    gid: u32,
+) -> Welcome {
+    Welcome {
+        version: VERSION,
+        resumed: resumed.into(),
+        session,
+        instance,
+        credits: u32::try_from(leading.limits.claims_per_session).unwrap_or(u32::MAX).saturating_mul(2),
+        credit_bytes: 0,
+        transfer_bytes_max: 0,
+        uid,
+        gid,
+        trusted: 0,
+        node: 0,
+        nodes: 0,
+        striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },
+        time: greeting::now(),
+    }
+}

@@ -1,0 +1,160 @@
+//! What is written is there again, whatever is done to it in between.
+
+use proptest::prelude::*;
+
+use super::super::{ClaimRecord, HeldRecord, SessionRecord};
+use super::*;
+
+fn claim(number: u64, token: Option<u64>) -> Record {
+    Record::Claim(ClaimRecord {
+        claim: number,
+        session: 1,
+        request: number,
+        place: "nfs:io1:/scratch".into(),
+        members: vec![1, 4],
+        party: 7,
+        bytes: 1 << 40,
+        weight: 1,
+        period: 0,
+        label: "a \"job\"\n".into(),
+        arrived: 5,
+        held: token.map(|token| HeldRecord { token, since: 6, admission: 1 }),
+    })
+}
+
+fn session() -> Record {
+    Record::Session(SessionRecord { number: 1, secret: [9; 16], uid: 7, gid: 8, name: "n".into() })
+}
+
+/// Opens, loads, begins with what was there, as a coordinator does.
+fn started(dir: &Path) -> (Local, Loaded) {
+    let mut journal = Local::open(dir).unwrap();
+    let loaded = journal.load().unwrap();
+    journal.append(&[], &mut || Loaded { is_incomplete: false, ..loaded.clone() }.records(0)).unwrap();
+    (journal, loaded)
+}
+
+fn never() -> Vec<Record> {
+    panic!("it need not begin anew")
+}
+
+#[test]
+fn what_was_appended_is_there_after_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, loaded) = started(dir.path());
+    assert_eq!((loaded.token, loaded.is_incomplete), (0, false), "the first time");
+    journal.append(&[session(), claim(2, None), claim(3, None)], &mut never).unwrap();
+    journal.append(&[claim(2, Some(5)), Record::Gone(3)], &mut never).unwrap();
+    drop(journal);
+    for _ in 0..2 {
+        let (_journal, loaded) = started(dir.path());
+        let records = loaded.records(0);
+        assert_eq!(records[1..], [session(), claim(2, Some(5))]);
+        assert_eq!((loaded.token, loaded.number, loaded.is_incomplete), (5, 3, false));
+        assert_eq!(loaded.clock_offset, Some(0));
+    }
+}
+
+#[test]
+fn a_line_that_was_cut_short_counts_for_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = started(dir.path());
+    journal.append(&[session(), claim(2, None)], &mut never).unwrap();
+    drop(journal);
+    let path = dir.path().join("journal");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    assert!(started(dir.path()).1.claims.is_empty());
+}
+
+#[test]
+fn damage_is_told_with_the_file_and_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = started(dir.path());
+    journal.append(&[session(), claim(2, None)], &mut never).unwrap();
+    drop(journal);
+    let path = dir.path().join("journal");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Local::open(dir.path()).unwrap().load().unwrap_err().to_string();
+    assert!(error.contains(&path.display().to_string()) && error.contains("move it away"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let (_journal, loaded) = started(dir.path());
+    assert!(loaded.is_incomplete && loaded.token >= TOKENS_RESERVED, "{loaded:?}");
+}
+
+#[test]
+fn after_a_boot_tokens_go_on_behind_all_that_may_have_been_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = started(dir.path());
+    journal.append(&[session(), claim(2, Some(40))], &mut never).unwrap();
+    drop(journal);
+    // What the kernel had not written is gone, or zeros.
+    let path = dir.path().join("journal");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 30..end - 1].fill(0);
+    std::fs::write(&path, &bytes).unwrap();
+    std::fs::write(dir.path().join("reserve"), r#"{"boot":"another","token":65536}"#).unwrap();
+    let (_journal, loaded) = started(dir.path());
+    assert!(loaded.is_incomplete && loaded.claims.is_empty(), "{loaded:?}");
+    assert_eq!((loaded.token, loaded.sessions.len(), loaded.clock_offset), (65536, 1, None));
+}
+
+#[test]
+fn two_do_not_share_a_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = Local::open(dir.path()).unwrap();
+    let error = Local::open(dir.path()).unwrap_err().to_string();
+    assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+    drop(journal);
+    Local::open(dir.path()).unwrap();
+}
+
+#[test]
+fn tokens_are_reserved_before_they_are_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = started(dir.path());
+    for token in [1, TOKENS_RESERVED - 1, 3 * TOKENS_RESERVED, 4 * TOKENS_RESERVED] {
+        journal.append(&[claim(token, Some(token))], &mut never).unwrap();
+        assert!(journal.read_reserve().unwrap().unwrap().token > token);
+    }
+}
+
+#[test]
+fn it_begins_anew_before_it_is_large() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, loaded) = started(dir.path());
+    let many: Vec<_> = (0..1000).flat_map(|n| [claim(n, Some(n)), Record::Gone(n)]).collect();
+    let mut times = 0;
+    for _ in 0..100 {
+        journal
+            .append(&many, &mut || {
+                times += 1;
+                Loaded { token: 999, ..loaded.clone() }.records(0)
+            })
+            .unwrap();
+    }
+    assert!(times > 0);
+    assert!(std::fs::metadata(journal.journal_path()).unwrap().len() < 2 * BYTES_MAX);
+    drop(journal);
+    assert_eq!(started(dir.path()).1.token, 999);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn any_damage_is_told_or_nothing_is_wrong(at in 0usize..2000, with: u8) {
+        let mut lines = Vec::new();
+        let records = [Loaded::default().records(0).remove(0), session(), claim(2, None), claim(2, Some(1))];
+        records.iter().for_each(|record| write_line(&mut lines, record));
+        let at = at % lines.len();
+        let is_damage = lines[at] != with;
+        lines[at] = with;
+        // The end of the last line cannot be told from a line that was cut short.
+        let is_told = read(Path::new("j"), &lines, true).is_err();
+        prop_assert_eq!(is_told, is_damage && at + 1 < lines.len());
+    }
+}

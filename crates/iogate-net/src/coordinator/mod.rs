@@ -1,0 +1,213 @@
+//! The coordinator: says whose turn it is to do bulk I/O on which targets.
+//!
+//! One thread waits on one `epoll` for all connections. In each round it takes in all that has come, lets the
+//! [`Table`](iogate_core::coord::Table) decide, has the [`Journal`] keep what has changed, at once for the whole round, and
+//! only then answers, with one write for each connection. Only finding out who a client is, which may take long, is done by workers.
+//!
+//! | file | purpose |
+//! |---|---|
+//! | `reactor.rs` | the thread: connections come, speak, and go |
+//! | `connection.rs` | a connection: bytes in, bytes out |
+//! | `greet.rs` | the first message of a connection, and which session it goes on with |
+//! | `leading.rs` | what a coordinator that leads knows |
+//! | `requests.rs` | how it answers |
+//! | `round.rs` | what is decided, kept and said in a round |
+//! | `outbox.rs` | answers that wait for the journal |
+//! | `status.rs` | how it is, for people and programs |
+//! | `journal/` | what is kept |
+
+mod connection;
+mod greet;
+pub mod journal;
+mod leading;
+mod outbox;
+mod reactor;
+mod requests;
+mod round;
+mod status;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use iogate_core::coord::CoordConfig;
+use rustix::event::{EventfdFlags, eventfd};
+
+pub use journal::{Journal, JournalError, Local};
+pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
+
+use crate::Endpoint;
+use crate::server::Listener;
+use reactor::Reactor;
+
+/// What clients of a coordinator ask for as the export.
+pub const EXPORT: &str = "turns";
+
+/// Settings of a [`Coordinator`].
+#[derive(Clone, Debug, Default)]
+pub struct CoordinatorConfig {
+    /// Who is next.
+    pub table: CoordConfig,
+    /// The file systems that there are; none: clients' names for them are taken as they come.
+    pub places: Vec<Place>,
+    /// What it may spend.
+    pub limits: Limits,
+}
+
+/// A file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What all clients call it.
+    pub name: String,
+    /// How many targets it has: those of claims are smaller. `None`: any.
+    pub targets: Option<u32>,
+}
+
+/// What a coordinator may spend.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Connections altogether.
+    pub connections: usize,
+    /// Connections from one host, or of one user of this machine; and half the sessions of one user.
+    pub connections_per_client: usize,
+    /// Claims of a session, waiting and held.
+    pub claims_per_session: usize,
+    /// Targets of a claim.
+    pub targets_per_claim: usize,
+    /// Turns that are over and still in the status.
+    pub history: usize,
+    /// How long a connection may be without a `Hello`.
+    pub hello_timeout: Duration,
+    /// How long a client may take nothing of its answers, or nothing may come of a message that has begun.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 32_768,
+            connections_per_client: 16_384,
+            claims_per_session: 1024,
+            targets_per_claim: 4096,
+            history: 256,
+            hello_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A coordinator that runs. Dropping it stops it; what it knows stays in its journal.
+pub struct Coordinator {
+    endpoints: Vec<Endpoint>,
+    caller: Caller,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Reaches the thread from others.
+#[derive(Clone)]
+struct Caller {
+    calls: Sender<Call>,
+    wake: Arc<OwnedFd>,
+}
+
+/// What others say to the thread.
+enum Call {
+    /// A worker has found out who a client is.
+    Identified(greet::Identified),
+    Status(Sender<Status>),
+    Stop,
+}
+
+impl Caller {
+    /// Says something; `false` if the thread is gone.
+    fn call(&self, call: Call) -> bool {
+        let is_said = self.calls.send(call).is_ok();
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        is_said
+    }
+}
+
+impl Coordinator {
+    /// Starts to serve what comes in through the listeners. Fails if the settings contradict each other, the journal cannot be read, or
+    /// the system refuses what a coordinator needs.
+    pub fn start(
+        config: CoordinatorConfig,
+        listeners: Vec<Listener>,
+        journal: Box<dyn Journal>,
+    ) -> Result<Coordinator, StartError> {
+        check(&config)?;
+        let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+        let (calls, called) = channel();
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
+        let caller = Caller { calls, wake: Arc::new(wake) };
+        let reactor = Reactor::new(config, listeners, journal, caller.clone(), called)?;
+        let thread = std::thread::Builder::new().name("iogate-coord".into()).spawn(move || reactor.run());
+        Ok(Coordinator { endpoints, caller, thread: Mutex::new(Some(thread?)) })
+    }
+
+    /// Where it listens.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// How it is; `None` once it has stopped.
+    pub fn status(&self) -> Option<Status> {
+        let (answer, status) = channel();
+        self.caller.call(Call::Status(answer));
+        status.recv().ok()
+    }
+
+    /// Closes all connections and stops. May be called again.
+    pub fn shutdown(&self) {
+        self.caller.call(Call::Stop);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("a defect in the coordinator: its journal has all that it has said");
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+/// Why a coordinator does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Settings that cannot be meant.
+    #[error("{0}")]
+    Settings(String),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The system refuses.
+    #[error("the system refuses what a coordinator needs: {0}")]
+    System(#[from] io::Error),
+}
+
+fn check(config: &CoordinatorConfig) -> Result<(), StartError> {
+    let wrong = |text: String| Err(StartError::Settings(text));
+    let CoordConfig { slots, lease, claims_max, .. } = config.table;
+    if slots == 0 || claims_max == 0 {
+        return wrong("expected at least one slot, and room for at least one claim".into());
+    }
+    if lease.as_nanos() < 10_000_000 {
+        return wrong(format!("a lease of {lease} is over before it is renewed: expected at least 10ms"));
+    }
+    for (index, place) in config.places.iter().enumerate() {
+        if place.name.is_empty() || place.targets == Some(0) {
+            return wrong("expected a place to have a name, and at least one target".into());
+        }
+        if config.places[..index].iter().any(|other| other.name == place.name) {
+            return wrong(format!("two places have the name `{}`", place.name));
+        }
+    }
+    Ok(())
+}

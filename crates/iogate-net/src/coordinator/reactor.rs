@@ -1,0 +1,529 @@
+//! The coordinator's thread: connections come, speak, and go; once in each round the table decides.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use iogate_core::Time;
+use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_engine::Clock;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+
+use super::connection::{Connection, Framed, READ_BYTES_MAX, Read, State};
+use super::journal::{Journal, JournalError, Standing};
+use super::leading::Leading;
+use super::outbox::Outbox;
+use super::requests::Rest;
+use super::{Call, Caller, CoordinatorConfig};
+use crate::Endpoint;
+use crate::greeting::{Cut, PROOF_BYTES_MAX};
+use crate::server::{Listener, Origin, Workers};
+
+/// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
+const WAKE: u64 = 0;
+const FIRST_CONNECTION: u64 = 1 << 32;
+/// Most reads in a row from one connection, and connections that are accepted in a row.
+const READS_MAX: usize = 4;
+const ACCEPTS_MAX: usize = 256;
+/// Room for the beginning of a message: any header with its fields, and a proof.
+const LEFT_BYTES_MAX: usize = REQUEST_HEADER_BYTES + (64 << 10) + PROOF_BYTES_MAX as usize;
+/// How long to wait before the journal is tried again that could not be written.
+const RETRY: Duration = Duration::from_millis(200);
+/// How often to look whether this coordinator leads, while another does.
+const STANDING_EVERY: Duration = Duration::from_millis(100);
+/// How often to look for silent clients and forgotten sessions.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Threads that find out who clients are.
+const WORKERS_MAX: usize = 8;
+
+/// The coordinator's thread.
+pub(super) struct Reactor {
+    pub(super) config: CoordinatorConfig,
+    pub(super) clock: Clock,
+    pub(super) instance: u64,
+    pub(super) caller: Caller,
+    pub(super) workers: Arc<Workers>,
+    /// `None` while another coordinator leads: that one, if it is known, is the `leader`.
+    pub(super) leading: Option<Leading>,
+    pub(super) leader: Option<Endpoint>,
+    pub(super) journal: Box<dyn Journal>,
+    pub(super) started: Instant,
+    pub(super) connections: HashMap<u64, Connection>,
+    pub(super) cut: u64,
+    epoll: OwnedFd,
+    called: Receiver<Call>,
+    listeners: Vec<Listener>,
+    per_client: HashMap<Origin, usize>,
+    next_connection: u64,
+    /// Connections with something to send.
+    listed: Vec<u64>,
+    /// Connections with something to read, of which the kernel does not tell.
+    again: Vec<u64>,
+    scratch: Vec<u8>,
+    /// When the table wants to be asked.
+    ask_at: Option<Time>,
+    retry_at: Option<Instant>,
+    looked: Instant,
+}
+
+impl Reactor {
+    pub(super) fn new(
+        config: CoordinatorConfig,
+        listeners: Vec<Listener>,
+        journal: Box<dyn Journal>,
+        caller: Caller,
+        called: Receiver<Call>,
+    ) -> Result<Reactor, super::StartError> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
+        let told = epoll::EventFlags::IN;
+        let add = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), told);
+        add(std::os::fd::AsFd::as_fd(&*caller.wake), WAKE).map_err(io::Error::from)?;
+        for (index, listener) in listeners.iter().enumerate() {
+            add(listener.fd(), index as u64 + 1).map_err(io::Error::from)?;
+        }
+        let mut instance = [0; 8];
+        crate::server::random(&mut instance)?;
+        let mut reactor = Reactor {
+            config,
+            clock: Clock::new(),
+            instance: u64::from_le_bytes(instance),
+            caller,
+            workers: Workers::new(WORKERS_MAX),
+            leading: None,
+            leader: None,
+            journal,
+            started: Instant::now(),
+            connections: HashMap::new(),
+            cut: 0,
+            epoll,
+            called,
+            listeners,
+            per_client: HashMap::new(),
+            next_connection: FIRST_CONNECTION,
+            listed: Vec::new(),
+            again: Vec::new(),
+            scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX],
+            ask_at: None,
+            retry_at: None,
+            looked: Instant::now(),
+        };
+        reactor.stand()?;
+        Ok(reactor)
+    }
+
+    /// Serves until it is told to stop.
+    pub(super) fn run(mut self) {
+        let mut events = Vec::with_capacity(1024);
+        loop {
+            events.clear();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                self.patience().as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    tracing::error!(%errno, "waiting for connections");
+                    return;
+                }
+            }
+            if let Err(error) = self.stand() {
+                tracing::error!("this coordinator should lead, and cannot: {error}");
+            }
+            for token in std::mem::take(&mut self.again) {
+                self.read(token);
+            }
+            let mut is_woken = false;
+            for event in &events {
+                match event.data.u64() {
+                    WAKE => is_woken = true,
+                    listener if listener < FIRST_CONNECTION => self.accept(listener),
+                    token => self.told(token, event.flags),
+                }
+            }
+            if is_woken && !self.take_calls() {
+                break;
+            }
+            self.end_round();
+            if self.looked.elapsed() >= LOOK_EVERY {
+                self.look_round();
+            }
+        }
+        let all: Vec<_> = self.connections.keys().copied().collect();
+        all.into_iter().for_each(|token| self.close(token));
+    }
+
+    /// How long there is nothing to do if nothing comes.
+    fn patience(&self) -> Option<Timespec> {
+        if !self.again.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let asked = self.ask_at.map(|at| Duration::from_nanos(at.since(self.clock.now()).as_nanos()));
+        let retry = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let standing = if self.leading.is_none() { STANDING_EVERY } else { LOOK_EVERY };
+        let shortest = [asked, retry].into_iter().flatten().fold(standing, Duration::min);
+        Timespec::try_from(shortest).ok()
+    }
+
+    /// Begins to lead, or stops, as the journal says.
+    fn stand(&mut self) -> Result<(), JournalError> {
+        match (self.journal.standing(), &self.leading) {
+            (Standing::Leads, None) => {
+                let loaded = self.journal.load()?;
+                let (now, offset) = (self.clock.now(), self.clock.offset_ns());
+                let leading = Leading::new(&self.config, now, offset, &loaded);
+                self.journal.append(&leading.all(), &mut || leading.all())?;
+                if loaded.is_incomplete {
+                    let lease = self.config.table.lease;
+                    tracing::warn!("turns may be held that are not known: nothing is granted for {lease}");
+                }
+                self.leading = Some(leading);
+            }
+            (Standing::Follows(leader), Some(_)) => {
+                self.leader = leader;
+                self.step_down();
+            }
+            (Standing::Follows(leader), None) => self.leader = leader,
+            (Standing::Leads, Some(_)) => {}
+        }
+        Ok(())
+    }
+
+    /// Forgets everything: another coordinator knows it.
+    fn step_down(&mut self) {
+        tracing::warn!("this coordinator does not lead any more");
+        self.leading = None;
+        (self.ask_at, self.retry_at) = (None, None);
+        let all: Vec<_> = self.connections.keys().copied().collect();
+        let why = match &self.leader {
+            Some(leader) => format!("coordinator {leader} leads"),
+            None => "this coordinator does not lead any more".into(),
+        };
+        for token in all {
+            self.refuse(token, (libc::ECONNREFUSED, why.clone()));
+        }
+    }
+
+    fn accept(&mut self, listener: u64) {
+        let Some(at) = self.listeners.get(listener as usize - 1) else { return };
+        let mut taken = Vec::new();
+        for _ in 0..ACCEPTS_MAX {
+            match at.accept() {
+                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.policy), origin)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Most likely no descriptor is left: it is tried again in a while.
+                    tracing::warn!(%error, "accepting a connection at {}", at.endpoint());
+                    let data = epoll::EventData::new_u64(listener);
+                    let _ = epoll::modify(&self.epoll, at.fd(), data, epoll::EventFlags::empty());
+                    break;
+                }
+            }
+        }
+        taken.into_iter().for_each(|connection| self.take(connection));
+    }
+
+    /// Takes in a new connection.
+    fn take(&mut self, connection: Connection) {
+        let token = self.next_connection;
+        self.next_connection += 1;
+        let data = epoll::EventData::new_u64(token);
+        if let Err(error) = epoll::add(&self.epoll, connection.socket.fd(), data, epoll::EventFlags::IN) {
+            tracing::warn!(%error, "a connection could not be taken");
+            return;
+        }
+        let count = self.per_client.entry(connection.origin.clone()).or_insert(0);
+        *count += 1;
+        let (count, limits) = (*count, &self.config.limits);
+        let too_many = if self.connections.len() >= limits.connections {
+            Some(format!("the coordinator has {} connections, which is the limit", limits.connections))
+        } else if count > limits.connections_per_client {
+            Some(format!("this client has {} connections, which is the limit", count - 1))
+        } else {
+            None
+        };
+        self.connections.insert(token, connection);
+        if let Some(why) = too_many {
+            self.refuse(token, (libc::EUSERS, why));
+        }
+    }
+
+    /// The kernel has told something of a connection.
+    fn told(&mut self, token: u64, flags: epoll::EventFlags) {
+        use epoll::EventFlags as Flags;
+        let over = flags.intersects(Flags::ERR | Flags::HUP);
+        if flags.contains(Flags::OUT) || over {
+            self.list(token);
+        }
+        if flags.contains(Flags::IN) || over {
+            self.read(token);
+        }
+    }
+
+    /// Reads what is there, and takes it in.
+    fn read(&mut self, token: u64) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut outcome = Ok(());
+        let mut read = Read::All(0);
+        for _ in 0..READS_MAX {
+            if connection.state == State::Greeting || connection.is_ending {
+                break;
+            }
+            let left = connection.left.len();
+            scratch[..left].copy_from_slice(&connection.left);
+            read = connection.read(&mut scratch[left..left + READ_BYTES_MAX]);
+            let (Read::All(count) | Read::Some(count)) = read else { break };
+            outcome = self.take_in(token, &mut connection, &scratch[..left + count]);
+            if outcome.is_err() || matches!(read, Read::All(_)) {
+                break;
+            }
+        }
+        self.scratch = scratch;
+        // Reading may have made something to send.
+        if connection.socket.wants_flush() && !std::mem::replace(&mut connection.is_listed, true) {
+            self.listed.push(token);
+        }
+        if outcome.is_ok() && matches!(read, Read::Some(_)) {
+            self.again.push(token);
+        }
+        self.connections.insert(token, connection);
+        match outcome {
+            Err(cut) => self.refuse(token, cut),
+            Ok(()) if read == Read::Over => self.close(token),
+            Ok(()) => self.ask_kernel(token),
+        }
+    }
+
+    /// Takes the messages that are whole, and keeps the rest.
+    fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Cut> {
+        let mut at = 0;
+        while connection.state != State::Greeting {
+            let Some((header, fields, payload, length)) = frame(&bytes[at..], connection.state)? else {
+                break;
+            };
+            at += length;
+            let State::Session(id) = connection.state else {
+                self.greet(token, connection, &header, fields, payload)?;
+                continue;
+            };
+            let request = Request::decode(header.kind, fields)
+                .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
+            let now = self.clock.now();
+            let Some(leading) = &mut self.leading else { break };
+            match leading.handle(now, token, id, &header, &request) {
+                Rest::Nothing => {}
+                Rest::Over => {
+                    connection.state = State::Parted;
+                    break;
+                }
+                Rest::Status => {
+                    let json = self.status().to_json();
+                    if let Some(leading) = &mut self.leading {
+                        leading.now.answer(token, 0, header.id, &json, |_| {});
+                    }
+                }
+            }
+        }
+        connection.keep(&bytes[at..]);
+        Ok(())
+    }
+
+    /// Takes what other threads say. `false`: to stop.
+    fn take_calls(&mut self) -> bool {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.caller.wake, &mut count);
+        while let Ok(call) = self.called.try_recv() {
+            match call {
+                Call::Stop => return false,
+                Call::Status(answer) => {
+                    // Who asked may have gone.
+                    let _ = answer.send(self.status());
+                }
+                Call::Identified(identified) => {
+                    let token = identified.connection;
+                    let Some(mut connection) = self.connections.remove(&token) else { continue };
+                    let welcomed = self.welcome(token, &mut connection, identified);
+                    self.connections.insert(token, connection);
+                    match welcomed {
+                        Ok(()) => self.read(token),
+                        Err(cut) => self.refuse(token, cut),
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Decides, keeps, and says.
+    fn end_round(&mut self) {
+        let now = self.clock.now();
+        if let Some(leading) = &mut self.leading {
+            self.ask_at = leading.decide(now);
+            leading.collect(now);
+            let mut said = Outbox::default();
+            if self.retry_at.is_none_or(|at| at <= Instant::now()) {
+                match leading.save(now, &mut *self.journal) {
+                    Ok(()) => {
+                        let was_failing = self.retry_at.take().is_some();
+                        leading.tell_granted(self.clock.now());
+                        std::mem::swap(&mut said, &mut leading.kept);
+                        if was_failing {
+                            self.ask_at = Some(now);
+                        }
+                    }
+                    Err(JournalError::Deposed) => {
+                        self.step_down();
+                        return self.send_all();
+                    }
+                    Err(_) => self.retry_at = Some(Instant::now() + RETRY),
+                }
+            }
+            let mut at_once = std::mem::take(&mut leading.now);
+            for outbox in [&mut at_once, &mut said] {
+                outbox.drain(|token, bytes| {
+                    let Some(connection) = self.connections.get_mut(&token) else { return };
+                    connection.queue(bytes);
+                    if !std::mem::replace(&mut connection.is_listed, true) {
+                        self.listed.push(token);
+                    }
+                });
+            }
+            // Their memory is used again.
+            leading.now = at_once;
+            if leading.kept.is_empty() {
+                leading.kept = said;
+            }
+        }
+        self.send_all();
+    }
+
+    fn send_all(&mut self) {
+        for token in std::mem::take(&mut self.listed) {
+            let Some(connection) = self.connections.get_mut(&token) else { continue };
+            connection.is_listed = false;
+            match connection.send() {
+                true => self.ask_kernel(token),
+                false => self.close(token),
+            }
+        }
+    }
+
+    fn list(&mut self, token: u64) {
+        if let Some(connection) = self.connections.get_mut(&token)
+            && !std::mem::replace(&mut connection.is_listed, true)
+        {
+            self.listed.push(token);
+        }
+    }
+
+    /// Asks the kernel for what a connection waits for.
+    fn ask_kernel(&mut self, token: u64) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let wanted = connection.wanted();
+        if wanted == connection.interest {
+            return;
+        }
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, wanted.0);
+        flags.set(epoll::EventFlags::OUT, wanted.1);
+        let data = epoll::EventData::new_u64(token);
+        match epoll::modify(&self.epoll, connection.socket.fd(), data, flags) {
+            Ok(()) => connection.interest = wanted,
+            Err(errno) => tracing::error!(%errno, "a connection can no longer be waited for"),
+        }
+    }
+
+    /// Says why a connection ends, and ends it.
+    fn refuse(&mut self, token: u64, (errno, why): Cut) {
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
+        self.cut += 1;
+        let mut outbox = Outbox::default();
+        outbox.failure(token, 0, errno, &why);
+        outbox.drain(|_, bytes| connection.queue(bytes));
+        connection.is_ending = true;
+        self.list(token);
+        self.leave(token);
+    }
+
+    /// Ends a connection; its session waits for another one.
+    pub(super) fn close(&mut self, token: u64) {
+        self.leave(token);
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let _ = epoll::delete(&self.epoll, connection.socket.fd());
+        connection.close();
+        if let Some(count) = self.per_client.get_mut(&connection.origin) {
+            *count -= 1;
+            if *count == 0 {
+                self.per_client.remove(&connection.origin);
+            }
+        }
+    }
+
+    fn leave(&mut self, token: u64) {
+        let session = self.connections.get(&token).and_then(Connection::session);
+        if let (Some(leading), Some(session)) = (&mut self.leading, session) {
+            leading.leave(self.clock.now(), session, token);
+        }
+    }
+
+    /// Cuts off who is silent or does not read, and forgets sessions.
+    fn look_round(&mut self) {
+        self.looked = Instant::now();
+        let (hello, stall) = (self.config.limits.hello_timeout, self.config.limits.stall_timeout);
+        let overdue = self.connections.iter().filter_map(|(&token, connection)| {
+            let why = connection.overdue(hello, stall)?;
+            tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
+            Some(token)
+        });
+        for token in overdue.collect::<Vec<_>>() {
+            self.cut += 1;
+            self.close(token);
+        }
+        for (index, listener) in self.listeners.iter().enumerate() {
+            let data = epoll::EventData::new_u64(index as u64 + 1);
+            let _ = epoll::modify(&self.epoll, listener.fd(), data, epoll::EventFlags::IN);
+        }
+        if let Some(leading) = &mut self.leading {
+            leading.forget_idle(self.clock.now());
+        }
+    }
+}
+
+/// The message that some bytes begin with; `None` if it is not whole yet.
+fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Cut> {
+    let Some(header) = bytes.first_chunk::<REQUEST_HEADER_BYTES>() else { return Ok(None) };
+    let protocol = |text: String| Err((libc::EPROTO, text));
+    let header = RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
+    let is_hello = header.kind == HELLO;
+    match state {
+        State::New if !is_hello => return protocol("expected a Hello first".into()),
+        State::Session(_) if is_hello => return protocol("a second Hello on one connection".into()),
+        State::Parted => return protocol("the session has ended: a Goodbye is the last request".into()),
+        _ => {}
+    }
+    let most = if is_hello { PROOF_BYTES_MAX } else { 0 };
+    if header.payload > most {
+        let (kind, payload) = (header.kind, header.payload);
+        return protocol(format!(
+            "a request of kind {kind} has {payload} bytes of payload, expected at most {most}"
+        ));
+    }
+    if is_hello && usize::from(header.fields) > PATH_BYTES_MAX {
+        return protocol(format!("a Hello has {} bytes of fields", header.fields));
+    }
+    let fields_end = REQUEST_HEADER_BYTES + usize::from(header.fields);
+    let end = fields_end + header.payload as usize;
+    match (bytes.get(REQUEST_HEADER_BYTES..fields_end), bytes.get(fields_end..end)) {
+        (Some(fields), Some(payload)) => Ok(Some((header, fields, payload, end))),
+        _ => Ok(None),
+    }
+}
+
+const HELLO: u16 = 1;

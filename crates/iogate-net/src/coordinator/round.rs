@@ -1,0 +1,211 @@
+//! A round: what the table decides, what the journal keeps of it, and what may then be said.
+
+use std::collections::HashSet;
+
+use iogate_core::coord::{Admission, Change, ClaimId, Decision, Grant, Loss};
+use iogate_core::wire::Granted;
+use iogate_core::{Span, Time};
+
+use super::journal::{Journal, JournalError, Record, admission_number};
+use super::leading::{Leading, Turn};
+use super::status::{Ending, Finished};
+
+impl Leading {
+    /// Lets the table decide what there is to decide. Returns when it wants to be asked again.
+    pub(super) fn decide(&mut self, now: Time) -> Option<Time> {
+        if let Some(until) = self.grace_until {
+            if now < until {
+                return Some(until);
+            }
+            self.grace_until = None;
+            // What is in the journal from here on is all there is.
+            let begin = self.all().into_iter().next();
+            self.records.extend(begin);
+        }
+        // Nothing is granted that cannot be kept.
+        if self.failing.is_some() {
+            return None;
+        }
+        loop {
+            match self.table.next(now) {
+                Decision::Granted(grant) => self.granted(now, grant),
+                Decision::Lost(loss) => self.lost(&loss),
+                Decision::WaitUntil(time) => return Some(time),
+                Decision::Idle => return None,
+            }
+        }
+    }
+
+    fn granted(&mut self, now: Time, grant: Grant) {
+        let Some(known) = self.claims.get_mut(&grant.claim) else { return };
+        let Grant { token, share, admission, .. } = grant;
+        known.turn = Some(Turn { token, since: now, share, admission });
+        self.tokens.insert(token, grant.claim);
+        self.last_token = self.last_token.max(token.0);
+        self.counters.granted += 1;
+        self.counters.overdue += u64::from(admission == Admission::Overdue);
+        self.counters.joined += u64::from(admission == Admission::Joined);
+        self.grants.push(grant);
+    }
+
+    fn lost(&mut self, loss: &Loss) {
+        if let Some(known) = self.claims.get_mut(&loss.claim) {
+            known.ending.get_or_insert(Ending::Lost);
+        }
+        let connection = self.sessions.get(&loss.session).and_then(|session| session.connection);
+        if let (None, Some(connection)) = (loss.token, connection) {
+            let text = "the claim is over: nothing was heard of its client for too long";
+            self.kept.failure(connection, loss.request, libc::ECANCELED, text);
+        }
+    }
+
+    /// Takes in what the table has changed.
+    pub(super) fn collect(&mut self, now: Time) {
+        let mut changes: Vec<_> = self.table.changes().collect();
+        if changes.len() > 1 {
+            // Where a claim stands last is what counts.
+            let mut seen = HashSet::with_capacity(changes.len());
+            changes.reverse();
+            changes.retain(|change| seen.insert(number(change)));
+            changes.reverse();
+        }
+        for change in changes {
+            match change {
+                Change::Put(entry) => {
+                    let Some(record) = self.record(&entry) else { continue };
+                    let id = entry.claim.session;
+                    if let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_journalled)
+                    {
+                        session.is_journalled = true;
+                        self.records.push(Record::Session(session.record(id)));
+                    }
+                    if let Some(known) = self.claims.get_mut(&entry.id) {
+                        known.is_journalled = true;
+                    }
+                    self.records.push(Record::Claim(record));
+                }
+                Change::Gone(id) => self.gone(now, id),
+            }
+        }
+    }
+
+    fn gone(&mut self, now: Time, id: ClaimId) {
+        let Some(known) = self.claims.remove(&id) else { return };
+        if known.is_journalled {
+            self.records.push(Record::Gone(id.0));
+        }
+        if let Some(session) = self.sessions.get_mut(&known.session) {
+            session.requests.remove(&known.request);
+        }
+        let ending = known.ending.unwrap_or(Ending::Lost);
+        match ending {
+            Ending::Released => {
+                self.counters.released += 1;
+                self.counters.bytes += known.bytes;
+            }
+            Ending::Lost => self.counters.lost += 1,
+            Ending::Cancelled | Ending::Left => self.counters.cancelled += 1,
+            Ending::Evicted => self.counters.evicted += 1,
+        }
+        if let Some(turn) = known.turn {
+            self.tokens.remove(&turn.token);
+            let ms = |span: Span| span.as_nanos() / 1_000_000;
+            let finished = Finished {
+                token: turn.token.0,
+                label: known.label.into(),
+                place: self.places.name(known.place).into(),
+                waited_ms: ms(turn.since.since(known.arrived)),
+                held_ms: ms(now.since(turn.since)),
+                bytes: known.bytes,
+                ending,
+                ago_ms: 0,
+            };
+            self.history.truncate(self.limits.history.saturating_sub(1));
+            self.history.push_front((now, finished));
+        }
+        self.places.leave(known.place);
+    }
+
+    /// Has the journal keep what it does not know yet, if there is anything. What waits for that may then be said.
+    pub(super) fn save(&mut self, now: Time, journal: &mut dyn Journal) -> Result<(), JournalError> {
+        if !self.records.is_empty() {
+            let records = std::mem::take(&mut self.records);
+            let kept = journal.append(&records, &mut || self.all());
+            self.records = records;
+            if let Err(error) = kept {
+                if !matches!(error, JournalError::Deposed) {
+                    self.fail(now, &error);
+                }
+                return Err(error);
+            }
+            self.records.clear();
+            self.counters.appends += 1;
+        }
+        if self.failing.take().is_some() {
+            tracing::warn!("the journal at {} can be written again", journal.place());
+        }
+        self.fresh.clear();
+        Ok(())
+    }
+
+    /// What the journal has not kept did not happen: the claims that came since are refused, and those who wait go on waiting.
+    fn fail(&mut self, now: Time, error: &JournalError) {
+        let text = format!("the coordinator can keep no claims: {error}");
+        if self.failing.is_none() {
+            tracing::error!("{text}");
+        }
+        for id in std::mem::take(&mut self.fresh) {
+            let Some(known) = self.claims.get_mut(&id) else { continue };
+            let (session, request) = (known.session, known.request);
+            known.ending = Some(Ending::Cancelled);
+            let over = match known.turn.take() {
+                Some(turn) => {
+                    self.tokens.remove(&turn.token);
+                    self.table.release(now, session, turn.token, 0)
+                }
+                None => self.table.cancel(now, session, request),
+            };
+            if let Err(refused) = over {
+                tracing::error!("a claim that was not kept cannot be taken back: {refused}");
+            }
+            self.grants.retain(|grant| grant.claim != id);
+            if let Some(connection) = self.sessions.get(&session).and_then(|session| session.connection) {
+                self.now.failure(connection, request, error.errno(), &text);
+            }
+        }
+        self.failing = Some((error.errno(), text));
+        self.collect(now);
+    }
+
+    /// Tells those whose turns have begun, as the journal now knows of them.
+    pub(super) fn tell_granted(&mut self, now: Time) {
+        for grant in std::mem::take(&mut self.grants) {
+            let Some(known) = self.claims.get(&grant.claim) else { continue };
+            let connection = self.sessions.get(&grant.session).and_then(|session| session.connection);
+            // Who is not there asks again, or loses it.
+            let (Some(connection), Some(turn)) = (connection, known.turn) else { continue };
+            if grant.until > now {
+                let granted = granted(&turn, known.arrived, grant.until, now);
+                self.kept.fields(connection, grant.request, &granted);
+            }
+        }
+    }
+}
+
+/// What a client is told: how long it has waited until now, and how long from now on its turn counts.
+pub(super) fn granted(turn: &Turn, arrived: Time, until: Time, now: Time) -> Granted {
+    Granted {
+        token: turn.token.0,
+        lease: until.since(now).as_nanos(),
+        waited: now.since(arrived).as_nanos(),
+        share: turn.share,
+        admission: admission_number(turn.admission),
+    }
+}
+
+fn number(change: &Change) -> ClaimId {
+    match change {
+        Change::Put(entry) => entry.id,
+        Change::Gone(id) => *id,
+    }
+}

@@ -1,0 +1,71 @@
+//! What every server asks of a [`Hello`], whatever it serves.
+
+use std::time::SystemTime;
+
+use iogate_core::wire::{Hello, MAGIC, Record, RequestHeader, VERSION};
+
+use crate::auth::{Binding, Policy, User};
+use crate::socket::Peer;
+
+/// Most bytes of a proof of who a client is.
+pub(crate) const PROOF_BYTES_MAX: u32 = 64 << 10;
+
+/// Why a connection is cut, or a request refused: errno and text.
+pub(crate) type Cut = (i32, String);
+
+/// Reads a `Hello`, and sees whether its client speaks this protocol.
+pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello<'a>, Cut> {
+    let protocol = |text: String| (libc::EPROTO, text);
+    // These two stay where they are in all versions.
+    let magic = fields.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+    if magic != Some(MAGIC) {
+        return Err(protocol(
+            "a Hello does not begin with the magic number: this is another protocol".into(),
+        ));
+    }
+    let version = fields.get(8..).and_then(|rest| rest.first_chunk()).map(|bytes| u16::from_le_bytes(*bytes));
+    if version != Some(VERSION) {
+        let text = format!(
+            "the client speaks version {} of the protocol, this server version {VERSION}: use the same release on both sides",
+            version.unwrap_or_default()
+        );
+        return Err((libc::EPROTONOSUPPORT, text));
+    }
+    let hello = Hello::decode(fields).map_err(|error| protocol(error.to_string()))?;
+    if header.id != 0 {
+        return Err(protocol(format!("a Hello has id {}, expected 0", header.id)));
+    }
+    Ok(hello)
+}
+
+/// Finds out who the client is; `peer_text` is for the log. May block for a second.
+pub(crate) fn identify(
+    policy: &Policy,
+    peer: &Peer,
+    peer_text: &str,
+    binding: &Binding,
+    auth: u8,
+    proof: &[u8],
+) -> Result<User, Cut> {
+    match policy.authenticate(peer, binding, auth, proof) {
+        Ok(user) => {
+            tracing::debug!(peer = peer_text, uid = user.uid, gid = user.gid, "{} has connected", user.name);
+            Ok(user)
+        }
+        Err(error) => {
+            tracing::warn!(peer = peer_text, "not let in: {error}");
+            Err((error.errno(), error.for_peer()))
+        }
+    }
+}
+
+/// What people call a client, cut to a length that a server keeps.
+pub(crate) fn name(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,120 @@
+//! The flags of coordinators.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+use iogate_net::Endpoint;
+
+use super::Auth;
+
+/// Coordinate whose turn it is to do bulk I/O on shared storage
+#[derive(Debug, Args)]
+pub(crate) struct CoordArgs {
+    #[command(subcommand)]
+    pub(crate) command: CoordCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CoordCommand {
+    Serve(Box<CoordServeArgs>),
+    Status(CoordStatusArgs),
+    Release(CoordReleaseArgs),
+}
+
+/// Run a coordinator: jobs claim turns on file systems, and it grants them one after another
+///
+/// Stays in the foreground, says where it listens and then `ready`, and ends on SIGINT or SIGTERM. Who holds a turn and who
+/// waits is kept in --state: a coordinator that is started again goes on where it was.
+#[derive(Debug, Args)]
+#[command(after_long_help = "docs/coordinator.md describes the rules, and what is kept.")]
+pub(crate) struct CoordServeArgs {
+    /// Where to listen: HOST:PORT or unix:PATH; may be given several times
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    pub(crate) listen: Vec<Endpoint>,
+
+    /// The directory that keeps who holds and who waits; made if it is not there
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state: PathBuf,
+
+    /// A rule, as in order=shortest or slots=2; several with commas, or given several times
+    ///
+    /// order: fcfs, shortest, weighted, sets; passing: preserve, relaxed; slots: parties that may hold a target at a time; lease: how
+    /// long a turn counts without being renewed; join: how long a party takes in more of its own; block_max: how long
+    /// one waits at most with passing=relaxed; ageing: with order=shortest, bytes per second of waiting; claims_max.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub(crate) rules: Vec<String>,
+
+    /// A file system that there is, with the number of its targets if that is known; may be given several times [default: any]
+    #[arg(long = "place", value_name = "NAME[=TARGETS]")]
+    pub(crate) places: Vec<String>,
+
+    /// How clients prove who they are [default: peer for Unix sockets; there is none for TCP]
+    #[arg(long, value_enum)]
+    pub(crate) auth: Option<Auth>,
+
+    /// With --auth none on TCP: addresses other than loopback are meant
+    #[arg(long)]
+    pub(crate) allow_unauthenticated_network: bool,
+
+    /// With --auth munge: the socket of another daemon than the usual one
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    pub(crate) munge_socket: Option<PathBuf>,
+
+    /// With --auth tls: PEM file with the coordinator's certificate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires_all = ["tls_key", "tls_clients"])]
+    pub(crate) tls_certificate: Option<PathBuf>,
+
+    /// With --auth tls: PEM file with the certificate's key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// With --auth tls: PEM file with the certificate of the authority that signs those of clients
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_certificate")]
+    pub(crate) tls_clients: Option<PathBuf>,
+
+    /// End with the process that started this
+    #[arg(long, hide = true)]
+    pub(crate) with_parent: bool,
+}
+
+/// Which coordinator.
+#[derive(Debug, Args)]
+pub(crate) struct CoordChoice {
+    /// The coordinator: HOST:PORT or unix:PATH; several with commas: the one of them that leads
+    #[arg(value_name = "COORD", env = "IOGATE_COORD", value_delimiter = ',', required = true)]
+    pub(crate) coordinators: Vec<Endpoint>,
+}
+
+/// Show who holds turns, who waits, and which turns were the last
+#[derive(Debug, Args)]
+pub(crate) struct CoordStatusArgs {
+    #[command(flatten)]
+    pub(crate) coord: CoordChoice,
+
+    /// As JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Again and again, every so many seconds
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
+    pub(crate) watch: Option<f64>,
+}
+
+/// Take a turn away from whoever holds it: the next in line gets it
+///
+/// The holder is not stopped: it notices when it next says that it is still there. Only the holder's user, the coordinator's, and root may.
+#[derive(Debug, Args)]
+pub(crate) struct CoordReleaseArgs {
+    /// The turn's token, as `iogate coord status` shows it
+    pub(crate) token: u64,
+
+    /// The coordinator: HOST:PORT or unix:PATH; several with commas: the one of them that leads
+    #[arg(
+        long = "coord",
+        value_name = "COORD",
+        env = "IOGATE_COORD",
+        value_delimiter = ',',
+        required = true
+    )]
+    pub(crate) coordinators: Vec<Endpoint>,
+}

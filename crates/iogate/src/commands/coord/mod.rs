@@ -1,0 +1,82 @@
+//! `iogate coord`: coordinators, and what is asked of them.
+
+mod rules;
+mod serve;
+mod shown;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_net::Endpoint;
+use iogate_net::coordinator::{EXPORT, Status};
+
+use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
+use crate::commands::serve::ask;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// How long a coordinator may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn run(args: &CoordArgs) -> Result<(), Failure> {
+    match &args.command {
+        CoordCommand::Serve(args) => serve::run(args),
+        CoordCommand::Status(args) => status(args),
+        CoordCommand::Release(args) => release(args),
+    }
+}
+
+fn status(args: &CoordStatusArgs) -> Result<(), Failure> {
+    let shown = || -> Result<String, Failure> {
+        let status = status_of(&args.coord.coordinators)?;
+        Ok(match args.json {
+            true => format!("{}\n", serde_json::to_string(&status).context("the status as JSON")?),
+            false => shown::status(&status),
+        })
+    };
+    let Some(seconds) = args.watch else { return print(&shown()?) };
+    let pause = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|pause| *pause >= Duration::from_millis(50))
+        .ok_or_else(|| Failure::usage(anyhow!("--watch {seconds}: expected at least 0.05 seconds")))?;
+    let clear = std::io::stdout().is_terminal() && !args.json;
+    let mut first = true;
+    loop {
+        let shown = shown()?;
+        if clear {
+            // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
+            print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
+        } else {
+            print(&format!("{}{shown}", if first || args.json { "" } else { "\n" }))?;
+        }
+        first = false;
+        std::thread::sleep(pause);
+    }
+}
+
+fn release(args: &CoordReleaseArgs) -> Result<(), Failure> {
+    let client = reach(&args.coordinators)?;
+    client.evict(args.token).map_err(|error| Failure::failed(anyhow!("{error}")))
+}
+
+/// How the coordinator is that leads.
+fn status_of(coordinators: &[Endpoint]) -> Result<Status, Failure> {
+    let json = reach(coordinators)?.status().context("the coordinator does not say how it is")?;
+    let status =
+        serde_json::from_slice(&json).context("the coordinator answers in another version's words")?;
+    Ok(status)
+}
+
+/// Connects to the first of some coordinators that leads.
+fn reach(coordinators: &[Endpoint]) -> Result<iogate_net::client::Client, Failure> {
+    let mut failures = Vec::new();
+    for endpoint in coordinators {
+        match ask::client(endpoint, EXPORT, PATIENCE) {
+            Ok(client) => return Ok(client),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
+    }
+    let error = anyhow!("no coordinator answers: {}", failures.join("; "));
+    Err(Failure::failed(error).hint("`iogate coord serve` runs one; IOGATE_COORD says where it is"))
+}

@@ -1,0 +1,150 @@
+//! A coordinator's status for people.
+
+use std::fmt::Write;
+
+use iogate_net::coordinator::{Finished, Holder, Status, Waiter};
+use iogate_report::{Table, units};
+
+/// Turns that are over, and claims that wait, which are shown.
+const FINISHED_SHOWN: usize = 10;
+const WAITERS_SHOWN: usize = 100;
+
+/// As lines and tables.
+pub(super) fn status(status: &Status) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}").expect("text grows");
+    line("coordinator", format!("up for {}, state in {}", time(status.up_ms), status.journal));
+    let rules = &status.rules;
+    let (slots, lease) = (rules.slots, time(rules.lease_ms));
+    line("rules", format!("order {}, {}, {slots} at a time, lease {lease}", rules.order, rules.passing));
+    let count = |n: usize| units::count(n as u64);
+    line(
+        "now",
+        format!(
+            "{} hold, {} wait; {} connections, {} sessions",
+            count(status.holders.len()),
+            count(status.waiting),
+            count(status.connections),
+            count(status.sessions)
+        ),
+    );
+    let counters = &status.counters;
+    line(
+        "so far",
+        format!(
+            "{} claims, {} granted ({} overdue, {} joined), {} released, {} lost, {} cancelled, {} evicted",
+            units::count(counters.claims),
+            units::count(counters.granted),
+            units::count(counters.overdue),
+            units::count(counters.joined),
+            units::count(counters.released),
+            units::count(counters.lost),
+            units::count(counters.cancelled),
+            units::count(counters.evicted)
+        ),
+    );
+    if let Some(error) = &status.journal_error {
+        line("TROUBLE", error.clone());
+    }
+    if status.grace_ms > 0 {
+        let text = "turns may be held that are not known";
+        line("grace", format!("nothing is granted for {}: {text}", time(status.grace_ms)));
+    }
+    for table in [holders(&status.holders), waiters(&status.waiters)] {
+        if !table.is_empty() {
+            write!(out, "\n{table}").expect("text grows");
+        }
+    }
+    let table = finished(status.finished.iter().take(FINISHED_SHOWN));
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
+    out
+}
+
+fn time(ms: u64) -> String {
+    units::time(ms as f64 * 1e6)
+}
+
+fn bytes(bytes: u64) -> String {
+    if bytes > 0 { units::bytes(bytes as f64) } else { "-".into() }
+}
+
+fn targets(targets: &[u32]) -> String {
+    match targets {
+        [] => "all".into(),
+        some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    }
+}
+
+fn yes(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.into()
+}
+
+fn holders(holders: &[Holder]) -> Table {
+    let mut table = Table::new([
+        "token",
+        "holder",
+        "client",
+        "user",
+        "place",
+        "targets",
+        "waited",
+        "held for",
+        "lease left",
+        "how",
+        "connected",
+    ]);
+    for one in holders {
+        table.row([
+            one.token.to_string(),
+            one.label.clone(),
+            one.client.clone(),
+            one.uid.to_string(),
+            one.place.clone(),
+            targets(&one.targets),
+            time(one.waited_ms),
+            time(one.held_ms),
+            time(one.lease_left_ms),
+            one.admission.clone(),
+            yes(one.is_connected),
+        ]);
+    }
+    table
+}
+
+fn waiters(waiters: &[Waiter]) -> Table {
+    let mut table =
+        Table::new(["position", "waits", "client", "user", "place", "targets", "for", "bytes", "connected"]);
+    for one in waiters.iter().take(WAITERS_SHOWN) {
+        table.row([
+            one.position.to_string(),
+            one.label.clone(),
+            one.client.clone(),
+            one.uid.to_string(),
+            one.place.clone(),
+            targets(&one.targets),
+            time(one.waited_ms),
+            bytes(one.bytes),
+            yes(one.is_connected),
+        ]);
+    }
+    table
+}
+
+fn finished<'a>(finished: impl Iterator<Item = &'a Finished>) -> Table {
+    let mut table = Table::new(["token", "had a turn", "place", "waited", "held", "bytes", "ended", "ago"]);
+    for one in finished {
+        table.row([
+            one.token.to_string(),
+            one.label.clone(),
+            one.place.clone(),
+            time(one.waited_ms),
+            time(one.held_ms),
+            bytes(one.bytes),
+            one.ending.name().into(),
+            time(one.ago_ms),
+        ]);
+    }
+    table
+}
