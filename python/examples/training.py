@@ -2,9 +2,9 @@
 
     python training.py DIRECTORY [--steps N] [--every N] [--layers N] [--log FILE]
 
-The model is a stand-in: nested dicts of bytes, which are pickled in pieces of 1 MiB, as large tensors are. What a
-checkpoint needs is the `with` line. The log has a JSON line for each checkpoint: when it began and ended, on the
-clock that all processes of a machine share, and its token.
+The model is a stand-in: nested dicts of bytes, pickled and written in pieces of 1 MiB. What a checkpoint needs
+is the `with` line. The log has a JSON line for each checkpoint: when it began and ended, on the clock that all
+processes of a machine share, and its token.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ State = dict[str, dict[str, bytes]]
 
 def initial(layers: int) -> State:
     """A model: 4 MiB of weights and some bias in each layer."""
-    return {f"layer{index}": {"weight": bytes(4 * PIECE_BYTES), "bias": bytes(4096)} for index in range(layers)}
+    return {
+        f"layer{index}": {"weight": bytes(4 * PIECE_BYTES), "bias": bytes(4096)} for index in range(layers)
+    }
 
 
 def train(state: State, step: int) -> None:

@@ -24,6 +24,8 @@ class Wish:
         """Whether this process belongs to a job, whose claims may hold together."""
     def take(self, timeout: float | None) -> Turn:
         """Waits for the turn in this thread, at most so many seconds; an exception of a signal ends that."""
+    def probe(self) -> int:
+        """Probes the place until it is quiet; how often, and 0 if nothing can be probed."""
     def begin(self, timeout: float | None) -> Work:
         """Waits for the turn in a thread of its own."""
 
@@ -54,6 +56,3 @@ class Work:
         """What has come of it."""
     def cancel(self) -> None:
         """Nobody wants what comes of it."""
-
-def probe(path: str) -> int:
-    """Waits until the file system is quiet; how often it was probed."""

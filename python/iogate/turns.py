@@ -365,16 +365,17 @@ def release(held: Turn) -> None:
 
 
 def probe(path: str | os.PathLike[str]) -> int:
-    """Probes the file system of a path, and backs off until it is quiet, or it has tried often enough.
+    """Probes the file system of a path, and backs off until it is quiet or has been probed often enough.
 
     Returns:
-        The number of attempts.
+        How often it was looked whether it is quiet; 0 if it is not calibrated, so that nothing can be told.
 
     Raises:
-        TurnError: The directory cannot be written to, or the file system is not calibrated (`ENODATA`).
+        TurnError: The directory cannot be written to; if strict, also: the file system is not calibrated.
     """
+    wish = _Wish(os.path.join(".", os.fspath(path))).found()
     with _naming():
-        return int(_extension().probe(os.path.join(".", os.fspath(path))))
+        return wish.probe()
 
 
 @dataclass(frozen=True)
@@ -382,13 +383,13 @@ class _Wish:
     """The arguments of a turn."""
 
     place: str
-    bytes: int
-    weight: int | None
-    timeout: float | None
-    targets: tuple[int, ...] | None
-    policy: Policy | None
-    strict: bool | None
-    lost: LossPolicy
+    bytes: int = 0
+    weight: int | None = None
+    timeout: float | None = None
+    targets: tuple[int, ...] | None = None
+    policy: Policy | None = None
+    strict: bool | None = None
+    lost: LossPolicy = "raise"
 
     def __post_init__(self) -> None:
         """Refuses what no turn can have."""
@@ -407,11 +408,15 @@ class _Wish:
                 targets is None or (targets != () and targets[0] >= 0 and targets[-1] < 2**32),
                 "at least one number from 0 on, or None for all",
             ),
-            ("policy", self.policy in (None, "lock", "backoff", "lock+backoff", "none"), "a policy, or None"),
+            (
+                "policy",
+                self.policy in (None, "lock", "backoff", "lock+backoff", "none"),
+                "'lock', 'backoff', 'lock+backoff', 'none' or None",
+            ),
             ("lost", self.lost in ("raise", "warn", "ignore"), "'raise', 'warn' or 'ignore'"),
         ):
             if not is_right:
-                found = self.place if name == "place_or_path" else getattr(self, name)
+                found = getattr(self, "place" if name == "place_or_path" else name)
                 raise ValueError(f"{name}: expected {expected}, found {found!r}")
 
     def found(self) -> _turn.Wish:
@@ -436,6 +441,10 @@ def _extension() -> Any:
         raise ImportError(
             "iogate._turn, which takes turns, is not built: install the package from the sources of iogate"
             " (pip install ./python, which takes Rust), or build it where it is (python/build)"
+        ) from error
+    except ImportError as error:
+        raise ImportError(
+            f"iogate._turn cannot be loaded: {error}; it is for the main interpreter, not for subinterpreters"
         ) from error
     return _turn
 

@@ -31,10 +31,24 @@ impl From<Failed> for PyErr {
 
 #[pymodule(name = "_turn")]
 mod module {
+    use pyo3::exceptions::PyImportError;
+    use pyo3::ffi;
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::turn::Turn;
     #[pymodule_export]
     use crate::wish::Wish;
     #[pymodule_export]
     use crate::work::Work;
+
+    /// Signals are handled, and threads attach, in the main interpreter only.
+    #[pymodule_init]
+    fn init(_: &Bound<'_, PyModule>) -> PyResult<()> {
+        // SAFETY: the thread is attached to an interpreter, which is the one that imports.
+        match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
+            0 => Ok(()),
+            _ => Err(PyImportError::new_err("this is a subinterpreter")),
+        }
+    }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use iogate_turn::{Place, Settings, SettingsError, TurnError, Turns};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use rustix::io::Errno;
 
@@ -17,6 +18,9 @@ use crate::work::Work;
 
 /// `Turns` by what differs from the environment: as few as there are combinations, and kept as long as the process lives.
 static TURNS: Mutex<BTreeMap<Override, &'static Turns>> = Mutex::new(BTreeMap::new());
+
+/// How often it is seen whether there was a signal.
+const SIGNALS: Duration = Duration::from_millis(50);
 
 /// What a program says itself instead of the environment: the policy, and whether it is strict.
 type Override = (Option<String>, Option<bool>);
@@ -105,6 +109,33 @@ impl Wish {
             });
             taken.map(Some).map_err(failed)
         })
+    }
+
+    /// Probes the place until it is quiet; how often, and 0 if nothing can be probed. A signal whose handler raises ends the wait, while the probing
+    /// comes to its end in the background.
+    fn probe(&self, py: Python<'_>) -> PyResult<u32> {
+        let (turns, place) = (self.turns, self.place.clone());
+        let (done, mut probed) = channel();
+        std::thread::Builder::new().name("iogate-probe".into()).spawn(move || {
+            // Nobody may be there any more.
+            let _ = done.send(turns.probe(&place).map_err(TurnError::from));
+        })?;
+        loop {
+            let received;
+            (probed, received) = py.detach(move || {
+                let received = probed.recv_timeout(SIGNALS);
+                (probed, received)
+            });
+            match received {
+                Ok(probed) => return Ok(probed.map_err(failed)?.map_or(0, |report| report.attempts)),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(PyRuntimeError::new_err(
+                        "the thread that probes has failed: a defect of iogate",
+                    ));
+                }
+            }
+        }
     }
 }
 
