@@ -9,6 +9,7 @@ Of all programs that ask for a turn on a file system, one at a time (or as many 
 between these two lines. `iogate.darshan` converts logs of Darshan.
 """
 
+from iogate._wish import LossPolicy, Policy
 from iogate.errors import (
     AlreadyClaimed,
     CoordinatorUnreachable,
@@ -17,7 +18,7 @@ from iogate.errors import (
     TurnTimeout,
     UnknownPlace,
 )
-from iogate.turns import LossPolicy, Policy, Turn, acquire, probe, release, turn
+from iogate.turns import Turn, acquire, probe, release, turn
 
 __all__ = [
     "AlreadyClaimed",

@@ -16,24 +16,15 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, cast
 
 from iogate import _line
-from iogate.errors import AlreadyClaimed, TurnError, TurnLost, TurnTimeout, named
+from iogate._wish import LossPolicy, Place, Policy, Wish, naming, text_of
+from iogate.errors import AlreadyClaimed, TurnError, TurnLost, TurnTimeout
 
 if TYPE_CHECKING:
     from iogate import _turn
-
-Policy = Literal["lock", "backoff", "lock+backoff", "none"]
-"""How to wait: by a coordinator, by probing the file system, both, or not at all."""
-
-LossPolicy = Literal["raise", "warn", "ignore"]
-"""What to do at the end of a turn that was lost meanwhile."""
-
-Place = Union[str, "os.PathLike[str]"]
-"""A path in the file system; or the name of a place: a string without a slash, or `nfs:server:/scratch`."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,7 +65,7 @@ class Turn:
     ) -> None:
         """Takes no turn yet; see the class."""
         chosen = None if targets is None else tuple(sorted(set(targets)))
-        self._wish = _Wish(_text(place_or_path), bytes, weight, timeout, chosen, policy, strict, lost)
+        self._wish = Wish(text_of(place_or_path), bytes, weight, timeout, chosen, policy, strict, lost)
         self._in_use = threading.Lock()
         self._pid = os.getpid()
         self._entry: _line.Entry | None = None
@@ -117,7 +108,7 @@ class Turn:
             self._stand_in_line(wish, ready.set, blocks=True)
             if not ready.wait(self._left(since)):
                 raise self._late()
-            with _naming():
+            with naming():
                 self._begin(wish.take(self._left(since)), since)
         return self
 
@@ -130,7 +121,7 @@ class Turn:
         if (held := self._take()) is None:
             return
         try:
-            with _naming():
+            with naming():
                 held.release()
         except TurnLost as lost:
             self._report(lost)
@@ -164,7 +155,7 @@ class Turn:
                 await asyncio.wait_for(ready, self._left(since))
             except asyncio.TimeoutError:
                 raise self._late() from None
-            with _naming():
+            with naming():
                 work = wish.begin(self._left(since))
                 try:
                     await _done(work)
@@ -186,7 +177,7 @@ class Turn:
             return
         with self._not_overruling(error):
             try:
-                with _naming():
+                with naming():
                     work = held.begin_release()
                     try:
                         await _done(work)
@@ -373,101 +364,9 @@ def probe(path: str | os.PathLike[str]) -> int:
     Raises:
         TurnError: The directory cannot be written to; if strict, also: the file system is not calibrated.
     """
-    wish = _Wish(os.path.join(".", os.fspath(path))).found()
-    with _naming():
+    wish = Wish(os.path.join(".", os.fspath(path))).found()
+    with naming():
         return wish.probe()
-
-
-@dataclass(frozen=True)
-class _Wish:
-    """The arguments of a turn."""
-
-    place: str
-    bytes: int = 0
-    weight: int | None = None
-    timeout: float | None = None
-    targets: tuple[int, ...] | None = None
-    policy: Policy | None = None
-    strict: bool | None = None
-    lost: LossPolicy = "raise"
-
-    def __post_init__(self) -> None:
-        """Refuses what no turn can have."""
-        weight, timeout, targets = self.weight, self.timeout, self.targets
-        for name, is_right, expected in (
-            ("place_or_path", self.place != "", "a path, or the name of a place"),
-            ("bytes", 0 <= self.bytes < 2**64, "a number from 0 on"),
-            ("weight", weight is None or 1 <= weight < 2**32, "a number from 1 on, or None"),
-            (
-                "timeout",
-                timeout is None or 0 < timeout <= threading.TIMEOUT_MAX,
-                "seconds, more than 0, or None",
-            ),
-            (
-                "targets",
-                targets is None or (targets != () and targets[0] >= 0 and targets[-1] < 2**32),
-                "at least one number from 0 on, or None for all",
-            ),
-            (
-                "policy",
-                self.policy in (None, "lock", "backoff", "lock+backoff", "none"),
-                "'lock', 'backoff', 'lock+backoff', 'none' or None",
-            ),
-            ("lost", self.lost in ("raise", "warn", "ignore"), "'raise', 'warn' or 'ignore'"),
-        ):
-            if not is_right:
-                found = getattr(self, "place" if name == "place_or_path" else name)
-                raise ValueError(f"{name}: expected {expected}, found {found!r}")
-
-    def found(self) -> _turn.Wish:
-        """The same for the extension, with the place's name."""
-        with _naming():
-            wish = _extension().Wish(
-                self.place,
-                bytes=self.bytes,
-                weight=self.weight or 0,
-                targets=list(self.targets or ()),
-                policy=self.policy,
-                strict=self.strict,
-            )
-        return cast("_turn.Wish", wish)
-
-
-def _extension() -> Any:
-    """The extension module, loaded where a turn is taken: the rest of the package works without it."""
-    try:
-        from iogate import _turn  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "iogate._turn, which takes turns, is not built: install the package from the sources of iogate"
-            " (pip install ./python, which takes Rust), or build it where it is (python/build)"
-        ) from error
-    except ImportError as error:
-        raise ImportError(
-            f"iogate._turn cannot be loaded: {error}; it is for the main interpreter, not for subinterpreters"
-        ) from error
-    return _turn
-
-
-def _text(place_or_path: Place) -> str:
-    if isinstance(place_or_path, str):
-        return place_or_path
-    path = os.fspath(place_or_path)
-    # A path object is never a name.
-    return path if os.path.isabs(path) else os.path.join(".", path)
-
-
-@contextlib.contextmanager
-def _naming() -> Iterator[None]:
-    """Makes of the extension's errors those of this package."""
-    try:
-        yield
-    except TurnError:
-        raise
-    except ImportError:
-        raise
-    except OSError as error:
-        raise named(error) from None
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
