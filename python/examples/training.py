@@ -3,8 +3,8 @@
     python training.py DIRECTORY [--steps N] [--every N] [--layers N] [--log FILE]
 
 The model is a stand-in: nested dicts of bytes, pickled and written in pieces of 1 MiB. A checkpoint needs the
-`with` line and no more. The log has a JSON line for each checkpoint: when it began and ended, on the clock that
-all processes of a machine share; and its token.
+`with` line and no more. The log has a JSON line for each one: its token, and when it began and ended, on the
+clock that all processes of a machine share.
 """
 
 from __future__ import annotations
