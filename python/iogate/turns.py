@@ -118,15 +118,10 @@ class Turn:
         Raises:
             TurnLost: It was lost meanwhile.
         """
-        if (held := self._take()) is None:
-            return
         try:
-            with naming():
-                held.release()
+            self._release()
         except TurnLost as lost:
             self._report(lost)
-        finally:
-            self._end()
 
     def __enter__(self) -> Turn:
         """Waits for the turn, and gives itself."""
@@ -139,8 +134,10 @@ class Turn:
         trace: TracebackType | None,
     ) -> None:
         """Ends the turn."""
-        with self._not_overruling(error):
-            self.release()
+        try:
+            self._release()
+        except TurnLost as lost:
+            self._report(lost, error)
 
     async def __aenter__(self) -> Turn:
         """Waits for the turn, and lets other tasks run meanwhile. Who is cancelled gives up the claim."""
@@ -175,20 +172,19 @@ class Turn:
         """Ends the turn, even if whoever waits for that is cancelled."""
         if (held := self._take()) is None:
             return
-        with self._not_overruling(error):
-            try:
-                with naming():
-                    work = held.begin_release()
-                    try:
-                        await _done(work)
-                    except BaseException:
-                        self._end_after(work)
-                        raise
-                    work.result()
-            except TurnLost as lost:
-                self._report(lost)
-            finally:
-                self._end()
+        try:
+            with naming():
+                work = held.begin_release()
+                try:
+                    await _done(work)
+                except BaseException:
+                    self._end_after(work)
+                    raise
+                work.result()
+        except TurnLost as lost:
+            self._report(lost, error)
+        finally:
+            self._end()
 
     def __call__(self, function: F) -> F:
         """A function, or a coroutine function, that takes such a turn whenever it is called.
@@ -226,7 +222,7 @@ class Turn:
         if getattr(self, "_held", None) is not None and self._pid == os.getpid():
             warnings.warn(f"{self!r} was not released", ResourceWarning, source=self, stacklevel=2)
             with contextlib.suppress(TurnError):
-                self.release()
+                self._release()
 
     def _another(self) -> Turn:
         """One for the same, for a call of its own."""
@@ -270,7 +266,8 @@ class Turn:
 
     def _late(self) -> TurnTimeout:
         return TurnTimeout(
-            errno.ETIMEDOUT, f"no turn within {self._wish.timeout} s: others of this process have it"
+            errno.ETIMEDOUT,
+            f"no turn within {self._wish.timeout} s: others of this process are before this one",
         )
 
     def _begin(self, held: _turn.Turn | None, since: float) -> None:
@@ -301,21 +298,22 @@ class Turn:
 
         threading.Thread(target=leave, name="iogate-turn").start()
 
-    def _report(self, lost: TurnLost) -> None:
-        if self._wish.lost == "raise":
-            raise lost
-        if self._wish.lost == "warn":
-            warnings.warn(str(lost), RuntimeWarning, stacklevel=4)
-
-    @contextlib.contextmanager
-    def _not_overruling(self, error: BaseException | None) -> Iterator[None]:
-        """What the block has raised is what people see; that its turn was lost is a warning beside it."""
+    def _release(self) -> None:
+        if (held := self._take()) is None:
+            return
         try:
-            yield
-        except TurnLost as lost:
-            if error is None:
-                raise
-            warnings.warn(str(lost), RuntimeWarning, stacklevel=4)
+            with naming():
+                held.release()
+        finally:
+            self._end()
+
+    def _report(self, lost: TurnLost, raised: BaseException | None = None) -> None:
+        """Says that the turn was lost; what the block itself has raised is not overruled."""
+        if self._wish.lost == "raise" and raised is None:
+            raise lost
+        if self._wish.lost != "ignore":
+            # At the line whose block ends.
+            warnings.warn(str(lost), RuntimeWarning, stacklevel=3)
 
 
 turn = Turn

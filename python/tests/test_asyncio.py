@@ -150,9 +150,10 @@ def test_a_task_whose_turn_was_lost(coordinator: Coordinator, place: str) -> Non
         with pytest.raises(iogate.TurnLost):
             async with iogate.turn(place) as turn:
                 await asyncio.to_thread(coordinator.evict, turn.token)
-        with pytest.warns(RuntimeWarning, match="others may have written"):
+        with pytest.warns(RuntimeWarning, match="others may have written") as warned:
             async with iogate.turn(place, lost="warn") as turn:
                 await asyncio.to_thread(coordinator.evict, turn.token)
+        assert warned[0].filename == __file__
         with pytest.warns(RuntimeWarning), pytest.raises(KeyError):
             async with iogate.turn(place) as turn:
                 await asyncio.to_thread(coordinator.evict, turn.token)
