@@ -44,7 +44,7 @@ mod module {
 
     /// Signals are handled, and threads attach, in the main interpreter only.
     #[pymodule_init]
-    fn init(_: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
         // SAFETY: the thread is attached to an interpreter, which is the one that imports.
         match unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) } {
             0 => Ok(()),
