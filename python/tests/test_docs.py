@@ -1,4 +1,4 @@
-"""The example of docs/traces.md does what it shows."""
+"""The examples of docs/traces.md and docs/python.md do what they show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import ROOT
+import pytest
+from conftest import ROOT, Coordinator
 
 
 def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Path) -> None:
@@ -30,3 +31,32 @@ def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Pa
     )
     assert commands
     assert done.stdout.splitlines() == shown
+
+
+def programs() -> list[str]:
+    """The Python programs of docs/python.md."""
+    text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("index", range(len(programs())))
+def test_the_programs_of_the_documentation_take_turns(
+    coordinator: Coordinator, index: int, tmp_path: Path
+) -> None:
+    program = programs()[index].replace("/scratch", str(tmp_path))
+    standins = Path(__file__).parent / "standins"
+    path = f"{coordinator.environment['PYTHONPATH']}:{standins}"
+    before = coordinator.status()["counters"]
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program],
+        env={**coordinator.environment, "PYTHONPATH": path, "IOGATE_STRICT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    after = coordinator.status()["counters"]
+    assert after["granted"] > before["granted"]
+    assert after["released"] - before["released"] == after["granted"] - before["granted"]
+    assert list(tmp_path.iterdir())

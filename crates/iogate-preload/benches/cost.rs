@@ -1,4 +1,4 @@
-//! What the library costs calls that are not its own: nanoseconds without it and with it.
+//! What the library costs calls that are not its own: nanoseconds without it, with a prefix of forwarders, and with files that take turns.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,9 +14,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let executable = std::env::current_exe()?;
     let library = executable.parent().ok_or("a program is in a folder")?.join("libiogate_preload.so");
-    let measure = |preload: &str| -> Result<Vec<(String, f64)>, Box<dyn std::error::Error>> {
+    let library = library.to_str().ok_or("a path in UTF-8")?;
+    let turns = format!("*.ckpt:{}/out/**", dir.path().display());
+    let settings: [&[(&str, &str)]; 3] = [
+        &[],
+        &[("LD_PRELOAD", library), ("IOGATE_FORWARDERS", "unix:/nonexistent")],
+        &[("LD_PRELOAD", library), ("IOGATE_COORD", "unix:/nonexistent"), ("IOGATE_FILES", &turns)],
+    ];
+    let measure = |settings: &[(&str, &str)]| -> Result<Vec<(String, f64)>, Box<dyn std::error::Error>> {
         let mut command = Command::new(&program);
-        command.env("LD_PRELOAD", preload).env("IOGATE_FORWARDERS", "unix:/nonexistent");
+        command.current_dir(&dir).envs(settings.iter().copied());
         let text = String::from_utf8(command.output()?.stdout)?;
         let parse = |line: &str| {
             let (name, time) = line.split_once(' ').ok_or("a name and a time")?;
@@ -24,26 +31,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         text.lines().map(parse).collect()
     };
-    let library = library.to_str().ok_or("a path in UTF-8")?;
     // In turn, as the machine may be busy with something else for a while.
-    let mut best: BTreeMap<String, [f64; 2]> = BTreeMap::new();
+    let mut best: BTreeMap<String, [f64; 3]> = BTreeMap::new();
     for _ in 0..3 {
-        for (column, preload) in ["", library].into_iter().enumerate() {
-            for (name, time) in measure(preload)? {
-                let times = best.entry(name).or_insert([f64::INFINITY; 2]);
+        for (column, settings) in settings.into_iter().enumerate() {
+            for (name, time) in measure(settings)? {
+                let times = best.entry(name).or_insert([f64::INFINITY; 3]);
                 times[column] = times[column].min(time);
             }
         }
     }
     if std::env::args().any(|argument| argument == "--json") {
-        for (name, [without, with]) in best {
-            println!(r#"{{"call":"{name}","without_ns":{without:.1},"with_ns":{with:.1}}}"#);
+        for (name, [without, with, turns]) in best {
+            println!(
+                r#"{{"call":"{name}","without_ns":{without:.1},"with_ns":{with:.1},"with_turns_ns":{turns:.1}}}"#
+            );
         }
         return Ok(());
     }
-    println!("{:<12} {:>10} {:>10} {:>10}", "call", "without ns", "with ns", "more ns");
-    for (name, [without, with]) in best {
-        println!("{name:<12} {without:>10.1} {with:>10.1} {:>10.1}", with - without);
+    println!(
+        "{:<14} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "call", "without ns", "prefix ns", "more", "turns ns", "more"
+    );
+    for (name, [without, with, turns]) in best {
+        let (more, more_turns) = (with - without, turns - without);
+        println!("{name:<14} {without:>10.1} {with:>10.1} {more:>10.1} {turns:>10.1} {more_turns:>10.1}");
     }
     Ok(())
 }

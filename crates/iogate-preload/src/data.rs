@@ -14,6 +14,7 @@ use crate::description::Description;
 use crate::failed::{Result, answer, errno_of, guarded};
 use crate::paths::{self, TreePath};
 use crate::table;
+use crate::turns;
 
 /// Most parts of one call, as in Linux.
 const PARTS_MAX: c_int = 1024;
@@ -146,7 +147,7 @@ interpose! {
 
     fn write[real](fd: c_int, memory: Memory, bytes: size_t) -> ssize_t {
         match table::find(fd) {
-            None => real(fd, memory, bytes),
+            None => turns::write(fd, || real(fd, memory, bytes)),
             Some(file) => answer(|| file.transfer(Op::Write, &[memory.segment(bytes)?])),
         }
     }
@@ -175,7 +176,7 @@ interpose! {
 
     fn pwrite | pwrite64 [real](fd: c_int, memory: Memory, bytes: size_t, offset: off_t) -> ssize_t {
         match table::find(fd) {
-            None => real(fd, memory, bytes, offset),
+            None => turns::write(fd, || real(fd, memory, bytes, offset)),
             Some(file) => answer(|| file.transfer_at(Op::Write, offset, &[memory.segment(bytes)?])),
         }
     }
@@ -189,7 +190,7 @@ interpose! {
 
     fn writev[real](fd: c_int, list: In<libc::iovec>, count: c_int) -> ssize_t {
         match table::find(fd) {
-            None => real(fd, list, count),
+            None => turns::write(fd, || real(fd, list, count)),
             Some(file) => answer(|| file.transfer(Op::Write, &segments(list, count)?)),
         }
     }
@@ -203,7 +204,7 @@ interpose! {
 
     fn pwritev | pwritev64 [real](fd: c_int, list: In<libc::iovec>, count: c_int, offset: off_t) -> ssize_t {
         match table::find(fd) {
-            None => real(fd, list, count, offset),
+            None => turns::write(fd, || real(fd, list, count, offset)),
             Some(file) => answer(|| file.transfer_at(Op::Write, offset, &segments(list, count)?)),
         }
     }
@@ -229,7 +230,7 @@ interpose! {
         flags: c_int,
     ) -> ssize_t {
         match table::find(fd) {
-            None => real(fd, list, count, offset, flags),
+            None => turns::write(fd, || real(fd, list, count, offset, flags)),
             Some(file) => answer(|| transfer_with(&file, Op::Write, list, count, offset, flags)),
         }
     }
@@ -243,14 +244,14 @@ interpose! {
 
     fn fsync[real](fd: c_int) -> c_int {
         match table::find(fd) {
-            None => real(fd),
+            None => turns::sync(fd, || real(fd)),
             Some(file) => answer(|| sync(&file, false)),
         }
     }
 
     fn fdatasync[real](fd: c_int) -> c_int {
         match table::find(fd) {
-            None => real(fd),
+            None => turns::sync(fd, || real(fd)),
             Some(file) => answer(|| sync(&file, true)),
         }
     }
@@ -264,7 +265,7 @@ interpose! {
 
     fn syncfs[real](fd: c_int) -> c_int {
         match table::find(fd) {
-            None => real(fd),
+            None => turns::sync(fd, || real(fd)),
             Some(_) => answer(|| {
                 // What this process has open is what it can have written.
                 for file in table::all() {

@@ -13,6 +13,7 @@ use crate::locks;
 use crate::page::borrow;
 use crate::stdio;
 use crate::table;
+use crate::turns;
 
 /// Flags that `F_SETFL` changes.
 const CHANGEABLE: c_int =
@@ -158,7 +159,7 @@ fn request(file: &Description, request: c_ulong, argument: Out<c_int>) -> Result
 interpose! {
     fn close[real](fd: c_int) -> c_int {
         if !table::is_special(fd) {
-            return real(fd);
+            return turns::close(fd, || real(fd));
         }
         if table::is_internal(fd) {
             if !is_inside() {
@@ -175,21 +176,27 @@ interpose! {
     }
 
     fn close_range[real](first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        close_all(first, last, flags, |first, last| real(first, last, flags))
+        let close = |first, last| real(first, last, flags);
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+            return close_all(first, last, flags, close);
+        }
+        turns::close_range(first, last, || close_all(first, last, flags, close))
     }
 
     fn closefrom[real](first: c_int) -> () {
         let first = first.max(0) as c_uint;
-        close_all(first, c_uint::MAX, 0, |first, last| {
-            // SAFETY: the program has asked for it.
-            unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) as c_int }
+        turns::close_range(first, c_uint::MAX, || {
+            close_all(first, c_uint::MAX, 0, |first, last| {
+                // SAFETY: the program has asked for it.
+                unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) as c_int }
+            })
         });
         let _ = real;
     }
 
     fn dup[real](fd: c_int) -> c_int {
         match table::find(fd) {
-            None => real(fd),
+            None => turns::duplicated(fd, real(fd)),
             Some(file) => answer(|| duplicate_at_least(fd, file, 0, false)),
         }
     }
@@ -198,28 +205,31 @@ interpose! {
         if table::is_internal(new) {
             return refuse(libc::EBUSY);
         }
-        match table::find(old) {
+        turns::replace(old, new, || match table::find(old) {
             Some(_) if old == new => new,
             Some(file) => answer(|| duplicate_to(old, file, new, false)),
             None if old != new && table::is_special(new) => give_up(new, || real(old, new)),
             None => real(old, new),
-        }
+        })
     }
 
     fn dup3[real](old: c_int, new: c_int, flags: c_int) -> c_int {
         if table::is_internal(new) {
             return refuse(libc::EBUSY);
         }
-        match table::find(old) {
+        turns::replace(old, new, || match table::find(old) {
             Some(_) if old == new || flags & !libc::O_CLOEXEC != 0 => refuse(libc::EINVAL),
             Some(file) => answer(|| duplicate_to(old, file, new, flags & libc::O_CLOEXEC != 0)),
             None if old != new && table::is_special(new) => give_up(new, || real(old, new, flags)),
             None => real(old, new, flags),
-        }
+        })
     }
 
     fn fcntl | fcntl64 [real](fd: c_int, command: c_int, argument: usize) -> c_int {
         match table::find(fd) {
+            None if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) => {
+                turns::duplicated(fd, real(fd, command, argument))
+            }
             None => real(fd, command, argument),
             Some(file) => match control(fd, file, command, argument) {
                 Some(result) => answer(|| result),
@@ -251,13 +261,16 @@ fn set_close_on_exec(fd: c_int, on: bool) -> c_int {
     answer(|| Ok(rustix::io::fcntl_setfd(borrow(fd)?, flags).map(|()| 0)?))
 }
 
-/// Takes over the descriptors that the program was started with.
+/// The descriptors that the program was started with.
+pub(crate) fn inherited() -> Vec<c_int> {
+    let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Takes over those that are placeholders.
 pub(crate) fn adopt_inherited() {
-    let Ok(list) = std::fs::read_dir("/proc/self/fd") else { return };
-    let numbers: Vec<c_int> =
-        list.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     let mut known: Vec<Arc<Description>> = Vec::new();
-    for fd in numbers {
+    for fd in inherited() {
         let Some(page) = borrow(fd).ok().and_then(crate::page::Page::adopt) else { continue };
         if crate::cwd::adopt(fd, &page) {
             continue;

@@ -63,6 +63,12 @@ impl<T> Returned for *mut T {
     const FAILED: *mut T = std::ptr::null_mut();
 }
 
+/// What the calling thread's last failure was.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the location is the thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
 pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the location is the thread's own.
     unsafe { *libc::__errno_location() = errno };

@@ -14,6 +14,7 @@
 //! | `settings`, `connect` | the environment; the tree behind the prefix |
 //! | `page`, `description`, `table` | the placeholder; an open file; which descriptor is which |
 //! | `paths`, `app` | which path is ours; which application the process belongs to |
+//! | `turns` | bulk output in turns, wherever it goes |
 //! | the others | the functions, by theme |
 //!
 //! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.
@@ -39,6 +40,7 @@ mod kept;
 mod locks;
 mod log;
 mod memory;
+mod mpi;
 mod names;
 mod opening;
 mod page;
@@ -48,4 +50,5 @@ mod stat;
 mod stdio;
 mod table;
 mod temporary;
+mod turns;
 mod waiting;

@@ -51,7 +51,6 @@ impl Subscriber for Log {
 
 /// Begins to log, at the level of the settings. A panic of ours is said like an error.
 pub(crate) fn start() {
-    let Some(settings) = settings::get() else { return };
-    let _ = tracing::subscriber::set_global_default(Log { level: settings.log });
+    let _ = tracing::subscriber::set_global_default(Log { level: settings::log() });
     std::panic::set_hook(Box::new(|panic| settings::say(&format!("an error of the library's own: {panic}"))));
 }

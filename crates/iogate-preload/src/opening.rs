@@ -18,6 +18,7 @@ use crate::page::Page;
 use crate::paths::{self, TreePath};
 use crate::stdio;
 use crate::table;
+use crate::turns::opened;
 
 /// What `O_TMPFILE` has beside `O_DIRECTORY`.
 const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
@@ -131,24 +132,24 @@ fn follow_or_create(path: &TreePath, creates: bool) -> Result<TreePath> {
 
 interpose! {
     fn open | open64 [real](path: Text, flags: c_int, mode: mode_t) -> c_int {
-        on_path!(libc::AT_FDCWD, path, |path| real(path, flags, mode), |path: TreePath| open_file(&path, flags, mode))
+        on_path!(libc::AT_FDCWD, path, |path| opened(real(path, flags, mode), flags, path), |path: TreePath| open_file(&path, flags, mode))
     }
 
     fn __open_2 | __open64_2 [real](path: Text, flags: c_int) -> c_int {
-        on_path!(libc::AT_FDCWD, path, |path| real(path, flags), |path: TreePath| open_file(&path, flags, 0))
+        on_path!(libc::AT_FDCWD, path, |path| opened(real(path, flags), flags, path), |path: TreePath| open_file(&path, flags, 0))
     }
 
     fn openat | openat64 [real](dir: c_int, path: Text, flags: c_int, mode: mode_t) -> c_int {
-        on_path!(dir, path, |path| real(dir, path, flags, mode), |path: TreePath| open_file(&path, flags, mode))
+        on_path!(dir, path, |path| opened(real(dir, path, flags, mode), flags, path), |path: TreePath| open_file(&path, flags, mode))
     }
 
     fn __openat_2 | __openat64_2 [real](dir: c_int, path: Text, flags: c_int) -> c_int {
-        on_path!(dir, path, |path| real(dir, path, flags), |path: TreePath| open_file(&path, flags, 0))
+        on_path!(dir, path, |path| opened(real(dir, path, flags), flags, path), |path: TreePath| open_file(&path, flags, 0))
     }
 
     fn creat | creat64 [real](path: Text, mode: mode_t) -> c_int {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-        on_path!(libc::AT_FDCWD, path, |path| real(path, mode), |path: TreePath| open_file(&path, flags, mode))
+        on_path!(libc::AT_FDCWD, path, |path| opened(real(path, mode), flags, path), |path: TreePath| open_file(&path, flags, mode))
     }
 
     fn umask[real](mask: mode_t) -> mode_t {

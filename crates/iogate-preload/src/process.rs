@@ -20,6 +20,7 @@ use crate::paths::{self, TreePath};
 use crate::settings;
 use crate::stat;
 use crate::table;
+use crate::turns;
 
 /// Most bytes of a script's first line, as in Linux.
 const FIRST_LINE_BYTES: usize = 256;
@@ -35,26 +36,31 @@ static START: extern "C" fn() = start;
 static END: extern "C" fn() = end;
 
 extern "C" fn start() {
-    if !settings::is_active() {
+    if !settings::is_active() && !turns::is_active() {
         return;
     }
     log::start();
-    opening::learn_umask();
     table::watch_forks();
-    descriptors::adopt_inherited();
+    if settings::is_active() {
+        opening::learn_umask();
+        descriptors::adopt_inherited();
+    }
+    if turns::is_active() {
+        turns::start();
+    }
 }
 
 extern "C" fn end() {
-    if table::is_connected() {
-        // What streams still hold is to be written before the session ends, not in one of its own.
+    if table::is_connected() || turns::is_active() {
+        // What streams still hold is to be written before the session and the turns end, not in others.
         // SAFETY: null means all streams.
         unsafe { libc::fflush(ptr::null_mut()) };
         leave();
     }
 }
 
-/// Ends the process's session, so that the server need not keep it for one who might come back. What is needed later begins
-/// another.
+/// Ends the process's turns, and its session, so that the server need not keep it for one who might come back. What is needed later
+/// begins another.
 fn leave() {
     // A signal may have come in the midst of a call that uses the session.
     if table::is_connected() && !failed::is_inside() {
@@ -63,6 +69,7 @@ fn leave() {
             Ok(())
         });
     }
+    turns::end_all();
 }
 
 type List = *const *const c_char;

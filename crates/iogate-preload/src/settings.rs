@@ -27,7 +27,6 @@ pub(crate) struct Settings {
     pub(crate) spread: String,
     pub(crate) auth: String,
     pub(crate) tls: Option<Tls>,
-    pub(crate) log: tracing::Level,
 }
 
 /// How to speak TLS.
@@ -75,15 +74,6 @@ fn read() -> Option<Settings> {
         complain("IOGATE_PREFIX", found, "an absolute path other than / without `.`, `..` and `//`");
         return None;
     }
-    let log = text("IOGATE_LOG").unwrap_or_default();
-    let log = match log.parse() {
-        _ if log.is_empty() => tracing::Level::WARN,
-        Ok(level) => level,
-        Err(_) => {
-            complain("IOGATE_LOG", log.as_ref(), "error, warn, info or debug; going on with warn");
-            tracing::Level::WARN
-        }
-    };
     Some(Settings {
         prefix,
         forwarders,
@@ -91,8 +81,20 @@ fn read() -> Option<Settings> {
         spread: text("IOGATE_SPREAD").unwrap_or_default(),
         auth: text("IOGATE_AUTH").unwrap_or_default(),
         tls: tls(&text),
-        log,
     })
+}
+
+/// What to say on standard error.
+pub(crate) fn log() -> tracing::Level {
+    let log = env::var_os("IOGATE_LOG").unwrap_or_default();
+    match log.to_string_lossy().parse() {
+        _ if log.is_empty() => tracing::Level::WARN,
+        Ok(level) => level,
+        Err(_) => {
+            complain("IOGATE_LOG", &log, "error, warn, info or debug; going on with warn");
+            tracing::Level::WARN
+        }
+    }
 }
 
 fn tls(text: &dyn Fn(&str) -> Option<String>) -> Option<Tls> {

@@ -13,10 +13,11 @@ use libc::{FILE, off64_t, size_t, ssize_t};
 use rustix::io::Errno;
 
 use crate::abi::Text;
-use crate::failed::{Result, answer};
+use crate::failed::{Result, answer, errno, set_errno};
 use crate::opening::open_file;
 use crate::paths::TreePath;
 use crate::table;
+use crate::turns;
 
 #[repr(C)]
 struct Functions {
@@ -171,6 +172,51 @@ fn stream_or_close(fd: c_int, mode: &CStr) -> Result<*mut FILE> {
     })
 }
 
+/// Opens a stream whose file may be bulk output, and must then be written to by functions that are stood in for.
+fn open_in_turns(path: Text, mode: Text, wanted: &Mode) -> *mut FILE {
+    // SAFETY: the caller's strings.
+    unsafe {
+        let fd = libc::open(path.pointer(), wanted.flags, 0o666);
+        if fd < 0 {
+            return ptr::null_mut();
+        }
+        let stream = libc::fdopen(fd, mode.pointer());
+        if stream.is_null() {
+            let errno = errno();
+            libc::close(fd);
+            set_errno(errno);
+        }
+        stream
+    }
+}
+
+/// As [`open_in_turns`], in a stream of the C library's, which closes and opens past the functions that are stood in for.
+fn reopen_in_turns(stream: *mut FILE, path: Text, mode: Text, real: impl FnOnce() -> *mut FILE) -> *mut FILE {
+    if !turns::is_active() {
+        return real();
+    }
+    // SAFETY: the caller's stream.
+    let before = unsafe { libc::fileno(stream) };
+    let mut made = ptr::null_mut();
+    turns::close(before, || {
+        made = real();
+        0
+    });
+    let Ok(wanted) = Mode::read(mode) else { return made };
+    if made.is_null() {
+        return made;
+    }
+    // SAFETY: the stream that the C library has just opened.
+    let fd = turns::opened(unsafe { libc::fileno(made) }, wanted.flags, path);
+    if !turns::is_marked(fd) {
+        return made;
+    }
+    match STANDARD.get(fd as usize).map(|standard| standard.load(Ordering::Acquire)) {
+        Some(standard) if !standard.is_null() => standard,
+        _ => stream_of(fd, wanted.stream).unwrap_or(made),
+    }
+}
+
 /// The descriptor of a stream of ours.
 fn descriptor_of(stream: *mut FILE) -> Option<c_int> {
     streams().iter().find(|(of, _)| *of == stream.addr()).map(|(_, fd)| *fd)
@@ -253,13 +299,17 @@ fn reopen(stream: *mut FILE, mode: &Mode, opened: c_int) -> Result<*mut FILE> {
 
 interpose! {
     fn fopen | fopen64 [real](path: Text, mode: Text) -> *mut FILE {
-        on_path!(libc::AT_FDCWD, path, |path| real(path, mode), |path: TreePath| {
-            open_stream(&path, &Mode::read(mode)?)
-        })
+        let pass_on = |path: Text| match Mode::read(mode) {
+            Ok(wanted) if turns::is_active() && turns::is_for_writing(wanted.flags) => {
+                open_in_turns(path, mode, &wanted)
+            }
+            _ => real(path, mode),
+        };
+        on_path!(libc::AT_FDCWD, path, pass_on, |path: TreePath| open_stream(&path, &Mode::read(mode)?))
     }
 
     fn fdopen[real](fd: c_int, mode: Text) -> *mut FILE {
-        if table::find(fd).is_none() {
+        if table::find(fd).is_none() && !turns::is_marked(fd) {
             return real(fd, mode);
         }
         answer(|| stream_of(fd, Mode::read(mode)?.stream))
@@ -269,7 +319,7 @@ interpose! {
         let is_known = descriptor_of(stream).is_some();
         let pass_on = |path: Text| {
             if !is_known {
-                return real(path, mode, stream);
+                return reopen_in_turns(stream, path, mode, || real(path, mode, stream));
             }
             answer(|| {
                 let wanted = Mode::read(mode)?;
@@ -286,6 +336,15 @@ interpose! {
             let wanted = Mode::read(mode)?;
             reopen(stream, &wanted, open_file(&path, wanted.flags, 0o666)?)
         })
+    }
+
+    // The C library closes its own streams past `close`.
+    fn fclose[real](stream: *mut FILE) -> c_int {
+        if !turns::is_active() || descriptor_of(stream).is_some() {
+            return real(stream);
+        }
+        // SAFETY: the caller's stream.
+        turns::close(unsafe { libc::fileno(stream) }, || real(stream))
     }
 
     fn fileno | fileno_unlocked [real](stream: *mut FILE) -> c_int {

@@ -8,6 +8,7 @@ use crate::abi::Text;
 use crate::failed::{Failed, Result, answer, guarded};
 use crate::opening::open_file;
 use crate::paths::{self, Place, TreePath};
+use crate::turns;
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 const MARK: &[u8] = b"XXXXXX";
@@ -48,24 +49,29 @@ fn is_ours(template: Text) -> bool {
     matches!(guarded(|| paths::place(libc::AT_FDCWD, template)), Ok(Place::Ours(_)))
 }
 
+/// After the C library has made a file.
+fn made(fd: c_int, template: Text) -> c_int {
+    turns::opened(fd, libc::O_RDWR, template)
+}
+
 interpose! {
     fn mkstemp | mkstemp64 [real](template: Text) -> c_int {
-        if is_ours(template) { answer(|| make_file(template, 0, 0)) } else { real(template) }
+        if is_ours(template) { answer(|| make_file(template, 0, 0)) } else { made(real(template), template) }
     }
 
     fn mkostemp | mkostemp64 [real](template: Text, flags: c_int) -> c_int {
-        if is_ours(template) { answer(|| make_file(template, 0, flags)) } else { real(template, flags) }
+        if is_ours(template) { answer(|| make_file(template, 0, flags)) } else { made(real(template, flags), template) }
     }
 
     fn mkstemps | mkstemps64 [real](template: Text, suffix: c_int) -> c_int {
-        if is_ours(template) { answer(|| make_file(template, suffix, 0)) } else { real(template, suffix) }
+        if is_ours(template) { answer(|| make_file(template, suffix, 0)) } else { made(real(template, suffix), template) }
     }
 
     fn mkostemps | mkostemps64 [real](template: Text, suffix: c_int, flags: c_int) -> c_int {
         if is_ours(template) {
             answer(|| make_file(template, suffix, flags))
         } else {
-            real(template, suffix, flags)
+            made(real(template, suffix, flags), template)
         }
     }
 

@@ -8,6 +8,7 @@
 //! | [`harness`] | runs a script on a gate and the reference at once and compares every answer |
 //! | [`audit`] | runs a script on a gate alone and checks what must hold for every scheduler |
 //! | [`closed_loop`] | synchronous processes in front of gates, for worked examples written as tables |
+//! | [`turns`] | what clients of a coordinator saw, and whether that can have been right |
 //!
 //! A development dependency only.
 #![forbid(unsafe_code)]
@@ -18,3 +19,4 @@ pub mod generate;
 pub mod harness;
 pub mod reference;
 pub mod script;
+pub mod turns;

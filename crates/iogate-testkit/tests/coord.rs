@@ -189,7 +189,9 @@ impl Pair {
                 reference.goodbye(now, SessionId(*session));
             }
             Act::Wait(span) => self.now = now + *span,
-            Act::Next => drop(self.next()?),
+            Act::Next => {
+                self.next()?;
+            }
             Act::Drain => self.drain()?,
             Act::Restart => {
                 self.drain()?;

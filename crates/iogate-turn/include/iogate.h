@@ -50,6 +50,10 @@ int iogate_probe(const char *path);
 void iogate_enter(void);
 void iogate_leave(void);
 
+/* 1 if what is written to the file counts as bulk output (IOGATE_FILES); 0 if it does not, or there is no such file. Only in
+ * libiogate_preload.so, which goes by it: for libraries that take turns for it. */
+int iogate_is_bulk(const char *path);
+
 /* What went wrong last in this thread, for people; empty if nothing did. Valid until the thread's next call. */
 const char *iogate_error(void);
 

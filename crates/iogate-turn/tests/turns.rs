@@ -73,11 +73,11 @@ fn waits(coordinator: &Coordinator, count: usize) {
 #[test]
 fn a_turn_is_renewed_beyond_its_lease() {
     let folder = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start(&unix(folder.path()), config(100));
+    let coordinator = Coordinator::start(&unix(folder.path()), config(1000));
     let turns = turns(&coordinator.endpoint(), &[]);
     let turn = take(&turns);
     let since = Instant::now();
-    while since.elapsed() < Duration::from_millis(500) {
+    while since.elapsed() < Duration::from_millis(2500) {
         std::thread::sleep(Duration::from_millis(10));
         assert_eq!(coordinator.entries(), 1, "it is held all the time");
     }
@@ -191,7 +191,7 @@ fn a_coordinator_that_starts_again_knows_who_has_what() {
 fn a_coordinator_that_has_forgotten_is_asked_anew() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = unix(folder.path());
-    let coordinator = Coordinator::start(&endpoint, config(300));
+    let coordinator = Coordinator::start(&endpoint, config(1000));
     let first = turns(&endpoint, &[]);
     let turn = take(&first);
     let waiting = std::thread::spawn({
@@ -200,7 +200,7 @@ fn a_coordinator_that_has_forgotten_is_asked_anew() {
     });
     waits(&coordinator, 1);
     drop(coordinator);
-    let coordinator = Coordinator::start(&endpoint, config(300));
+    let coordinator = Coordinator::start(&endpoint, config(1000));
     waiting.join().unwrap().unwrap();
     coordinator.wait_until(|_| !turn.is_valid());
     assert!(turn.release().is_err(), "nobody knows it any more");

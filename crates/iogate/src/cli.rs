@@ -15,11 +15,13 @@ use crate::settings;
 
 mod coord;
 mod remote;
+mod run;
 mod serve;
 mod turn;
 
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread};
+pub(crate) use run::RunArgs;
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
@@ -42,6 +44,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Turn(TurnArgs),
     Probe(ProbeArgs),
+    Run(RunArgs),
     Cluster(ClusterArgs),
     Coord(CoordArgs),
     Layout(LayoutArgs),

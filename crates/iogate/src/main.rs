@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Turn(args) => commands::turn::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
+        Command::Run(args) => commands::run::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Coord(args) => commands::coord::run(&args),
         Command::Layout(args) => commands::layout::run(&args),

@@ -18,7 +18,7 @@ pub struct BackoffConfig {
     pub pause: Span,
     /// Bytes written before each probe, and not timed; 0: none.
     pub prime_bytes: u64,
-    /// The quiet throughput, in bytes per second, as calibrated.
+    /// The quiet throughput, in bytes per second, as calibrated; 0: not known, and any storage counts as quiet.
     pub quiet: u64,
     /// Thousandths of the quiet throughput from which on the storage counts as quiet.
     pub threshold: u32,
@@ -127,8 +127,11 @@ impl Backoff {
         }
     }
 
-    /// A probe of `bytes` took `elapsed`. With several targets, the driver reports the slowest.
+    /// A probe of `bytes` took `elapsed`. With several targets, the driver reports the slowest. Says nothing once it has begun.
     pub fn probed(&mut self, now: Time, bytes: u64, elapsed: Span) {
+        if let State::Done(_) = self.state {
+            return;
+        }
         let throughput = u128::from(bytes) * 1_000_000_000 / u128::from(elapsed.as_nanos().max(1));
         self.slowest = self.slowest.min(u64::try_from(throughput).unwrap_or(u64::MAX));
         self.probed += 1;

@@ -27,24 +27,29 @@ use crate::time::{Span, Time};
 
 /// A file system (or whatever else has a queue of its own), by a number that the driver gives to its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PlaceId(pub u32);
 
 /// A client of the coordinator: whoever opened a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SessionId(pub u64);
 
 /// A claim, from its arrival until it is over. A table uses a number once; one that is restored does not know those of claims that are
 /// over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ClaimId(pub u64);
 
 /// A fencing token: each grant of a table has a larger one than those before, over restarts too. Storage that knows the largest
 /// token it has seen can refuse a holder that does not know yet that its turn is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Token(pub u64);
 
 /// The targets of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Targets {
     /// The file system.
     pub place: PlaceId,
@@ -68,7 +73,8 @@ impl Targets {
 }
 
 /// What a client wants.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Claim {
     /// Who.
     pub session: SessionId,
@@ -88,6 +94,7 @@ pub struct Claim {
 
 /// How a grant came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Admission {
     /// Its targets were free.
     InTurn,
@@ -182,6 +189,7 @@ pub enum Refused {
 
 /// Where a claim stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Standing {
     /// It waits.
     Waiting,
@@ -200,6 +208,7 @@ pub enum Standing {
 
 /// A claim as a table keeps it, as a journal stores it, and as people see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Entry {
     /// Its number.
     pub id: ClaimId,
@@ -223,6 +232,7 @@ impl Entry {
 
 /// What a journal must know before the outside hears of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Change {
     /// A claim is new or stands elsewhere.
     Put(Entry),

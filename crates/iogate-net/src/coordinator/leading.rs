@@ -8,6 +8,7 @@ use iogate_core::coord::{Admission, ClaimId, Entry, Grant, PlaceId, SessionId, S
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::outbox::Outbox;
+use super::probing::{Prober, Probing, Work};
 use super::status::{Counters, Ending, Finished};
 use super::{CoordinatorConfig, Limits, Place};
 use crate::Caller;
@@ -37,6 +38,10 @@ pub(super) struct Leading {
     /// What may be said only when it does.
     pub(super) kept: Outbox,
     pub(super) grants: Vec<Grant>,
+    pub(super) probers: HashMap<String, Prober>,
+    pub(super) probing: HashMap<ClaimId, Probing>,
+    /// Probes to be begun.
+    pub(super) probes: Vec<(ClaimId, Work)>,
     /// What may be said whatever the journal does.
     pub(super) now: Outbox,
     /// Claims that came since the journal has last kept something.
@@ -170,7 +175,8 @@ impl Leading {
             entries.push(entry);
         }
         let mut table = Table::restore(config.table.clone(), now, Token(loaded.token), entries);
-        sessions.keys().for_each(|&session| table.disconnected(now, session));
+        let grace_until = loaded.is_incomplete.then(|| now + config.table.lease);
+        table.begin_at(grace_until.unwrap_or(now));
         Leading {
             table,
             limits: config.limits.clone(),
@@ -186,10 +192,13 @@ impl Leading {
             records: Vec::new(),
             kept: Outbox::default(),
             grants: Vec::new(),
+            probers: config.probers.clone(),
+            probing: HashMap::new(),
+            probes: Vec::new(),
             now: Outbox::default(),
             fresh: Vec::new(),
             failing: None,
-            grace_until: loaded.is_incomplete.then(|| now + config.table.lease),
+            grace_until,
             history: VecDeque::new(),
             counters: Counters::default(),
         }

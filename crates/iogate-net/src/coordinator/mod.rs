@@ -6,26 +6,31 @@
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `reactor.rs` | the thread: connections come, speak, and go |
+//! | `reactor.rs` | the thread: what it waits for, and what it does in each round |
+//! | `incoming.rs` | connections come, and bytes from them become requests |
 //! | `connection.rs` | a connection: bytes in, bytes out |
 //! | `greet.rs` | the first message of a connection, and which session it goes on with |
 //! | `leading.rs` | what a coordinator that leads knows |
 //! | `requests.rs` | how it answers |
 //! | `round.rs` | what is decided, kept and said in a round |
+//! | `probing.rs` | turns that begin only when the file system is quiet |
 //! | `outbox.rs` | answers that wait for the journal |
 //! | `status.rs` | how it is, for people and programs |
 //! | `journal/` | what is kept |
 
 mod connection;
 mod greet;
+mod incoming;
 pub mod journal;
 mod leading;
 mod outbox;
+mod probing;
 mod reactor;
 mod requests;
 mod round;
 mod status;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
@@ -33,10 +38,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use iogate_core::coord::CoordConfig;
+use iogate_core::coord::{ClaimId, CoordConfig};
 use rustix::event::{EventfdFlags, eventfd};
 
-pub use journal::{Journal, JournalError, Local};
+pub use journal::{Etcd, Journal, JournalError, Local};
+pub use probing::{Probed, Prober};
 pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
 
 use crate::Endpoint;
@@ -53,6 +59,8 @@ pub struct CoordinatorConfig {
     pub table: CoordConfig,
     /// The file systems that there are; none: clients' names for them are taken as they come.
     pub places: Vec<Place>,
+    /// What finds out whether a place is quiet before a turn on it begins, by the place's name.
+    pub probers: HashMap<String, Prober>,
     /// What it may spend.
     pub limits: Limits,
 }
@@ -117,6 +125,8 @@ struct Caller {
 enum Call {
     /// A worker has found out who a client is.
     Identified(greet::Identified),
+    /// A worker has probed for a turn.
+    Probed(ClaimId, Result<Probed, String>),
     Status(Sender<Status>),
     Stop,
 }

@@ -1,4 +1,4 @@
-//! The coordinator's thread: connections come, speak, and go; once in each round the table decides.
+//! The coordinator's thread: what it waits for, and what it does in each round.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,29 +8,23 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use iogate_core::Time;
-use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Clock, Workers};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use super::connection::{Connection, Framed, READ_BYTES_MAX, Read, State};
+use super::connection::Connection;
+use super::incoming::SCRATCH_BYTES;
 use super::journal::{Journal, JournalError, Standing};
 use super::leading::Leading;
 use super::outbox::Outbox;
-use super::requests::Rest;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
-use crate::greeting::{Cut, PROOF_BYTES_MAX};
+use crate::greeting::Cut;
 use crate::server::{Listener, Origin};
 
 /// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
 const WAKE: u64 = 0;
 const FIRST_CONNECTION: u64 = 1 << 32;
-/// Most reads in a row from one connection, and connections that are accepted in a row.
-const READS_MAX: usize = 4;
-const ACCEPTS_MAX: usize = 256;
-/// Room for the beginning of a message: any header with its fields, and a proof.
-const LEFT_BYTES_MAX: usize = REQUEST_HEADER_BYTES + (64 << 10) + PROOF_BYTES_MAX as usize;
 /// How long to wait before the journal is tried again that could not be written.
 const RETRY: Duration = Duration::from_millis(200);
 /// How often to look whether this coordinator leads, while another does.
@@ -39,6 +33,8 @@ const STANDING_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Threads that find out who clients are.
 const WORKERS_MAX: usize = 8;
+/// Threads that probe.
+const PROBERS_MAX: usize = 16;
 
 /// The coordinator's thread.
 pub(super) struct Reactor {
@@ -47,6 +43,7 @@ pub(super) struct Reactor {
     pub(super) instance: u64,
     pub(super) caller: Caller,
     pub(super) workers: Arc<Workers>,
+    probers: Arc<Workers>,
     /// `None` while another coordinator leads: that one, if it is known, is the `leader`.
     pub(super) leading: Option<Leading>,
     pub(super) leader: Option<Endpoint>,
@@ -54,16 +51,16 @@ pub(super) struct Reactor {
     pub(super) started: Instant,
     pub(super) connections: HashMap<u64, Connection>,
     pub(super) cut: u64,
-    epoll: OwnedFd,
+    pub(super) epoll: OwnedFd,
     called: Receiver<Call>,
-    listeners: Vec<Listener>,
-    per_client: HashMap<Origin, usize>,
-    next_connection: u64,
+    pub(super) listeners: Vec<Listener>,
+    pub(super) per_client: HashMap<Origin, usize>,
+    pub(super) next_connection: u64,
     /// Connections with something to send.
-    listed: Vec<u64>,
+    pub(super) listed: Vec<u64>,
     /// Connections with something to read, of which the kernel does not tell.
-    again: Vec<u64>,
-    scratch: Vec<u8>,
+    pub(super) again: Vec<u64>,
+    pub(super) scratch: Vec<u8>,
     /// When the table wants to be asked.
     ask_at: Option<Time>,
     retry_at: Option<Instant>,
@@ -92,7 +89,8 @@ impl Reactor {
             clock: Clock::new(),
             instance: u64::from_le_bytes(instance),
             caller,
-            workers: Workers::new("iogate-coord-auth", WORKERS_MAX, || {}),
+            workers: Workers::new("iogate-coord-work", WORKERS_MAX, || {}),
+            probers: Workers::new("iogate-coord-probe", PROBERS_MAX, || {}),
             leading: None,
             leader: None,
             journal,
@@ -106,7 +104,7 @@ impl Reactor {
             next_connection: FIRST_CONNECTION,
             listed: Vec::new(),
             again: Vec::new(),
-            scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX],
+            scratch: vec![0; SCRATCH_BYTES],
             ask_at: None,
             retry_at: None,
             looked: Instant::now(),
@@ -208,132 +206,6 @@ impl Reactor {
         }
     }
 
-    fn accept(&mut self, listener: u64) {
-        let Some(at) = self.listeners.get(listener as usize - 1) else { return };
-        let mut taken = Vec::new();
-        for _ in 0..ACCEPTS_MAX {
-            match at.accept() {
-                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.policy), origin)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    // Most likely no descriptor is left: it is tried again in a while.
-                    tracing::warn!(%error, "accepting a connection at {}", at.endpoint());
-                    let data = epoll::EventData::new_u64(listener);
-                    let _ = epoll::modify(&self.epoll, at.fd(), data, epoll::EventFlags::empty());
-                    break;
-                }
-            }
-        }
-        taken.into_iter().for_each(|connection| self.take(connection));
-    }
-
-    /// Takes in a new connection.
-    fn take(&mut self, connection: Connection) {
-        let token = self.next_connection;
-        self.next_connection += 1;
-        let data = epoll::EventData::new_u64(token);
-        if let Err(error) = epoll::add(&self.epoll, connection.socket.fd(), data, epoll::EventFlags::IN) {
-            tracing::warn!(%error, "a connection could not be taken");
-            return;
-        }
-        let count = self.per_client.entry(connection.origin.clone()).or_insert(0);
-        *count += 1;
-        let (count, limits) = (*count, &self.config.limits);
-        let too_many = if self.connections.len() >= limits.connections {
-            Some(format!("the coordinator has {} connections, which is the limit", limits.connections))
-        } else if count > limits.connections_per_client {
-            Some(format!("this client has {} connections, which is the limit", count - 1))
-        } else {
-            None
-        };
-        self.connections.insert(token, connection);
-        if let Some(why) = too_many {
-            self.refuse(token, (libc::EUSERS, why));
-        }
-    }
-
-    /// The kernel has told something of a connection.
-    fn told(&mut self, token: u64, flags: epoll::EventFlags) {
-        use epoll::EventFlags as Flags;
-        let over = flags.intersects(Flags::ERR | Flags::HUP);
-        if flags.contains(Flags::OUT) || over {
-            self.list(token);
-        }
-        if flags.contains(Flags::IN) || over {
-            self.read(token);
-        }
-    }
-
-    /// Reads what is there, and takes it in.
-    fn read(&mut self, token: u64) {
-        let Some(mut connection) = self.connections.remove(&token) else { return };
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let mut outcome = Ok(());
-        let mut read = Read::All(0);
-        for _ in 0..READS_MAX {
-            if connection.state == State::Greeting || connection.is_ending {
-                break;
-            }
-            let left = connection.left.len();
-            scratch[..left].copy_from_slice(&connection.left);
-            read = connection.read(&mut scratch[left..left + READ_BYTES_MAX]);
-            let (Read::All(count) | Read::Some(count)) = read else { break };
-            outcome = self.take_in(token, &mut connection, &scratch[..left + count]);
-            if outcome.is_err() || matches!(read, Read::All(_)) {
-                break;
-            }
-        }
-        self.scratch = scratch;
-        // Reading may have made something to send.
-        if connection.socket.wants_flush() && !std::mem::replace(&mut connection.is_listed, true) {
-            self.listed.push(token);
-        }
-        if outcome.is_ok() && matches!(read, Read::Some(_)) {
-            self.again.push(token);
-        }
-        self.connections.insert(token, connection);
-        match outcome {
-            Err(cut) => self.refuse(token, cut),
-            Ok(()) if read == Read::Over => self.close(token),
-            Ok(()) => self.ask_kernel(token),
-        }
-    }
-
-    /// Takes the messages that are whole, and keeps the rest.
-    fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Cut> {
-        let mut at = 0;
-        while connection.state != State::Greeting {
-            let Some((header, fields, payload, length)) = frame(&bytes[at..], connection.state)? else {
-                break;
-            };
-            at += length;
-            let State::Session(id) = connection.state else {
-                self.greet(token, connection, &header, fields, payload)?;
-                continue;
-            };
-            let request = Request::decode(header.kind, fields)
-                .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
-            let now = self.clock.now();
-            let Some(leading) = &mut self.leading else { break };
-            match leading.handle(now, token, id, &header, &request) {
-                Rest::Nothing => {}
-                Rest::Over => {
-                    connection.state = State::Parted;
-                    break;
-                }
-                Rest::Status => {
-                    let json = self.status().to_json();
-                    if let Some(leading) = &mut self.leading {
-                        leading.now.answer(token, 0, header.id, &json, |_| {});
-                    }
-                }
-            }
-        }
-        connection.keep(&bytes[at..]);
-        Ok(())
-    }
-
     /// Takes what other threads say. `false`: to stop.
     fn take_calls(&mut self) -> bool {
         let mut count = [0; 8];
@@ -344,6 +216,11 @@ impl Reactor {
                 Call::Status(answer) => {
                     // Who asked may have gone.
                     let _ = answer.send(self.status());
+                }
+                Call::Probed(claim, outcome) => {
+                    if let Some(leading) = &mut self.leading {
+                        leading.probed(self.clock.now(), claim, outcome);
+                    }
                 }
                 Call::Identified(identified) => {
                     let token = identified.connection;
@@ -372,6 +249,12 @@ impl Reactor {
                     Ok(()) => {
                         let was_failing = self.retry_at.take().is_some();
                         leading.tell_granted(self.clock.now());
+                        for (claim, work) in std::mem::take(&mut leading.probes) {
+                            let caller = self.caller.clone();
+                            self.probers.run(move || {
+                                caller.call(Call::Probed(claim, work()));
+                            });
+                        }
                         std::mem::swap(&mut said, &mut leading.kept);
                         if was_failing {
                             self.ask_at = Some(now);
@@ -383,6 +266,11 @@ impl Reactor {
                     }
                     Err(_) => self.retry_at = Some(Instant::now() + RETRY),
                 }
+            }
+            // Time may have passed since this round began: it may have been stopped.
+            if self.journal.standing() != Standing::Leads {
+                self.step_down();
+                return self.send_all();
             }
             let mut at_once = std::mem::take(&mut leading.now);
             for outbox in [&mut at_once, &mut said] {
@@ -414,7 +302,7 @@ impl Reactor {
         }
     }
 
-    fn list(&mut self, token: u64) {
+    pub(super) fn list(&mut self, token: u64) {
         if let Some(connection) = self.connections.get_mut(&token)
             && !std::mem::replace(&mut connection.is_listed, true)
         {
@@ -423,7 +311,7 @@ impl Reactor {
     }
 
     /// Asks the kernel for what a connection waits for.
-    fn ask_kernel(&mut self, token: u64) {
+    pub(super) fn ask_kernel(&mut self, token: u64) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         let wanted = connection.wanted();
         if wanted == connection.interest {
@@ -440,7 +328,7 @@ impl Reactor {
     }
 
     /// Says why a connection ends, and ends it.
-    fn refuse(&mut self, token: u64, (errno, why): Cut) {
+    pub(super) fn refuse(&mut self, token: u64, (errno, why): Cut) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
         tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
         self.cut += 1;
@@ -495,35 +383,3 @@ impl Reactor {
         }
     }
 }
-
-/// The message that some bytes begin with; `None` if it is not whole yet.
-fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Cut> {
-    let Some(header) = bytes.first_chunk::<REQUEST_HEADER_BYTES>() else { return Ok(None) };
-    let protocol = |text: String| Err((libc::EPROTO, text));
-    let header = RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
-    let is_hello = header.kind == HELLO;
-    match state {
-        State::New if !is_hello => return protocol("expected a Hello first".into()),
-        State::Session(_) if is_hello => return protocol("a second Hello on one connection".into()),
-        State::Parted => return protocol("the session has ended: a Goodbye is the last request".into()),
-        _ => {}
-    }
-    let most = if is_hello { PROOF_BYTES_MAX } else { 0 };
-    if header.payload > most {
-        let (kind, payload) = (header.kind, header.payload);
-        return protocol(format!(
-            "a request of kind {kind} has {payload} bytes of payload, expected at most {most}"
-        ));
-    }
-    if is_hello && usize::from(header.fields) > PATH_BYTES_MAX {
-        return protocol(format!("a Hello has {} bytes of fields", header.fields));
-    }
-    let fields_end = REQUEST_HEADER_BYTES + usize::from(header.fields);
-    let end = fields_end + header.payload as usize;
-    match (bytes.get(REQUEST_HEADER_BYTES..fields_end), bytes.get(fields_end..end)) {
-        (Some(fields), Some(payload)) => Ok(Some((header, fields, payload, end))),
-        _ => Ok(None),
-    }
-}
-
-const HELLO: u16 = 1;

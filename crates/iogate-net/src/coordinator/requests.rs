@@ -86,9 +86,12 @@ impl Leading {
         claim: &wire::Claim<'_>,
     ) -> Result<(), Cut> {
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        if let Some(known) = session.requests.get(&request).and_then(|claim| self.claims.get(claim)) {
+        if let Some(claim) = session.requests.get(&request)
+            && let Some(known) = self.claims.get(claim)
+        {
             // It is sent again after a lost connection.
             if let Some(turn) = known.turn
+                && !self.probing.contains_key(claim)
                 && !self.grants.iter().any(|grant| grant.token == turn.token)
             {
                 let until = self.table.renew(now, id, turn.token).map_err(|refused| explained(&refused))?;
@@ -207,8 +210,14 @@ impl Leading {
         request: u64,
         claim: u64,
     ) -> Result<(), Cut> {
-        self.table.cancel(now, id, claim).map_err(|refused| explained(&refused))?;
         let claimed = self.sessions.get(&id).and_then(|session| session.requests.get(&claim));
+        let probed = claimed.filter(|claimed| self.probing.contains_key(claimed));
+        let over = match probed.and_then(|claimed| self.claims.get(claimed)?.turn) {
+            // Its client does not know yet that it holds.
+            Some(turn) => self.table.release(now, id, turn.token, 0),
+            None => self.table.cancel(now, id, claim),
+        };
+        over.map_err(|refused| explained(&refused))?;
         if let Some(known) = claimed.and_then(|claim| self.claims.get_mut(claim)) {
             known.ending = Some(Ending::Cancelled);
         }

@@ -13,10 +13,7 @@ use super::status::{Ending, Finished};
 impl Leading {
     /// Lets the table decide what there is to decide. Returns when it wants to be asked again.
     pub(super) fn decide(&mut self, now: Time) -> Option<Time> {
-        if let Some(until) = self.grace_until {
-            if now < until {
-                return Some(until);
-            }
+        if self.grace_until.is_some_and(|until| now >= until) {
             self.grace_until = None;
             // What is in the journal from here on is all there is.
             let begin = self.all().into_iter().next();
@@ -26,14 +23,16 @@ impl Leading {
         if self.failing.is_some() {
             return None;
         }
-        loop {
+        let probed = self.keep_probing(now);
+        let next = loop {
             match self.table.next(now) {
                 Decision::Granted(grant) => self.granted(now, grant),
                 Decision::Lost(loss) => self.lost(&loss),
-                Decision::WaitUntil(time) => return Some(time),
-                Decision::Idle => return None,
+                Decision::WaitUntil(time) => break Some(time),
+                Decision::Idle => break None,
             }
-        }
+        };
+        [probed, next].into_iter().flatten().min()
     }
 
     fn granted(&mut self, now: Time, grant: Grant) {
@@ -91,6 +90,7 @@ impl Leading {
 
     fn gone(&mut self, now: Time, id: ClaimId) {
         let Some(known) = self.claims.remove(&id) else { return };
+        self.probing.remove(&id);
         if known.is_journalled {
             self.records.push(Record::Gone(id.0));
         }
@@ -180,6 +180,9 @@ impl Leading {
     /// Tells those whose turns have begun, as the journal now knows of them.
     pub(super) fn tell_granted(&mut self, now: Time) {
         for grant in std::mem::take(&mut self.grants) {
+            if self.begin_probe(now, grant.claim) {
+                continue;
+            }
             let Some(known) = self.claims.get(&grant.claim) else { continue };
             let connection = self.sessions.get(&grant.session).and_then(|session| session.connection);
             // Who is not there asks again, or loses it.

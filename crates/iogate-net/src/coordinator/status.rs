@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::coord::{Admission, CoordConfig, Entry, Order, Passing, Standing};
+use iogate_core::coord::{Admission, CoordConfig, Entry, Standing};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,12 @@ pub struct Counters {
     pub refused: u64,
     /// Bytes that were moved in turns, as far as holders have said.
     pub bytes: u64,
+    /// Turns before which the file system was found quiet.
+    #[serde(default)]
+    pub probed_quiet: u64,
+    /// Turns that began although it was not, or could not be probed.
+    #[serde(default)]
+    pub probed_busy: u64,
     /// Times that the journal was written.
     pub appends: u64,
     /// Connections that were cut because their clients broke a rule.
@@ -196,19 +202,9 @@ impl Ending {
 
 impl Rules {
     pub(super) fn of(config: &CoordConfig) -> Rules {
-        let order = match config.order {
-            Order::Fcfs => "fcfs",
-            Order::Shortest { .. } => "shortest",
-            Order::Weighted => "weighted",
-            Order::Sets => "sets",
-        };
-        let passing = match config.passing {
-            Passing::Preserve => "preserve",
-            Passing::Relaxed => "relaxed",
-        };
         Rules {
-            order: order.into(),
-            passing: passing.into(),
+            order: config.order.name().into(),
+            passing: config.passing.name().into(),
             block_max_ms: ms(config.block_max),
             slots: config.slots,
             lease_ms: ms(config.lease),
@@ -243,7 +239,7 @@ impl Reactor {
             up_ms: self.started.elapsed().as_millis() as u64,
             journal: self.journal.place(),
             rules: Rules::of(&self.config.table),
-            connections: self.connections.len() + 1,
+            connections: self.connections.len(),
             ..Status::default()
         };
         if let Some(leading) = &self.leading {
@@ -269,7 +265,11 @@ impl Leading {
             let place = self.places.name(known.place);
             match entry.standing {
                 Standing::Held { .. } => {
-                    status.holders.push(holder(now, entry, &known.label, place, session));
+                    let mut holder = holder(now, entry, &known.label, place, session);
+                    if self.probing.contains_key(&entry.id) {
+                        holder.admission = "probing".into();
+                    }
+                    status.holders.push(holder);
                 }
                 Standing::Waiting => {
                     status.waiting += 1;

@@ -38,5 +38,7 @@ int main(void) {
     MEASURE("fstat", fstat(zero, &stat_));
     MEASURE("stat", stat("/etc/passwd", &stat_));
     MEASURE("open+close", close(open("/dev/null", O_RDONLY)));
+    close(open("file", O_CREAT | O_WRONLY, 0600));
+    MEASURE("open-w+close", close(open("file", O_WRONLY)));
     return 0;
 }

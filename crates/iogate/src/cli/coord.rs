@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use iogate_core::coord::CoordConfig;
 use iogate_net::Endpoint;
 
 use super::Auth;
+use super::remote::Time;
 
 /// Coordinate whose turn it is to do bulk I/O on shared storage
 #[derive(Debug, Args)]
@@ -33,20 +35,37 @@ pub(crate) struct CoordServeArgs {
     pub(crate) listen: Vec<Endpoint>,
 
     /// The directory that keeps who holds and who waits; made if it is not there
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) state: PathBuf,
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "etcd", conflicts_with = "etcd")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// Instead of a directory: etcd's addresses, http://HOST:PORT with commas; several coordinators, of which one leads
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub(crate) etcd: Vec<String>,
+
+    /// With --etcd: coordinators of the same name are one
+    #[arg(long, value_name = "NAME", default_value = "default", requires = "etcd")]
+    pub(crate) name: String,
+
+    /// With --etcd: how long the others wait for a leader that is gone, in whole seconds
+    #[arg(long, value_name = "TIME", default_value = "5s", requires = "etcd")]
+    pub(crate) leader_lease: Time,
+
+    /// With --etcd: where clients reach this coordinator [default: the first --listen]
+    #[arg(long, value_name = "ADDRESS", requires = "etcd")]
+    pub(crate) advertise: Option<Endpoint>,
 
     /// A rule, as in order=shortest or slots=2; several with commas, or given several times
-    ///
-    /// order: fcfs, shortest, weighted, sets; passing: preserve, relaxed; slots: parties that may hold a target at a time; lease: how
-    /// long a turn counts without being renewed; join: how long a party takes in more of its own; block_max: how long
-    /// one waits at most with passing=relaxed; ageing: with order=shortest, bytes per second of waiting; claims_max.
-    #[arg(long = "set", value_name = "NAME=VALUE", value_delimiter = ',')]
+    #[arg(long = "set", value_name = "NAME=VALUE", long_help = rules_help())]
     pub(crate) rules: Vec<String>,
 
     /// A file system that there is, with the number of its targets if that is known; may be given several times [default: any]
     #[arg(long = "place", value_name = "NAME[=TARGETS]")]
     pub(crate) places: Vec<String>,
+
+    /// Probe a file system before a turn on it begins, and wait until it is quiet: a directory there, which `iogate probe --calibrate`
+    /// has calibrated, or NAME=DIR if clients call it otherwise; may be given several times
+    #[arg(long = "probe", value_name = "[NAME=]DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) probes: Vec<String>,
 
     /// How clients prove who they are [default: peer for Unix sockets; there is none for TCP]
     #[arg(long, value_enum)]
@@ -75,6 +94,17 @@ pub(crate) struct CoordServeArgs {
     /// End with the process that started this
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
+}
+
+fn rules_help() -> String {
+    let lines: Vec<String> = CoordConfig::params()
+        .iter()
+        .map(|param| format!("- {}: {} [default: {}]", param.name, param.help, param.format(param.default)))
+        .collect();
+    format!(
+        "A rule, as in order=shortest or slots=2; several with commas, or given several times\n\n{}",
+        lines.join("\n")
+    )
 }
 
 /// Which coordinator.

@@ -13,6 +13,7 @@ pub(crate) mod probe;
 pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod serve;
 pub(crate) mod sim;

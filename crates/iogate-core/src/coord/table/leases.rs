@@ -34,6 +34,10 @@ impl Leases {
         }
     }
 
+    pub(super) fn gone(&self) -> impl Iterator<Item = (SessionId, Time)> + '_ {
+        self.gone.iter().map(|(session, until)| (*session, *until))
+    }
+
     /// When the next one runs out.
     pub(super) fn first(&self) -> Option<Time> {
         let held = self.held.first().map(|(until, _)| *until);

@@ -3,13 +3,17 @@
 //! | module | purpose |
 //! |---|---|
 //! | `board` | who waits for the targets of a place, who holds them, and who is to be looked at when that changes |
+//! | `grants` | who is granted a turn next, and what the client is told |
 //! | `leases` | whose time runs out, when |
 //! | `history` | what a table remembers of a client's earlier turns |
+//! | `restore` | a table from what a journal has kept |
 //! | `sets` | the sets of [`Order::Sets`], and their shares |
 
 mod board;
+mod grants;
 mod history;
 mod leases;
+mod restore;
 mod sets;
 
 use alloc::boxed::Box;
@@ -21,8 +25,8 @@ use history::History;
 use leases::Leases;
 
 use super::{
-    Admission, Change, Claim, ClaimId, CoordConfig, CoordStats, Decision, Entry, Grant, Loss, Order, Passing,
-    PlaceId, Refused, SessionId, Standing, Token,
+    Change, Claim, ClaimId, CoordConfig, CoordStats, Decision, Entry, Loss, Order, Passing, PlaceId, Refused,
+    SessionId, Standing, Token,
 };
 use crate::time::Time;
 
@@ -62,7 +66,8 @@ use crate::time::Time;
 ///
 /// O(m log n) for each message and grant, with n claims and m targets of the claim; a claim also looks at its session's other claims.
 /// `Relaxed` looks at those who wait for several targets, one for each set of targets, when one becomes free and another is not.
-/// A waiting claim takes less than 400 bytes (a test measures it) and 4 bytes for each target.
+/// A waiting claim takes less than 400 bytes (a test measures it); one of a party 80 more for each target but the first; and what is
+/// remembered of a party, where the order goes by that, 250.
 #[derive(Clone, Debug)]
 pub struct Table {
     config: CoordConfig,
@@ -139,56 +144,6 @@ impl Table {
             again: VecDeque::new(),
             stats: CoordStats::default(),
         }
-    }
-
-    /// A table with what a journal has kept: the last [`Change::Put`] of each claim without a [`Change::Gone`]. Everybody has one lease's
-    /// time to come back: holders to renew, clients whose claims wait to be [`connected`](Table::connected).
-    ///
-    /// What is decided goes by the entries alone, but for this: what parties have used is forgotten ([`Order::Weighted`] begins anew), and so
-    /// are sizes and periods that were learnt (those of the claims that are there are in their entries).
-    pub fn restore(
-        config: CoordConfig,
-        now: Time,
-        last_token: Token,
-        entries: impl IntoIterator<Item = Entry>,
-    ) -> Table {
-        let mut table = Table::new(config, last_token);
-        table.now = now;
-        let entries: BTreeMap<ClaimId, Entry> = entries.into_iter().map(|entry| (entry.id, entry)).collect();
-        for entry in entries.into_values() {
-            table.put_back(now, entry);
-        }
-        table
-    }
-
-    fn put_back(&mut self, now: Time, mut entry: Entry) {
-        let (id, until) = (entry.id, now + self.config.lease);
-        let members = &mut entry.claim.targets.members;
-        members.sort_unstable();
-        members.dedup();
-        self.next_claim = self.next_claim.max(id.0.saturating_add(1));
-        let rank = self.history.come(entry.arrived, self.config.order, &mut entry.claim, id);
-        let set = self.set_of(&entry.claim);
-        let board = self.boards.entry((entry.claim.targets.place, set)).or_default();
-        self.requests.insert((entry.claim.session, entry.claim.request), id);
-        self.leases.part(entry.claim.session, until);
-        match &mut entry.standing {
-            Standing::Held { token, since, until: ends, .. } => {
-                *ends = until;
-                board.hold(*since, &entry.claim, id, &mut self.woken);
-                self.history.begin(*since, &entry.claim, rank);
-                self.next_token = self.next_token.max(token.0.saturating_add(1));
-                self.tokens.insert(*token, id);
-                self.leases.start(id, until);
-            }
-            Standing::Waiting => {
-                board.wait(&entry.claim, rank, &mut self.woken);
-                if self.config.passing == Passing::Relaxed {
-                    self.by_age.insert(id);
-                }
-            }
-        }
-        self.claims.insert(id, Box::new(Record { entry, rank: rank.key, set, is_asked: false }));
     }
 
     /// Grants nothing before `time`: of what was granted before a crash something may not have reached the journal, and is over
@@ -405,6 +360,11 @@ impl Table {
         held.map(|record| &**record).chain(waiting).map(|record| &record.entry)
     }
 
+    /// Clients that have claims and are gone, each with the time until when what it waits for is kept.
+    pub fn absent(&self) -> impl Iterator<Item = (SessionId, Time)> + '_ {
+        self.leases.gone()
+    }
+
     fn tick(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         self.now
@@ -468,79 +428,6 @@ impl Table {
     fn lose(&mut self, now: Time, id: ClaimId) {
         self.lost.extend(self.claims.get(&id).map(|record| record.loss()));
         self.end(now, id, 0);
-    }
-
-    /// When the oldest claim has waited long enough.
-    fn overdue_at(&self) -> Option<Time> {
-        let oldest = self.claims.get(self.by_age.first()?)?;
-        Some(oldest.entry.arrived + self.config.block_max)
-    }
-
-    /// The first claim that may hold its targets.
-    fn first_admitted(&mut self, now: Time) -> Option<(ClaimId, Admission)> {
-        while let Some(rank) = self.woken.pop_first() {
-            let Some(record) = self.claims.get(&rank.id) else { continue };
-            let Some(board) = self.boards.get(&record.board()) else { continue };
-            let claim = &record.entry.claim;
-            if let Some(admission) = board.admits(&self.config, now, claim, rank) {
-                return Some((rank.id, admission));
-            }
-            if self.config.passing == Passing::Relaxed {
-                board.wake_next(&self.config, claim, rank, &mut self.woken);
-            }
-        }
-        let is_overdue = self.overdue_at().is_some_and(|at| at <= now);
-        self.by_age.first().filter(|_| is_overdue).map(|id| (*id, Admission::Overdue))
-    }
-
-    fn grant(&mut self, now: Time, id: ClaimId, admission: Admission) {
-        let token = Token(self.next_token);
-        let until = now + self.config.lease;
-        let Some(record) = self.claims.get_mut(&id) else { return };
-        let (rank, at) = (record.rank(), record.board());
-        self.next_token += 1;
-        record.entry.standing = Standing::Held { token, since: now, until, admission };
-        let entry = &record.entry;
-        if let Some(board) = self.boards.get_mut(&at) {
-            board.leave(&entry.claim, rank, &mut self.woken);
-            board.hold(now, &entry.claim, id, &mut self.woken);
-        }
-        self.by_age.remove(&id);
-        self.history.begin(now, &entry.claim, rank);
-        self.tokens.insert(token, id);
-        self.leases.start(id, until);
-        self.changes.push(Change::Put(entry.clone()));
-        self.stats.granted += 1;
-        self.stats.joined += u64::from(admission == Admission::Joined);
-        self.stats.overdue += u64::from(admission == Admission::Overdue);
-        self.stats.waited += now.since(entry.arrived);
-    }
-
-    /// What a holder is told.
-    fn grant_of(&self, id: ClaimId) -> Option<Grant> {
-        let record = self.claims.get(&id)?;
-        let Entry { claim, arrived, standing, .. } = &record.entry;
-        let Standing::Held { token, since, until, admission } = *standing else { return None };
-        Some(Grant {
-            claim: id,
-            session: claim.session,
-            request: claim.request,
-            token,
-            waited: since.since(*arrived),
-            until,
-            share: self.share(record),
-            admission,
-        })
-    }
-
-    fn share(&self, record: &Record) -> u32 {
-        if self.config.order != Order::Sets {
-            return 1000;
-        }
-        let targets = &record.entry.claim.targets;
-        let boards = self.boards.range((targets.place, i8::MIN)..=(targets.place, i8::MAX));
-        let held = boards.filter(|(_, board)| board.is_held(&targets.members));
-        sets::share(record.set, held.map(|((_, set), _)| *set))
     }
 
     fn end(&mut self, now: Time, id: ClaimId, bytes: u64) {

@@ -1,5 +1,6 @@
 //! What a coordinator must not forget: who holds what, who waits in which order, and which tokens were given.
 
+mod etcd;
 mod local;
 mod record;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use crate::Endpoint;
 
+pub use etcd::Etcd;
 pub use local::Local;
 pub(crate) use record::admission_number;
 pub use record::{ClaimRecord, HeldRecord, Record, SessionRecord};

@@ -29,6 +29,8 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_incomplete: bool,
     },
+    /// A token was given; what has it need not be known any more.
+    TokenGiven(u64),
     /// A session has its first claim.
     Session(SessionRecord),
     /// A session is forgotten.
@@ -180,6 +182,7 @@ impl Sum {
                 self.clock_offset = clock_offset;
                 self.is_incomplete = is_incomplete;
             }
+            Record::TokenGiven(token) => self.token = self.token.max(token),
             Record::Session(session) => {
                 self.number = self.number.max(session.number);
                 self.sessions.insert(session.number, session);

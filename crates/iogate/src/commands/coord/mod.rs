@@ -1,6 +1,5 @@
 //! `iogate coord`: coordinators, and what is asked of them.
 
-mod rules;
 mod serve;
 mod shown;
 

@@ -1,12 +1,20 @@
 //! `iogate coord serve`.
 
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, anyhow};
-use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Journal, Limits, Local, StartError};
+use iogate_core::coord::CoordConfig;
+use iogate_net::coordinator::{
+    Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, Probed, Prober, StartError,
+};
 use iogate_net::server::Listener;
+use iogate_turn::probe::{self, Verdict};
+use iogate_turn::{Calibration, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::rules;
 use crate::cli::{Auth, CoordServeArgs};
 use crate::commands::serve::config::{self, Address, Listen};
 use crate::commands::serve::{READY, raise_descriptor_limit};
@@ -18,10 +26,11 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         let signal = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(signal).context("the end of the parent")?;
     }
-    let places = args.places.iter().map(|place| rules::place(place).context("--place"));
+    let places = args.places.iter().map(|text| place(text));
     let config = CoordinatorConfig {
-        table: rules::rules(&args.rules).context("--set").map_err(Failure::usage)?,
+        table: CoordConfig::parse(&args.rules.join(",")).context("--set").map_err(Failure::usage)?,
         places: places.collect::<Result<_, _>>().map_err(Failure::usage)?,
+        probers: probers(args)?,
         limits: Limits::default(),
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
@@ -30,7 +39,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     raise_descriptor_limit();
     // The state first: a second coordinator must not take the place of the first one's socket.
-    let journal: Box<dyn Journal> = Box::new(Local::open(&args.state).map_err(Failure::failed)?);
+    let journal = journal(args)?;
     let listeners = listeners(args)?;
     let coordinator = Coordinator::start(config, listeners, journal).map_err(|error| match error {
         StartError::Settings(_) => Failure::usage(error),
@@ -44,6 +53,25 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     signals.forever().next();
     coordinator.shutdown();
     Ok(())
+}
+
+/// Where it is kept who holds and who waits.
+fn journal(args: &CoordServeArgs) -> Result<Box<dyn Journal>, Failure> {
+    if let Some(dir) = &args.state {
+        return Ok(Box::new(Local::open(dir).map_err(Failure::failed)?));
+    }
+    if let Some(url) = args.etcd.iter().find(|url| !url.starts_with("http://")) {
+        let error = anyhow!("--etcd: expected http://HOST:PORT, got `{url}`");
+        return Err(
+            Failure::usage(error).hint("through a TLS proxy on this host, etcd is reached by http too")
+        );
+    }
+    if args.name.is_empty() || args.name.contains('/') {
+        return Err(Failure::usage(anyhow!("--name: expected a word without a slash, got `{}`", args.name)));
+    }
+    let own = args.advertise.clone().unwrap_or_else(|| args.listen[0].clone());
+    let etcd = Etcd::new(args.etcd.clone(), &args.name, own, args.leader_lease.0).context("etcd")?;
+    Ok(Box::new(etcd))
 }
 
 /// The sockets, bound.
@@ -86,4 +114,61 @@ fn listeners(args: &CoordServeArgs) -> Result<Vec<Listener>, Failure> {
 
 fn is_unix_socket(endpoint: &iogate_net::Endpoint) -> bool {
     matches!(endpoint, iogate_net::Endpoint::Unix(_))
+}
+
+/// What finds out whether file systems are quiet, by the names of their places.
+fn probers(args: &CoordServeArgs) -> Result<HashMap<String, Prober>, Failure> {
+    if args.probes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let settings = Settings::from_environment().map_err(Failure::usage)?;
+    let prober = |text: &String| prober(text, &settings).with_context(|| format!("--probe {text}"));
+    args.probes.iter().map(prober).collect::<Result<_, _>>().map_err(Failure::failed)
+}
+
+/// `DIR`, or `NAME=DIR`.
+fn prober(text: &str, settings: &Settings) -> anyhow::Result<(String, Prober)> {
+    let (name, directory) = match text.rsplit_once('=') {
+        Some((name, directory)) if !Path::new(text).is_dir() => (name.to_owned(), directory),
+        _ => {
+            let place =
+                iogate_turn::Place::of(Path::new(text), settings).context("the place of the directory")?;
+            (place.name().to_owned(), text)
+        }
+    };
+    let config = Calibration::read(&name, &settings.calibration)?.apply(&settings.backoff);
+    let directory = PathBuf::from(directory);
+    // What cannot be probed is told now, and not with the first turn.
+    probe::measure(&directory, 0, 1)?;
+    let prober = Prober::new(move |goes_on| {
+        let mut watch = || if goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        let report = probe::wait_until_quiet(&[&directory], &config, None, &mut watch);
+        let report = report.map_err(|error| error.to_string())?;
+        Ok(Probed { attempts: report.attempts, is_quiet: report.verdict == Verdict::Quiet })
+    });
+    Ok((name, prober))
+}
+
+/// A place as on the command line: a name, perhaps with its number of targets.
+fn place(text: &str) -> anyhow::Result<Place> {
+    let counted = text.rsplit_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
+    let (name, targets) = counted.map_or((text, None), |(name, count)| (name, Some(count)));
+    if name.is_empty() || targets == Some(0) {
+        return Err(anyhow!("--place: expected NAME or NAME=TARGETS with at least one target, got `{text}`"));
+    }
+    Ok(Place { name: name.into(), targets })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_names_and_perhaps_targets() {
+        let of = |text: &str| place(text).map(|place| (place.name, place.targets)).ok();
+        assert_eq!(of("nfs:io1:/scratch"), Some(("nfs:io1:/scratch".into(), None)));
+        assert_eq!(of("scratch=4"), Some(("scratch".into(), Some(4))));
+        assert_eq!(of("a=b"), Some(("a=b".into(), None)));
+        assert_eq!((of(""), of("x=0")), (None, None));
+    }
 }

@@ -1,0 +1,180 @@
+//! Connections come, and bytes from them become requests.
+
+use std::io;
+use std::sync::Arc;
+
+use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use rustix::event::epoll;
+
+use super::connection::{Connection, Framed, READ_BYTES_MAX, Read, State};
+use super::reactor::Reactor;
+use super::requests::Rest;
+use crate::greeting::{Cut, PROOF_BYTES_MAX};
+
+/// Most reads in a row from one connection, and connections that are accepted in a row.
+const READS_MAX: usize = 4;
+const ACCEPTS_MAX: usize = 256;
+/// Room for the beginning of a message: any header with its fields, and a proof.
+const LEFT_BYTES_MAX: usize = REQUEST_HEADER_BYTES + (64 << 10) + PROOF_BYTES_MAX as usize;
+/// Room for that and what is read behind it.
+pub(super) const SCRATCH_BYTES: usize = LEFT_BYTES_MAX + READ_BYTES_MAX;
+/// The number of a Hello.
+const HELLO: u16 = 1;
+
+impl Reactor {
+    pub(super) fn accept(&mut self, listener: u64) {
+        let Some(at) = self.listeners.get(listener as usize - 1) else { return };
+        let mut taken = Vec::new();
+        for _ in 0..ACCEPTS_MAX {
+            match at.accept() {
+                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.policy), origin)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Most likely no descriptor is left: it is tried again in a while.
+                    tracing::warn!(%error, "accepting a connection at {}", at.endpoint());
+                    let data = epoll::EventData::new_u64(listener);
+                    let _ = epoll::modify(&self.epoll, at.fd(), data, epoll::EventFlags::empty());
+                    break;
+                }
+            }
+        }
+        taken.into_iter().for_each(|connection| self.take(connection));
+    }
+
+    /// Takes in a new connection.
+    fn take(&mut self, connection: Connection) {
+        let token = self.next_connection;
+        self.next_connection += 1;
+        let data = epoll::EventData::new_u64(token);
+        if let Err(error) = epoll::add(&self.epoll, connection.socket.fd(), data, epoll::EventFlags::IN) {
+            tracing::warn!(%error, "a connection could not be taken");
+            return;
+        }
+        let count = self.per_client.entry(connection.origin.clone()).or_insert(0);
+        *count += 1;
+        let (count, limits) = (*count, &self.config.limits);
+        let too_many = if self.connections.len() >= limits.connections {
+            Some(format!("the coordinator has {} connections, which is the limit", limits.connections))
+        } else if count > limits.connections_per_client {
+            Some(format!("this client has {} connections, which is the limit", count - 1))
+        } else {
+            None
+        };
+        self.connections.insert(token, connection);
+        if let Some(why) = too_many {
+            self.refuse(token, (libc::EUSERS, why));
+        }
+    }
+
+    /// The kernel has told something of a connection.
+    pub(super) fn told(&mut self, token: u64, flags: epoll::EventFlags) {
+        use epoll::EventFlags as Flags;
+        let over = flags.intersects(Flags::ERR | Flags::HUP);
+        if flags.contains(Flags::OUT) || over {
+            self.list(token);
+        }
+        if flags.contains(Flags::IN) || over {
+            self.read(token);
+        }
+    }
+
+    /// Reads what is there, and takes it in.
+    pub(super) fn read(&mut self, token: u64) {
+        let Some(mut connection) = self.connections.remove(&token) else { return };
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut outcome = Ok(());
+        let mut read = Read::All(0);
+        for _ in 0..READS_MAX {
+            if connection.state == State::Greeting || connection.is_ending {
+                break;
+            }
+            let left = connection.left.len();
+            scratch[..left].copy_from_slice(&connection.left);
+            read = connection.read(&mut scratch[left..left + READ_BYTES_MAX]);
+            let (Read::All(count) | Read::Some(count)) = read else { break };
+            outcome = self.take_in(token, &mut connection, &scratch[..left + count]);
+            if outcome.is_err() || matches!(read, Read::All(_)) {
+                break;
+            }
+        }
+        self.scratch = scratch;
+        // Reading may have made something to send.
+        if connection.socket.wants_flush() && !std::mem::replace(&mut connection.is_listed, true) {
+            self.listed.push(token);
+        }
+        if outcome.is_ok() && matches!(read, Read::Some(_)) {
+            self.again.push(token);
+        }
+        self.connections.insert(token, connection);
+        match outcome {
+            Err(cut) => self.refuse(token, cut),
+            Ok(()) if read == Read::Over => self.close(token),
+            Ok(()) => self.ask_kernel(token),
+        }
+    }
+
+    /// Takes the messages that are whole, and keeps the rest.
+    fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Cut> {
+        let mut at = 0;
+        while connection.state != State::Greeting {
+            let Some((header, fields, payload, length)) = frame(&bytes[at..], connection.state)? else {
+                break;
+            };
+            at += length;
+            let State::Session(id) = connection.state else {
+                self.greet(token, connection, &header, fields, payload)?;
+                continue;
+            };
+            let request = Request::decode(header.kind, fields)
+                .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
+            let now = self.clock.now();
+            let Some(leading) = &mut self.leading else { break };
+            match leading.handle(now, token, id, &header, &request) {
+                Rest::Nothing => {}
+                Rest::Over => connection.state = State::Parted,
+                Rest::Status => {
+                    let mut status = self.status();
+                    // The one that asks is not among them while it is read from.
+                    status.connections += 1;
+                    let json = status.to_json();
+                    if let Some(leading) = &mut self.leading {
+                        leading.now.answer(token, 0, header.id, &json, |_| {});
+                    }
+                }
+            }
+        }
+        connection.keep(&bytes[at..]);
+        Ok(())
+    }
+}
+
+/// The message that some bytes begin with; `None` if it is not whole yet.
+fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Cut> {
+    let Some(header) = bytes.first_chunk::<REQUEST_HEADER_BYTES>() else { return Ok(None) };
+    let protocol = |text: String| Err((libc::EPROTO, text));
+    let header = RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
+    let is_hello = header.kind == HELLO;
+    match state {
+        State::New if !is_hello => return protocol("expected a Hello first".into()),
+        State::Session(_) if is_hello => return protocol("a second Hello on one connection".into()),
+        State::Parted => return protocol("the session has ended: a Goodbye is the last request".into()),
+        _ => {}
+    }
+    let most = if is_hello { PROOF_BYTES_MAX } else { 0 };
+    if header.payload > most {
+        let (kind, payload) = (header.kind, header.payload);
+        return protocol(format!(
+            "a request of kind {kind} has {payload} bytes of payload, expected at most {most}"
+        ));
+    }
+    if is_hello && usize::from(header.fields) > PATH_BYTES_MAX {
+        return protocol(format!("a Hello has {} bytes of fields", header.fields));
+    }
+    let fields_end = REQUEST_HEADER_BYTES + usize::from(header.fields);
+    let end = fields_end + header.payload as usize;
+    match (bytes.get(REQUEST_HEADER_BYTES..fields_end), bytes.get(fields_end..end)) {
+        (Some(fields), Some(payload)) => Ok(Some((header, fields, payload, end))),
+        _ => Ok(None),
+    }
+}

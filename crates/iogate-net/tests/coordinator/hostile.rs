@@ -1,0 +1,148 @@
+//! Clients that do not keep to the protocol, or to the limits, are cut off alone.
+
+use std::time::Duration;
+
+use iogate_core::wire::*;
+use iogate_net::coordinator::{CoordinatorConfig, Limits};
+
+use super::raw::Raw;
+use super::{Setup, config, hello, place, wait_until};
+
+fn header(kind: u16, id: u64, fields: u16, payload: u32) -> Vec<u8> {
+    let header = RequestHeader { fields, payload, kind, id, acked: 1, uid: 0, gid: 0 };
+    [&header.to_bytes()[..], &vec![0; fields.into()]].concat()
+}
+
+#[test]
+fn who_breaks_a_rule_is_told_why_and_nobody_else_notices() {
+    let setup = Setup::new("lease=60s");
+    let (mut holder, mut waiter) = (setup.client(), setup.client());
+    let token = holder.turn(place("scratch"));
+    let id = waiter.claim(place("scratch"));
+    for endpoint in setup.coordinator.endpoints() {
+        let cut = |bytes: &[u8], errno, text| {
+            let mut raw = Raw::connect(endpoint);
+            raw.write(bytes);
+            raw.is_cut(errno, text);
+        };
+        cut(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", libc::EPROTO, "another protocol");
+        cut(&[0; 100], libc::EPROTO, "expected a Hello first");
+        cut(&[0xff; 100], libc::EPROTO, "another protocol");
+        let bytes = |hello| Raw::bytes(0, 0, &Request::Hello(hello), &[]);
+        cut(&bytes(Hello { magic: 1, ..hello() }), libc::EPROTO, "magic number");
+        cut(&bytes(Hello { version: 9, ..hello() }), libc::EPROTONOSUPPORT, "version 9");
+        cut(&bytes(Hello { auth: auth::MUNGE, ..hello() }), libc::EACCES, "offers a MUNGE credential");
+        cut(&bytes(Hello { export: b"scratch", ..hello() }), libc::ENOENT, "whose only export is `turns`");
+        cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 65536");
+        let cut_later = |bytes: &[u8], text| {
+            let mut raw = Raw::greet_with(endpoint, hello());
+            raw.write(bytes);
+            raw.is_cut(libc::EPROTO, text);
+        };
+        cut_later(&bytes(hello()), "a second Hello");
+        cut_later(&header(999, 1, 0, 0), "kind 999");
+        cut_later(&header(50, 1, 3, 0), "kind 50");
+        cut_later(&header(50, 1, 0, 7), "expected at most 0");
+        cut_later(&[0xff; 4000], "another protocol");
+        let goodbye = Raw::bytes(1, 1, &Request::Goodbye(Goodbye {}), &[]);
+        cut_later(
+            &[goodbye, Raw::bytes(2, 1, &Request::Ping(Ping {}), &[])].concat(),
+            "the session has ended",
+        );
+    }
+    holder.release(token).done();
+    waiter.granted(id);
+    assert!(setup.status().counters.cut >= 28);
+}
+
+#[test]
+fn silent_and_deaf_clients_are_cut_in_time() {
+    let limits = Limits {
+        hello_timeout: Duration::from_millis(100),
+        stall_timeout: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    let setup = Setup::with(CoordinatorConfig { limits, ..config("") });
+    Raw::connect(setup.tcp()).is_over();
+    let mut half = setup.client();
+    half.write(&Raw::bytes(1, 1, &Request::Claim(place("scratch")), &[])[..40]);
+    half.is_over();
+    // It asks and asks, and takes no answers: the coordinator stops to read, then cuts.
+    let mut deaf = Raw::greet_with(setup.tcp(), hello());
+    let asks: Vec<u8> =
+        (1..2000).flat_map(|id| Raw::bytes(id, 1, &Request::Status(Status {}), &[])).collect();
+    while deaf.stream.write_all(&asks).is_ok() {}
+    let mut client = setup.client();
+    client.turn(place("scratch"));
+    wait_until("only one is left", || setup.status().connections == 1);
+}
+
+#[test]
+fn there_are_no_more_connections_than_allowed() {
+    let limits = Limits { connections: 6, connections_per_client: 4, ..Limits::default() };
+    let setup = Setup::with(CoordinatorConfig { limits, ..config("") });
+    let mut here: Vec<_> = (0..4).map(|_| setup.client()).collect();
+    Raw::connect(setup.unix()).is_cut(libc::EUSERS, "this client has 4 connections");
+    let there: Vec<_> = (0..2).map(|_| Raw::greet_with(setup.tcp(), hello())).collect();
+    Raw::connect(setup.tcp()).is_cut(libc::EUSERS, "the coordinator has 6 connections");
+    here.iter_mut().for_each(Raw::is_silent);
+    drop(there);
+    wait_until("there is room again", || setup.status().connections == 4);
+    Raw::greet_with(setup.tcp(), hello()).is_silent();
+}
+
+#[test]
+fn many_connections_at_once() {
+    let setup = Setup::new("slots=3");
+    let mut clients: Vec<_> = (0..200).map(|_| setup.client()).collect();
+    let mut ids = Vec::new();
+    for (n, client) in clients.iter_mut().enumerate() {
+        ids.push(client.claim(place("scratch")));
+        wait_until("it is in line", || {
+            let status = setup.status();
+            status.holders.len() + status.waiting == n + 1
+        });
+    }
+    // Whoever is at the front leaves, with and without a word.
+    let mut left: Vec<_> = clients.into_iter().zip(ids).collect();
+    while let Some((mut client, id)) = (!left.is_empty()).then(|| left.remove(0)) {
+        let token = client.granted(id);
+        client.acked = id + 1;
+        client.release(token).done();
+    }
+    assert_eq!(setup.status().counters.released, 200);
+}
+
+/// Bytes that are almost right, cut and changed at random: the coordinator answers or cuts, and goes on.
+#[test]
+fn rubbish_harms_nobody() {
+    let setup = Setup::new("");
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        (seed % below as u64) as usize
+    };
+    let requests = [
+        Request::Claim(place("scratch")),
+        Request::Release(Release { token: 1, bytes: 0 }),
+        Request::Renew(Renew { token: 1 }),
+        Request::Cancel(Cancel { claim: 1 }),
+        Request::Evict(Evict { token: 1 }),
+        Request::Status(Status {}),
+    ];
+    for _ in 0..300 {
+        let mut raw = setup.client();
+        let mut bytes: Vec<u8> =
+            (1..6).flat_map(|id| Raw::bytes(id, 1, &requests[random(requests.len())], &[])).collect();
+        for _ in 0..random(4) {
+            let at = random(bytes.len());
+            bytes[at] = random(256) as u8;
+        }
+        bytes.truncate(random(bytes.len()) + 1);
+        raw.write(&bytes);
+    }
+    let mut client = Raw::greet_with(setup.tcp(), hello());
+    client.turn(place("another"));
+}

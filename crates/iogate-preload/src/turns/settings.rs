@@ -1,0 +1,62 @@
+//! What the environment says of turns, read once.
+
+use std::env;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use iogate_turn::{Policy, Turns};
+
+use super::patterns::Patterns;
+use crate::settings::say;
+
+pub(crate) struct Settings {
+    pub(crate) patterns: Patterns,
+    /// Without a write for so long, a turn ends.
+    pub(crate) idle: Duration,
+}
+
+static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
+/// 0: not looked yet, 1: not active, 2: active.
+static ACTIVE: AtomicU8 = AtomicU8::new(0);
+
+/// Whether any file counts as bulk output.
+#[inline]
+pub(crate) fn is_active() -> bool {
+    match ACTIVE.load(Ordering::Relaxed) {
+        0 => get().is_some(),
+        state => state == 2,
+    }
+}
+
+/// The settings; `None` if no file counts.
+pub(crate) fn get() -> Option<&'static Settings> {
+    let settings = SETTINGS.get_or_init(read).as_ref();
+    ACTIVE.store(if settings.is_some() { 2 } else { 1 }, Ordering::Relaxed);
+    settings
+}
+
+/// Whether the environment says anything of turns.
+pub(crate) fn is_asked_for() -> bool {
+    ["IOGATE_COORD", "IOGATE_POLICY"]
+        .into_iter()
+        .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
+}
+
+fn read() -> Option<Settings> {
+    if !is_asked_for() || env::var_os("IOGATE_FILES").is_none() {
+        return None;
+    }
+    let settings = match Turns::of_process() {
+        Ok(turns) => turns.settings(),
+        Err(error) => {
+            say(&format!("{error}: going on without taking turns"));
+            return None;
+        }
+    };
+    if settings.policy == Policy::None {
+        return None;
+    }
+    let patterns = Patterns::parse(&settings.files, |error| say(&format!("IOGATE_FILES: {error}")))?;
+    Some(Settings { patterns, idle: settings.idle })
+}

@@ -1,0 +1,288 @@
+//! `iogate run`: a program with the library that takes turns for it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, anyhow};
+use glob::Pattern;
+use iogate_net::app::JOBS;
+use iogate_turn::{Policy, Settings};
+use rustix::process::{Pid, Signal};
+use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
+use signal_hook::iterator::Signals;
+use tempfile::NamedTempFile;
+
+use crate::cli::RunArgs;
+use crate::failure::Failure;
+
+const LIBRARY: &str = "libiogate_preload.so";
+/// What only processes have that a launcher has started as part of a parallel job.
+const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"];
+/// As shells have it.
+const NOT_FOUND: u8 = 127;
+const NOT_STARTED: u8 = 126;
+
+/// Variables that the program gets.
+#[derive(Default)]
+struct Environment(Vec<(&'static str, String)>);
+
+impl Environment {
+    fn set(&mut self, name: &'static str, value: impl Into<String>) {
+        self.0.push((name, value.into()));
+    }
+
+    /// What the program will see; an empty variable counts as none.
+    fn get(&self, name: &str) -> Option<String> {
+        let given = self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone());
+        let value = given.or_else(|| Some(std::env::var_os(name)?.to_string_lossy().into_owned()));
+        value.filter(|value| !value.is_empty())
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
+    let mut environment = environment(args)?;
+    let settings = Settings::read(&|name| environment.get(name)).map_err(usage)?;
+    let mut command = Command::new(&args.command[0]);
+    command.args(&args.command[1..]);
+    if settings.policy == Policy::None {
+        if environment.get("IOGATE_POLICY").is_none() {
+            let hint =
+                "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
+            return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(hint));
+        }
+        return Err(not_started(&args.command[0], &command.exec()));
+    }
+    if settings.files.is_empty() {
+        let hint =
+            "give --target DIR for all files below a directory, or --files PATTERN, as in --files '*.ckpt'";
+        return Err(Failure::usage(anyhow!("nothing says which files are bulk output")).hint(hint));
+    }
+    environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
+    if RANKS.into_iter().any(|name| environment.get(name).is_some()) {
+        // That this rank writes nothing does not mean that the job does not.
+        return Err(not_started(&args.command[0], &command.envs(environment.0).exec()));
+    }
+    let found = Found::create(settings.files).context("cannot make a file to note what is found in")?;
+    command.envs(environment.0).env("IOGATE_FOUND", found.file.path());
+    let status = wait_for(command, &args.command[0])?;
+    found.warn();
+    drop(found);
+    std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+}
+
+/// A setting that is not right, by the flag that people know.
+fn usage(error: iogate_turn::SettingsError) -> Failure {
+    let flag = match error.variable {
+        "IOGATE_COORD" => Some("--coord"),
+        "IOGATE_POLICY" => Some("--policy"),
+        "IOGATE_PLACES" => Some("--target"),
+        _ => None,
+    };
+    let hint = flag.map(|flag| format!("{flag} sets {}", error.variable));
+    let failure = Failure::usage(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What the flags say, as variables.
+fn environment(args: &RunArgs) -> Result<Environment, Failure> {
+    let mut environment = Environment::default();
+    let given = [
+        ("IOGATE_COORD", &args.coord),
+        ("IOGATE_POLICY", &args.policy),
+        ("IOGATE_PATIENCE", &args.patience.as_ref().map(|time| time.0.clone())),
+        ("IOGATE_IDLE", &args.idle.as_ref().map(|time| time.0.clone())),
+        ("IOGATE_STRICT", &args.strict.then(|| "1".to_owned())),
+        ("IOGATE_WEIGHT", &args.weight.map(|weight| weight.to_string())),
+        ("IOGATE_JOB", &args.job),
+    ];
+    for (name, value) in given {
+        if let Some(value) = value {
+            environment.set(name, value.clone());
+        }
+    }
+    if environment.get("IOGATE_JOB").is_none() && JOBS.into_iter().all(|name| environment.get(name).is_none())
+    {
+        environment.set("IOGATE_JOB", own_job());
+    }
+    let mut places = Vec::new();
+    let mut patterns = Vec::new();
+    for target in &args.targets {
+        let (directory, name) =
+            target.split_once('=').map_or((&target[..], None), |(dir, name)| (dir, Some(name)));
+        let directory = directory_of(directory)?;
+        match name {
+            Some("") => {
+                return Err(Failure::usage(anyhow!("--target {target}: expected a name after ="))
+                    .hint("leave = out, too, for a name made of the mount"));
+            }
+            Some(name) => places.push(format!("{directory}={name}")),
+            None => {}
+        }
+        if args.files.is_empty() {
+            patterns.push(format!("{}/**", Pattern::escape(directory.trim_end_matches('/'))));
+        }
+    }
+    if !places.is_empty() {
+        // The first of two for one directory counts.
+        places.extend(environment.get("IOGATE_PLACES"));
+        environment.set("IOGATE_PLACES", places.join(":"));
+    }
+    for pattern in &args.files {
+        patterns.push(pattern_of(pattern)?);
+    }
+    if !patterns.is_empty() {
+        environment.set("IOGATE_FILES", patterns.join(":"));
+    }
+    Ok(environment)
+}
+
+/// A directory's path from the root.
+fn directory_of(text: &str) -> Result<String, Failure> {
+    let wrong =
+        |why: String| Failure::usage(anyhow!("--target {text}: {why}")).hint("expected DIR or DIR=NAME");
+    let path = Path::new(text).canonicalize().map_err(|error| wrong(error.to_string()))?;
+    if !path.is_dir() {
+        return Err(wrong("this is not a directory".into()));
+    }
+    // As it was written: programs may know it by that name, and the name of a place is looked up by both.
+    let path = std::path::absolute(text).map_err(|error| wrong(error.to_string()))?;
+    match path.to_str() {
+        Some(path) if !path.contains([':', '=']) => Ok(path.to_owned()),
+        _ => Err(wrong("the path has a colon, an equals sign, or is not UTF-8".into())),
+    }
+}
+
+/// A pattern as the library understands it from any working directory.
+fn pattern_of(text: &str) -> Result<String, Failure> {
+    let wrong = |why: &str| {
+        Failure::usage(anyhow!("--files '{text}': {why}"))
+            .hint("expected a glob such as '*.ckpt' or '/scratch/run7/**'")
+    };
+    if text.is_empty() || text.contains(':') {
+        return Err(wrong("a pattern is not empty, and has no colon"));
+    }
+    Pattern::new(text).map_err(|error| wrong(&format!("character {}: {}", error.pos + 1, error.msg)))?;
+    if text.ends_with('/') {
+        return Err(wrong("this can only be a directory: add ** for all files below"));
+    }
+    if !text.contains('/') || text.starts_with('/') || text.starts_with("**/") {
+        return Ok(text.to_owned());
+    }
+    let here = std::env::current_dir().context("there is no working directory")?;
+    let here = here.to_str().filter(|here| !here.contains(':'));
+    let here = here
+        .ok_or_else(|| wrong("give the whole path, as that of this directory has a colon or is not UTF-8"))?;
+    Ok(format!("{}/{}", Pattern::escape(here.trim_end_matches('/')), text.trim_start_matches("./")))
+}
+
+/// A name for a job that has none: the same in all processes that this one starts, and in the ranks of a launcher that does not
+/// name its jobs, which are its children.
+fn own_job() -> String {
+    let node = rustix::system::uname();
+    let node = node.nodename().to_string_lossy();
+    if RANKS.into_iter().any(|name| std::env::var_os(name).is_some()) {
+        return format!(
+            "{node}:{}",
+            rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get())
+        );
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{node}:{}:{}", std::process::id(), now.as_millis())
+}
+
+/// Where the library is.
+fn library(given: Option<&Path>) -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().context("cannot find this program's own folder")?;
+    let own = own.parent().unwrap_or(Path::new("/"));
+    let candidates = match given {
+        Some(path) => vec![path.to_owned()],
+        None => ["", "../lib", "../lib/iogate"].map(|folder| own.join(folder).join(LIBRARY)).to_vec(),
+    };
+    if let Some(found) =
+        candidates.iter().find_map(|path| path.canonicalize().ok().filter(|path| path.is_file()))
+    {
+        return Ok(found);
+    }
+    let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
+    Err(Failure::usage(anyhow!("there is no library at {}", looked.join(", nor at ")))
+        .hint("`cargo build --release -p iogate-preload` makes it; --library says where it is"))
+}
+
+/// `LD_PRELOAD` with the library, before what is there.
+fn preload(library: &Path) -> Result<String, Failure> {
+    let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else {
+        return Err(Failure::usage(anyhow!(
+            "{}: LD_PRELOAD cannot name a path with a space or a colon",
+            library.display()
+        ))
+        .hint("give another with --library"));
+    };
+    let there = std::env::var_os("LD_PRELOAD").map(|there| there.to_string_lossy().into_owned());
+    Ok(match there.filter(|there| !there.trim().is_empty()) {
+        Some(there) if there.split([' ', ':']).any(|path| path == library) => there,
+        Some(there) => format!("{library}:{there}"),
+        None => library.to_owned(),
+    })
+}
+
+fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
+    Failure::failed(anyhow!("cannot start {}: {error}", program.display())).status(status)
+}
+
+/// Starts the program, hands on the signals that this process gets, and waits for its end.
+fn wait_for(mut command: Command, program: &OsString) -> Result<ExitStatus, Failure> {
+    // Before there is a child, so that none is lost. What a terminal sends, the child gets by itself.
+    let signals = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH, SIGINT, SIGQUIT];
+    let mut signals = Signals::new(signals).context("cannot handle signals")?;
+    let mut child: Child = command.spawn().map_err(|error| not_started(program, &error))?;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    std::thread::spawn(move || {
+        for number in signals.forever() {
+            if let (Some(id), Some(signal)) = (id, Signal::from_named_raw(number))
+                && !matches!(number, SIGINT | SIGQUIT | SIGWINCH)
+            {
+                let _ = rustix::process::kill_process(id, signal);
+            }
+        }
+    });
+    Ok(child.wait().context("cannot wait for the program")?)
+}
+
+/// Which patterns have found a file: a byte for each in a file that the library writes to.
+struct Found {
+    patterns: Vec<String>,
+    file: NamedTempFile,
+}
+
+impl Found {
+    fn create(patterns: Vec<String>) -> io::Result<Found> {
+        let mut file = tempfile::Builder::new().prefix("iogate-run-").tempfile()?;
+        file.write_all(&vec![b'0'; patterns.len()])?;
+        Ok(Found { patterns, file })
+    }
+
+    /// Says which have found none.
+    fn warn(&self) {
+        let mut noted = Vec::new();
+        let read =
+            File::open(self.file.path()).and_then(|mut file| io::Read::read_to_end(&mut file, &mut noted));
+        if read.is_err() {
+            return;
+        }
+        for (pattern, _) in self.patterns.iter().zip(&noted).filter(|(_, noted)| **noted == b'0') {
+            eprintln!(
+                "warning: no program has opened a file for writing on this machine that fits '{pattern}': no turns were taken for it"
+            );
+        }
+    }
+}

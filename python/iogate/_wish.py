@@ -1,0 +1,115 @@
+"""What a turn is for: the arguments, and how they come to the extension module."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Union, cast
+
+from iogate.errors import TurnError, named
+
+if TYPE_CHECKING:
+    from iogate import _turn
+
+Policy = Literal["lock", "backoff", "lock+backoff", "none"]
+"""How to wait: by a coordinator, by probing the file system, both, or not at all."""
+
+LossPolicy = Literal["raise", "warn", "ignore"]
+"""What to do at the end of a turn that was lost meanwhile."""
+
+Place = Union[str, "os.PathLike[str]"]
+"""A path in the file system; or the name of a place: a string without a slash, or `nfs:server:/scratch`."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The arguments of a turn."""
+
+    place: str
+    bytes: int = 0
+    weight: int | None = None
+    timeout: float | None = None
+    targets: tuple[int, ...] | None = None
+    policy: Policy | None = None
+    strict: bool | None = None
+    lost: LossPolicy = "raise"
+
+    def __post_init__(self) -> None:
+        """Refuses what no turn can have."""
+        weight, timeout, targets = self.weight, self.timeout, self.targets
+        for name, is_right, expected in (
+            ("place_or_path", self.place != "", "a path, or the name of a place"),
+            ("bytes", 0 <= self.bytes < 2**64, "a number from 0 on"),
+            ("weight", weight is None or 1 <= weight < 2**32, "a number from 1 on, or None"),
+            (
+                "timeout",
+                timeout is None or 0 < timeout <= threading.TIMEOUT_MAX,
+                "seconds, more than 0, or None",
+            ),
+            (
+                "targets",
+                targets is None or (targets != () and targets[0] >= 0 and targets[-1] < 2**32),
+                "at least one number from 0 on, or None for all",
+            ),
+            (
+                "policy",
+                self.policy in (None, "lock", "backoff", "lock+backoff", "none"),
+                "'lock', 'backoff', 'lock+backoff', 'none' or None",
+            ),
+            ("lost", self.lost in ("raise", "warn", "ignore"), "'raise', 'warn' or 'ignore'"),
+        ):
+            if not is_right:
+                found = getattr(self, "place" if name == "place_or_path" else name)
+                raise ValueError(f"{name}: expected {expected}, found {found!r}")
+
+    def found(self) -> _turn.Wish:
+        """The same for the extension, with the place's name."""
+        with naming():
+            wish = _extension().Wish(
+                self.place,
+                bytes=self.bytes,
+                weight=self.weight or 0,
+                targets=list(self.targets or ()),
+                policy=self.policy,
+                strict=self.strict,
+            )
+        return cast("_turn.Wish", wish)
+
+
+def _extension() -> Any:
+    """The extension module, loaded where a turn is taken: the rest of the package works without it."""
+    try:
+        return importlib.import_module("iogate._turn")
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            "iogate._turn, which takes turns, is not built: install the package from the sources of iogate"
+            " (pip install ./python, which takes Rust), or build it where it is (python/build)"
+        ) from error
+    except ImportError as error:
+        raise ImportError(
+            f"iogate._turn cannot be loaded: {error}; it is for the main interpreter, not for subinterpreters"
+        ) from error
+
+
+def text_of(place_or_path: Place) -> str:
+    """The place's name or path; the extension tells them apart as the C functions do."""
+    if isinstance(place_or_path, str):
+        return place_or_path
+    path = os.fspath(place_or_path)
+    # A path object is never a name.
+    return path if os.path.isabs(path) else os.path.join(".", path)
+
+
+@contextlib.contextmanager
+def naming() -> Iterator[None]:
+    """Makes of the extension's errors those of this package."""
+    try:
+        yield
+    except TurnError:
+        raise
+    except OSError as error:
+        raise named(error) from None
