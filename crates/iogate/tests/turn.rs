@@ -1,0 +1,220 @@
+//! `iogate turn` and `iogate probe`, as people and scripts call them, with a coordinator of `iogate coord serve`.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use iogate_net::Endpoint;
+use iogate_net::coordinator::Status;
+use iogate_net::turns::CoordinatorOptions;
+use iogate_turn::{Place, Settings, Turns, Wish};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn iogate(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iogate"));
+    command.args(args).current_dir(folder).stdin(Stdio::null());
+    for (name, _) in std::env::vars() {
+        if name.starts_with("IOGATE_") || name.starts_with("SLURM_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("IOGATE_COORD", format!("unix:{}/socket", folder.display()));
+    command.env("IOGATE_CALIBRATION", folder.join("calibration"));
+    command
+}
+
+/// A coordinator, and a client that asks how it is.
+struct Coordinator {
+    child: Child,
+    endpoint: Endpoint,
+    client: iogate_net::turns::Coordinator,
+}
+
+fn start(folder: &Path) -> Coordinator {
+    let endpoint = Endpoint::Unix(folder.join("socket"));
+    let address = endpoint.to_string();
+    let args = ["coord", "serve", "--listen", &address, "--state", "state"];
+    let mut child = iogate(folder, &args).stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    assert!(out.lines().any(|line| line.unwrap() == "ready"), "it does not start");
+    let options = CoordinatorOptions::default();
+    let client = iogate_net::turns::Coordinator::new(vec![endpoint.clone()], options);
+    Coordinator { child, endpoint, client }
+}
+
+impl Coordinator {
+    fn status(&self) -> Status {
+        serde_json::from_slice(&self.client.status().unwrap()).unwrap()
+    }
+
+    fn waiting(&self) -> usize {
+        self.status().waiting
+    }
+
+    fn entries(&self) -> usize {
+        let status = self.status();
+        status.holders.len() + status.waiting
+    }
+
+    /// Takes the one turn that is held away.
+    fn evict(&self) {
+        self.client.evict(self.status().holders[0].token).unwrap();
+    }
+
+    #[track_caller]
+    fn wait_until(&self, holds: impl Fn(&Coordinator) -> bool) {
+        let since = Instant::now();
+        while !holds(self) {
+            assert!(since.elapsed() < Duration::from_secs(20), "it does not come to that");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn said(output: &Output, status: i32, parts: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{error}");
+    for part in parts {
+        assert!(error.contains(part), "{error}\nshould contain\n{part}");
+    }
+}
+
+#[test]
+fn a_command_has_a_turn_and_its_own_exit_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = start(folder.path());
+    let run =
+        |args: &[&str]| iogate(folder.path(), &[&["turn", "scratch", "--"], args].concat()).output().unwrap();
+    let output = run(&["sh", "-c", "echo $IOGATE_POLICY; exit 7"]);
+    said(&output, 7, &[]);
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("none\n", ""));
+    said(&run(&["sh", "-c", "kill -TERM $$"]), 128 + 15, &[]);
+    said(&run(&["./nowhere"]), 127, &["error: ./nowhere cannot be run"]);
+    said(&run(&["/"]), 126, &["cannot be run"]);
+    assert_eq!(coordinator.entries(), 0, "no turn is left");
+}
+
+#[test]
+fn a_command_waits_for_its_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = start(folder.path());
+    let endpoint = coordinator.endpoint.clone();
+    let settings = Settings::read(&|name| match name {
+        "IOGATE_COORD" => Some(endpoint.to_string()),
+        _ => None,
+    });
+    let turn =
+        Turns::new(settings.unwrap()).unwrap().take(&Place::named("scratch"), &Wish::default()).unwrap();
+    let late = ["turn", "scratch", "--timeout", "20ms", "--", "true"];
+    said(&iogate(folder.path(), &late).output().unwrap(), 1, &["error: no turn within"]);
+    let command = ["turn", "scratch", "--", "sh", "-c", "echo its turn"];
+    let waiting = iogate(folder.path(), &command).stdout(Stdio::piped()).spawn().unwrap();
+    coordinator.wait_until(|coordinator| coordinator.waiting() == 1);
+    turn.release().unwrap();
+    let output = waiting.wait_with_output().unwrap();
+    said(&output, 0, &[]);
+    assert_eq!(text(&output.stdout), "its turn\n");
+}
+
+#[test]
+fn signals_reach_the_command_and_a_lost_turn_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = start(folder.path());
+    for strict in [false, true] {
+        let script = "trap 'exit 0' USR1; echo ready; while :; do sleep 0.05; done";
+        let flags = if strict { &["--strict"][..] } else { &[] };
+        let args = [&["turn", "scratch"], flags, &["--", "sh", "-c", script]].concat();
+        let mut child =
+            iogate(folder.path(), &args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        coordinator.evict();
+        kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+        said(&child.wait_with_output().unwrap(), strict.into(), &["was lost before its end"]);
+    }
+}
+
+#[test]
+fn without_a_coordinator_it_says_so_and_goes_on_or_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let mut command = iogate(folder.path(), args);
+        command.env("IOGATE_PATIENCE", "20ms").output().unwrap()
+    };
+    let lenient = run(&["turn", "scratch", "--", "true"]);
+    said(&lenient, 0, &["iogate: no coordinator can be reached", "going on without taking turns"]);
+    assert_eq!(text(&lenient.stderr).lines().count(), 1);
+    said(&run(&["turn", "scratch", "--strict", "--", "true"]), 1, &["error: no coordinator"]);
+    let mut wrong = iogate(folder.path(), &["turn", "scratch", "--policy", "lock", "--", "true"]);
+    said(&wrong.env_remove("IOGATE_COORD").output().unwrap(), 2, &["IOGATE_COORD", "expected"]);
+}
+
+#[test]
+fn a_file_system_is_calibrated_and_probed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| iogate(folder.path(), &[&["probe"], args].concat()).output().unwrap();
+    said(&run(&["."]), 1, &["is not calibrated", "iogate probe --calibrate"]);
+    let output = run(&["--calibrate", ".", "--rounds", "3", "--bytes", "64KiB", "--json"]);
+    said(&output, 0, &[]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["calibration"]["rounds"], &value["calibration"]["probe_bytes"]),
+        (&3.into(), &65536.into())
+    );
+    let output = run(&[".", "--threshold", "1", "--json"]);
+    said(&output, 0, &[]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((value["is_quiet"].as_bool(), value["attempts"].as_u64()), (Some(true), Some(1)));
+    assert_eq!(value["probes"].as_array().unwrap().len(), 3);
+    let table = text(&run(&[".", "--threshold", "1"]).stdout);
+    assert!(table.contains("throughput") && table.contains(": quiet after"), "{table}");
+    said(&run(&["missing"]), 1, &["missing cannot be probed"]);
+    let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["calibration"]);
+    // Of several directories each counts.
+    std::fs::create_dir(folder.path().join("other")).unwrap();
+    said(&run(&[".", "other", "--threshold", "1"]), 0, &[]);
+    said(&run(&[".", "/proc"]), 2, &["two places"]);
+}
+
+#[test]
+fn what_cannot_be_written_to_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["probe", "--calibrate", "/proc", "--rounds", "1"];
+    said(&iogate(folder.path(), &args).output().unwrap(), 1, &["/proc cannot be probed", "hint: "]);
+    std::fs::write(folder.path().join("calibration"), "").unwrap();
+    let args = ["probe", "--calibrate", ".", "--rounds", "1", "--bytes", "4KiB"];
+    said(&iogate(folder.path(), &args).output().unwrap(), 1, &["calibration", "IOGATE_CALIBRATION"]);
+}
+
+#[test]
+fn a_signal_ends_the_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = start(folder.path());
+    let holder = ["turn", "scratch", "--", "sleep", "1000"];
+    let mut holding = iogate(folder.path(), &holder).spawn().unwrap();
+    coordinator.wait_until(|coordinator| coordinator.entries() == 1);
+    let mut waiting = iogate(folder.path(), &["turn", "scratch", "--", "true"]).spawn().unwrap();
+    coordinator.wait_until(|coordinator| coordinator.waiting() == 1);
+    kill_process(Pid::from_child(&waiting), Signal::TERM).unwrap();
+    assert_eq!(waiting.wait().unwrap().code(), Some(128 + 15));
+    coordinator.wait_until(|coordinator| coordinator.entries() == 1);
+    kill_process(Pid::from_child(&holding), Signal::TERM).unwrap();
+    assert_eq!(holding.wait().unwrap().code(), Some(128 + 15), "the command's");
+    assert_eq!(coordinator.entries(), 0);
+}
