@@ -32,8 +32,8 @@ def told(*command: str | Path, cwd: Path, environment: dict[str, str] | None = N
 
 
 CARGO = """#!/bin/sh
-# maturin has cargo compile the package alone, whose dependencies then have fewer features than in the workspace, and
-# are compiled once more. What is in the wheel is what python/build has built.
+# maturin has cargo compile the package alone, whose dependencies then have fewer features than in the
+# workspace, and are compiled once more. What is in the wheel is what python/build has built.
 [ "$1" = rustc ] || exec cargo "$@"
 shift
 exec env -u PYO3_CONFIG_FILE -u PYO3_PYTHON -u PYO3_ENVIRONMENT_SIGNATURE cargo build --workspace "$@"

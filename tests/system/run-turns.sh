@@ -53,7 +53,7 @@ echo "== exit statuses and signals"
 refused 7 "warning" "${run[@]}" --coord "$coord" --target "$data" -- sh -c 'exit 7'
 # shellcheck disable=SC2016 # its own number
 refused 143 "warning" "${run[@]}" --coord "$coord" --target "$data" -- sh -c 'kill -TERM $$'
-take signalled sh -c 'trap "exit 9" TERM; : >'"$SIDE"'/up; while :; do sleep 0.05; done' &
+"${run[@]}" --coord "$coord" --target "$data" -- sh -c 'trap "exit 9" TERM; : >'"$SIDE"'/up; while :; do sleep 0.05; done' &
 job=$!
 eventually 10 test -e "$SIDE/up" || fail "the program does not run"
 kill -TERM "$job"

@@ -214,9 +214,14 @@ interpose! {
     fn execvp[real](path: Text, arguments: List) -> c_int {
         let name = path;
         if !has_slash(path) {
+            turns::end_all();
             return real(path, arguments);
         }
-        on_path!(libc::AT_FDCWD, path, |path| real(path, arguments), |path: TreePath| {
+        let pass_on = |path: Text| {
+            leave_for(path);
+            real(path, arguments)
+        };
+        on_path!(libc::AT_FDCWD, path, pass_on, |path: TreePath| {
             execute(&path, name_of(name)?, arguments, environment())
         })
     }
@@ -224,9 +229,14 @@ interpose! {
     fn execvpe[real](path: Text, arguments: List, environment: List) -> c_int {
         let name = path;
         if !has_slash(path) {
+            turns::end_all();
             return real(path, arguments, environment);
         }
-        on_path!(libc::AT_FDCWD, path, |path| real(path, arguments, environment), |path: TreePath| {
+        let pass_on = |path: Text| {
+            leave_for(path);
+            real(path, arguments, environment)
+        };
+        on_path!(libc::AT_FDCWD, path, pass_on, |path: TreePath| {
             execute(&path, name_of(name)?, arguments, environment)
         })
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use rustix::io::Errno;
 
@@ -173,8 +173,11 @@ thread_local! {
 
 /// Sees to it that children of `fork` work.
 pub(crate) fn watch_forks() {
-    // SAFETY: the three do what such functions may.
-    unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        // SAFETY: the three do what such functions may.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    });
 }
 
 extern "C" fn before_fork() {

@@ -6,11 +6,12 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 11] = [
     "iogate-core",
     "iogate-engine",
     "iogate-net",
     "iogate-turn",
+    "iogate-python",
     "iogate-fs",
     "iogate-preload",
     "iogate-capi",

@@ -32,7 +32,6 @@ pub(crate) use state::end_all;
 
 /// Before the program begins: what it was started with may be bulk output.
 pub(crate) fn start() {
-    state::watch_forks();
     marks::adopt_inherited();
 }
 

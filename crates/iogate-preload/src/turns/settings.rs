@@ -8,7 +8,9 @@ use std::time::Duration;
 use iogate_turn::{Policy, Turns};
 
 use super::patterns::Patterns;
+use super::state;
 use crate::settings::say;
+use crate::table;
 
 pub(crate) struct Settings {
     pub(crate) patterns: Patterns,
@@ -47,6 +49,9 @@ fn read() -> Option<Settings> {
     if !is_asked_for() || env::var_os("IOGATE_FILES").is_none() {
         return None;
     }
+    // Before the turns library watches forks: its handler closes descriptors in the child, which must find the tables free.
+    table::watch_forks();
+    state::watch_forks();
     let settings = match Turns::of_process() {
         Ok(turns) => turns.settings(),
         Err(error) => {

@@ -155,7 +155,7 @@ static void exits_at_once(void) {
 
 static void execs(void) {
     put(make("a.ckpt"));
-    execlp("true", "true", NULL);
+    execvp("true", (char *[]){"true", NULL});
 }
 
 static void others(void) {
