@@ -66,9 +66,11 @@ pub(super) fn pair(results: &Experiment) -> Section {
 pub(super) fn devices(lab: &Lab<'_>) -> Result<Section, Failure> {
     const DEVICE: &str = "servers.device";
     const MECHANISM: &str = "coordination.mechanism";
+    const REQUEST: &str = "app.job.request";
     let results = lab.experiment("checkpoint-devices")?;
     let mut table = Table::new([
         "device",
+        "calls",
         "fastest checkpoint: none",
         "lock",
         "I/O time of both: none",
@@ -77,8 +79,9 @@ pub(super) fn devices(lab: &Lab<'_>) -> Result<Section, Failure> {
         "lower by: backoff",
         "lock",
     ]);
-    for device in results.values(DEVICE) {
-        let at = |mechanism| [(DEVICE, device.as_str()), (MECHANISM, mechanism)];
+    let each = |device| results.values(REQUEST).iter().map(move |request| (device, request));
+    for (device, request) in results.values(DEVICE).iter().flat_map(each) {
+        let at = |mechanism| [(DEVICE, device.as_str()), (REQUEST, request.as_str()), (MECHANISM, mechanism)];
         let shown = |mechanism, metric| results.shown(&at(mechanism), metric);
         let less = |mechanism| {
             let reduction = results.reduction(&at(mechanism), &at(NONE), "io_time_sum");
@@ -86,6 +89,7 @@ pub(super) fn devices(lab: &Lab<'_>) -> Result<Section, Failure> {
         };
         table.row([
             device.clone(),
+            request.clone(),
             shown(NONE, "phase_throughput_max"),
             shown(LOCK, "phase_throughput_max"),
             shown(NONE, "io_time_sum"),
