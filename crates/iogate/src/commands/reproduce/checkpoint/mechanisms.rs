@@ -24,19 +24,20 @@ pub(super) fn section(results: &Results) -> Section {
             .into(),
         tables: all.map(|(name, results, at)| (name.into(), table(results, at))).into(),
         pictures: Vec::new(),
-        verdict: "Turns are never worse than no mechanism, and best or next to it everywhere. They work on what \
-                  schedulers on servers cannot: who is first goes on computing, so that jobs fall out of step and stay \
-                  so. Schedulers work on what turns cannot: the order of one job's own requests. So they add up: `lock, \
-                  aioli` is best on one server by far, and takes 71 to 85 % off. `app-window` alone is a kind of turn, of \
-                  a second each, without a word between anybody: it gains most of what turns do where two jobs meet, \
-                  nothing where four do (each still waits for the others' windows), and adds nothing to turns, for with \
-                  one job there is nothing to choose. Backing off pays where checkpoints are rare and long; with short \
-                  pauses between its probes it costs little elsewhere. Probing although one has the turn costs an attempt \
-                  each time and gains only where somebody takes no turns, which nobody does here. On four servers the \
-                  disks are not the limit, and there is little to gain but the order: turns take 20 % off the I/O time; \
-                  jobs that probe at the same instant all find the servers quiet; `twins` costs more than it gains, with \
-                  turns and without, since one job cannot keep four servers busy through windows that show it one at a \
-                  time."
+        verdict: "Turns are never worse than no mechanism. They do what schedulers on servers cannot: who is first goes on \
+                  computing, so that jobs fall out of step and stay so. A scheduler that sorts does what turns cannot: it \
+                  orders one job's own requests, and where a disk is the limit that gains more by itself than turns do. So \
+                  they add up: `lock, aioli` is best wherever a disk is the limit, by far, and takes 58 to 85 % off the I/O \
+                  time. `app-window` alone is a kind of turn, of a second each, without a word between anybody: it gains \
+                  most of what turns do where two jobs meet and little or nothing where more do, for each waits for the \
+                  windows of all others; it adds nothing to turns, for with one job there is nothing to choose. Backing off \
+                  pays where two jobs meet, and over a server that sorts; elsewhere its sleeps cost more than it saves, \
+                  with short pauses in an attempt, too. Probing although one has the turn costs an attempt each time, in \
+                  which the server is idle while others wait, and gains only where somebody takes no turns, which nobody \
+                  does here. On four servers the disks are not the limit, and there is little to gain but the order: turns \
+                  take 20 % off the I/O time; jobs that probe at the same instant all find the servers quiet; `twins` costs \
+                  more than it gains, with turns and without, since one job cannot keep four servers busy through windows \
+                  that show it one at a time."
             .into(),
     }
 }

@@ -5,6 +5,7 @@ mod figures;
 mod jobs;
 mod mechanisms;
 
+use iogate_report::experiment::PointTimeline;
 use iogate_report::html::turns::turns;
 use iogate_report::reproduction::{Page, Pictures};
 
@@ -67,13 +68,17 @@ struct Results {
 
 /// The first runs with these mechanisms as pictures on one time scale.
 fn timelines(results: &Experiment, figures: &[(&str, &str)]) -> Pictures {
-    let timeline = |case| results.point(&[(CASE, case)])?.timeline.as_ref();
-    let end_ns = figures.iter().filter_map(|(case, _)| Some(timeline(case)?.end_ns)).max().unwrap_or(1);
+    let ends = figures.iter().filter_map(|(case, _)| Some(timeline(results, case)?.end_ns));
+    let end_ns = ends.max().unwrap_or(1);
     let picture = |(case, figure): &(&str, &str)| {
         let title = format!("{figure}: {case}");
-        Some((title.clone(), turns(&title, timeline(case)?, end_ns)))
+        Some((title.clone(), turns(&title, timeline(results, case)?, end_ns)))
     };
     figures.iter().filter_map(picture).collect()
+}
+
+fn timeline<'a>(results: &'a Experiment, case: &str) -> Option<&'a PointTimeline> {
+    results.point(&[(CASE, case)])?.timeline.as_ref()
 }
 
 /// Percent by which a metric is lower than with no mechanism, with two decimals as in the thesis.
