@@ -1,5 +1,7 @@
 //! Who is granted a turn next, and what the client is told.
 
+use alloc::boxed::Box;
+
 use super::{Record, Table, sets};
 use crate::coord::{Admission, Change, ClaimId, Entry, Grant, Order, Passing, Standing, Token};
 use crate::time::Time;
@@ -13,15 +15,17 @@ impl Table {
 
     /// The first claim that may hold its targets.
     pub(super) fn first_admitted(&mut self, now: Time) -> Option<(ClaimId, Admission)> {
-        while let Some(rank) = self.woken.pop_first() {
-            let Some(record) = self.claims.get(&rank.id) else { continue };
+        while let Some((rank, freed)) = self.woken.pop_first() {
+            let record = self.claims.get(&rank.id);
+            let is_waiting = |record: &&Box<Record>| record.entry.standing == Standing::Waiting;
+            let Some(record) = record.filter(is_waiting) else { continue };
             let Some(board) = self.boards.get(&record.board()) else { continue };
             let claim = &record.entry.claim;
             if let Some(admission) = board.admits(&self.config, now, claim, rank) {
                 return Some((rank.id, admission));
             }
-            if self.config.passing == Passing::Relaxed {
-                board.wake_next(&self.config, claim, rank, &mut self.woken);
+            if let (Passing::Relaxed, Some(member)) = (self.config.passing, freed) {
+                board.wake_next(&self.config, rank, member, &mut self.woken);
             }
         }
         let is_overdue = self.overdue_at().is_some_and(|at| at <= now);
