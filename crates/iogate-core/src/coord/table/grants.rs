@@ -1,7 +1,5 @@
 //! Who is granted a turn next, and what the client is told.
 
-use alloc::boxed::Box;
-
 use super::{Record, Table, sets};
 use crate::coord::{Admission, Change, ClaimId, Entry, Grant, Order, Passing, Standing, Token};
 use crate::time::Time;
@@ -17,8 +15,9 @@ impl Table {
     pub(super) fn first_admitted(&mut self, now: Time) -> Option<(ClaimId, Admission)> {
         while let Some((rank, freed)) = self.woken.pop_first() {
             let record = self.claims.get(&rank.id);
-            let is_waiting = |record: &&Box<Record>| record.entry.standing == Standing::Waiting;
-            let Some(record) = record.filter(is_waiting) else { continue };
+            let Some(record) = record.filter(|record| record.entry.standing == Standing::Waiting) else {
+                continue;
+            };
             let Some(board) = self.boards.get(&record.board()) else { continue };
             let claim = &record.entry.claim;
             if let Some(admission) = board.admits(&self.config, now, claim, rank) {
