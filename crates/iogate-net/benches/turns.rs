@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use iogate_core::wire::{
-    Claim, Goodbye, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request, RequestHeader,
-    VERSION, auth,
+    Claim, Goodbye, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request,
+    RequestHeader, VERSION, auth,
 };
 use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Local};

@@ -1,19 +1,16 @@
 //! What taking turns costs: a free turn, taken and released, over a Unix socket and over TCP on loopback; and a probe of a quiet
 //! directory.
 //!
-//! The coordinator is the lock table behind a thread for each connection, in this process. Cases run in interleaved rounds, so that a
+//! The coordinator runs here too, with its journal in a temporary directory. Cases run in interleaved rounds, so that a
 //! noisy neighbour hits all of them; each reports the median of its rounds' medians. `--rounds N` (9) and `--turns N` (2000) bound the
 //! run; `--quick` is one round of 200; `--json` prints one object a line.
 
-#[path = "../tests/common/coordinator.rs"]
-#[allow(dead_code)]
-mod coordinator;
-
 use std::time::Instant;
 
-use coordinator::Coordinator;
-use iogate_core::coord::CoordConfig;
-use iogate_net::Endpoint;
+use iogate_net::auth::Policy;
+use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Local};
+use iogate_net::server::Listener;
+use iogate_net::{Caller, Endpoint};
 use iogate_turn::{Place, Settings, Turns, Wish, probe};
 
 struct Case {
@@ -43,13 +40,22 @@ fn main() {
         }
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let unix = Coordinator::start(&Endpoint::Unix(folder.path().join("socket")), CoordConfig::default());
-    let tcp = Coordinator::start(&"127.0.0.1:0".parse().expect("an endpoint"), CoordConfig::default());
+    let journal = Local::open(&folder.path().join("journal")).expect("a journal");
+    let endpoints =
+        [Endpoint::Unix(folder.path().join("socket")), "127.0.0.1:0".parse().expect("an endpoint")];
+    let listen = |endpoint: &Endpoint| {
+        Listener::bind(endpoint, Policy::None { user: Caller::NOBODY, on_any_network: false })
+            .expect("a listener")
+    };
+    let listeners = endpoints.iter().map(listen).collect();
+    let coordinator = Coordinator::start(CoordinatorConfig::default(), listeners, Box::new(journal));
+    let coordinator = coordinator.expect("a coordinator");
+    let [unix, tcp] = coordinator.endpoints() else { unreachable!("it listens at two") };
     let directory = folder.path().to_owned();
     let case = |name, cost, run| Case { name, run, cost, rounds_us: Vec::new(), last_us: Vec::new() };
     let mut cases = [
-        case("free turn, unix", 1, free_turn(&unix.endpoint())),
-        case("free turn, tcp", 1, free_turn(&tcp.endpoint())),
+        case("free turn, unix", 1, free_turn(unix)),
+        case("free turn, tcp", 1, free_turn(tcp)),
         case(
             "probe of 3 MiB",
             200,

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use iogate_net::coordinator::Status;
 use iogate_net::turns::{ClaimError, Coordinator, Held, Limits, Lost, Waiting, Wanted, Watch};
 
 use crate::inside::Inside;
@@ -86,13 +87,18 @@ impl Turns {
         })
     }
 
-    /// What all of this process share, by its environment as it was at first.
+    /// What all of this process share, by its environment as it was at first. When the process ends by itself, so do its turns.
     ///
     /// # Errors
     /// If the environment says nothing sensible.
     pub fn of_process() -> Result<&'static Turns, &'static SettingsError> {
-        static SHARED: OnceLock<Result<Turns, SettingsError>> = OnceLock::new();
-        SHARED.get_or_init(|| Turns::new(Settings::from_environment()?)).as_ref()
+        SHARED
+            .get_or_init(|| {
+                // SAFETY: the function uses nothing that is gone by then. Without it turns end with their leases.
+                unsafe { libc::atexit(at_exit) };
+                Turns::new(Settings::from_environment()?)
+            })
+            .as_ref()
     }
 
     /// What it goes by.
@@ -224,7 +230,7 @@ impl Turns {
         let mut watch = |waiting: &Waiting| {
             if !has_said && waiting.waited >= WORD_AFTER {
                 has_said = true;
-                say(&word(place, waiting));
+                say(&word(coordinator, place, waiting));
             }
             watch(waiting)
         };
@@ -246,15 +252,30 @@ impl Turns {
     }
 }
 
-/// What to say to somebody who has waited for long.
-fn word(place: &Place, waiting: &Waiting) -> String {
-    let (name, seconds) = (place.name(), waiting.waited.as_secs());
-    match &waiting.unreached {
-        Some((_, why)) => format!("waiting for a turn on {name} for {seconds} s: no coordinator ({why})"),
-        None => {
-            format!("waiting for a turn on {name} for {seconds} s: others have it (`iogate coord status`)")
-        }
+static SHARED: OnceLock<Result<Turns, SettingsError>> = OnceLock::new();
+
+extern "C" fn at_exit() {
+    if let Some(Ok(Turns { coordinator: Some(coordinator), .. })) = SHARED.get() {
+        coordinator.end();
     }
+}
+
+/// What to say to somebody who has waited for long.
+fn word(coordinator: &Coordinator, place: &Place, waiting: &Waiting) -> String {
+    let (name, seconds) = (place.name(), waiting.waited.as_secs());
+    if let Some((_, why)) = &waiting.unreached {
+        return format!(
+            "waiting for a turn on {name} for {seconds} s: no coordinator can be reached ({why})"
+        );
+    }
+    let status = coordinator.status().ok().and_then(|json| serde_json::from_slice::<Status>(&json).ok());
+    let holders = status.map(|status| status.holders).unwrap_or_default();
+    let holders: Vec<String> = (holders.iter().filter(|holder| holder.place == name))
+        .map(|holder| format!("{} ({}) since {} s", holder.label, holder.client, holder.held_ms / 1000))
+        .take(4)
+        .collect();
+    let who = if holders.is_empty() { "others are first".into() } else { holders.join(", ") };
+    format!("waiting for a turn on {name} for {seconds} s: {who}")
 }
 
 /// A turn, which ends when this is dropped.

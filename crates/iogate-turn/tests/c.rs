@@ -59,8 +59,9 @@ fn succeeded(output: &Output) {
 }
 
 struct Scene {
-    folder: tempfile::TempDir,
+    /// Stopped before its socket goes.
     coordinator: Coordinator,
+    folder: tempfile::TempDir,
 }
 
 impl Scene {
@@ -68,7 +69,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let config = CoordConfig { lease: Span::from_millis(lease_ms), ..CoordConfig::default() };
         let coordinator = Coordinator::start(&Endpoint::Unix(folder.path().join("socket")), config);
-        Scene { folder, coordinator }
+        Scene { coordinator, folder }
     }
 
     fn turns(&self) -> Turns {
@@ -120,8 +121,16 @@ fn a_child_has_turns_of_its_own() {
 }
 
 #[test]
+fn a_turn_ends_with_its_process() {
+    let scene = Scene::new(600_000);
+    scene.run(&["leave"]);
+    // Not with its lease.
+    scene.coordinator.wait_until(|coordinator| coordinator.entries() == 0);
+}
+
+#[test]
 fn a_process_that_was_stopped_does_not_believe_an_old_grant() {
-    let scene = Scene::new(200);
+    let scene = Scene::new(1000);
     let turns = scene.turns();
     let first = turns.take(&Place::named("scratch"), &Wish::default()).unwrap();
     let child = start(&scene.coordinator.endpoint(), &["wait"]);

@@ -73,11 +73,11 @@ fn waits(coordinator: &Coordinator, count: usize) {
 #[test]
 fn a_turn_is_renewed_beyond_its_lease() {
     let folder = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start(&unix(folder.path()), config(100));
+    let coordinator = Coordinator::start(&unix(folder.path()), config(1000));
     let turns = turns(&coordinator.endpoint(), &[]);
     let turn = take(&turns);
     let since = Instant::now();
-    while since.elapsed() < Duration::from_millis(500) {
+    while since.elapsed() < Duration::from_millis(2500) {
         std::thread::sleep(Duration::from_millis(10));
         assert_eq!(coordinator.entries(), 1, "it is held all the time");
     }
@@ -110,7 +110,8 @@ fn a_turn_ends_by_its_own_clock_when_nobody_answers() {
     coordinator.be_deaf(true);
     coordinator.wait_until(|_| !turn.is_valid());
     coordinator.be_deaf(false);
-    assert!(turn.release().is_err());
+    drop(turn);
+    coordinator.wait_until(|coordinator| coordinator.entries() == 0);
 }
 
 /// Three that wait one behind the other: first, second, third.
@@ -190,7 +191,7 @@ fn a_coordinator_that_starts_again_knows_who_has_what() {
 fn a_coordinator_that_has_forgotten_is_asked_anew() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = unix(folder.path());
-    let coordinator = Coordinator::start(&endpoint, config(300));
+    let coordinator = Coordinator::start(&endpoint, config(1000));
     let first = turns(&endpoint, &[]);
     let turn = take(&first);
     let waiting = std::thread::spawn({
@@ -199,7 +200,7 @@ fn a_coordinator_that_has_forgotten_is_asked_anew() {
     });
     waits(&coordinator, 1);
     drop(coordinator);
-    let coordinator = Coordinator::start(&endpoint, config(300));
+    let coordinator = Coordinator::start(&endpoint, config(1000));
     waiting.join().unwrap().unwrap();
     coordinator.wait_until(|_| !turn.is_valid());
     assert!(turn.release().is_err(), "nobody knows it any more");
@@ -343,10 +344,13 @@ fn a_policy_says_how_to_wait() {
     let coordinator = Coordinator::start(&unix(folder.path()), config(10_000));
     let directory = folder.path().to_str().unwrap();
     let places = format!("{directory}=scratch");
-    let of = |policy, more: &[(&str, &str)]| {
-        let given =
-            [("IOGATE_POLICY", policy), ("IOGATE_PLACES", &places), ("IOGATE_CALIBRATION", directory)];
-        turns(&coordinator.endpoint(), &[&given, more].concat())
+    let of = |policy: &str, more: &[(&str, &str)]| {
+        let given = [
+            ("IOGATE_POLICY", policy),
+            ("IOGATE_PLACES", places.as_str()),
+            ("IOGATE_CALIBRATION", directory),
+        ];
+        turns(&coordinator.endpoint(), &[&given[..], more].concat())
     };
     let take = |turns: &Turns| {
         let place = Place::of(folder.path(), turns.settings()).unwrap();

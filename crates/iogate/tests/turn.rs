@@ -1,16 +1,13 @@
-//! `iogate turn` and `iogate probe`, as people and scripts call them.
-
-#[path = "../../iogate-turn/tests/common/coordinator.rs"]
-#[allow(dead_code)]
-mod coordinator;
+//! `iogate turn` and `iogate probe`, as people and scripts call them, with a coordinator of `iogate coord serve`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
-use coordinator::Coordinator;
-use iogate_core::coord::CoordConfig;
 use iogate_net::Endpoint;
+use iogate_net::coordinator::Status;
+use iogate_net::turns::CoordinatorOptions;
 use iogate_turn::{Place, Settings, Turns, Wish};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -23,13 +20,64 @@ fn iogate(folder: &Path, args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.env("IOGATE_COORD", format!("unix:{}/socket", folder.display())).env("IOGATE_COORD_AUTH", "none");
+    command.env("IOGATE_COORD", format!("unix:{}/socket", folder.display()));
     command.env("IOGATE_CALIBRATION", folder.join("calibration"));
     command
 }
 
+/// A coordinator, and a client that asks how it is.
+struct Coordinator {
+    child: Child,
+    endpoint: Endpoint,
+    client: iogate_net::turns::Coordinator,
+}
+
 fn start(folder: &Path) -> Coordinator {
-    Coordinator::start(&Endpoint::Unix(folder.join("socket")), CoordConfig::default())
+    let endpoint = Endpoint::Unix(folder.join("socket"));
+    let address = endpoint.to_string();
+    let args = ["coord", "serve", "--listen", &address, "--state", "state"];
+    let mut child = iogate(folder, &args).stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    assert!(out.lines().any(|line| line.unwrap() == "ready"), "it does not start");
+    let options = CoordinatorOptions::default();
+    let client = iogate_net::turns::Coordinator::new(vec![endpoint.clone()], options);
+    Coordinator { child, endpoint, client }
+}
+
+impl Coordinator {
+    fn status(&self) -> Status {
+        serde_json::from_slice(&self.client.status().unwrap()).unwrap()
+    }
+
+    fn waiting(&self) -> usize {
+        self.status().waiting
+    }
+
+    fn entries(&self) -> usize {
+        let status = self.status();
+        status.holders.len() + status.waiting
+    }
+
+    /// Takes the one turn that is held away.
+    fn evict(&self) {
+        self.client.evict(self.status().holders[0].token).unwrap();
+    }
+
+    #[track_caller]
+    fn wait_until(&self, holds: impl Fn(&Coordinator) -> bool) {
+        let since = Instant::now();
+        while !holds(self) {
+            assert!(since.elapsed() < Duration::from_secs(20), "it does not come to that");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -64,10 +112,9 @@ fn a_command_has_a_turn_and_its_own_exit_status() {
 fn a_command_waits_for_its_turn() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = start(folder.path());
-    let endpoint = coordinator.endpoint();
+    let endpoint = coordinator.endpoint.clone();
     let settings = Settings::read(&|name| match name {
         "IOGATE_COORD" => Some(endpoint.to_string()),
-        "IOGATE_COORD_AUTH" => Some("none".into()),
         _ => None,
     });
     let turn =
@@ -96,7 +143,7 @@ fn signals_reach_the_command_and_a_lost_turn_is_said() {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        coordinator.evict(if strict { 2 } else { 1 });
+        coordinator.evict();
         kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
         said(&child.wait_with_output().unwrap(), strict.into(), &["was lost before its end"]);
     }

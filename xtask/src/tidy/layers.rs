@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 9] = [
+const LAYERS: [&str; 10] = [
     "iogate-core",
     "iogate-engine",
     "iogate-net",
+    "iogate-turn",
     "iogate-fs",
     "iogate-preload",
     "iogate-capi",

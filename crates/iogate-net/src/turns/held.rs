@@ -214,6 +214,16 @@ impl Kept {
         !self.is_lost.load(Relaxed) && clock() < self.until.load(Relaxed)
     }
 
+    /// Ends the session, and so the turn, if nobody uses the connection just now.
+    pub(super) fn part(&self) {
+        if let Ok(mut held) = self.connection.try_lock()
+            && let Some(mut connection) = held.take()
+        {
+            self.is_lost.store(true, Relaxed);
+            connection.part();
+        }
+    }
+
     /// When there is something to do.
     pub(super) fn due(&self) -> u64 {
         self.due.load(Relaxed)

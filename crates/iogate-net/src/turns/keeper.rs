@@ -34,6 +34,14 @@ impl Local {
         }
     }
 
+    /// Ends all turns. Waits for nobody: other threads go on meanwhile, and one of them may never do so again.
+    pub(super) fn end(&self) {
+        if let Ok(keeper) = self.keeper.try_lock() {
+            keeper.kept.iter().for_each(|kept| kept.part());
+        }
+        self.part_idle();
+    }
+
     /// No longer.
     pub(super) fn let_go(&self, kept: &Arc<Kept>) {
         lock(&self.keeper).kept.retain(|other| !Arc::ptr_eq(other, kept));

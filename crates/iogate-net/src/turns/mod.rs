@@ -42,7 +42,8 @@ use std::time::{Duration, Instant};
 use iogate_core::wire::{Evict, Request, Status};
 
 use crate::Endpoint;
-use crate::client::{ClientError, ClientOptions, Connected, connect};
+use crate::client::{ClientError, ClientOptions, Connected, NO_SESSION, connect};
+use crate::coordinator::EXPORT;
 
 pub use fork::generation;
 pub use held::{Held, Lost};
@@ -52,14 +53,12 @@ use connection::{Connection, NoAnswer, Reply};
 use held::Kept;
 use keeper::Keeper;
 
-/// What a coordinator calls its export: a server of files has none of that name.
-pub const EXPORT: &str = "turns";
 /// Connections that wait for the next claim.
 const IDLE_MAX: usize = 8;
 /// Most time for an answer that nothing holds up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How coordinators are reached: the settings of any client. `export` is [`EXPORT`] whatever it says; `retry_for` and `receiving` do not
+/// How coordinators are reached: the settings of any client. `export` is the coordinators' own, whatever it says; `retry_for` and `receiving` do not
 /// count.
 pub type CoordinatorOptions = ClientOptions;
 
@@ -223,6 +222,11 @@ impl Coordinator {
         self.ask(&Request::Evict(Evict { token })).map(drop)
     }
 
+    /// Tells the coordinator that this process ends: its turns are over at once, and not with their leases.
+    pub fn end(&self) {
+        self.local().end();
+    }
+
     fn ask(&self, request: &Request<'_>) -> io::Result<Reply> {
         let local = self.local();
         let mut connection = local.take_idle();
@@ -261,10 +265,8 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        // That the coordinator hears at once that nobody will come back to these sessions.
-        for mut connection in lock(&self.local().idle).drain(..) {
-            connection.part();
-        }
+        // The coordinator hears at once that nobody will come back to these sessions.
+        self.local().part_idle();
     }
 }
 
@@ -295,6 +297,12 @@ impl Local {
 
     fn take_idle(&self) -> Connection {
         lock(&self.idle).pop().unwrap_or_default()
+    }
+
+    fn part_idle(&self) {
+        if let Ok(mut idle) = self.idle.try_lock() {
+            idle.drain(..).for_each(|mut connection| connection.part());
+        }
     }
 
     /// Keeps a connection without a claim for the next one.
@@ -341,11 +349,11 @@ impl Reach {
             let endpoint = &self.endpoints[index];
             let mut connected = connect(endpoint, &options, session);
             // A coordinator that does not want to go on with a session may begin one.
-            if session != crate::client::NO_SESSION
+            if session != NO_SESSION
                 && matches!(&connected, Err(ClientError::Refused { source, .. })
                     if matches!(source.raw_os_error(), Some(libc::ESTALE | libc::EACCES)))
             {
-                connected = connect(endpoint, &options, crate::client::NO_SESSION);
+                connected = connect(endpoint, &options, NO_SESSION);
             }
             match connected {
                 Ok(connected) => {

@@ -98,6 +98,12 @@ static void wait_for_one(void) {
     CHECK(iogate_release(turn) == 0);
 }
 
+/* Ends with a turn. */
+static void leave(void) {
+    iogate_turn *turn;
+    CHECK(iogate_acquire("scratch", NULL, &turn) == 0);
+}
+
 static void forks(void) {
     iogate_turn *turn, *own;
     CHECK(iogate_acquire("scratch", NULL, &turn) == 0);
@@ -134,6 +140,8 @@ int main(int count, char **arguments) {
         probe(arguments[2], arguments[3]);
     else if (strcmp(mode, "wait") == 0)
         wait_for_one();
+    else if (strcmp(mode, "leave") == 0)
+        leave();
     else if (strcmp(mode, "fork") == 0)
         forks();
     else
