@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -46,13 +47,14 @@ impl Wish {
         policy: Option<String>,
         strict: Option<bool>,
     ) -> PyResult<Wish> {
+        let place = PathBuf::from(place);
         // Finding the place may ask file systems that do not answer at once.
         py.detach(|| {
             let turns = turns((policy, strict))
                 .map_err(|error| Failed { errno: Errno::INVAL.raw_os_error(), text: error.to_string() })?;
             let found = match place.to_str() {
                 Some(text) => Place::of_text(text, turns.settings()),
-                None => Place::of(place.as_ref(), turns.settings()),
+                None => Place::of(&place, turns.settings()),
             };
             let place = found.map_err(|error| Failed {
                 errno: error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
@@ -96,7 +98,7 @@ impl Wish {
             // A turn that has come all the same ends before the exception is seen.
             raised.map(|()| taken)
         })?;
-        Ok(Turn::new(taken.map_err(failed)?))
+        Ok(Turn::new(taken.map_err(Failed::from)?))
     }
 
     /// Waits for the turn in a thread of its own.
@@ -107,7 +109,7 @@ impl Wish {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });
-            taken.map(Some).map_err(failed)
+            taken.map(Some).map_err(Failed::from)
         })
     }
 
@@ -127,7 +129,7 @@ impl Wish {
                 (probed, received)
             });
             match received {
-                Ok(probed) => return Ok(probed.map_err(failed)?.map_or(0, |report| report.attempts)),
+                Ok(probed) => return Ok(probed.map_err(Failed::from)?.map_or(0, |report| report.attempts)),
                 Err(RecvTimeoutError::Timeout) => py.check_signals()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(PyRuntimeError::new_err(
@@ -147,8 +149,10 @@ impl Wish {
     }
 }
 
-fn failed(error: TurnError) -> Failed {
-    Failed { errno: error.errno(), text: error.to_string() }
+impl From<TurnError> for Failed {
+    fn from(error: TurnError) -> Failed {
+        Failed { errno: error.errno(), text: error.to_string() }
+    }
 }
 
 fn turns(said: Override) -> Result<&'static Turns, SettingsError> {

@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use iogate_core::wire::{
-    Claim, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request, RequestHeader,
-    VERSION, auth,
+    Claim, Goodbye, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request,
+    RequestHeader, VERSION, auth,
 };
 use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Local};
@@ -100,7 +100,10 @@ fn together(endpoint: &Endpoint, turns: usize) -> f64 {
             });
         }
     });
-    (each * CONNECTIONS) as f64 / begin.elapsed().as_secs_f64()
+    let rate = (each * CONNECTIONS) as f64 / begin.elapsed().as_secs_f64();
+    // The places are free for whoever comes next.
+    clients.iter_mut().for_each(Client::part);
+    rate
 }
 
 trait Stream: Read + Write + Send {}
@@ -188,6 +191,12 @@ impl Client {
 
     fn release(&mut self, token: u64) {
         self.queue(&Request::Release(Release { token, bytes: 0 }));
+        self.flush();
+        self.reply();
+    }
+
+    fn part(&mut self) {
+        self.queue(&Request::Goodbye(Goodbye {}));
         self.flush();
         self.reply();
     }

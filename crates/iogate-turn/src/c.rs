@@ -106,8 +106,9 @@ unsafe fn read_wish(wish: *const CWish) -> Result<Wish, Failed> {
     };
     // A caller of a later version may have more, if it does not use it.
     let rest = size.saturating_sub(size_of::<CWish>());
+    let behind = wish.cast::<u8>().wrapping_add(size - rest);
     // SAFETY: so many bytes are there.
-    let more = unsafe { std::slice::from_raw_parts(wish.cast::<u8>().wrapping_add(size - rest), rest) };
+    let more = unsafe { std::slice::from_raw_parts(behind, rest) };
     if more.iter().any(|byte| *byte != 0) {
         return Err(Failed::new(libc::EINVAL, "the wish has fields of a later version of iogate.h"));
     }

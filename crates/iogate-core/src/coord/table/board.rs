@@ -23,8 +23,9 @@ pub(super) struct Rank {
     pub id: ClaimId,
 }
 
-/// Claims that wait and are to be looked at, in the order in which they are served.
-pub(super) type Woken = BTreeSet<Rank>;
+/// Claims that wait and are to be looked at, in the order in which they are served; each with the target, if it was one, that
+/// has become free: the next in line there may have it if this one may not. Some may not wait any more.
+pub(super) type Woken = BTreeSet<(Rank, Option<u32>)>;
 
 /// What counts as one among the holders of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +92,7 @@ impl Board {
         self.each_joiner(claim, rank, |joiners, entry| {
             joiners.insert(entry);
         });
-        woken.insert(rank);
+        woken.insert((rank, None));
         let Some(class) = self.classes.get_mut(members) else {
             self.classes.insert(members.clone(), Class { head: rank, others: BTreeSet::new() });
             self.put_head(members, rank);
@@ -110,7 +111,6 @@ impl Board {
     /// A claim is no longer in line.
     pub(super) fn leave(&mut self, claim: &Claim, rank: Rank, woken: &mut Woken) {
         let members = &claim.targets.members;
-        woken.remove(&rank);
         self.each_joiner(claim, rank, |joiners, entry| {
             joiners.remove(&entry);
         });
@@ -132,10 +132,11 @@ impl Board {
         if members.is_empty() {
             // Those between it and the next in its line do not wait for the whole place any more.
             let next = self.whole_head();
-            woken.extend(self.heads.range(rank..).take_while(|head| next.is_none_or(|next| **head <= next)));
+            let freed = self.heads.range(rank..).take_while(|head| next.is_none_or(|next| **head <= next));
+            woken.extend(freed.map(|head| (*head, None)));
         }
         members.iter().for_each(|member| self.wake(*member, woken));
-        woken.extend(self.whole_head());
+        woken.extend(self.whole_head().map(|head| (head, None)));
         self.tidy(members);
     }
 
@@ -166,7 +167,7 @@ impl Board {
         }
         if let (true, Holder::Party(party)) = (is_new && members.is_empty(), holder) {
             let every = (party, None, Rank::FIRST)..=(party, Some(u32::MAX), Rank::LAST);
-            woken.extend(self.joiners.range(every).map(|(_, _, rank)| *rank));
+            woken.extend(self.joiners.range(every).map(|(_, _, rank)| (*rank, None)));
         } else if is_new {
             self.wake_joiners(holder, None, woken);
         }
@@ -185,9 +186,9 @@ impl Board {
             }
         }
         if members.is_empty() && take_one(&mut self.whole, holder) {
-            woken.extend(self.targets.values().filter_map(|target| target.line.first()));
+            self.targets.keys().for_each(|member| self.wake(*member, woken));
         }
-        woken.extend(self.whole_head());
+        woken.extend(self.whole_head().map(|head| (head, None)));
         if let Some(turn) = self.turns.get_mut(&holder) {
             turn.claims -= 1;
             if turn.claims == 0 {
@@ -239,16 +240,12 @@ impl Board {
         Some(if is_all_own { Admission::Joined } else { Admission::InTurn })
     }
 
-    /// With [`Passing::Relaxed`]: those who come after a head that may not hold its targets, at those of them that are free.
-    pub(super) fn wake_next(&self, rules: &CoordConfig, claim: &Claim, rank: Rank, woken: &mut Woken) {
-        if !self.heads.contains(&rank) {
-            return;
-        }
-        for member in &claim.targets.members {
-            let Some(target) = self.targets.get(member) else { continue };
-            if self.crowd(Some(target)) < rules.slots.max(1) as usize {
-                woken.extend(target.line.range((Excluded(rank), Unbounded)).next());
-            }
+    /// With [`Passing::Relaxed`]: the one after a claim that may not hold its targets, at the one that has become free, if it still is.
+    pub(super) fn wake_next(&self, rules: &CoordConfig, rank: Rank, member: u32, woken: &mut Woken) {
+        let Some(target) = self.targets.get(&member) else { return };
+        if self.crowd(Some(target)) < rules.slots.max(1) as usize {
+            let next = target.line.range((Excluded(rank), Unbounded)).next();
+            woken.extend(next.map(|next| (*next, Some(member))));
         }
     }
 
@@ -317,13 +314,14 @@ impl Board {
     }
 
     fn wake(&self, member: u32, woken: &mut Woken) {
-        woken.extend(self.targets.get(&member).and_then(|target| target.line.first()));
+        let first = self.targets.get(&member).and_then(|target| target.line.first());
+        woken.extend(first.map(|first| (*first, Some(member))));
     }
 
     fn wake_joiners(&self, holder: Holder, member: Option<u32>, woken: &mut Woken) {
         if let Holder::Party(party) = holder {
             let range = (party, member, Rank::FIRST)..=(party, member, Rank::LAST);
-            woken.extend(self.joiners.range(range).map(|(_, _, rank)| *rank));
+            woken.extend(self.joiners.range(range).map(|(_, _, rank)| (*rank, None)));
         }
     }
 

@@ -13,15 +13,18 @@ impl Table {
 
     /// The first claim that may hold its targets.
     pub(super) fn first_admitted(&mut self, now: Time) -> Option<(ClaimId, Admission)> {
-        while let Some(rank) = self.woken.pop_first() {
-            let Some(record) = self.claims.get(&rank.id) else { continue };
+        while let Some((rank, freed)) = self.woken.pop_first() {
+            let record = self.claims.get(&rank.id);
+            let Some(record) = record.filter(|record| record.entry.standing == Standing::Waiting) else {
+                continue;
+            };
             let Some(board) = self.boards.get(&record.board()) else { continue };
             let claim = &record.entry.claim;
             if let Some(admission) = board.admits(&self.config, now, claim, rank) {
                 return Some((rank.id, admission));
             }
-            if self.config.passing == Passing::Relaxed {
-                board.wake_next(&self.config, claim, rank, &mut self.woken);
+            if let (Passing::Relaxed, Some(member)) = (self.config.passing, freed) {
+                board.wake_next(&self.config, rank, member, &mut self.woken);
             }
         }
         let is_overdue = self.overdue_at().is_some_and(|at| at <= now);

@@ -65,7 +65,9 @@ use crate::time::Time;
 /// # Costs
 ///
 /// O(m log n) for each message and grant, with n claims and m targets of the claim; a claim also looks at its session's other claims.
-/// `Relaxed` looks at those who wait for several targets, one for each set of targets, when one becomes free and another is not.
+/// `Relaxed` is dearer where claims are for several targets each: when one becomes free, it looks along the line there, at one
+/// claim for each set of targets, until somebody has it. With ten thousand claims for any four of 256 targets each that is most
+/// of a millisecond a turn.
 /// A waiting claim takes less than 400 bytes (a test measures it); one of a party 80 more for each target but the first; and what is
 /// remembered of a party, where the order goes by that, 250.
 #[derive(Clone, Debug)]

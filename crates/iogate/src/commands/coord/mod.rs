@@ -18,6 +18,10 @@ use crate::output::print;
 /// How long a coordinator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What a coordinator answers if nobody holds a turn, and if it is not the caller's to release.
+const STALE: i32 = rustix::io::Errno::STALE.raw_os_error();
+const NOT_PERMITTED: i32 = rustix::io::Errno::PERM.raw_os_error();
+
 pub(crate) fn run(args: &CoordArgs) -> Result<(), Failure> {
     match &args.command {
         CoordCommand::Serve(args) => serve::run(args),
@@ -55,8 +59,16 @@ fn status(args: &CoordStatusArgs) -> Result<(), Failure> {
 }
 
 fn release(args: &CoordReleaseArgs) -> Result<(), Failure> {
-    let client = reach(&args.coordinators)?;
-    client.evict(args.token).map_err(|error| Failure::failed(anyhow!("{error}")))
+    reach(&args.coordinators)?.evict(args.token).map_err(|error| {
+        let token = args.token;
+        Failure::failed(match error.raw_os_error() {
+            Some(STALE) => anyhow!("nobody holds a turn with token {token}"),
+            Some(NOT_PERMITTED) => anyhow!(
+                "the turn {token} is another user's: its user, the coordinator's, and root may release it"
+            ),
+            _ => anyhow::Error::new(error).context(format!("the turn {token} cannot be released")),
+        })
+    })
 }
 
 /// How the coordinator is that leads.

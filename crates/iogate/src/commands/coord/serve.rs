@@ -97,10 +97,10 @@ fn listeners(args: &CoordServeArgs) -> Result<Vec<Listener>, Failure> {
     }
     let bind = |endpoint: &iogate_net::Endpoint| {
         // On a Unix socket the kernel says who is there, whatever holds for the network.
-        let is_unix = matches!(endpoint, iogate_net::Endpoint::Unix(_));
+        let is_unix = is_unix_socket(endpoint);
         let listen = Listen {
             at: Address(endpoint.clone()),
-            auth: auth.filter(|_| !is_unix || args.listen.iter().all(|other| is_unix_socket(other))),
+            auth: auth.filter(|_| !is_unix || args.listen.iter().all(is_unix_socket)),
             tls: tls.clone(),
             anonymous: None,
             munge_socket: args.munge_socket.clone(),
