@@ -48,8 +48,8 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
 const NOTES: [&str; 3] = [
     "The thesis's cluster: nodes of 16 cores, one NFS server with disks of 12 TB together on gigabit Ethernet, jobs made of IOR. Ours: \
      clients of 16 tasks, one server with the model of a disk of the time (`graphene`: Deskstar 7K1000.C, 125 MB/s), requests of 1 \
-     MiB, as Linux 2.6.32 negotiates them, calls of 256 KiB, IOR's default, on a shared file. The thesis says neither the disks nor \
-     the length of the calls; nothing was fitted to its figures. \u{b1} is the 95 % confidence interval over the seeds.",
+     MiB, as Linux 2.6.32 negotiates them, calls of 256 KiB, IOR's default, on a shared file. The thesis says neither the \
+     disks nor the length of the calls; both matter, and are varied below. \u{b1} is the 95 % confidence interval over the seeds.",
     "The coordinator decides by the very table, and the jobs back off by the very rules, that the programs use. An attempt to find the \
      storage quiet is three probes of 3 MiB, 2 s apart (which makes an attempt take the thesis's 4 s), 256 KiB before each; the \
      threshold is 0.85 of the quiet throughput, measured before the run. The thesis does not say how long its jobs sleep: here 1 s \
