@@ -4,11 +4,11 @@ use iogate_report::Table;
 use iogate_report::reproduction::Section;
 
 use super::{CASE, NONE, Results, lower};
-use crate::commands::reproduce::Experiment;
+use crate::commands::reproduce::{Experiment, Settings};
 
 pub(super) fn section(results: &Results) -> Section {
-    let ten: &[(&str, &str)] = &[("jobs.count", "10")];
-    let all: [(&str, &Experiment, &[(&str, &str)]); 4] = [
+    let ten: &Settings<'_> = &[("jobs.count", "10")];
+    let all: [(&str, &Experiment, &Settings<'_>); 4] = [
         ("Two identical jobs", &results.pair, &[]),
         ("Four different jobs", &results.mix, &[]),
         ("Ten generated jobs", &results.jobs, ten),
@@ -42,7 +42,7 @@ pub(super) fn section(results: &Results) -> Section {
     }
 }
 
-fn table(results: &Experiment, at: &[(&str, &str)]) -> Table {
+fn table(results: &Experiment, at: &Settings<'_>) -> Table {
     let mut table = Table::new([
         "mechanism",
         "makespan",
