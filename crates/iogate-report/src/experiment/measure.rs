@@ -124,7 +124,7 @@ impl PointTimeline {
             end_ns: from(app.end),
             phases: (app.phases.iter().take(TIMELINE_PHASES_MAX))
                 .map(|phase| IoPhase {
-                    asked_ns: from(phase.asked),
+                    asked_ns: (phase.asked < phase.start).then(|| from(phase.asked)),
                     start_ns: from(phase.start),
                     end_ns: from(phase.end),
                     bytes: phase.bytes,

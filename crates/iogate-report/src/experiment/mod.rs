@@ -194,10 +194,9 @@ pub struct AppTimeline {
 /// One I/O phase of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoPhase {
-    /// When the application was ready for it: before `start_ns` where it waited for its turn, or for quiet storage. In
-    /// reports of earlier programs it is 0.
-    #[serde(default)]
-    pub asked_ns: u64,
+    /// When the application was ready for it, if it then waited for its turn or for quiet storage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_ns: Option<u64>,
     /// When it began.
     pub start_ns: u64,
     /// When it had ended.

@@ -42,8 +42,9 @@ fn lane(app: &AppTimeline, class: &str, axis: &Axis, top: f64) -> Markup {
     let mut free_from = 0.0;
     html! {
         @for phase in &app.phases {
-            @if computes_from < phase.asked_ns { (block("first", computes_from, phase.asked_ns, axis, top)) }
-            @if phase.asked_ns < phase.start_ns { (block("waiting", phase.asked_ns, phase.start_ns, axis, top)) }
+            @let asked_ns = phase.asked_ns.unwrap_or(phase.start_ns);
+            @if computes_from < asked_ns { (block("first", computes_from, asked_ns, axis, top)) }
+            @if asked_ns < phase.start_ns { (block("waiting", asked_ns, phase.start_ns, axis, top)) }
             (block(class, phase.start_ns, phase.end_ns, axis, top))
             @let () = computes_from = phase.end_ns;
             @let middle = (axis.x(phase.start_ns) + axis.x(phase.end_ns)) / 2.0;
@@ -72,7 +73,8 @@ fn block(class: &str, start_ns: u64, end_ns: u64, axis: &Axis, top: f64) -> Mark
 }
 
 fn said(app: &AppTimeline) -> String {
-    let waited: u64 = app.phases.iter().map(|phase| phase.start_ns.saturating_sub(phase.asked_ns)).sum();
+    let waits = app.phases.iter().filter_map(|phase| Some(phase.start_ns.saturating_sub(phase.asked_ns?)));
+    let waited: u64 = waits.sum();
     let io: u64 = app.phases.iter().map(|phase| phase.end_ns.saturating_sub(phase.start_ns)).sum();
     format!(
         "{}: {} I/O phases of {} together, after waiting for {}",
@@ -90,7 +92,12 @@ mod tests {
 
     #[test]
     fn computing_waiting_and_io_follow_each_other() {
-        let phase = |asked_ns, start_ns, end_ns| IoPhase { asked_ns, start_ns, end_ns, bytes: 64 << 20 };
+        let phase = |asked_ns, start_ns, end_ns| IoPhase {
+            asked_ns: Some(asked_ns),
+            start_ns,
+            end_ns,
+            bytes: 64 << 20,
+        };
         let app = AppTimeline {
             id: 1,
             name: "job <1>".into(),
