@@ -488,7 +488,7 @@ impl Paper {
     pub(crate) const ALL: [Paper; 5] =
         [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint];
     /// Those with `--real`.
-    pub(crate) const REAL: [Paper; 2] = [Paper::Coordination, Paper::Twins];
+    pub(crate) const REAL: [Paper; 3] = [Paper::Coordination, Paper::Twins, Paper::Checkpoint];
 }
 
 /// Check, list and show scenarios

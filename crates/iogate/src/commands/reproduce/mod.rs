@@ -40,8 +40,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         let (name, mut page) = match (paper, &rig) {
             (Paper::Coordination, Some(rig)) => ("coordination-real", real::coordination::page(&lab, rig)?),
             (Paper::Twins, Some(rig)) => ("twins-real", real::twins::page(&lab, rig)?),
-            (Paper::Aioli | Paper::Agios | Paper::Checkpoint, Some(_)) => {
-                let error = anyhow::anyhow!("--real: expected coordination or twins");
+            (Paper::Checkpoint, Some(_)) => ("checkpoint-real", real::checkpoint::page(&lab)?),
+            (Paper::Aioli | Paper::Agios, Some(_)) => {
+                let error = anyhow::anyhow!("--real: expected coordination, twins or checkpoint");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
             (Paper::Aioli, None) => ("aioli", aioli::page(&lab)?),

@@ -14,11 +14,11 @@ use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
 /// The mechanisms of a scenario, by their labels.
-const CASE: &str = "case";
-const NONE: &str = "none";
-const BACKOFF: &str = "backoff";
-const LOCK: &str = "lock";
-const BOTH: &str = "lock+backoff";
+pub(super) const CASE: &str = "case";
+pub(super) const NONE: &str = "none";
+pub(super) const BACKOFF: &str = "backoff";
+pub(super) const LOCK: &str = "lock";
+pub(super) const BOTH: &str = "lock+backoff";
 
 pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let results = Results {
@@ -68,17 +68,18 @@ struct Results {
 
 /// The first runs with these mechanisms as pictures on one time scale.
 fn timelines(results: &Experiment, figures: &[(&str, &str)]) -> Pictures {
-    let ends = figures.iter().filter_map(|(case, _)| Some(timeline(results, case)?.end_ns));
-    let end_ns = ends.max().unwrap_or(1);
-    let picture = |(case, figure): &(&str, &str)| {
-        let title = format!("{figure}: {case}");
-        Some((title.clone(), turns(&title, timeline(results, case)?, end_ns)))
-    };
-    figures.iter().filter_map(picture).collect()
+    let figures: Vec<_> =
+        figures.iter().map(|(case, name)| (vec![(CASE, *case)], format!("{name}: {case}"))).collect();
+    timelines_of(results, &figures)
 }
 
-fn timeline<'a>(results: &'a Experiment, case: &str) -> Option<&'a PointTimeline> {
-    results.point(&[(CASE, case)])?.timeline.as_ref()
+/// The first runs of some points, each with a title, as pictures on one time scale.
+pub(super) fn timelines_of(results: &Experiment, points: &[(Vec<(&str, &str)>, String)]) -> Pictures {
+    let found: Vec<(&String, &PointTimeline)> = (points.iter())
+        .filter_map(|(at, title)| Some((title, results.point(at)?.timeline.as_ref()?)))
+        .collect();
+    let end_ns = found.iter().map(|(_, timeline)| timeline.end_ns).max().unwrap_or(1);
+    found.into_iter().map(|(title, timeline)| (title.clone(), turns(title, timeline, end_ns))).collect()
 }
 
 /// Percent by which a metric is lower than with no mechanism, with two decimals as in the thesis.

@@ -1,5 +1,6 @@
-//! `iogate reproduce --real`: the experiments of two papers at one machine's size, real and simulated side by side.
+//! `iogate reproduce --real`: the experiments of three papers at one machine's size, real and simulated side by side.
 
+pub(super) mod checkpoint;
 pub(super) mod coordination;
 pub(super) mod twins;
 
@@ -29,6 +30,15 @@ struct Reduced<'a> {
     set: &'a [&'a str],
     /// The values of axes that are run.
     keep: &'a [(&'a str, &'a [&'a str])],
+}
+
+impl Reduced<'_> {
+    fn keeps(&self, settings: &[(String, String)]) -> bool {
+        let is = |key: &str, values: &[&str]| {
+            settings.iter().any(|(set, value)| set == key && values.contains(&value.as_str()))
+        };
+        self.keep.iter().all(|(key, values)| is(key, values))
+    }
 }
 
 /// What was measured, real and simulated.
@@ -61,12 +71,7 @@ impl Lab<'_> {
             return Ok(serde_json::from_str(&text).context("kept results that cannot be read")?);
         }
         let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
-        points.retain(|point| {
-            let is = |key: &str, values: &[&str]| {
-                point.settings.iter().any(|(set, value)| set == key && values.contains(&value.as_str()))
-            };
-            reduced.keep.iter().all(|(key, values)| is(key, values))
-        });
+        points.retain(|point| reduced.keeps(&point.settings));
         for point in &mut points {
             rig::fit(&mut point.scenario, Some(BenchWay::Network), BenchStore::Modelled)?;
         }

@@ -1,0 +1,202 @@
+//! Checkpoint coordination for real: jobs that take turns, or back off, and jobs that do neither.
+
+use iogate_core::Time;
+use iogate_report::reproduction::{Page, Section};
+use iogate_report::{ExperimentReport, Recording, Table};
+use iogate_sim::result::RunResult;
+
+use super::Reduced;
+use crate::cli::{BenchStore, BenchWay};
+use crate::commands::bench::rig::{self, Rig};
+use crate::commands::bench::{BY, REAL, SIMULATION};
+use crate::commands::reproduce::checkpoint::{BACKOFF, BOTH, CASE, LOCK, NONE, timelines_of};
+use crate::commands::reproduce::{Experiment, Lab, percent};
+use crate::commands::scenario;
+use crate::commands::sim::PROGRAM;
+use crate::failure::Failure;
+use crate::output::OutputFile;
+
+const CASES: [&str; 4] = [NONE, BACKOFF, LOCK, BOTH];
+/// A tenth of the thesis's times and bytes, or less: processes are real, and so are seconds.
+const PAIR: [&str; 6] = [
+    "repetitions=3",
+    "app.job.processes=4",
+    "app.job.bytes=24MiB",
+    "app.job.compute=3s",
+    "coordination.backoff.pause=50ms",
+    "coordination.backoff.sleep_unit=200ms",
+];
+const JOBS: [&str; 9] = [
+    "repetitions=2",
+    "jobs.count=[6]",
+    "clients.nodes=10",
+    "jobs.processes_per_node=2",
+    "jobs.submit=[0s, 2s]",
+    "jobs.iterations=[2, 4]",
+    "jobs.compute_total=[7s, 9s]",
+    "jobs.bytes_total=[60MiB, 120MiB]",
+    "coordination.backoff.pause=50ms",
+];
+const QUICK_PAIR: [&str; 6] = [
+    "repetitions=1",
+    "app.job.processes=2",
+    "app.job.bytes=1MiB",
+    "app.job.compute=100ms",
+    "coordination.backoff.pause=5ms",
+    "coordination.backoff.sleep_unit=20ms",
+];
+const QUICK_JOBS: [&str; 9] = [
+    "repetitions=1",
+    "jobs.count=[2]",
+    "clients.nodes=10",
+    "jobs.processes_per_node=2",
+    "jobs.submit=[0s, 100ms]",
+    "jobs.iterations=[1, 2]",
+    "jobs.compute_total=[100ms, 200ms]",
+    "jobs.bytes_total=[1MiB, 2MiB]",
+    "coordination.backoff.pause=5ms",
+];
+
+pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
+    let rig = Rig::new(BenchStore::Modelled, None, Some(BenchWay::Mount))?;
+    let keep = [(CASE, &CASES[..])];
+    let (pair_set, jobs_set) = if lab.quick { (&QUICK_PAIR, &QUICK_JOBS) } else { (&PAIR, &JOBS) };
+    let run = |scenario, set| {
+        let called = scenario;
+        lab.side_by_side(&rig, &Reduced { scenario, called, set, keep: &keep })
+    };
+    let (pair, jobs) = (run("checkpoint-pair", pair_set)?, run("checkpoint-jobs", jobs_set)?);
+    Ok(Page {
+        title: "Checkpoint coordination for real: jobs that take turns".into(),
+        notes: vec![
+            "Scenarios of [checkpoint.md](checkpoint.md) with real processes on one machine with two processors, at about a tenth of \
+             their size: each task is a process that writes real files through a mount, behind which lies the gate of the data server \
+             and, in memory, a store in the time of a modelled disk. Jobs get their nodes (numbers, here) from the batch scheduler of \
+             the simulator, first come, first served with backfilling. Turns come from an `iogate coord serve` process over a Unix \
+             socket, with its journal; who backs off writes and flushes real probes in the mount, calibrated before each run. Both go \
+             the way of any job: the library of [docs/turns.md](../turns.md)."
+                .into(),
+            "Every point is simulated too, with the time that a request spent outside of gate and device in the real run. All points \
+             have their first repetition before any has its second, so that what else runs hits all alike. \u{b1} is the 95 % confidence \
+             interval."
+                .into(),
+        ],
+        sections: vec![
+            section(
+                &pair,
+                "Figures 4.1 to 4.3: two identical jobs",
+                "checkpoint-pair",
+                pair_set,
+                "The thesis (90 s of computing, 1024 MB): the I/O of both is shorter by 45 % with backoff and by 72 % with locking.",
+            ),
+            section(
+                &jobs,
+                "Figures 4.7 and 4.8: generated jobs",
+                "checkpoint-jobs",
+                jobs_set,
+                "The thesis (7 to 9 minutes of computing, 2.4 GB): I/O is shorter with both from six jobs on, with ten jobs by 19 % \
+                 with backoff and by 81 % with locking.",
+            ),
+        ],
+        program: PROGRAM.into(),
+    })
+}
+
+fn section(results: &Experiment, title: &str, scenario: &str, set: &[&str], thesis: &str) -> Section {
+    let mut table = Table::new([
+        "",
+        "I/O time of all: simulated",
+        "real",
+        "lower by: simulated",
+        "real",
+        "makespan: simulated",
+        "real",
+        "seeks: simulated",
+        "real",
+    ]);
+    const IO: &str = "io_time_sum";
+    for case in CASES {
+        let at = |case, by| [(CASE, case), (BY, by)];
+        let both = |metric| [SIMULATION, REAL].map(|by| results.shown(&at(case, by), metric));
+        let lower = [SIMULATION, REAL].map(|by| match case {
+            NONE => "-".into(),
+            _ => percent(results.reduction(&at(case, by), &at(NONE, by), IO)),
+        });
+        let cells = [both(IO), lower, both("makespan"), both("seeks")];
+        table.row([case.to_owned()].into_iter().chain(cells.into_iter().flatten()));
+    }
+    let real: Vec<(Vec<(&str, &str)>, String)> =
+        [NONE, BACKOFF, LOCK].map(|case| (vec![(CASE, case), (BY, REAL)], format!("{case}, real"))).into();
+    Section {
+        title: title.into(),
+        scenarios: vec![scenario.into()],
+        paper: format!("{thesis} Set in the scenario: `{}`.", set.join("`, `")),
+        tables: vec![(String::new(), table)],
+        pictures: timelines_of(results, &real),
+        verdict: near(results),
+    }
+}
+
+/// In how many points reality is as simulated.
+fn near(results: &Experiment) -> String {
+    let ratios: Vec<f64> = (CASES.iter())
+        .filter_map(|case| {
+            let mean = |by| results.mean(&[(CASE, case), (BY, by)], "makespan");
+            Some(mean(REAL)? / mean(SIMULATION)?)
+        })
+        .collect();
+    let close = ratios.iter().filter(|ratio| (1.0 / 1.15..=1.15).contains(*ratio)).count();
+    format!(
+        "Of {} points, real and simulated makespans are within 15 % of each other in {close}. How long who backs off sleeps is \
+         random, and differs from run to run.",
+        ratios.len()
+    )
+}
+
+impl Lab<'_> {
+    /// Runs a scenario for real through mounts, and simulates it, unless its results have been kept: two values of the axis
+    /// [`BY`].
+    fn side_by_side(&self, rig: &Rig, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
+        let form = if self.quick { "-quick" } else { "" };
+        let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
+        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
+            return Ok(Experiment(
+                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?,
+            ));
+        }
+        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
+        points.retain(|point| reduced.keeps(&point.settings));
+        for point in &mut points {
+            rig::fit(&mut point.scenario, Some(BenchWay::Mount), BenchStore::Modelled)?;
+        }
+        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
+        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
+        let mut paths: Vec<Vec<_>> = points.iter().map(|_| Vec::new()).collect();
+        let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
+        for repetition in 0..repetitions {
+            for (index, point) in points.iter().enumerate() {
+                let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
+                let (run, path) =
+                    rig.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
+                runs[index].push(run);
+                paths[index].push(path);
+                recordings[index] = recordings[index].take().or(recording);
+            }
+        }
+        let confidence = points.first().map_or(0.95, |point| point.scenario.confidence);
+        let mut report = ExperimentReport::new(reduced.scenario, PROGRAM, confidence);
+        for (((point, runs), paths), recording) in points.iter().zip(&runs).zip(&paths).zip(recordings) {
+            let simulated = rig.simulate(point, rig::mean(paths))?;
+            let by = |by: &str| {
+                let by = (BY.to_owned(), by.to_owned());
+                point.settings.iter().cloned().chain([by]).collect()
+            };
+            report.add(by(SIMULATION), &simulated.runs, simulated.observer);
+            report.add(by(REAL), runs, recording);
+        }
+        if let Some(kept) = kept {
+            OutputFile::create(&kept)?.finish_with(&report.json())?;
+        }
+        Ok(Experiment(report))
+    }
+}
