@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use iogate_core::Span;
 use iogate_core::coord::Admission;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_sim::scenario::Coordination;
@@ -19,6 +20,7 @@ use crate::commands::serve::READY;
 const PLACE: &str = "bench";
 /// Probes of a calibration.
 const ROUNDS: u32 = 5;
+const PAUSE_MAX: Span = Span::from_millis(100);
 
 /// How an application takes turns; told to its rank 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,6 +99,8 @@ impl Coordinating {
         }
         if let Some(config) = &rules.backoff {
             let place = place(Some(probed))?;
+            // Nothing here remembers for long that it was written to.
+            let config = &BackoffConfig { pause: config.pause.min(PAUSE_MAX), ..config.clone() };
             let mut found = Calibration::measure(&place, config, ROUNDS).context("the calibration")?;
             if config.quiet > 0 {
                 found.quiet = config.quiet;

@@ -18,15 +18,16 @@ use crate::output::OutputFile;
 
 const CASES: [&str; 4] = [NONE, BACKOFF, LOCK, BOTH];
 /// A tenth of the thesis's times and bytes, or less: processes are real, and so are seconds.
-const PAIR: [&str; 6] = [
+const PAIR: [&str; 7] = [
     "repetitions=3",
     "app.job.processes=4",
     "app.job.bytes=24MiB",
     "app.job.compute=3s",
-    "coordination.backoff.pause=50ms",
+    "coordination.backoff.probes=1",
     "coordination.backoff.sleep_unit=200ms",
+    "coordination.backoff.sleep_fixed=100ms",
 ];
-const JOBS: [&str; 9] = [
+const JOBS: [&str; 11] = [
     "repetitions=2",
     "jobs.count=[6]",
     "clients.nodes=10",
@@ -35,17 +36,20 @@ const JOBS: [&str; 9] = [
     "jobs.iterations=[2, 4]",
     "jobs.compute_total=[7s, 9s]",
     "jobs.bytes_total=[60MiB, 120MiB]",
-    "coordination.backoff.pause=50ms",
+    "coordination.backoff.probes=1",
+    "coordination.backoff.sleep_unit=200ms",
+    "coordination.backoff.sleep_fixed=100ms",
 ];
-const QUICK_PAIR: [&str; 6] = [
+const QUICK_PAIR: [&str; 7] = [
     "repetitions=1",
     "app.job.processes=2",
     "app.job.bytes=1MiB",
     "app.job.compute=100ms",
-    "coordination.backoff.pause=5ms",
+    "coordination.backoff.probes=1",
     "coordination.backoff.sleep_unit=20ms",
+    "coordination.backoff.sleep_fixed=10ms",
 ];
-const QUICK_JOBS: [&str; 9] = [
+const QUICK_JOBS: [&str; 11] = [
     "repetitions=1",
     "jobs.count=[2]",
     "clients.nodes=10",
@@ -54,7 +58,9 @@ const QUICK_JOBS: [&str; 9] = [
     "jobs.iterations=[1, 2]",
     "jobs.compute_total=[100ms, 200ms]",
     "jobs.bytes_total=[1MiB, 2MiB]",
-    "coordination.backoff.pause=5ms",
+    "coordination.backoff.probes=1",
+    "coordination.backoff.sleep_unit=20ms",
+    "coordination.backoff.sleep_fixed=10ms",
 ];
 
 pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
