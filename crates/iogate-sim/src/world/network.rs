@@ -183,7 +183,9 @@ impl<M: Copy> Net<M> {
         let (from, to) = self.flows[flow as usize].ends();
         // What still waits at a port or is on its way cannot have been acknowledged: senders know the round trip.
         let sent = queue.now().max(self.out_free[from as usize]);
-        let reached = sent + self.config.latency + self.varying(sent);
+        let mut reached = sent + self.config.latency + self.varying(sent);
+        // What follows something that was delayed is late as well, though the delay may be over.
+        reached = self.last.get(&(from, to)).map_or(reached, |last| reached.max(*last));
         let received = reached.max(self.in_free[to as usize]);
         let answered = received + wire_time(self.config.bandwidth, SEGMENT_BYTES) + self.config.latency;
         if let Some(at) = self.flows[flow as usize].arm(answered, self.config.retransmit) {

@@ -177,6 +177,20 @@ fn a_delay_lasts_as_long_as_any_of_those_that_overlap() {
 }
 
 #[test]
+fn nothing_is_sent_again_for_a_delay_that_ends_while_it_is_sent() {
+    let mut s = reader(1);
+    s.network.bandwidth = Some(1_000_000);
+    s.network.buffer = Some(1 << 40);
+    s.network.retransmit = ms(1);
+    // A request of four frames, of which the delay concerns the first two.
+    s.network.header = 5_000;
+    s.faults = vec![fault(0, Some(2), FaultKind::Delay { extra: ms(10_000) })];
+    let result = run(&s);
+    assert!(result.makespan > ms(100), "it was delayed: {:?}", result.makespan);
+    assert_eq!(result.network.timeouts, 0);
+}
+
+#[test]
 fn messages_stay_in_order_when_a_delay_ends() {
     let mut s = scenario(1, "unit:1", "fifo");
     let mut open = app(1, 1, 200 * u64::from(PIECE), PIECE);

@@ -7,12 +7,12 @@ use super::{CASE, NONE, Results, lower};
 use crate::commands::reproduce::{Experiment, Settings};
 
 pub(super) fn section(results: &Results) -> Section {
-    let ten: &Settings<'_> = &[("jobs.count", "10")];
-    let all: [(&str, &Experiment, &Settings<'_>); 4] = [
-        ("Two identical jobs", &results.pair, &[]),
-        ("Four different jobs", &results.mix, &[]),
-        ("Ten generated jobs", &results.jobs, ten),
-        ("Four jobs, four servers behind four forwarders", &results.forwarders, &[]),
+    let ten = [("jobs.count", "10")];
+    let tables = vec![
+        ("Two identical jobs".into(), table(&results.pair, &[])),
+        ("Four different jobs".into(), table(&results.mix, &[])),
+        ("Ten generated jobs".into(), table(&results.jobs, &ten)),
+        ("Four jobs, four servers behind four forwarders".into(), table(&results.forwarders, &[])),
     ];
     Section {
         title: "Beyond the thesis: all mechanisms on the same jobs".into(),
@@ -22,7 +22,7 @@ pub(super) fn section(results: &Results) -> Section {
         paper: "No paper sets them side by side: turns from a coordinator, backing off, schedulers on the servers (`aioli`, \
                 `app-window`) and on forwarders (`twins`), and some of them together."
             .into(),
-        tables: all.map(|(name, results, at)| (name.into(), table(results, at))).into(),
+        tables,
         pictures: Vec::new(),
         verdict: "Turns are never worse than no mechanism. They do what schedulers on servers cannot: who is first goes on \
                   computing, so that jobs fall out of step and stay so. A scheduler that sorts does what turns cannot: it \
