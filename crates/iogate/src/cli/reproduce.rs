@@ -1,0 +1,58 @@
+//! The flags of the papers' experiments.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+
+/// Carry out the papers' experiments in the simulator, and set their figures beside ours
+///
+/// Writes a page for each paper, as Markdown and as HTML with pictures.
+#[derive(Debug, Args)]
+pub(crate) struct ReproduceArgs {
+    /// Which papers [default: all]
+    #[arg(value_enum, value_name = "PAPER")]
+    pub(crate) papers: Vec<Paper>,
+
+    /// Smaller files and fewer seeds: shows that everything runs, not what the papers measured
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// For real instead: processes, sockets and modelled devices on this machine, smaller, beside their simulation; of
+    /// coordination, twins and checkpoint
+    #[arg(long)]
+    pub(crate) real: bool,
+
+    /// The folder for the pages
+    #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+
+    /// Keep the results of each scenario in this folder, as JSON, and take those that are there already
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) results: Option<PathBuf>,
+
+    /// Most runs at once [default: as many as there are processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Paper {
+    /// aIOLi (2006): one server, one disk
+    Aioli,
+    /// AGIOS (2016): which scheduler for which pattern and device
+    Agios,
+    /// Server coordination (2011): servers that serve one application at a time
+    Coordination,
+    /// TWINS (2016): forwarders that serve one data server at a time
+    Twins,
+    /// Checkpoint coordination (2012): one job at a time does its I/O
+    Checkpoint,
+}
+
+impl Paper {
+    pub(crate) const ALL: [Paper; 5] =
+        [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint];
+    /// Those with `--real`.
+    pub(crate) const REAL: [Paper; 3] = [Paper::Coordination, Paper::Twins, Paper::Checkpoint];
+}
