@@ -37,6 +37,7 @@ mod descriptors;
 mod directories;
 mod failed;
 mod kept;
+mod lazy;
 mod locks;
 mod log;
 mod memory;

@@ -16,8 +16,8 @@ use std::env;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::lazy::Lazy;
 
 pub(crate) struct Settings {
     /// Without a slash at its end.
@@ -39,24 +39,17 @@ pub(crate) struct Tls {
 
 const PREFIX: &str = "/iogate";
 
-static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
-/// 0: not looked yet, 1: not active, 2: active. Saves the look into the lock for calls that are not ours.
-static ACTIVE: AtomicU8 = AtomicU8::new(0);
+static SETTINGS: Lazy<Settings> = Lazy::new(read);
 
 /// Whether there is anything to do.
 #[inline]
 pub(crate) fn is_active() -> bool {
-    match ACTIVE.load(Ordering::Relaxed) {
-        0 => get().is_some(),
-        state => state == 2,
-    }
+    SETTINGS.is_there()
 }
 
 /// The settings; `None` if the library is to do nothing.
 pub(crate) fn get() -> Option<&'static Settings> {
-    let settings = SETTINGS.get_or_init(read).as_ref();
-    ACTIVE.store(if settings.is_some() { 2 } else { 1 }, Ordering::Relaxed);
-    settings
+    SETTINGS.get()
 }
 
 fn read() -> Option<Settings> {

@@ -1,12 +1,13 @@
 //! Where results go: standard output, and files that appear whole or not at all.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tempfile::NamedTempFile;
 
 use crate::failure::Failure;
@@ -129,5 +130,31 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
         (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
         (Err(_), Err(_)) => std::path::absolute(one).ok() == std::path::absolute(other).ok(),
         _ => false,
+    }
+}
+
+/// Prints a text, or with `--watch SECONDS` again and again what it is by then: in place on a terminal; `is_json` as lines.
+pub(crate) fn print_or_watch(
+    seconds: Option<f64>,
+    is_json: bool,
+    shown: impl Fn() -> Result<String, Failure>,
+) -> Result<(), Failure> {
+    let Some(seconds) = seconds else { return print(&shown()?) };
+    let pause = Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|pause| *pause >= Duration::from_millis(50))
+        .ok_or_else(|| Failure::usage(anyhow!("--watch {seconds}: expected at least 0.05 seconds")))?;
+    let clear = std::io::stdout().is_terminal() && !is_json;
+    let mut first = true;
+    loop {
+        let shown = shown()?;
+        if clear {
+            // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
+            print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
+        } else {
+            print(&format!("{}{shown}", if first || is_json { "" } else { "\n" }))?;
+        }
+        first = false;
+        std::thread::sleep(pause);
     }
 }

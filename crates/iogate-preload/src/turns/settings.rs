@@ -1,14 +1,13 @@
 //! What the environment says of turns, read once.
 
 use std::env;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use iogate_turn::{Policy, Turns};
 
 use super::patterns::Patterns;
 use super::state;
+use crate::lazy::Lazy;
 use crate::settings::say;
 use crate::table;
 
@@ -18,24 +17,17 @@ pub(crate) struct Settings {
     pub(crate) idle: Duration,
 }
 
-static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
-/// 0: not looked yet, 1: not active, 2: active.
-static ACTIVE: AtomicU8 = AtomicU8::new(0);
+static SETTINGS: Lazy<Settings> = Lazy::new(read);
 
 /// Whether any file counts as bulk output.
 #[inline]
 pub(crate) fn is_active() -> bool {
-    match ACTIVE.load(Ordering::Relaxed) {
-        0 => get().is_some(),
-        state => state == 2,
-    }
+    SETTINGS.is_there()
 }
 
 /// The settings; `None` if no file counts.
 pub(crate) fn get() -> Option<&'static Settings> {
-    let settings = SETTINGS.get_or_init(read).as_ref();
-    ACTIVE.store(if settings.is_some() { 2 } else { 1 }, Ordering::Relaxed);
-    settings
+    SETTINGS.get()
 }
 
 /// Whether the environment says anything of turns.

@@ -1,6 +1,5 @@
 //! `iogate umount`, `iogate status`, `iogate set`: what is asked of a mount or a server that is up.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use iogate_report::{Summary, text};
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_or_watch;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,24 +67,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
 
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
-    let Some(seconds) = args.watch else { return print(&shown(&place, args.json)?) };
-    let pause = Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|pause| *pause >= Duration::from_millis(50))
-        .ok_or_else(|| Failure::usage(anyhow!("--watch {seconds}: expected at least 0.05 seconds")))?;
-    let clear = std::io::stdout().is_terminal() && !args.json;
-    let mut first = true;
-    loop {
-        let shown = shown(&place, args.json)?;
-        if clear {
-            // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
-            print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
-        } else {
-            print(&format!("{}{shown}", if first || args.json { "" } else { "\n" }))?;
-        }
-        first = false;
-        std::thread::sleep(pause);
-    }
+    print_or_watch(args.watch, args.json, || shown(&place, args.json))
 }
 
 fn shown(place: &Place, json: bool) -> Result<String, Failure> {

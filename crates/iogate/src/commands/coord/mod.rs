@@ -3,7 +3,6 @@
 mod serve;
 mod shown;
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -13,7 +12,7 @@ use iogate_net::coordinator::{EXPORT, Status};
 use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_or_watch;
 
 /// How long a coordinator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,24 +37,7 @@ fn status(args: &CoordStatusArgs) -> Result<(), Failure> {
             false => shown::status(&status),
         })
     };
-    let Some(seconds) = args.watch else { return print(&shown()?) };
-    let pause = Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|pause| *pause >= Duration::from_millis(50))
-        .ok_or_else(|| Failure::usage(anyhow!("--watch {seconds}: expected at least 0.05 seconds")))?;
-    let clear = std::io::stdout().is_terminal() && !args.json;
-    let mut first = true;
-    loop {
-        let shown = shown()?;
-        if clear {
-            // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
-            print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
-        } else {
-            print(&format!("{}{shown}", if first || args.json { "" } else { "\n" }))?;
-        }
-        first = false;
-        std::thread::sleep(pause);
-    }
+    print_or_watch(args.watch, args.json, shown)
 }
 
 fn release(args: &CoordReleaseArgs) -> Result<(), Failure> {
