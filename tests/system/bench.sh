@@ -74,10 +74,22 @@ done
 bench_refused() { refused 2 "$1" "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" "${@:2}"; }
 bench_refused 'servers.nodes' --set servers.nodes=17
 bench_refused 'processes' --set app.one.processes=300
-bench_refused 'batch' --set batch.backfill=true
+bench_refused 'probed' --set coordination.mechanism=backoff --through network
 bench_refused 'clients.gate' --set clients.gate.scheduler=fifo
 bench_refused 'free space' --set app.one.op=write --set app.one.bytes=4TiB --set app.one.request=1GiB
 bench_refused 'through' --through network --store directory
+nothing_left
+
+echo "nodes for one application at a time, and turns"
+bench --no-sim --seeds 1 --set 'servers.gate.scheduler=[fifo]' --set clients.nodes=1 --set batch.backfill=false \
+    --set 'coordination.mechanism=[none, lock, backoff]' --set coordination.backoff.sleep_fixed=1ms \
+    --set coordination.backoff.sleep_unit=1ms --set app.one.op=write --json "$SIDE/turns.json"
+# The second starts when the first has ended, so together they take as long as one after the other.
+jq -e 'def m($name): .metrics[] | select(.name == $name).estimate.mean;
+    [.points[] | m("makespan") >= 1.9 * m("completion_mean")] == [true, true, true]' "$SIDE/turns.json" >/dev/null ||
+    fail "an application had no node of its own"
+jq -e 'def m($name): .metrics[] | select(.name == $name).estimate.mean;
+    [.points[] | m("probes") > 0] == [false, false, true]' "$SIDE/turns.json" >/dev/null || fail "who probes is not as asked for"
 nothing_left
 
 echo "through forwarders, interrupted"
