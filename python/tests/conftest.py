@@ -22,6 +22,9 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 """What tests run in processes of their own."""
 
+# What was calibrated on this machine is not the tests' business.
+os.environ["IOGATE_CALIBRATION"] = str(ROOT / "target" / "nothing-calibrated")
+
 PATIENCE_SECONDS = 60
 """Much longer than anything takes that is waited for."""
 

@@ -48,7 +48,7 @@ def test_the_programs_of_the_documentation_take_turns(
     path = f"{coordinator.environment['PYTHONPATH']}:{standins}"
     before = coordinator.status()["counters"]
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program],
+        [sys.executable, "-W", "default", "-c", program],
         env={**coordinator.environment, "PYTHONPATH": path, "IOGATE_STRICT": "1"},
         capture_output=True,
         text=True,
