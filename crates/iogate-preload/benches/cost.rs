@@ -21,9 +21,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         &[("LD_PRELOAD", library), ("IOGATE_FORWARDERS", "unix:/nonexistent")],
         &[("LD_PRELOAD", library), ("IOGATE_COORD", "unix:/nonexistent"), ("IOGATE_FILES", &turns)],
     ];
+    let (passes, rounds) = match std::env::args().any(|argument| argument == "--quick") {
+        true => (1, "5"),
+        false => (3, "100"),
+    };
     let measure = |settings: &[(&str, &str)]| -> Result<Vec<(String, f64)>, Box<dyn std::error::Error>> {
         let mut command = Command::new(&program);
-        command.current_dir(&dir).envs(settings.iter().copied());
+        command.arg(rounds).current_dir(&dir).envs(settings.iter().copied());
         let text = String::from_utf8(command.output()?.stdout)?;
         let parse = |line: &str| {
             let (name, time) = line.split_once(' ').ok_or("a name and a time")?;
@@ -33,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // In turn, as the machine may be busy with something else for a while.
     let mut best: BTreeMap<String, [f64; 3]> = BTreeMap::new();
-    for _ in 0..3 {
+    for _ in 0..passes {
         for (column, settings) in settings.into_iter().enumerate() {
             for (name, time) in measure(settings)? {
                 let times = best.entry(name).or_insert([f64::INFINITY; 3]);
