@@ -7,6 +7,7 @@ mod clock;
 mod engine;
 pub mod layouts;
 mod memory;
+pub mod privileges;
 pub mod store;
 mod workers;
 

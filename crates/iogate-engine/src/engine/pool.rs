@@ -122,6 +122,7 @@ fn worker(engine: &Weak<Shared>) {
     // The engine is alive for as long as its pool has not been stopped.
     let Some(engine) = engine.upgrade() else { return };
     precise_sleep();
+    crate::privileges::limit_thread_or_warn();
     let pool = &engine.pool;
     let mut state = pool.lock();
     loop {

@@ -76,8 +76,11 @@ impl ModelledStore {
         let clock = Clock::new();
         let deliveries = Arc::new(Deliveries::default());
         let queue = Arc::clone(&deliveries);
-        let thread =
-            thread::Builder::new().name("iogate-modelled".into()).spawn(move || queue.deliver(clock))?;
+        let thread = thread::Builder::new().name("iogate-modelled".into()).spawn(move || {
+            // Whoever completes goes on with the next dispatch.
+            crate::privileges::limit_thread_or_warn();
+            queue.deliver(clock);
+        })?;
         let stats = DeviceStats::default();
         let timeline = Mutex::new(Timeline { device, placement, busy_until: Time::ZERO, stats });
         Ok(ModelledStore { inner, timeline, deliveries, thread: Some(thread), clock })

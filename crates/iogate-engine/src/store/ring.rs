@@ -115,6 +115,8 @@ impl Shared {
 
     /// The thread.
     fn take_completions(&self) {
+        // Whoever completes goes on with the next dispatch.
+        crate::privileges::limit_thread_or_warn();
         let mut arrived = Vec::new();
         loop {
             if let Err(error) = self.ring.submitter().submit_and_wait(1)

@@ -156,7 +156,11 @@ impl Server {
                 next_token: AtomicU64::new(FIRST_CONNECTION),
                 per_client: Mutex::default(),
                 sessions: Mutex::default(),
-                workers: Workers::new("iogate-net-work", THREADS_MAX, || {}),
+                workers: Workers::new(
+                    "iogate-net-work",
+                    THREADS_MAX,
+                    iogate_engine::privileges::limit_thread_or_warn,
+                ),
                 threads: Threads::default(),
                 ready: Mutex::default(),
                 starved: Mutex::default(),

@@ -119,6 +119,7 @@ fn start_thread(shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 fn serve(shared: &Arc<Shared>) {
+    iogate_engine::privileges::limit_thread_or_warn();
     let mut desk = Desk::new();
     let mut events = Vec::with_capacity(1);
     loop {

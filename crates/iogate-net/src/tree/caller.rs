@@ -11,6 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_engine::privileges;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, UnshareFlags};
@@ -32,6 +33,12 @@ struct Own {
     capabilities: CapabilitySets,
 }
 
+impl Own {
+    fn is_unlimited(&self) -> bool {
+        privileges::taken_back(self.capabilities).effective == self.capabilities.effective
+    }
+}
+
 /// Carries out operations in callers' names.
 #[derive(Debug)]
 pub(super) struct Names {
@@ -50,11 +57,6 @@ impl Names {
         Names { is_root: rustix::process::geteuid().is_root(), groups: Mutex::default() }
     }
 
-    /// Whether the process may do things that the caller may not.
-    pub(super) fn limits(&self, caller: Caller) -> bool {
-        self.is_root && caller.uid != 0
-    }
-
     /// Runs `operation` in the caller's name, with an empty umask: clients have applied theirs.
     /// Fails with `EPERM` if the process may not act for the caller.
     pub(super) fn act<R>(
@@ -71,12 +73,15 @@ impl Names {
                     cell.get_or_init(|| own)
                 }
             };
-            if !self.is_root || (caller.uid == 0 && caller.gid == own_gid) {
+            if !self.is_root {
                 return Ok(operation()?);
             }
             // Which to the system means to leave an id as it is.
             if caller.uid == u32::MAX || caller.gid == u32::MAX {
                 return Err(Errno::PERM.into());
+            }
+            if caller.uid == 0 && caller.gid == own_gid && own.is_unlimited() {
+                return Ok(operation()?);
             }
             let groups = if caller.uid == 0 { None } else { Some(self.groups_of(caller)?) };
             let _name = Name::take(caller, groups.as_deref(), own, own_gid)?;
@@ -109,6 +114,7 @@ fn prepare_thread() -> Result<Own, Errno> {
     // threads sharing them. Where it is not permitted, the umask of all threads is emptied.
     let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) };
     rustix::process::umask(Mode::empty());
+    privileges::limit_thread().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
     Ok(Own { groups: rustix::process::getgroups()?, capabilities: rustix::thread::capabilities(None)? })
 }
 
@@ -132,7 +138,12 @@ impl<'a> Name<'a> {
         if set_uid(u32::MAX) != caller.uid || set_gid(u32::MAX) != caller.gid {
             return Err(Errno::PERM);
         }
-        if caller.uid != 0 {
+        if caller.uid == 0 {
+            // An operation in root's own name has what the thread gave up for reads and writes.
+            if !own.is_unlimited() {
+                rustix::thread::set_capabilities(None, privileges::taken_back(own.capabilities))?;
+            }
+        } else {
             // The kernel has taken away those that matter to file permissions, unless the thread's secure bits say
             // otherwise; others let a caller set attributes that it must not (`trusted`, `security.capability`).
             let none = CapabilitySets { effective: CapabilitySet::empty(), ..own.capabilities };

@@ -150,18 +150,6 @@ fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Takes away set-user-id, and set-group-id where it means what it says, as a write by somebody else than root does.
-fn clear_privileges(fd: &OwnedFd, mode: u32) -> Result<(), Errno> {
-    let executed_by_group = mode & libc::S_IXGRP != 0;
-    let cleared = mode & !libc::S_ISUID & if executed_by_group { !libc::S_ISGID } else { !0 };
-    let is_file = FileType::from_raw_mode(mode) == FileType::RegularFile;
-    if is_file && cleared != mode {
-        rustix::fs::fchmod(fd, Mode::from_raw_mode(cleared & 0o7777))
-    } else {
-        Ok(())
-    }
-}
-
 /// The flags of `open(2)` for those of a message, but for those that create.
 fn flags_of(flags: u32) -> Result<OFlags, Errno> {
     let mut found = match (flags & open::READ != 0, flags & open::WRITE != 0) {
@@ -206,10 +194,6 @@ impl Tree for DirectoryTree {
         let known = stat::of(&fd)?;
         if !matches!(FileType::from_raw_mode(known.attr.mode), FileType::RegularFile | FileType::Directory) {
             return Err(Errno::NXIO.into());
-        }
-        if how.flags & open::WRITE != 0 && self.names.limits(caller) {
-            // The kernel would with the first write, but writes are in the process's name.
-            clear_privileges(&fd, known.attr.mode)?;
         }
         let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
         let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));

@@ -51,7 +51,9 @@ impl TreeFile for DirectoryFile {
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
-        Ok(rustix::fs::fallocate(&self.fd, FallocateFlags::from_bits_retain(mode), offset, bytes)?)
+        rustix::fs::fallocate(&self.fd, FallocateFlags::from_bits_retain(mode), offset, bytes)?;
+        // As a write does. Not every file system does it itself.
+        Ok(stat::clear_privileges(&self.fd)?)
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use iogate_core::wire::{Attr, Change, Identity, Moment, set};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
-    Uid,
+    AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
+    UTIME_OMIT, Uid,
 };
 use rustix::io::Errno;
 use rustix::path::Arg;
@@ -103,6 +103,21 @@ pub(super) fn change(
             last_modification: time(set::MTIME, set::MTIME_NOW, change.mtime)?,
         };
         rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// Takes away set-user-ID, and set-group-ID where it means what it says, as a write by somebody else than root does.
+pub(super) fn clear_privileges(fd: impl AsFd) -> Result<(), Errno> {
+    let mode = rustix::fs::fstat(&fd)?.st_mode;
+    let executed_by_group = mode & libc::S_IXGRP != 0;
+    let cleared = mode & !libc::S_ISUID & if executed_by_group { !libc::S_ISGID } else { !0 };
+    if FileType::from_raw_mode(mode) == FileType::RegularFile && cleared != mode {
+        match rustix::fs::fchmod(&fd, Mode::from_raw_mode(cleared & 0o7777)) {
+            // Another user's file, and the process is not root: it is the file system's to do.
+            Err(Errno::PERM) => {}
+            done => return done,
+        }
     }
     Ok(())
 }
