@@ -140,7 +140,7 @@ impl Bench {
             describe: None,
         };
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let policy = Policy::None { user: Caller { uid, gid }, on_any_network: false };
+        let policy = Policy::None { user: Caller::new(uid, gid), on_any_network: false };
         let endpoint = "127.0.0.1:0".parse().expect("an address");
         let listener = Listener::bind(&endpoint, policy).expect("a port");
         let server = Server::start(config, vec![listener]).expect("a server");

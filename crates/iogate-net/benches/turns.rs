@@ -38,7 +38,7 @@ fn main() {
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
     let journal = Local::open(&dir.path().join("state")).expect("a journal");
-    let anybody = Policy::None { user: Caller { uid: 7, gid: 8 }, on_any_network: false };
+    let anybody = Policy::None { user: Caller::new(7, 8), on_any_network: false };
     let tcp = Listener::bind(&"127.0.0.1:0".parse().expect("an address"), anybody).expect("a port");
     let socket = Endpoint::Unix(dir.path().join("socket"));
     let unix = Listener::bind(&socket, Policy::Peer).expect("a socket");
@@ -140,6 +140,8 @@ impl Client {
             node: 0,
             nodes: 0,
             instance: 0,
+            client: [7; 16],
+            flags: 0,
             export: EXPORT.as_bytes(),
             name: b"bench",
         }));

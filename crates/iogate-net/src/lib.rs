@@ -29,5 +29,5 @@ pub mod users;
 
 pub use endpoint::Endpoint;
 pub use server::{Server, ServerConfig};
-pub use tree::{Caller, Tree, TreeFile};
+pub use tree::{Caller, Groups, Tree, TreeFile};
 pub use users::Users;

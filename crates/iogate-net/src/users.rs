@@ -69,7 +69,7 @@ pub struct Users {
 
 impl Default for Users {
     fn default() -> Users {
-        let anonymous = Caller { uid: OVERFLOW_ID, gid: OVERFLOW_ID };
+        let anonymous = Caller::new(OVERFLOW_ID, OVERFLOW_ID);
         Users { squash: Squash::None, anonymous, users: Vec::new(), groups: Vec::new() }
     }
 }
@@ -103,7 +103,7 @@ impl Users {
         };
         // A user who is not known here is not a member of groups that are.
         match uid {
-            Some(uid) => Caller { uid, gid: gid.unwrap_or(self.anonymous.gid) },
+            Some(uid) => Caller::new(uid, gid.unwrap_or(self.anonymous.gid)),
             None => self.anonymous,
         }
     }
@@ -167,10 +167,10 @@ fn to_client(ranges: &[IdRange], id: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const ANONYMOUS: Caller = Caller { uid: 99, gid: 98 };
+    const ANONYMOUS: Caller = Caller::new(99, 98);
 
     fn caller(uid: u32, gid: u32) -> Caller {
-        Caller { uid, gid }
+        Caller::new(uid, gid)
     }
 
     fn range(client: u32, server: u32, count: u32) -> IdRange {

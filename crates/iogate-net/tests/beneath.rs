@@ -2,6 +2,7 @@
 
 mod common;
 
+use iogate_core::wire::Identity;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -56,8 +57,8 @@ impl Place {
             errno(tree.open(caller, at, how(open::READ | open::DIRECTORY))),
             errno(tree.open(caller, at, how(open::READ | open::WRITE | open::TEMPORARY))),
             errno(tree.attr(caller, at)),
-            errno(tree.set_attr(caller, at, &change)),
-            errno(tree.set_attr(caller, at, &truncation)),
+            errno(tree.set_attr(caller, at, Identity::default(), &change)),
+            errno(tree.set_attr(caller, at, Identity::default(), &truncation)),
             errno(tree.read_dir(caller, at, 0, &mut |_, _| panic!("{path} was listed"))),
             errno(tree.make_node(caller, at, libc::S_IFDIR | 0o777, 0)),
             errno(tree.make_node(caller, at, libc::S_IFREG | 0o777, 0)),
@@ -70,9 +71,9 @@ impl Place {
             errno(tree.rename(caller, at, Path::new("renamed"), 0)),
             errno(tree.rename(caller, here, at, 0)),
             errno(tree.xattr(caller, at, b"user.x")),
-            errno(tree.set_xattr(caller, at, b"user.x", b"x", 0)),
+            errno(tree.set_xattr(caller, at, Identity::default(), b"user.x", b"x", 0)),
             errno(tree.xattrs(caller, at)),
-            errno(tree.remove_xattr(caller, at, b"user.x")),
+            errno(tree.remove_xattr(caller, at, Identity::default(), b"user.x")),
         ];
         assert!(results.iter().all(|&errno| errno != 0 && errno != libc::EXDEV), "{path}: {results:?}");
     }
@@ -147,12 +148,12 @@ fn a_link_in_the_last_place_is_never_followed_out() {
         // What concerns the link itself is allowed.
         assert_eq!(tree.attr(caller, path).unwrap().mode & libc::S_IFMT, libc::S_IFLNK);
         let change = Change { which: set::SIZE, size: 0, ..Change::default() };
-        assert_ne!(errno(tree.set_attr(caller, path, &change)), 0);
+        assert_ne!(errno(tree.set_attr(caller, path, Identity::default(), &change)), 0);
         let change = Change { which: set::MODE, mode: 0o600, ..Change::default() };
-        let _ = tree.set_attr(caller, path, &change);
+        let _ = tree.set_attr(caller, path, Identity::default(), &change);
         let change = Change { which: set::MTIME | set::MTIME_NOW, ..Change::default() };
-        tree.set_attr(caller, path, &change).unwrap();
-        assert_ne!(errno(tree.set_xattr(caller, path, b"user.x", b"x", 0)), 0);
+        tree.set_attr(caller, path, Identity::default(), &change).unwrap();
+        assert_ne!(errno(tree.set_xattr(caller, path, Identity::default(), b"user.x", b"x", 0)), 0);
         assert_ne!(errno(tree.read_dir(caller, path, 0, &mut |_, _| true)), 0);
         tree.link(caller, path, Path::new("hard")).unwrap();
         assert_eq!(tree.attr(caller, Path::new("hard")).unwrap().mode & libc::S_IFMT, libc::S_IFLNK);
@@ -217,7 +218,7 @@ fn nothing_leads_out_while_names_change() {
                 let _ = tree.make_node(caller, path, libc::S_IFREG | 0o600, 0);
                 let _ = tree.unlink(caller, path, false);
                 let change = Change { which: set::MODE, mode: 0o604, ..Change::default() };
-                let _ = tree.set_attr(caller, Path::new("swap/secret"), &change);
+                let _ = tree.set_attr(caller, Path::new("swap/secret"), Identity::default(), &change);
             }
         }
         stop.store(true, Ordering::Relaxed);
@@ -316,33 +317,36 @@ fn callers_have_their_own_permissions_only() {
         Change { which: set::SIZE, size: 0, ..Change::default() },
         Change { which: set::MTIME, ..Change::default() },
     ] {
-        let refused = errno(tree.set_attr(USER, at("readable"), &change));
+        let refused = errno(tree.set_attr(USER, at("readable"), Identity::default(), &change));
         assert!([libc::EPERM, libc::EACCES].contains(&refused), "{change:?}: {refused}");
     }
     // Nor what other capabilities than those for files would allow.
-    assert_ne!(errno(tree.set_xattr(USER, at("readable"), b"trusted.x", b"x", 0)), 0);
+    assert_ne!(errno(tree.set_xattr(USER, at("readable"), Identity::default(), b"trusted.x", b"x", 0)), 0);
     let mine = Path::new("mine");
     let made = tree.make_node(USER, mine, libc::S_IFREG | 0o666, 0).unwrap();
     assert_eq!((made.uid, made.gid, made.mode), (USER.uid, USER.gid, libc::S_IFREG | 0o666));
-    assert_eq!(errno(tree.set_xattr(USER, mine, b"trusted.x", b"x", 0)), libc::EPERM);
+    assert_eq!(errno(tree.set_xattr(USER, mine, Identity::default(), b"trusted.x", b"x", 0)), libc::EPERM);
     let capability = [1, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(errno(tree.set_xattr(USER, mine, b"security.capability", &capability, 0)), libc::EPERM);
-    tree.set_xattr(USER, mine, b"user.x", b"mine", 0).unwrap();
+    assert_eq!(
+        errno(tree.set_xattr(USER, mine, Identity::default(), b"security.capability", &capability, 0)),
+        libc::EPERM
+    );
+    tree.set_xattr(USER, mine, Identity::default(), b"user.x", b"mine", 0).unwrap();
     assert_eq!(tree.xattr(USER, mine, b"user.x").unwrap(), b"mine");
     let device = tree.make_node(USER, at("device"), libc::S_IFCHR | 0o666, 0x103);
     assert_eq!(errno(device), libc::EPERM);
     let give_away = Change { which: set::UID, uid: 1, ..Change::default() };
-    assert_eq!(errno(tree.set_attr(USER, mine, &give_away)), libc::EPERM);
+    assert_eq!(errno(tree.set_attr(USER, mine, Identity::default(), &give_away)), libc::EPERM);
     // Root's callers may, with the group that they say.
-    let group = Caller { uid: 0, gid: 77 };
+    let group = Caller::new(0, 77);
     assert_eq!(tree.make_node(group, at("grouped"), libc::S_IFREG, 0).unwrap().gid, 77);
     assert_eq!(tree.make_node(ROOT, at("plain"), libc::S_IFREG, 0).unwrap().gid, 0);
     let no_change = Change { which: set::UID | set::GID, uid: u32::MAX, gid: u32::MAX, ..Change::default() };
-    assert_eq!(errno(tree.set_attr(ROOT, at("plain"), &no_change)), libc::EINVAL);
+    assert_eq!(errno(tree.set_attr(ROOT, at("plain"), Identity::default(), &no_change)), libc::EINVAL);
     // No number is a way to stay who the process is.
-    let nobody = Caller { uid: u32::MAX, gid: 0 };
+    let nobody = Caller::new(u32::MAX, 0);
     assert_eq!(errno(tree.attr(nobody, at("plain"))), libc::EPERM);
-    let no_group = Caller { uid: USER.uid, gid: u32::MAX };
+    let no_group = Caller::new(USER.uid, u32::MAX);
     assert_eq!(errno(tree.attr(no_group, at("plain"))), libc::EPERM);
     assert!(tree.attr(ROOT, at("closed/f")).is_ok());
 }
@@ -354,7 +358,7 @@ fn a_callers_groups_count() {
     }
     let place = place();
     let tree = &place.tree;
-    let daemon = Caller { uid: 1, gid: 1 };
+    let daemon = Caller::new(1, 1);
     for (name, gid) in [("of-the-group", USER.gid), ("of-another", USER.gid + 1), ("of-root", 0)] {
         fs::write(place.export(name), "g").unwrap();
         chown(place.export(name), Some(0), Some(gid)).unwrap();
@@ -377,7 +381,7 @@ fn a_callers_groups_count() {
     });
     if let Some((uid, gid)) = member {
         chown(place.export("of-another"), Some(0), Some(gid)).unwrap();
-        let member = Caller { uid, gid: USER.gid };
+        let member = Caller::new(uid, USER.gid);
         assert!(common::open(&**tree, member, "of-another", open::READ).is_ok());
     }
 }

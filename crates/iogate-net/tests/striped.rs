@@ -2,6 +2,7 @@
 
 mod common;
 
+use iogate_core::wire::Identity;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,7 +73,10 @@ fn data_lies_where_the_layout_says() {
     assert_eq!(objects(dir.path()).len(), 5);
     // A size is kept by the object that has the last byte.
     let change = Change { which: set::SIZE, size: 4096 * 2 + 1, ..Change::default() };
-    assert_eq!(tree.set_attr(own(), Path::new("small"), &change).unwrap().size, 4096 * 2 + 1);
+    assert_eq!(
+        tree.set_attr(own(), Path::new("small"), Identity::default(), &change).unwrap().size,
+        4096 * 2 + 1
+    );
     let file = open(&*tree, own(), "small", open::READ).unwrap();
     let data = read(&engine(&*tree), &*file, 5, 20_000).unwrap();
     assert_eq!(data.len(), 4096 * 2 + 1 - 5);
@@ -92,7 +96,7 @@ fn several_processes_share_names_and_targets() {
     assert_eq!(read(&engine_other, &*reader, 10_000, 10).unwrap(), b"text");
     assert_eq!(attr(&*other, "f").size, 10_004);
     let change = Change { which: set::SIZE, size: 20_000, ..Change::default() };
-    one.set_attr(own(), Path::new("f"), &change).unwrap();
+    one.set_attr(own(), Path::new("f"), Identity::default(), &change).unwrap();
     assert_eq!(reader.attr().unwrap().size, 20_000);
     open(&*other, own(), "f", open::WRITE | open::TRUNCATE).unwrap();
     assert_eq!(writer.attr().unwrap().size, 0);
@@ -249,11 +253,11 @@ fn ids_of_objects_are_not_the_users_business() {
     let (_dir, tree) = place();
     let file = fill(&*tree, "f", 10);
     let (path, name) = (Path::new("f"), b"user.iogate.object");
-    tree.set_xattr(own(), path, b"user.mine", b"m", 0).unwrap();
+    tree.set_xattr(own(), path, Identity::default(), b"user.mine", b"m", 0).unwrap();
     assert_eq!(tree.xattrs(own(), path).unwrap(), b"user.mine\0");
     assert_eq!(errno(tree.xattr(own(), path, name)), libc::ENODATA);
-    assert_eq!(errno(tree.set_xattr(own(), path, name, &[b'0'; 32], 0)), libc::EPERM);
-    assert_eq!(errno(tree.remove_xattr(own(), path, name)), libc::EPERM);
+    assert_eq!(errno(tree.set_xattr(own(), path, Identity::default(), name, &[b'0'; 32], 0)), libc::EPERM);
+    assert_eq!(errno(tree.remove_xattr(own(), path, Identity::default(), name)), libc::EPERM);
     assert_eq!(tree.xattrs(own(), Path::new("")).unwrap(), b"");
     assert_eq!(file.attr().unwrap().size, 10);
 }
@@ -282,17 +286,17 @@ fn permissions_are_those_of_the_names() {
     drop(fill(&*tree, "f", 10));
     let at = Path::new("f");
     let mode = |mode| Change { which: set::MODE, mode, ..Change::default() };
-    tree.set_attr(ROOT, at, &mode(0o644)).unwrap();
+    tree.set_attr(ROOT, at, Identity::default(), &mode(0o644)).unwrap();
     let size = Change { which: set::SIZE, size: 0, ..Change::default() };
     assert_eq!(errno(open(&*tree, USER, "f", open::WRITE)), libc::EACCES);
     assert_eq!(errno(open(&*tree, USER, "f", open::READ | open::TRUNCATE)), libc::EACCES);
-    assert_eq!(errno(tree.set_attr(USER, at, &size)), libc::EACCES);
+    assert_eq!(errno(tree.set_attr(USER, at, Identity::default(), &size)), libc::EACCES);
     assert_eq!(errno(tree.unlink(USER, at, false)), libc::EACCES);
     assert_eq!(attr(&*tree, "f").size, 10);
     let file = open(&*tree, USER, "f", open::READ).unwrap();
     assert_eq!(read(&engine(&*tree), &*file, 0, 20).unwrap().len(), 10);
     // A user's own file, which not even the user may write by now, keeps its handle.
-    tree.set_attr(ROOT, Path::new(""), &mode(0o777)).unwrap();
+    tree.set_attr(ROOT, Path::new(""), Identity::default(), &mode(0o777)).unwrap();
     let how = OpenHow { flags: NEW, mode: 0o444, ..OpenHow::default() };
     let file = tree.open(USER, Path::new("mine"), how).unwrap();
     write(&engine(&*tree), &*file, 0, b"mine").unwrap();
@@ -336,7 +340,7 @@ fn times_are_the_latest_or_what_they_were_set_to() {
     let file = fill(&*tree, "f", 20_000);
     let at = |seconds| Moment { seconds, nanoseconds: 5 };
     let times = Change { which: set::ATIME | set::MTIME, atime: at(10), mtime: at(20), ..Change::default() };
-    let set = tree.set_attr(own(), Path::new("f"), &times).unwrap();
+    let set = tree.set_attr(own(), Path::new("f"), Identity::default(), &times).unwrap();
     assert_eq!((set.atime, set.mtime), (at(10), at(20)));
     assert_eq!(file.attr().unwrap().mtime, at(20));
     write(&engine(&*tree), &*file, 100, b"later").unwrap();

@@ -1,5 +1,6 @@
 //! Changing attributes, and extended attributes.
 
+use iogate_core::wire::Identity;
 use std::ffi::c_int;
 
 use iogate_core::wire::{Change, Moment, set};
@@ -15,7 +16,7 @@ use crate::table;
 
 fn change_path(path: &TreePath, follow: bool, change: &Change) -> Result<c_int> {
     let path = resolved(path, follow)?;
-    paths::on_tree(&path, |tree, caller, path| tree.set_attr(caller, path, change))?;
+    paths::on_tree(&path, |tree, caller, path| tree.set_attr(caller, path, Identity::default(), change))?;
     Ok(0)
 }
 
@@ -204,13 +205,15 @@ fn list(path: &TreePath, follow: bool, memory: Memory, room: size_t) -> Result<s
 
 fn put(path: &TreePath, follow: bool, name: Text, value: &[u8], flags: c_int) -> Result<c_int> {
     let (path, name) = (resolved(path, follow)?, name.bytes()?);
-    paths::on_tree(&path, |tree, caller, path| tree.set_xattr(caller, path, name, value, flags as u32))?;
+    paths::on_tree(&path, |tree, caller, path| {
+        tree.set_xattr(caller, path, Identity::default(), name, value, flags as u32)
+    })?;
     Ok(0)
 }
 
 fn remove_from(path: &TreePath, follow: bool, name: Text) -> Result<c_int> {
     let (path, name) = (resolved(path, follow)?, name.bytes()?);
-    paths::on_tree(&path, |tree, caller, path| tree.remove_xattr(caller, path, name))?;
+    paths::on_tree(&path, |tree, caller, path| tree.remove_xattr(caller, path, Identity::default(), name))?;
     Ok(0)
 }
 

@@ -143,7 +143,7 @@ fn program() -> String {
 
 /// In whose name this process acts now.
 pub(crate) fn caller() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 /// Who sends a request, for the schedulers.

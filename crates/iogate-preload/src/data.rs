@@ -1,5 +1,6 @@
 //! Reading, writing, and what else concerns a file's content.
 
+use iogate_core::wire::Identity;
 use std::ffi::{c_int, c_uint};
 
 use iogate_core::Op;
@@ -98,7 +99,7 @@ fn truncate_path(path: &TreePath, bytes: off_t) -> Result<c_int> {
     if attr.mode & libc::S_IFMT == libc::S_IFDIR {
         return Err(Errno::ISDIR.into());
     }
-    paths::on_tree(&path, |tree, caller, path| tree.set_attr(caller, path, &change))?;
+    paths::on_tree(&path, |tree, caller, path| tree.set_attr(caller, path, Identity::default(), &change))?;
     Ok(0)
 }
 

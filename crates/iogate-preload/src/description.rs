@@ -185,7 +185,7 @@ impl Description {
             let rest = &list[written..];
             match handle
                 .file
-                .append(connect::origin(), rest)
+                .append(connect::caller(), connect::origin(), rest)
                 .unwrap_or_else(|| self.append_here(&handle, rest))
             {
                 Ok(part) => {
@@ -212,7 +212,7 @@ impl Description {
         let offset = handle.file.attr()?.size;
         let segment = Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() };
         match self.run(Op::Write, offset, &[segment]) {
-            Ok(bytes) => Ok(Written { offset, bytes: bytes as u32 }),
+            Ok(bytes) => Ok(Written { offset, bytes: bytes as u32, verifier: handle.file.verifier() }),
             Err(failed) => Err(errno_of(&failed).into()),
         }
     }

@@ -113,7 +113,7 @@ fn configuration(folder: &Path, name: &str, before: &str, rest: &str) -> PathBuf
 
 /// Whose files those of the tests are.
 fn me() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 #[test]
@@ -218,6 +218,8 @@ fn a_client_of_another_version_is_told_both_versions() {
         node: 0,
         nodes: 0,
         instance: 0,
+        client: [7; 16],
+        flags: 0,
         export: b"",
         name: b"from another time",
     });
@@ -353,7 +355,7 @@ fn times_of_clients_whose_clocks_differ_are_counted_and_cost_nothing_else() {
     let hour = 3_600_000_000_000;
     for (issued, byte) in [(now - hour, b'a'), (now + hour, b'b'), (u64::MAX - 1, b'c')] {
         let origin = Origin { app: AppId(1), client: ClientId(1), issued: Some(Time::from_nanos(issued)) };
-        file.append(origin, &[byte; 10]).unwrap().unwrap();
+        file.append(me(), origin, &[byte; 10]).unwrap().unwrap();
     }
     assert_eq!(std::fs::read(folder.path().join("data/f")).unwrap(), b"aaaaaaaaaabbbbbbbbbbcccccccccc");
     assert_eq!(server.status()["exports"][0]["gate"]["skewed"], 3);

@@ -31,6 +31,16 @@ pub enum WireError {
         /// Most bytes.
         max: u32,
     },
+    /// More groups than a request may carry.
+    #[error(
+        "a request announces {count} groups, expected at most {}, or {} for none sent",
+        super::GROUPS_MAX,
+        super::GROUPS_UNKNOWN
+    )]
+    TooManyGroups {
+        /// Groups announced.
+        count: u16,
+    },
     /// No such request.
     #[error("there is no request of kind {kind}: the peer is of another version")]
     UnknownKind {

@@ -65,6 +65,10 @@ requests! {
     16 Seek(Seek),
     /// Asks for a file's stripes.
     17 GetLayout(GetLayout),
+    /// Asks for ranges at a file's end.
+    18 Reserve(Reserve),
+    /// Gives a file's end back.
+    19 Settle(Settle),
     /// Reads attributes.
     20 GetAttr(GetAttr<'a>),
     /// Sets attributes.
@@ -93,6 +97,8 @@ requests! {
     32 ListXattr(ListXattr<'a>),
     /// Removes one.
     33 RemoveXattr(RemoveXattr<'a>),
+    /// Asks for a file's end to set its size.
+    34 Resize(Resize),
     /// Asks for the server's state.
     40 Status(Status),
     /// Changes the scheduler.
@@ -111,7 +117,7 @@ requests! {
 
 impl Request<'_> {
     /// Whether a request can be carried out twice in a row without harm: it changes nothing, or sets what it sets whatever was
-    /// there. The others must not be repeated when it is unknown whether they took effect.
+    /// there. The others are sent with an [origin](super::RequestOrigin), and repeated only to a server that knows them by it.
     pub fn is_idempotent(&self) -> bool {
         match self {
             Request::Write(write) => write.flags & transfer::APPEND == 0,

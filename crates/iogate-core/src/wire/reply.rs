@@ -21,6 +21,11 @@ record! {
         credit_bytes: u64,
         /// Most bytes of one read or write.
         transfer_bytes_max: u32,
+        /// Most bytes of a record that is appended as one.
+        append_bytes_max: u32,
+        /// What the export remembers of requests with an origin: as long as this number is the same, it knows all that it has carried
+        /// out, in earlier sessions too. 0: it knows only those of the session.
+        answers: u64,
         /// The user that the server takes the client for.
         uid: u32,
         /// Its group.
@@ -51,6 +56,10 @@ record! {
     Opened {
         /// Which file it is, to know it again.
         identity: Identity,
+        /// The size that somebody has begun to set, and not settled; the largest number: none.
+        pending_size: u64,
+        /// 1: its objects were given their name by this, so it has none yet.
+        is_new: u8,
         /// Its attributes.
         attr: Attr,
     }
@@ -74,6 +83,54 @@ record! {
         offset: u64,
         /// Bytes; fewer than sent if the store is full behind them.
         bytes: u32,
+        /// See [`Synced`].
+        verifier: u64,
+    }
+}
+
+record! {
+    /// Answers a [`Sync`](super::Sync).
+    Synced {
+        /// Changes when data that was written and not synced may be lost: writes that were answered with another one must be made again.
+        verifier: u64,
+    }
+}
+
+record! {
+    /// Answers what may have taken away the last that held a file: its name, or its handle.
+    Gone {
+        /// What its objects are named by, which nobody can reach any more: whoever is told discards them. Zeros: none.
+        object: [u8; 16],
+    }
+}
+
+impl Gone {
+    /// Nothing is gone.
+    pub const NONE: Gone = Gone { object: [0; 16] };
+}
+
+record! {
+    /// Answers a [`Reserve`](super::Reserve), and a [`Resize`](super::Resize).
+    Reserved {
+        /// To settle it by.
+        ticket: u64,
+        /// Nanoseconds after which somebody else may get the file's end, if it is not settled.
+        lease: u64,
+        /// 1: the server does not know where the file ends: find out, and ask again with the ticket; no ranges are given yet.
+        look: u8,
+        /// How many handles write to the file elsewhere than at its end: if any, records are to be written with
+        /// [`EXTEND`](super::transfer::EXTEND).
+        writers: u32,
+    }
+}
+
+record! {
+    /// Where a record goes: in the payload of [`Reserved`].
+    Range {
+        /// Its first byte.
+        offset: u64,
+        /// 1: it is there already, all of it.
+        is_there: u8,
     }
 }
 
@@ -116,7 +173,17 @@ record! {
         device: u32,
         /// Size of I/O that suits the file.
         block_bytes: u32,
+        /// See [`attr`].
+        flags: u32,
+        /// For a client that stripes files: what the file's objects are named by. Zeros: none.
+        object: [u8; 16],
     }
+}
+
+/// Flags of an [`Attr`].
+pub mod attr {
+    /// It has no extended attributes, so no access control list and no security label.
+    pub const NO_XATTRS: u32 = 1;
 }
 
 record! {
@@ -198,7 +265,7 @@ record! {
 
 /// Bytes of an [`Entry`] before its name.
 pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;
-const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 6 * 4;
+const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 7 * 4 + 16;
 
 impl Entry {
     /// Takes the first entry and its name off a payload of [`ReadDir`](super::ReadDir).

@@ -26,6 +26,8 @@ pub mod open {
     /// Opened before, in a session that the server has forgotten: the same file or `ESTALE`. Not with `TRUNCATE`
     /// or `EXCLUSIVE`.
     pub const AGAIN: u32 = 1 << 8;
+    /// With `WRITE`: all writes go to the end of the file.
+    pub const APPEND: u32 = 1 << 9;
 }
 
 /// Flags of a [`Transfer`].
@@ -36,6 +38,8 @@ pub mod transfer {
     pub const DATA_SYNC: u32 = 1 << 1;
     /// Answered when the data and all attributes are durable.
     pub const SYNC: u32 = 1 << 2;
+    /// Of a write: it extends the file. Refused with `EEXIST`, and nothing written, if the file already reaches behind its first byte.
+    pub const EXTEND: u32 = 1 << 3;
 }
 
 /// Which attributes a [`SetAttr`] sets.
@@ -68,6 +72,13 @@ pub mod auth {
     pub const MUNGE: u8 = 2;
 }
 
+/// Flags of a [`Hello`].
+pub mod hello {
+    /// The client stripes files over several servers: attributes carry the names of objects, and a file that it opens for writing is given
+    /// one. Only for a forwarder that the server trusts.
+    pub const STRIPES: u32 = 1;
+}
+
 /// The handle of a message that names its file by path.
 pub const NO_HANDLE: u32 = 0;
 
@@ -88,6 +99,10 @@ record! {
         nodes: u32,
         /// Of a forwarder: changes when its process does.
         instance: u64,
+        /// The client process: 128 random bits, the same in all its sessions. See [`RequestOrigin`](super::RequestOrigin).
+        client: [u8; 16],
+        /// See [`hello`].
+        flags: u32,
         /// The export to use; empty for the first one.
         export: &'a [u8],
         /// What people call the client: `node:pid`, or a program's name.
@@ -112,7 +127,7 @@ record! {
 }
 
 record! {
-    /// Gives up a handle. Answered with nothing.
+    /// Gives up a handle. Answered with [`Gone`](super::Gone).
     Close {
         /// The handle.
         handle: u32,
@@ -141,7 +156,7 @@ record! {
 }
 
 record! {
-    /// Makes what was written to a file durable. Answered with nothing.
+    /// Makes what was written to a file durable. Answered with [`Synced`](super::Synced).
     Sync {
         /// The open file.
         handle: u32,
@@ -167,6 +182,8 @@ record! {
         handle: u32,
         /// What to set.
         change: Change,
+        /// With a path: the file that it must be, or `ESTALE`. Zero: any.
+        identity: Identity,
         /// Else the path; a symbolic link is not followed.
         path: &'a [u8],
     }
@@ -272,7 +289,7 @@ record! {
 }
 
 record! {
-    /// Removes a name. Answered with nothing.
+    /// Removes a name. Answered with [`Gone`](super::Gone).
     Unlink<'a> {
         /// 1: of an empty directory; 0: of anything else.
         directory: u8,
@@ -282,7 +299,7 @@ record! {
 }
 
 record! {
-    /// Renames, as `renameat2(2)`. Answered with nothing.
+    /// Renames, as `renameat2(2)`. Answered with [`Gone`](super::Gone), of the file that was replaced.
     Rename<'a> {
         /// `RENAME_...`
         flags: u32,
@@ -301,7 +318,9 @@ record! {
 record! {
     /// Reads an extended attribute. Answered with its value as payload.
     GetXattr<'a> {
-        /// Path.
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
+        /// Else its path.
         path: &'a [u8],
         /// The attribute.
         name: &'a [u8],
@@ -311,9 +330,13 @@ record! {
 record! {
     /// Sets an extended attribute to the payload. Answered with nothing.
     SetXattr<'a> {
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
         /// `XATTR_...`
         flags: u32,
-        /// Path.
+        /// With a path: the file that it must be, or `ESTALE`. Zero: any.
+        identity: Identity,
+        /// Else its path.
         path: &'a [u8],
         /// The attribute.
         name: &'a [u8],
@@ -323,7 +346,9 @@ record! {
 record! {
     /// Lists extended attributes. Answered with their names as payload, each followed by a zero byte.
     ListXattr<'a> {
-        /// Path.
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
+        /// Else its path.
         path: &'a [u8],
     }
 }
@@ -331,7 +356,11 @@ record! {
 record! {
     /// Removes an extended attribute. Answered with nothing.
     RemoveXattr<'a> {
-        /// Path.
+        /// The open file, or [`NO_HANDLE`].
+        handle: u32,
+        /// With a path: the file that it must be, or `ESTALE`. Zero: any.
+        identity: Identity,
+        /// Else its path.
         path: &'a [u8],
         /// The attribute.
         name: &'a [u8],
@@ -343,6 +372,60 @@ record! {
     GetLayout {
         /// The open file.
         handle: u32,
+    }
+}
+
+record! {
+    /// Asks for ranges at the end of a striped file, from the server of its names, which gives the end to one client at a time, in the order in
+    /// which they ask. Answered with [`Reserved`](super::Reserved), when the end is free, and a payload of one [`Range`](super::Range) for each record.
+    /// The payload is one [`AppendRecord`] for each record, in their writers' order. A record that is known from before gets
+    /// its old range.
+    Reserve {
+        /// The open file.
+        handle: u32,
+        /// 0, or the ticket of a reservation that waits for `at_least`.
+        ticket: u64,
+        /// Bytes that the file has at least, as the client has found since it got the ticket; 0: it has not looked.
+        at_least: u64,
+    }
+}
+
+record! {
+    /// A record to be appended: in the payload of a [`Reserve`].
+    AppendRecord {
+        /// The client process that appends.
+        client: [u8; 16],
+        /// Its request.
+        number: u64,
+        /// The step of its request.
+        step: u16,
+        /// The user in whose session it was asked for.
+        uid: u32,
+        /// Bytes.
+        bytes: u32,
+    }
+}
+
+record! {
+    /// Asks for the end of a striped file, to set its size. Answered with [`Reserved`](super::Reserved), when the end is free. The size is
+    /// noted with the file until it is [settled](Settle): whoever opens the file when its client has failed sets it.
+    Resize {
+        /// The open file.
+        handle: u32,
+        /// The size to set.
+        size: u64,
+    }
+}
+
+record! {
+    /// Gives the end of a file back. Answered with nothing.
+    Settle {
+        /// The open file.
+        handle: u32,
+        /// Of what it settles.
+        ticket: u64,
+        /// Where the file ends now.
+        end: u64,
     }
 }
 

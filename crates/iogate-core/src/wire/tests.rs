@@ -1,5 +1,6 @@
 //! Messages survive the way, and damage to them is noticed.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -29,6 +30,8 @@ fn requests_survive_the_way_and_damage_is_noticed() {
         node: 1,
         nodes: 4,
         instance: u64::MAX,
+        client: [3; 16],
+        flags: hello::STRIPES,
         export: b"scratch",
         name: b"",
     }));
@@ -44,9 +47,23 @@ fn requests_survive_the_way_and_damage_is_noticed() {
     }));
     let moment = Moment { seconds: -1, nanoseconds: 999_999_999 };
     let change = Change { which: set::MTIME, uid: 1, gid: 2, size: 3, mtime: moment, ..Change::default() };
-    round_trip(Request::SetAttr(SetAttr { handle: NO_HANDLE, change, path: b"x" }));
+    round_trip(Request::SetAttr(SetAttr { handle: NO_HANDLE, change, identity, path: b"x" }));
     round_trip(Request::Rename(Rename { flags: 1, path: b"from", to: b"to" }));
     round_trip(Request::Goodbye(Goodbye {}));
+}
+
+#[test]
+fn groups_stand_before_the_fields() {
+    let header = |groups| RequestHeader { groups, ..RequestHeader::default() };
+    let fields = [1, 0, 0, 0, 2, 1, 0, 0, 9];
+    let (groups, rest) = header(2).split_groups(&fields).unwrap();
+    assert_eq!((groups.unwrap().collect::<Vec<u32>>(), rest), (vec![1, 258], &fields[8..]));
+    let (groups, rest) = header(0).split_groups(&fields).unwrap();
+    assert_eq!((groups.unwrap().count(), rest), (0, &fields[..]));
+    let (groups, rest) = header(GROUPS_UNKNOWN).split_groups(&fields).unwrap();
+    assert!(groups.is_none() && rest == fields);
+    assert!(matches!(header(3).split_groups(&fields), Err(WireError::Truncated { expected: 12, found: 9 })));
+    assert!(matches!(header(257).split_groups(&fields), Err(WireError::TooManyGroups { count: 257 })));
 }
 
 #[test]
@@ -77,8 +94,10 @@ proptest! {
     #[test]
     fn headers_survive_the_way(
         fields: u16, payload in 0..=PAYLOAD_BYTES_MAX, kind: u16, id: u64, acked: u64, uid: u32, gid: u32,
+        client: [u8; 16],
     ) {
-        let request = RequestHeader { fields, payload, kind, id, acked, uid, gid };
+        let origin = RequestOrigin { client, number: id, step: kind, unanswered: uid };
+        let request = RequestHeader { fields, payload, kind, id, acked, uid, gid, groups: fields, origin };
         prop_assert_eq!(RequestHeader::from_bytes(&request.to_bytes()), Ok(request));
         let reply = ReplyHeader { fields, payload, errno: kind, id };
         prop_assert_eq!(ReplyHeader::from_bytes(&reply.to_bytes()), Ok(reply));

@@ -1,5 +1,6 @@
 //! Attributes: reading and changing them, through an open file where there is one.
 
+use iogate_core::wire::Identity;
 use std::io;
 
 use iogate_core::wire::{self, Change, Moment, open, set};
@@ -129,7 +130,9 @@ impl FileSystem {
         let attr = if arg.valid & fattr::FH != 0 {
             set(&*self.files.get(arg.fh)?.file)?
         } else {
-            match self.at([(node.id, b"")], |[path]| self.tree.set_attr(caller, path, &change)) {
+            match self
+                .at([(node.id, b"")], |[path]| self.tree.set_attr(caller, path, Identity::default(), &change))
+            {
                 // It has no name any more, and may still be open.
                 Err(errno @ Errno::STALE) => {
                     let access = if change.which & set::SIZE != 0 { open::WRITE } else { 0 };

@@ -137,7 +137,7 @@ impl FileSystem {
         let to = (arg.newdir, input.file_name()?.to_bytes());
         let exchange = arg.flags & libc::RENAME_EXCHANGE != 0;
         self.at([from, to], |[path, to_path]| {
-            let rename = || self.tree.rename(caller(header), path, to_path, arg.flags);
+            let rename = || self.tree.rename(caller(header), path, to_path, arg.flags).map(drop);
             self.nodes.rename(from, to, exchange, rename)
         })
     }

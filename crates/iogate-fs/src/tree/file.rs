@@ -46,7 +46,7 @@ impl Opened for OpenFile {
                 return Ok(attr);
             }
             let change = Change { which: set::MODE, mode: mode & 0o7777, ..Change::default() };
-            self.file.set_attr(Caller { uid: attr.uid, gid: attr.gid }, &change)
+            self.file.set_attr(Caller::new(attr.uid, attr.gid), &change)
         };
         let attr = clear().map_err(|error| errno_of(&error))?;
         self.node.saw(&attr);
@@ -58,12 +58,12 @@ impl Opened for OpenFile {
     }
 
     fn append(&self, origin: Origin, bytes: &[u8]) -> Option<Result<usize, Errno>> {
-        let appended = self.file.append(origin, bytes)?;
+        let appended = self.file.append(Caller::default(), origin, bytes)?;
         Some(appended.map(|written| written.bytes as usize).map_err(|error| errno_of(&error)))
     }
 
     fn sync(&self, data_only: bool) -> Result<(), Errno> {
-        self.file.sync(data_only).map_err(|error| errno_of(&error))
+        self.file.sync(data_only).map(drop).map_err(|error| errno_of(&error))
     }
 
     fn is_remote(&self) -> bool {
@@ -179,7 +179,7 @@ impl FileSystem {
         let flags = open::READ | open::DIRECTORY;
         self.at([(header.nodeid, b"")], |[path]| {
             let directory = self.open_at(caller(header), path, flags, 0)?;
-            directory.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
+            directory.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0).map(drop)
         })
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct FileSystem {
 /// The attributes of a tree's root, which has to be a directory.
 pub(crate) fn root(tree: &dyn Tree) -> io::Result<Attr> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let attr = tree.attr(Caller { uid, gid }, Path::new(""))?;
+    let attr = tree.attr(Caller::new(uid, gid), Path::new(""))?;
     match attr.mode & libc::S_IFMT {
         libc::S_IFDIR => Ok(attr),
         _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
@@ -158,5 +158,5 @@ impl Operations for FileSystem {
 
 /// In whose name a request is carried out.
 fn caller(header: &InHeader) -> Caller {
-    Caller { uid: header.uid, gid: header.gid }
+    Caller::new(header.uid, header.gid)
 }

@@ -1,5 +1,6 @@
 //! Extended attributes, and the mount's controls that look like some on the root.
 
+use iogate_core::wire::Identity;
 use iogate_core::wire::{Change, set};
 use rustix::io::Errno;
 
@@ -49,7 +50,7 @@ impl FileSystem {
         let node = self.nodes.get(header.nodeid)?;
         let caller = caller(header);
         self.at([(node.id, b"")], |[path]| {
-            self.tree.set_xattr(caller, path, name.to_bytes(), value, arg.flags)
+            self.tree.set_xattr(caller, path, Identity::default(), name.to_bytes(), value, arg.flags)
         })?;
         node.lists_changed();
         if arg.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
@@ -57,7 +58,9 @@ impl FileSystem {
             if attr.mode & libc::S_ISGID != 0 {
                 let mode = attr.mode & 0o7777 & !libc::S_ISGID;
                 let change = Change { which: set::MODE, mode, ..Change::default() };
-                self.at([(node.id, b"")], |[path]| self.tree.set_attr(caller, path, &change))?;
+                self.at([(node.id, b"")], |[path]| {
+                    self.tree.set_attr(caller, path, Identity::default(), &change)
+                })?;
             }
         }
         Ok(())
@@ -66,7 +69,9 @@ impl FileSystem {
     pub(super) fn removexattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
         let name = input.name().ok_or(Errno::INVAL)?.to_bytes();
         let node = self.nodes.get(header.nodeid)?;
-        self.at([(node.id, b"")], |[path]| self.tree.remove_xattr(caller(header), path, name))?;
+        self.at([(node.id, b"")], |[path]| {
+            self.tree.remove_xattr(caller(header), path, Identity::default(), name)
+        })?;
         node.lists_changed();
         Ok(())
     }

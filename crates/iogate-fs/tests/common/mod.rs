@@ -157,7 +157,7 @@ pub fn serve(source: &Path) -> Server {
         session_grace: Duration::from_secs(60),
         describe: None,
     };
-    let policy = Policy::None { user: Caller { uid: 0, gid: 0 }, on_any_network: false };
+    let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
     Server::start(config, vec![listener]).unwrap()
 }

@@ -20,7 +20,7 @@ use crate::{Caller, Endpoint};
 
 impl Caller {
     /// Who has no rights but those of others.
-    pub const NOBODY: Caller = Caller { uid: 65534, gid: 65534 };
+    pub const NOBODY: Caller = Caller::new(65534, 65534);
 }
 
 /// What is not a user and a group.
@@ -37,7 +37,7 @@ impl FromStr for Caller {
         let number = |text: &str| text.parse().ok().filter(|&id| id != u32::MAX);
         let (uid, gid) = text.split_once(':').ok_or_else(|| CallerError(text.into()))?;
         match (number(uid), number(gid)) {
-            (Some(uid), Some(gid)) => Ok(Caller { uid, gid }),
+            (Some(uid), Some(gid)) => Ok(Caller::new(uid, gid)),
             _ => Err(CallerError(text.into())),
         }
     }
@@ -237,7 +237,7 @@ impl Policy {
                 let expected = "a process on this host (auth = \"peer\")";
                 expect(expected, auth::SOCKET)?;
                 match *peer {
-                    Peer::Process { uid, gid, .. } => Ok(user_of(Caller { uid, gid })),
+                    Peer::Process { uid, gid, .. } => Ok(user_of(Caller::new(uid, gid))),
                     _ => Err(AuthError::NoPeer { expected }),
                 }
             }
@@ -251,7 +251,7 @@ impl Policy {
                         uid,
                     });
                 }
-                Ok(user_of(Caller { uid, gid }))
+                Ok(user_of(Caller::new(uid, gid)))
             }
             Policy::Tls { users, .. } => {
                 let expected = "a TLS connection with a certificate (auth = \"tls\")";
@@ -275,7 +275,7 @@ fn kind_text(kind: u8) -> &'static str {
 }
 
 /// A user by number, with its name if it has one here.
-fn user_of(Caller { uid, gid }: Caller) -> User {
+fn user_of(Caller { uid, gid, .. }: Caller) -> User {
     let name = match nix::unistd::User::from_uid(uid.into()) {
         Ok(Some(user)) => user.name,
         _ => uid.to_string(),
@@ -286,9 +286,9 @@ fn user_of(Caller { uid, gid }: Caller) -> User {
 /// A user by the name in its certificate.
 fn user_named(name: &str, users: &BTreeMap<String, Caller>) -> Result<User, AuthError> {
     let unknown = |expected| AuthError::UnknownName { name: name.into(), expected };
-    let Caller { uid, gid } = if users.is_empty() {
+    let Caller { uid, gid, .. } = if users.is_empty() {
         match nix::unistd::User::from_name(name) {
-            Ok(Some(user)) => Caller { uid: user.uid.as_raw(), gid: user.gid.as_raw() },
+            Ok(Some(user)) => Caller::new(user.uid.as_raw(), user.gid.as_raw()),
             Ok(None) => return Err(unknown("the name of a user of this system; or list it in `users`")),
             Err(errno) => return Err(AuthError::Lookup { name: name.into(), source: errno.into() }),
         }

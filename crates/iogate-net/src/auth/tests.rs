@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 use super::*;
 
-const UNKNOWN: Caller = Caller { uid: 4_000_000_000, gid: 7 };
+const UNKNOWN: Caller = Caller::new(4_000_000_000, 7);
 
 fn binding() -> Binding {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -172,7 +172,7 @@ fn both_ends_of_a_connection_agree_on_its_binding_and_no_others_do() {
 
 #[test]
 fn users_are_two_numbers() {
-    assert_eq!("1000:100".parse(), Ok(Caller { uid: 1000, gid: 100 }));
+    assert_eq!("1000:100".parse(), Ok(Caller::new(1000, 100)));
     for text in
         ["", "1000", "root:root", "1:2:3", "-1:0", "4294967295:0", "0:4294967295", "4294967296:0", " 1:2"]
     {

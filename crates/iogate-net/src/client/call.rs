@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
 use iogate_core::outstanding::Demand;
-use iogate_core::wire::{self, NO_HANDLE, Record, Request, Transfer, Written};
+use iogate_core::wire::{self, NO_HANDLE, Record, Request, RequestOrigin, Transfer, Written};
 use iogate_engine::store::{Io, IoDone, Segment};
 
+use super::identity;
 use super::split::Join;
 use crate::tree::Caller;
 
@@ -153,8 +154,19 @@ impl Call {
         !matches!(self.done, Done::Wake(_))
     }
 
+    /// Makes sure that a server knows it again when it must not be carried out twice.
+    pub(super) fn give_origin(&mut self) {
+        if !self.demand.repeatable && !self.caller.origin.is_some() {
+            // Without random numbers it has none, and is not repeated when it is unknown whether it took effect.
+            self.caller.origin = identity::new_origin().unwrap_or(RequestOrigin::NONE);
+        }
+    }
+
     /// Tells whoever waits.
     pub(super) fn finish(self, answer: io::Result<Answer>) {
+        if self.caller.origin.is_some() {
+            identity::answered(&self.caller.origin);
+        }
         match self.done {
             Done::Nothing | Done::Restored => {}
             Done::Wake(waiter) => waiter.deliver(answer),

@@ -90,6 +90,8 @@ pub(crate) fn connect(
         node: forwarder.map_or(0, |forwarder| forwarder.node),
         nodes: forwarder.map_or(0, |forwarder| forwarder.nodes),
         instance: forwarder.map_or(0, |forwarder| forwarder.instance),
+        client: super::identity::client().map_err(unreachable)?,
+        flags: if options.stripes { iogate_core::wire::hello::STRIPES } else { 0 },
         export: options.export.as_bytes(),
         name: options.name.as_bytes(),
     });

@@ -34,6 +34,6 @@ impl Client {
     /// The user that the server takes the client for.
     fn user(&self) -> Caller {
         let welcome = self.welcome();
-        Caller { uid: welcome.uid, gid: welcome.gid }
+        Caller::new(welcome.uid, welcome.gid)
     }
 }

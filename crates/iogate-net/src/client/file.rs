@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Allocate, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered, Request, Seek,
-    SetAttr, Striping, Sync, Written, open,
+    SetAttr, Striping, Sync, Synced, Written, open,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
@@ -227,16 +227,17 @@ impl Opened {
     }
 
     /// On every server that has it open: each may hold what was written through it.
-    pub(super) fn sync(&self, data_only: bool) -> io::Result<()> {
+    pub(super) fn sync(&self, data_only: bool) -> io::Result<u64> {
+        let mut verifier = 0;
         for (slot, client) in self.handles.iter().zip(&self.servers.clients) {
             let handle = match *slot.state.lock().unwrap_or_else(PoisonError::into_inner) {
                 SlotState::Open(handle) => handle,
                 _ => continue,
             };
             let request = Request::Sync(Sync { handle, data_only: u8::from(data_only) });
-            client.call(&request, self.caller)?;
+            verifier = record::<Synced>(client.call(&request, self.caller)?)?.verifier;
         }
-        Ok(())
+        Ok(verifier)
     }
 }
 
@@ -291,12 +292,12 @@ impl RemoteFile {
     /// Writes at the end of the file, wherever that is then; says where it was. At most as much as the server
     /// takes in one message (see [`Remote::transfer_bytes_max`](super::Remote::transfer_bytes_max)).
     pub fn append(&self, bytes: &[u8]) -> io::Result<Written> {
-        self.opened.append(self.origin, bytes)
+        self.opened.append(self.opened.caller.user(), self.origin, bytes)
     }
 
     /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
     pub fn sync(&self, data_only: bool) -> io::Result<()> {
-        self.opened.sync(data_only)
+        self.opened.sync(data_only).map(drop)
     }
 
     /// Its attributes.
@@ -320,10 +321,12 @@ impl TreeFile for RemoteFile {
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
         let change = *change;
-        record(self.opened.ask(caller, |handle| Request::SetAttr(SetAttr { handle, change, path: b"" }))?)
+        let identity = Identity::default();
+        let set = |handle| Request::SetAttr(SetAttr { handle, change, identity, path: b"" });
+        record(self.opened.ask(caller, set)?)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
+    fn sync(&self, data_only: bool) -> io::Result<u64> {
         self.opened.sync(data_only)
     }
 
@@ -342,7 +345,7 @@ impl TreeFile for RemoteFile {
         (self.opened.layout != Layout::SINGLE).then_some(self.opened.layout)
     }
 
-    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
-        Some(self.opened.append(origin, bytes))
+    fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
+        Some(self.opened.append(self.opened.caller.with_origin(caller.origin), origin, bytes))
     }
 }

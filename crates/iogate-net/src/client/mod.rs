@@ -6,6 +6,7 @@
 //! | `connect` | reaching a server, and agreeing with it |
 //! | `clock` | how far a server's clock is from this one |
 //! | `control` | asking a server how it is |
+//! | `identity` | who this process is to all servers, and the numbers of its requests |
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
@@ -32,6 +33,7 @@ mod connect;
 mod control;
 mod file;
 mod fork;
+mod identity;
 mod lead;
 mod receive;
 mod recover;
@@ -103,6 +105,8 @@ pub struct ClientOptions {
     pub export: String,
     /// Which forwarder the client is part of, if it is.
     pub forwarder: Option<Forwarder>,
+    /// It stripes files over several servers, and asks this one for the names of their objects.
+    pub stripes: bool,
     /// How far the server's clock may be from this one before that is worth a warning: issue times and windows go by them.
     pub clock_tolerance: Duration,
     /// How the client proves who it is.
@@ -123,6 +127,7 @@ impl Default for ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
             forwarder: None,
+            stripes: false,
             clock_tolerance: Duration::from_millis(100),
             auth: Credential::Socket,
             dial: Arc::new(dial),
@@ -139,6 +144,7 @@ impl fmt::Debug for ClientOptions {
             .field("name", &self.name)
             .field("export", &self.export)
             .field("forwarder", &self.forwarder)
+            .field("stripes", &self.stripes)
             .field("clock_tolerance", &self.clock_tolerance)
             .field("auth", &self.auth)
             .field("connect_timeout", &self.connect_timeout)

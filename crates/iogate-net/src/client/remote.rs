@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use iogate_core::wire::{
-    Attr, Change, Entry, GetAttr, GetXattr, Identity, Link, ListXattr, MakeNode, NO_HANDLE, PATH_BYTES_MAX,
-    ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs, Symlink, Unlink, open,
+    Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
+    PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
+    Symlink, Unlink, open,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::Origin;
@@ -133,7 +134,7 @@ pub(super) fn now() -> u64 {
 
 /// The process's own user.
 pub(super) fn own_caller() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 /// The name of an extended attribute as it is sent.
@@ -236,8 +237,8 @@ impl Tree for Remote {
         record(self.names().call(&Request::GetAttr(request), caller)?)
     }
 
-    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
-        let request = SetAttr { handle: NO_HANDLE, change: *change, path: path_bytes(path)? };
+    fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
+        let request = SetAttr { handle: NO_HANDLE, change: *change, identity, path: path_bytes(path)? };
         record(self.names().call(&Request::SetAttr(request), caller)?)
     }
 
@@ -287,18 +288,18 @@ impl Tree for Remote {
         payload(self.names().call(&Request::ReadLink(request), caller)?)
     }
 
-    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         let request = Unlink { directory: u8::from(directory), path: path_bytes(path)? };
-        self.names().call(&Request::Unlink(request), caller).map(drop)
+        record(self.names().call(&Request::Unlink(request), caller)?)
     }
 
-    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let (from, to) = (path_bytes(path)?, path_bytes(to)?);
-        self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?;
+        let gone = record(self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?)?;
         if flags == 0 {
             self.servers.clients.iter().for_each(|client| client.renamed(from, to));
         }
-        Ok(())
+        Ok(gone)
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -306,7 +307,7 @@ impl Tree for Remote {
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
-        let request = GetXattr { path: path_bytes(path)?, name: name_bytes(name)? };
+        let request = GetXattr { handle: NO_HANDLE, path: path_bytes(path)?, name: name_bytes(name)? };
         payload(self.names().call(&Request::GetXattr(request), caller)?)
     }
 
@@ -314,6 +315,7 @@ impl Tree for Remote {
         &self,
         caller: Caller,
         path: &Path,
+        identity: Identity,
         name: &[u8],
         value: &[u8],
         flags: u32,
@@ -321,7 +323,8 @@ impl Tree for Remote {
         if value.len() > self.servers.transfer_bytes_max as usize {
             return Err(io::Error::from_raw_os_error(libc::E2BIG));
         }
-        let request = Request::SetXattr(SetXattr { flags, path: path_bytes(path)?, name: name_bytes(name)? });
+        let (handle, path) = (NO_HANDLE, path_bytes(path)?);
+        let request = Request::SetXattr(SetXattr { handle, flags, identity, path, name: name_bytes(name)? });
         let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
         let call = |done| {
             let mut call = Call::new(&request, caller, NO_HANDLE, done);
@@ -333,12 +336,13 @@ impl Tree for Remote {
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
-        let request = ListXattr { path: path_bytes(path)? };
+        let request = ListXattr { handle: NO_HANDLE, path: path_bytes(path)? };
         payload(self.names().call(&Request::ListXattr(request), caller)?)
     }
 
-    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
-        let request = RemoveXattr { path: path_bytes(path)?, name: name_bytes(name)? };
+    fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
+        let request =
+            RemoveXattr { handle: NO_HANDLE, identity, path: path_bytes(path)?, name: name_bytes(name)? };
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 
-use iogate_core::wire::{REQUEST_HEADER_BYTES, RequestHeader};
+use iogate_core::wire::{GROUPS_UNKNOWN, REQUEST_HEADER_BYTES, RequestHeader};
 use iogate_engine::store::Segment;
 
 use super::call::Call;
@@ -46,6 +46,9 @@ impl Outgoing {
     pub(super) fn add(&mut self, id: u64, acked: u64, call: &Call) {
         let start = self.heads.len();
         self.heads.resize(start + REQUEST_HEADER_BYTES, 0);
+        // What a read or a write needs was checked when its file was opened.
+        let groups = if call.is_read() || call.is_write() { None } else { call.caller.groups.list() };
+        self.heads.extend(groups.into_iter().flatten().flat_map(|group| group.to_le_bytes()));
         call.encode(&mut self.heads);
         let end = self.heads.len();
         let payload = call.payload_bytes();
@@ -57,6 +60,8 @@ impl Outgoing {
             acked,
             uid: call.caller.uid,
             gid: call.caller.gid,
+            groups: groups.map_or(GROUPS_UNKNOWN, |groups| groups.len() as u16),
+            origin: call.caller.origin,
         };
         self.heads[start..start + REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         match self.pieces.last_mut() {

@@ -244,7 +244,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(100);
 impl Drop for Client {
     /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
-        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller { uid: 0, gid: 0 }, 0, Done::Nothing);
+        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), 0, Done::Nothing);
         self.start(goodbye);
         if self.background.is_none() {
             self.shared.settle(LAST_ANSWERS);
@@ -345,8 +345,9 @@ impl Shared {
     }
 
     /// Takes a request, and writes it unless somebody is writing already. Its `waiter` may have to receive.
-    fn submit(&self, call: Call, waiter: Option<&Waiter>) {
+    fn submit(&self, mut call: Call, waiter: Option<&Waiter>) {
         self.notice_fork();
+        call.give_origin();
         let mut state = self.lock();
         if state.closed || self.refuses(&mut state) {
             let mut answer = Err(io::Error::from_raw_os_error(libc::EIO));

@@ -15,7 +15,7 @@ use super::call::{Call, Done, Memory};
 use super::file::Opened;
 use super::remote::Servers;
 use super::split::{self, Join, Part};
-use crate::tree::OpenHow;
+use crate::tree::{Caller, OpenHow};
 use iogate_core::wire::{NO_HANDLE, Request, Transfer, Written, open, transfer};
 
 /// Sends an engine's dispatches to the servers of a [`Remote`](super::Remote), with the origin that they have.
@@ -120,14 +120,14 @@ impl Opened {
     }
 
     /// Writes at the end of the file.
-    pub(super) fn append(&self, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
+    pub(super) fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
         let max = self.servers.transfer_bytes_max as usize;
         let bytes = &bytes[..bytes.len().min(max)];
         let server = self.append_server();
         let handle = self.handle_on(server)?;
         let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
         let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);
-        let call = |done| Call::transfer(&request, self.caller, memory, done);
+        let call = |done| Call::transfer(&request, caller, memory, done);
         match self.servers.clients[server].wait_for(call)? {
             super::call::Answer::Written(written) => Ok(written),
             answer => Err(io::Error::new(
@@ -196,7 +196,7 @@ impl Store for RemoteStore {
     }
 
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
-        opened_of(file)?.sync(data_only)
+        opened_of(file)?.sync(data_only).map(drop)
     }
 }
 

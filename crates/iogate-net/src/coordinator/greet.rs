@@ -75,7 +75,7 @@ impl Reactor {
         let Some(leading) = &mut self.leading else { return Ok(()) };
         let name = greeting::name(hello.name);
         let (id, session, resumed, before) =
-            leading.enter(now, token, hello.session, User { uid, gid }, &name)?;
+            leading.enter(now, token, hello.session, User::new(uid, gid), &name)?;
         let welcome = welcome_of(leading, instance, session, resumed, uid, gid);
         leading.now.answer(token, 0, 0, &[], |fields| welcome.encode(fields));
         connection.state = State::Session(id);
@@ -101,6 +101,8 @@ fn welcome_of(
         instance,
         credits: u32::try_from(leading.limits.claims_per_session).unwrap_or(u32::MAX).saturating_mul(2),
         credit_bytes: 0,
+        append_bytes_max: 0,
+        answers: 0,
         transfer_bytes_max: 0,
         uid,
         gid,

@@ -309,7 +309,7 @@ impl Session {
     fn restored(record: &SessionRecord, now: Time) -> Session {
         Session {
             secret: record.secret,
-            user: Caller { uid: record.uid, gid: record.gid },
+            user: Caller::new(record.uid, record.gid),
             name: record.name.clone(),
             connection: None,
             lost: now,

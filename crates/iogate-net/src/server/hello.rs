@@ -57,6 +57,8 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         credits: limits.credits,
         credit_bytes: limits.credit_bytes,
         transfer_bytes_max: limits.transfer_bytes_max,
+        append_bytes_max: limits.transfer_bytes_max,
+        answers: 0,
         uid: session.user.uid,
         gid: session.user.gid,
         trusted: session.trusted.into(),
@@ -84,7 +86,7 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     let (peer, text) = (connection.socket.peer(), connection.peer_text());
     let User { uid, gid, .. } =
         greeting::identify(&connection.policy, &peer, &text, &binding, hello.auth, proof)?;
-    Ok(Caller { uid, gid })
+    Ok(Caller::new(uid, gid))
 }
 
 /// Refuses a forwarder that says of itself what contradicts another one that is connected: windows would not be each one's own.

@@ -12,6 +12,7 @@ use super::connection::{Connection, Partial, Receive};
 use super::outgoing::Cork;
 use super::session::{Cut, Taken};
 use super::{Shared, lock};
+use crate::Groups;
 use crate::greeting::PROOF_BYTES_MAX;
 
 /// Room for what a connection has left over from before: any header with its fields, and more.
@@ -20,7 +21,7 @@ const LEFT_BYTES_MAX: usize = 128 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// Most reads in a row from one connection.
 const READS_MAX: usize = 16;
-/// Most bytes of a value of an extended attribute.
+/// Most bytes of a value of an extended attribute, and of the records of a reservation.
 const VALUE_BYTES_MAX: u32 = 64 << 10;
 
 /// How many connections go on when memory comes back; what they use comes back too, and then the next ones go on.
@@ -231,7 +232,7 @@ impl Connection {
             self.server.limits.transfer_bytes_max
         } else if hello {
             PROOF_BYTES_MAX
-        } else if kind("SetXattr") {
+        } else if kind("SetXattr") || kind("Reserve") {
             VALUE_BYTES_MAX
         } else {
             0
@@ -260,14 +261,16 @@ impl Connection {
             super::hello::greet(self, header, fields, payload)?;
             return Ok(Step::Last);
         };
-        let request = Request::decode(header.kind, fields)
-            .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
+        let malformed = |error| (libc::EPROTO, format!("kind {}: {error}", header.kind));
+        let (groups, fields) = header.split_groups(fields).map_err(malformed)?;
+        let request = Request::decode(header.kind, fields).map_err(malformed)?;
         match request {
             Request::Read(read) => return session.read(self, header, &read, batch),
             Request::Write(write) => session.write(self, header, &write, payload, batch)?,
             other => {
                 if let Taken::New(answer) = session.admit(self, header, 0)? {
-                    session.operate(answer, header, &other, fields, payload);
+                    let groups = groups.map_or(Groups::UNKNOWN, Groups::of);
+                    session.operate(answer, header, groups, &other, fields, payload);
                 }
             }
         }

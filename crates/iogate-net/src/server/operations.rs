@@ -7,13 +7,13 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use iogate_core::wire::{
-    self, Attr, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, open,
+    self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, Synced, open,
 };
 
 use super::buffer::Buffer;
 use super::session::{Answer, Cut, OpenFile, Session, explained};
 use crate::tree::OpenHow;
-use crate::{Caller, Tree};
+use crate::{Caller, Groups, Tree};
 
 /// Flags that change something, or let it be changed.
 const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;
@@ -24,6 +24,7 @@ impl Session {
         self: &Arc<Self>,
         answer: Answer,
         header: &RequestHeader,
+        groups: Groups,
         request: &Request<'_>,
         fields: &[u8],
         payload: Option<Buffer>,
@@ -40,7 +41,7 @@ impl Session {
                 return match self.close(close.handle) {
                     Ok(file) => self.server.workers.run(move || {
                         drop(file);
-                        answer.done();
+                        answer.kept(&Gone::NONE);
                     }),
                     Err((errno, text)) => answer.error(errno, &text),
                 };
@@ -53,7 +54,7 @@ impl Session {
             let session = Arc::clone(answer.session());
             let value =
                 payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
-            let caller = session.caller(&header);
+            let caller = session.caller(&header, groups);
             let outcome = session.carry_out(caller, &request, value);
             if let (Request::Open(open), Err(_)) = (&request, &outcome) {
                 session.fill(open.handle, None);
@@ -76,8 +77,8 @@ impl Session {
         Ok(match *request {
             Request::Open(open) => return self.open(tree, caller, &open),
             Request::Sync(sync) => {
-                self.file(sync.handle)?.file.sync(sync.data_only != 0)?;
-                Outcome::Done
+                let verifier = self.file(sync.handle)?.file.sync(sync.data_only != 0)?;
+                Outcome::fresh(&Synced { verifier })
             }
             Request::Allocate(a) => {
                 let file = self.file(a.handle)?;
@@ -106,7 +107,7 @@ impl Session {
                     Failed(libc::EINVAL, "the owner or the group has no counterpart at this server".into())
                 })?;
                 let attr = match set.handle {
-                    NO_HANDLE => tree.set_attr(caller, path(set.path)?, &change)?,
+                    NO_HANDLE => tree.set_attr(caller, path(set.path)?, set.identity, &change)?,
                     handle => self.file(handle)?.file.set_attr(caller, &change)?,
                 };
                 Outcome::kept(&self.seen(attr))
@@ -125,22 +126,20 @@ impl Session {
             }
             Request::ReadLink(read) => Outcome::Bytes(tree.read_link(caller, path(read.path)?)?),
             Request::Unlink(unlink) => {
-                tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?;
-                Outcome::Done
+                Outcome::kept(&tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?)
             }
             Request::Rename(rename) => {
-                tree.rename(caller, path(rename.path)?, path(rename.to)?, rename.flags)?;
-                Outcome::Done
+                Outcome::kept(&tree.rename(caller, path(rename.path)?, path(rename.to)?, rename.flags)?)
             }
             Request::StatFs(_) => Outcome::fresh(&tree.space()?),
             Request::GetXattr(get) => Outcome::Bytes(tree.xattr(caller, path(get.path)?, get.name)?),
             Request::SetXattr(set) => {
-                tree.set_xattr(caller, path(set.path)?, set.name, value, set.flags)?;
+                tree.set_xattr(caller, path(set.path)?, set.identity, set.name, value, set.flags)?;
                 Outcome::Done
             }
             Request::ListXattr(list) => Outcome::Bytes(tree.xattrs(caller, path(list.path)?)?),
             Request::RemoveXattr(remove) => {
-                tree.remove_xattr(caller, path(remove.path)?, remove.name)?;
+                tree.remove_xattr(caller, path(remove.path)?, remove.identity, remove.name)?;
                 Outcome::Done
             }
             Request::Status(_) => Outcome::Bytes(self.server.status().to_json()),
@@ -160,6 +159,10 @@ impl Session {
                 let text = "this server serves files: turns are given by a coordinator, `iogate coord serve`";
                 return Err((libc::EOPNOTSUPP, text.to_owned()).into());
             }
+            Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
+                let text = "this export does not give out the ends of striped files";
+                return Err((libc::EOPNOTSUPP, text.to_owned()).into());
+            }
             Request::Hello(_)
             | Request::Ping(_)
             | Request::Close(_)
@@ -177,7 +180,8 @@ impl Session {
     fn open(&self, tree: &dyn Tree, caller: Caller, wish: &wire::Open<'_>) -> Result<Outcome, Failed> {
         let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
         let file = tree.open(caller, path(wish.path)?, how)?;
-        let opened = Opened { identity: file.identity(), attr: self.seen(file.attr()?) };
+        let attr = self.seen(file.attr()?);
+        let opened = Opened { identity: file.identity(), pending_size: u64::MAX, is_new: 0, attr };
         self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
         Ok(Outcome::kept(&opened))
     }

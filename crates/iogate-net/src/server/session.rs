@@ -16,7 +16,7 @@ use super::export::Served;
 use super::outgoing::Payload;
 use super::{Shared, lock};
 pub(super) use crate::greeting::Cut;
-use crate::{Caller, TreeFile};
+use crate::{Caller, Groups, TreeFile};
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {
@@ -253,9 +253,9 @@ impl Session {
     }
 
     /// In whose name a request is carried out.
-    pub(super) fn caller(&self, header: &RequestHeader) -> Caller {
-        let asked = Caller { uid: header.uid, gid: header.gid };
-        self.export.users.server(if self.trusted { asked } else { self.user })
+    pub(super) fn caller(&self, header: &RequestHeader, groups: Groups) -> Caller {
+        let user = Caller { groups, ..Caller::new(header.uid, header.gid) };
+        self.export.users.server(if self.trusted { user } else { self.user }).with_origin(header.origin)
     }
 
     fn finish(&self, id: u64, bytes: u64, kept: Option<Kept>) -> Option<Arc<Connection>> {
@@ -302,6 +302,13 @@ impl Answer {
     /// Fields; kept until the client has them.
     pub(super) fn fields(self, fields: Vec<u8>) {
         self.keep(0, fields);
+    }
+
+    /// Fields of a record; kept until the client has them.
+    pub(super) fn kept<'a>(self, record: &impl Record<'a>) {
+        let mut fields = Vec::new();
+        record.encode(&mut fields);
+        self.fields(fields);
     }
 
     /// What a write did.

@@ -14,6 +14,7 @@ use super::connection::Connection;
 use super::incoming::Step;
 use super::lock;
 use super::session::{Answer, Cut, OpenFile, Session, Taken};
+use crate::{Caller, Groups};
 
 impl Connection {
     fn count_transfer(&self, bytes: u32) {
@@ -92,10 +93,11 @@ impl Session {
             }
         };
         let Some(payload) = payload else {
-            answer.written(Written { offset: write.offset, bytes: 0 });
+            answer.written(Written { offset: write.offset, bytes: 0, verifier: file.file.verifier() });
             return Ok(());
         };
-        let write = Write { answer, file, payload, wire: *write };
+        let caller = self.caller(header, Groups::UNKNOWN);
+        let write = Write { answer, file, payload, wire: *write, caller };
         if write.wire.flags & transfer::APPEND != 0 {
             let lane = Arc::clone(&write.file.appends);
             lane.run(&self.server.workers, move || write.append());
@@ -122,6 +124,8 @@ struct Write {
     file: Arc<OpenFile>,
     payload: Buffer,
     wire: wire::Transfer,
+    /// For which request.
+    caller: Caller,
 }
 
 impl Write {
@@ -138,7 +142,8 @@ impl Write {
         };
         let done = move |result: io::Result<usize>| {
             drop(append);
-            self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32 }));
+            let verifier = self.file.file.verifier();
+            self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32, verifier }));
         };
         (transfer, Box::new(done))
     }
@@ -146,7 +151,7 @@ impl Write {
     /// Writes at the end of the file, or submits that.
     fn append(self) {
         let bytes = &self.payload.as_slice()[..self.wire.bytes as usize];
-        if let Some(result) = self.file.file.append(origin(&self.wire), bytes) {
+        if let Some(result) = self.file.file.append(self.caller, origin(&self.wire), bytes) {
             return self.complete(result);
         }
         let export = Arc::clone(&self.answer.session().export);
@@ -162,7 +167,7 @@ impl Write {
 
     /// Makes it durable if that is asked for, and answers.
     fn complete(self, result: io::Result<Written>) {
-        let Write { answer, file, payload, wire } = self;
+        let Write { answer, file, payload, wire, .. } = self;
         drop(payload);
         let sync = wire.flags & (transfer::SYNC | transfer::DATA_SYNC);
         match result {
@@ -174,7 +179,7 @@ impl Write {
             Ok(written) => {
                 let workers = Arc::clone(&answer.session().server.workers);
                 workers.run(move || match file.file.sync(sync & transfer::SYNC == 0) {
-                    Ok(()) => answer.written(written),
+                    Ok(_) => answer.written(written),
                     Err(error) => answer.failed(&error),
                 });
             }

@@ -43,7 +43,7 @@ impl Own {
 #[derive(Debug)]
 pub(super) struct Names {
     is_root: bool,
-    groups: Mutex<HashMap<Caller, Known>>,
+    groups: Mutex<HashMap<(u32, u32), Known>>,
 }
 
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Names {
     fn groups_of(&self, caller: Caller) -> io::Result<Arc<[Gid]>> {
         let now = Instant::now();
         let lock = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&caller)
+        if let Some(known) = lock().get(&(caller.uid, caller.gid))
             && known.until > now
         {
             return Ok(Arc::clone(&known.groups));
@@ -103,7 +103,10 @@ impl Names {
         if known.len() >= USERS_MAX {
             known.clear();
         }
-        known.insert(caller, Known { until: now + GROUPS_VALID, groups: Arc::clone(&groups) });
+        known.insert(
+            (caller.uid, caller.gid),
+            Known { until: now + GROUPS_VALID, groups: Arc::clone(&groups) },
+        );
         Ok(groups)
     }
 }

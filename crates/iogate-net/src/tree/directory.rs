@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use iogate_core::wire::{Attr, Change, Entry, Space, open};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::Store;
 use iogate_engine::layouts::OpenLayouts;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
@@ -146,6 +146,15 @@ impl DirectoryTree {
     }
 }
 
+/// Fails with `ESTALE` if this is not the file of `identity`, unless that is zero.
+fn expect(held: &OwnedFd, identity: Identity) -> Result<(), Errno> {
+    if identity == Identity::default() || stat::of(held)?.identity == identity {
+        Ok(())
+    } else {
+        Err(Errno::STALE)
+    }
+}
+
 fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
@@ -215,8 +224,9 @@ impl Tree for DirectoryTree {
         Ok(known.attr)
     }
 
-    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+    fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         self.with_held(caller, path, |held| {
+            expect(&held, identity)?;
             stat::change(held.as_fd(), change, stat::truncate_held)?;
             Ok(stat::of(&held)?.attr)
         })
@@ -314,20 +324,22 @@ impl Tree for DirectoryTree {
         Ok(target.into_bytes())
     }
 
-    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         self.names.act(caller, || {
             let place = self.find(path)?;
             rustix::fs::unlinkat(&place.dir, place.name, flags)
-        })
+        })?;
+        Ok(Gone::NONE)
     }
 
-    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let flags = RenameFlags::from_bits_retain(flags);
         self.names.act(caller, || {
             let (from, to) = (self.find(path)?, self.find(to)?);
             rustix::fs::renameat_with(&from.dir, from.name, &to.dir, to.name, flags)
-        })
+        })?;
+        Ok(Gone::NONE)
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -357,12 +369,14 @@ impl Tree for DirectoryTree {
         &self,
         caller: Caller,
         path: &Path,
+        identity: Identity,
         name: &[u8],
         value: &[u8],
         flags: u32,
     ) -> io::Result<()> {
         let flags = XattrFlags::from_bits_retain(flags);
         self.with_held(caller, path, |held| {
+            expect(&held, identity)?;
             rustix::fs::setxattr(ProcPath::new(&held).as_bytes(), name, value, flags)
         })
     }
@@ -377,7 +391,10 @@ impl Tree for DirectoryTree {
         })
     }
 
-    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
-        self.with_held(caller, path, |held| rustix::fs::removexattr(ProcPath::new(&held).as_bytes(), name))
+    fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
+        self.with_held(caller, path, |held| {
+            expect(&held, identity)?;
+            rustix::fs::removexattr(ProcPath::new(&held).as_bytes(), name)
+        })
     }
 }

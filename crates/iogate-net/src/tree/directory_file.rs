@@ -46,8 +46,10 @@ impl TreeFile for DirectoryFile {
         self.attr()
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
-        self.store.sync(&self.data, data_only)
+    fn sync(&self, data_only: bool) -> io::Result<u64> {
+        let verifier = self.verifier();
+        self.store.sync(&self.data, data_only)?;
+        Ok(verifier)
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {

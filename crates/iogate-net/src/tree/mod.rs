@@ -6,6 +6,7 @@
 
 mod beneath;
 mod caller;
+mod credentials;
 mod directory;
 mod directory_file;
 mod objects;
@@ -19,21 +20,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::Layout;
-use iogate_core::wire::{Attr, Change, Entry, Identity, Space, Written};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, Written};
 use iogate_engine::{FileHandle, Origin, Store};
 
+pub use credentials::{Caller, Groups};
 pub use directory::DirectoryTree;
 pub use striped::StripedTree;
 pub use sweep::Swept;
-
-/// In whose name an operation is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Caller {
-    /// The user.
-    pub uid: u32,
-    /// The group.
-    pub gid: u32,
-}
 
 /// How to open a file: [`iogate_core::wire::open`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,8 +55,8 @@ pub trait Tree: Send + Sync + 'static {
     /// The attributes of what is at a path; a symbolic link is not followed.
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr>;
 
-    /// Sets attributes; a symbolic link is not followed.
-    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr>;
+    /// Sets attributes; a symbolic link is not followed. `ESTALE` if the file is not the one of `identity`, unless that is zero.
+    fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr>;
 
     /// Lists a directory from `after` (0, or the `next` of an entry) on, until `each` returns false; that entry is not taken.
     /// `.` and `..` are left out. Of an entry at which the caller may not look, only the number and the type are known, and
@@ -88,11 +81,11 @@ pub trait Tree: Send + Sync + 'static {
     /// What a symbolic link says.
     fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Removes a name: of an empty directory, or of anything else.
-    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()>;
+    /// Removes a name: of an empty directory, or of anything else. Returns the objects that nobody can reach any more.
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone>;
 
-    /// Renames, as `renameat2(2)`.
-    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()>;
+    /// Renames, as `renameat2(2)`. Returns the objects of a replaced file that nobody can reach any more.
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone>;
 
     /// The space of the file system.
     fn space(&self) -> io::Result<Space>;
@@ -100,15 +93,22 @@ pub trait Tree: Send + Sync + 'static {
     /// Reads an extended attribute.
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Sets an extended attribute; `flags` as of `setxattr(2)`.
-    fn set_xattr(&self, caller: Caller, path: &Path, name: &[u8], value: &[u8], flags: u32)
-    -> io::Result<()>;
+    /// Sets an extended attribute; `flags` as of `setxattr(2)`. `identity` as of [`Tree::set_attr`].
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        path: &Path,
+        identity: Identity,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+    ) -> io::Result<()>;
 
     /// The names of all extended attributes, each followed by a zero byte.
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Removes an extended attribute.
-    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()>;
+    /// Removes an extended attribute. `identity` as of [`Tree::set_attr`].
+    fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()>;
 
     /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
     fn state(&self) -> Option<String> {
@@ -131,8 +131,15 @@ pub trait TreeFile: Send + Sync {
     /// Sets its attributes.
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr>;
 
-    /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
-    fn sync(&self, data_only: bool) -> io::Result<()>;
+    /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`. Returns the [verifier](Self::verifier)
+    /// that held when it began.
+    fn sync(&self, data_only: bool) -> io::Result<u64>;
+
+    /// Changes when data that was written and not synced may have been lost: by a reboot of the machine that had it, or by a write-back
+    /// that failed.
+    fn verifier(&self) -> u64 {
+        0
+    }
 
     /// Allocates or frees space, as `fallocate(2)`.
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()>;
@@ -164,8 +171,8 @@ pub trait TreeFile: Send + Sync {
 
     /// Writes at the end of the file, where somebody behind the tree decides where that is. `None`: whoever
     /// calls decides, by the size, and makes sure that appends follow each other.
-    fn append(&self, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
-        let _ = (origin, bytes);
+    fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
+        let _ = (caller, origin, bytes);
         None
     }
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use iogate_core::wire::{Attr, Change, open, set};
+use iogate_core::wire::{Attr, Change, Identity, open, set};
 use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
@@ -18,7 +18,7 @@ use iogate_engine::store::Parts;
 use super::{Caller, OpenHow, Tree, TreeFile};
 
 /// In whose name objects are handled.
-pub(super) const ROOT: Caller = Caller { uid: 0, gid: 0 };
+pub(super) const ROOT: Caller = Caller::new(0, 0);
 /// The directory of a target that has the objects.
 pub(super) const OBJECTS: &str = "OBJECTS";
 /// Most operations underway at once for one call.
@@ -290,7 +290,12 @@ impl Objects {
         if let Some(object) = self.slots[target].file.get() {
             object.set_attr(ROOT, change)?;
         } else {
-            let changed = absent(self.stripes.targets[target].set_attr(ROOT, &self.id.path(), change))?;
+            let changed = absent(self.stripes.targets[target].set_attr(
+                ROOT,
+                &self.id.path(),
+                Identity::default(),
+                change,
+            ))?;
             if changed.is_none()
                 && create
                 && let Some(object) = self.object(target, true)?

@@ -51,6 +51,7 @@ fn attr_of(stat: &Statx) -> Attr {
         // Linux's numbers fit 32 bits: 12 of the major, 20 of the minor one.
         device: rustix::fs::makedev(stat.stx_rdev_major, stat.stx_rdev_minor) as u32,
         block_bytes: stat.stx_blksize,
+        ..Attr::default()
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iogate_core::Layout;
-use iogate_core::wire::{Attr, Change, Entry, Space, open, set};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
 use iogate_engine::Store;
 use iogate_engine::store::StripedStore;
 
@@ -78,8 +78,9 @@ impl StripedTree {
             let flags = libc::XATTR_CREATE as u32;
             let give = || match file.set_xattr(OBJECT, text.as_bytes(), flags) {
                 Some(given) => given,
-                None => self
-                    .by_path(file, path, || self.names.set_xattr(ROOT, path, OBJECT, text.as_bytes(), flags)),
+                None => self.by_path(file, path, || {
+                    self.names.set_xattr(ROOT, path, Identity::default(), OBJECT, text.as_bytes(), flags)
+                }),
             };
             let mut given = give();
             if given.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)) {
@@ -230,7 +231,14 @@ fn mark_names(names: &dyn Tree, layout: &Layout) -> io::Result<String> {
         layout.first_target, layout.stripe_bytes, layout.targets
     );
     let mark = format!("{} {striping}", ObjectId::random()?);
-    let made = exists(names.set_xattr(ROOT, root, STRIPING, mark.as_bytes(), libc::XATTR_CREATE as u32));
+    let made = exists(names.set_xattr(
+        ROOT,
+        root,
+        Identity::default(),
+        STRIPING,
+        mark.as_bytes(),
+        libc::XATTR_CREATE as u32,
+    ));
     let made = made.map_err(|error| match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => io::Error::new(
             io::ErrorKind::Unsupported,
@@ -305,7 +313,7 @@ impl Tree for StripedTree {
         self.complete(path, self.names.attr(caller, path)?)
     }
 
-    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
+    fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         if change.which & set::SIZE != 0 {
             // By a handle, so that it is the same file whose permissions are checked and whose objects are cut.
             let how = OpenHow { flags: open::WRITE | open::NO_FOLLOW, ..OpenHow::default() };
@@ -317,9 +325,13 @@ impl Tree for StripedTree {
                 }
                 _ => error,
             });
-            return opened?.set_attr(caller, change);
+            let opened = opened?;
+            if identity != Identity::default() && opened.identity() != identity {
+                return Err(io::Error::from_raw_os_error(libc::ESTALE));
+            }
+            return opened.set_attr(caller, change);
         }
-        let attr = self.names.set_attr(caller, path, change)?;
+        let attr = self.names.set_attr(caller, path, identity, change)?;
         if change.which & (set::ATIME | set::MTIME) != 0
             && let Some(id) = self.id_at(path, &attr)?
         {
@@ -373,18 +385,18 @@ impl Tree for StripedTree {
         self.names.read_link(caller, path)
     }
 
-    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         let held = if directory { None } else { self.hold(path) };
         self.names.unlink(caller, path, directory)?;
         self.let_go(held);
-        Ok(())
+        Ok(Gone::NONE)
     }
 
-    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let held = if flags == 0 { self.hold(to) } else { None };
         self.names.rename(caller, path, to, flags)?;
         self.let_go(held);
-        Ok(())
+        Ok(Gone::NONE)
     }
 
     /// The room for data is that of all targets.
@@ -412,6 +424,7 @@ impl Tree for StripedTree {
         &self,
         caller: Caller,
         path: &Path,
+        identity: Identity,
         name: &[u8],
         value: &[u8],
         flags: u32,
@@ -420,7 +433,7 @@ impl Tree for StripedTree {
         if is_reserved(name) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        self.names.set_xattr(caller, path, name, value, flags)
+        self.names.set_xattr(caller, path, identity, name, value, flags)
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
@@ -429,10 +442,10 @@ impl Tree for StripedTree {
         Ok(kept.flatten().copied().collect())
     }
 
-    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
+    fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
         if is_reserved(name) {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
-        self.names.remove_xattr(caller, path, name)
+        self.names.remove_xattr(caller, path, identity, name)
     }
 }

@@ -44,10 +44,11 @@ impl TreeFile for StripedFile {
         self.objects.complete(attr)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
+    fn sync(&self, data_only: bool) -> io::Result<u64> {
         // What leads to the objects is an attribute of the names-file, which `fdatasync(2)` need not write.
         self.names.sync(false)?;
-        self.objects.sync(data_only)
+        self.objects.sync(data_only)?;
+        Ok(0)
     }
 
     /// Preallocates, frees or zeroes; a range cannot be taken out of a striped file or put into it.
@@ -156,7 +157,7 @@ impl TreeFile for StripedDirectory {
         self.names.set_attr(caller, change)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
+    fn sync(&self, data_only: bool) -> io::Result<u64> {
         self.names.sync(data_only)
     }
 

@@ -133,6 +133,7 @@ impl Connection {
             acked: self.underway.first().map_or(id, |(first, _)| *first),
             uid,
             gid,
+            ..RequestHeader::default()
         };
         bytes[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
         if self.link.as_ref().is_some_and(|link| link.send(&bytes).is_err()) {

@@ -3,6 +3,7 @@
 mod peer;
 mod recovery;
 
+use iogate_core::wire::Identity;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +18,7 @@ use iogate_net::tree::{Caller, OpenHow, Tree};
 
 use peer::Peer;
 
-const ME: Caller = Caller { uid: 1000, gid: 1000 };
+const ME: Caller = Caller::new(1000, 1000);
 
 fn options(receiving: Receiving) -> RemoteOptions {
     let client = ClientOptions { receiving, retry_for: Duration::from_secs(20), ..ClientOptions::default() };
@@ -91,7 +92,7 @@ fn names_and_attributes_come_through_the_tree() {
         remote.read_dir(ME, Path::new(""), 0, &mut take).unwrap();
         assert_eq!(names, ["entry 1", "entry 2", "entry 3"]);
         let value = pattern(300_000);
-        remote.set_xattr(ME, Path::new("file"), b"user.x", &value, 0).unwrap();
+        remote.set_xattr(ME, Path::new("file"), Identity::default(), b"user.x", &value, 0).unwrap();
         assert!(remote.xattr(ME, Path::new("file"), b"user.x").unwrap() == value, "a large value");
     });
 }

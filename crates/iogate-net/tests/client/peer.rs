@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use iogate_core::wire::{
-    Attr, Entry, Failure, Identity, MAGIC, Offset, Opened, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record,
-    ReplyHeader, Request, RequestHeader, Striping, VERSION, Welcome, Written, open, transfer,
+    Attr, Entry, Failure, Gone, Identity, MAGIC, Offset, Opened, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES,
+    Record, ReplyHeader, Request, RequestHeader, Striping, Synced, VERSION, Welcome, Written, open, transfer,
 };
 use iogate_net::Endpoint;
 
@@ -157,6 +157,8 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         credits: settings.credits.load(Ordering::SeqCst),
         credit_bytes: settings.credit_bytes.load(Ordering::SeqCst),
         transfer_bytes_max: 4 << 20,
+        append_bytes_max: 1 << 20,
+        answers: 0,
         uid: 0,
         gid: 0,
         trusted: 1,
@@ -259,7 +261,7 @@ fn carry_out(
                 return Err(libc::ESTALE);
             }
             session.handles.lock().unwrap().insert(wanted.handle, wanted.flags);
-            Opened { identity, attr }.encode(fields);
+            Opened { identity, pending_size: u64::MAX, is_new: 0, attr }.encode(fields);
         }
         Request::Close(close) => drop(session.handles.lock().unwrap().remove(&close.handle)),
         Request::Read(read) => {
@@ -281,7 +283,7 @@ fn carry_out(
                 bytes.resize(end, 0);
             }
             bytes[offset..end].copy_from_slice(payload);
-            Written { offset: offset as u64, bytes: payload.len() as u32 }.encode(fields);
+            Written { offset: offset as u64, bytes: payload.len() as u32, verifier: 0 }.encode(fields);
         }
         Request::GetAttr(_) => attr.encode(fields),
         Request::ReadDir(list) if list.after < 3 => {
@@ -294,7 +296,9 @@ fn carry_out(
                 }
             }
         }
-        Request::ReadDir(_) | Request::Sync(_) | Request::Goodbye(_) | Request::Rename(_) => {}
+        Request::Sync(_) => Synced { verifier: 0 }.encode(fields),
+        Request::Rename(_) => Gone::NONE.encode(fields),
+        Request::ReadDir(_) | Request::Goodbye(_) => {}
         Request::SetXattr(_) => *bytes = payload.to_vec(),
         Request::GetXattr(_) => data.clone_from(&bytes),
         Request::Ping(_) => Offset { offset: 1 }.encode(fields),

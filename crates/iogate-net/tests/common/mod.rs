@@ -6,15 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::sched::SchedulerKind;
-use iogate_core::wire::{Attr, Change, Entry, Identity, Space};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
 use iogate_net::tree::{DirectoryTree, OpenHow, StripedTree};
 use iogate_net::{Caller, Tree, TreeFile};
 
-pub(crate) const ROOT: Caller = Caller { uid: 0, gid: 0 };
-pub(crate) const USER: Caller = Caller { uid: 12345, gid: 12345 };
+pub(crate) const ROOT: Caller = Caller::new(0, 0);
+pub(crate) const USER: Caller = Caller::new(12345, 12345);
 
 /// The tree below a directory.
 pub(crate) fn directory(root: &Path) -> Arc<dyn Tree> {
@@ -49,7 +49,7 @@ pub(crate) fn open(tree: &dyn Tree, caller: Caller, path: &str, flags: u32) -> i
 
 /// Who the tests are, if not root.
 pub(crate) fn own() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
 }
 
 /// The number of an error.
@@ -108,7 +108,7 @@ impl TreeFile for FarFile {
         self.0.set_attr(caller, change)
     }
 
-    fn sync(&self, data_only: bool) -> io::Result<()> {
+    fn sync(&self, data_only: bool) -> io::Result<u64> {
         self.0.sync(data_only)
     }
 
@@ -134,8 +134,8 @@ impl Tree for Far {
         self.tree.attr(caller, path)
     }
 
-    fn set_attr(&self, caller: Caller, path: &Path, change: &Change) -> io::Result<Attr> {
-        self.tree.set_attr(caller, path, change)
+    fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
+        self.tree.set_attr(caller, path, identity, change)
     }
 
     fn read_dir(
@@ -164,11 +164,11 @@ impl Tree for Far {
         self.tree.read_link(caller, path)
     }
 
-    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<()> {
+    fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         self.tree.unlink(caller, path, directory)
     }
 
-    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         self.tree.rename(caller, path, to, flags)
     }
 
@@ -184,6 +184,7 @@ impl Tree for Far {
         &self,
         caller: Caller,
         path: &Path,
+        identity: Identity,
         name: &[u8],
         value: &[u8],
         flags: u32,
@@ -191,14 +192,14 @@ impl Tree for Far {
         if !self.has_xattrs {
             return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
-        self.tree.set_xattr(caller, path, name, value, flags)
+        self.tree.set_xattr(caller, path, identity, name, value, flags)
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
         self.tree.xattrs(caller, path)
     }
 
-    fn remove_xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<()> {
-        self.tree.remove_xattr(caller, path, name)
+    fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
+        self.tree.remove_xattr(caller, path, identity, name)
     }
 }

@@ -9,7 +9,8 @@ use super::raw::Raw;
 use super::{Setup, config, hello, place, wait_until};
 
 fn header(kind: u16, id: u64, fields: u16, payload: u32) -> Vec<u8> {
-    let header = RequestHeader { fields, payload, kind, id, acked: 1, uid: 0, gid: 0 };
+    let header =
+        RequestHeader { fields, payload, kind, id, acked: 1, uid: 0, gid: 0, ..RequestHeader::default() };
     [&header.to_bytes()[..], &vec![0; fields.into()]].concat()
 }
 
@@ -25,7 +26,11 @@ fn who_breaks_a_rule_is_told_why_and_nobody_else_notices() {
             raw.write(bytes);
             raw.is_cut(errno, text);
         };
-        cut(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", libc::EPROTO, "another protocol");
+        cut(
+            b"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody else\r\n\r\n",
+            libc::EPROTO,
+            "another protocol",
+        );
         cut(&[0; 100], libc::EPROTO, "expected a Hello first");
         cut(&[0xff; 100], libc::EPROTO, "another protocol");
         let bytes = |hello| Raw::bytes(0, 0, &Request::Hello(hello), &[]);

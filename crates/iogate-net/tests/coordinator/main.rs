@@ -48,7 +48,7 @@ impl Setup {
 
     fn over(config: CoordinatorConfig, journal: Box<dyn Journal>) -> Setup {
         let sockets = tempfile::tempdir().unwrap();
-        let anybody = Policy::None { user: Caller { uid: 7, gid: 8 }, on_any_network: false };
+        let anybody = Policy::None { user: Caller::new(7, 8), on_any_network: false };
         let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), anybody).unwrap();
         let unix = Listener::bind(&Endpoint::Unix(sockets.path().join("socket")), Policy::Peer).unwrap();
         let coordinator = Coordinator::start(config, vec![tcp, unix], journal).unwrap();

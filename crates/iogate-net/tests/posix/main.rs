@@ -5,6 +5,7 @@ mod common;
 mod ops;
 mod plain;
 
+use iogate_core::wire::Identity;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
@@ -101,9 +102,10 @@ impl World for TreeWorld {
             }
             Op::Sync(handle, data_only) => self.with(handle, |file| file.sync(data_only)),
             Op::Attr(path) => line(tree.attr(caller, at(path)).map(|attr| seen(&attr))),
-            Op::Change(path, ref change) => {
-                line(tree.set_attr(caller, at(path), change).map(|attr| seen_times(change, &attr)))
-            }
+            Op::Change(path, ref change) => line(
+                tree.set_attr(caller, at(path), Identity::default(), change)
+                    .map(|attr| seen_times(change, &attr)),
+            ),
             Op::List(path) => {
                 let mut found = BTreeMap::new();
                 let mut after = 0;
@@ -139,11 +141,13 @@ impl World for TreeWorld {
             Op::Unlink(path, directory) => line(tree.unlink(caller, at(path), directory)),
             Op::Rename(path, to, flags) => line(tree.rename(caller, at(path), at(to), flags)),
             Op::SetXattr(path, value, flags) => {
-                line(tree.set_xattr(caller, at(path), b"user.x", &[value; 10], flags))
+                line(tree.set_xattr(caller, at(path), Identity::default(), b"user.x", &[value; 10], flags))
             }
             Op::Xattr(path) => line(tree.xattr(caller, at(path), b"user.x")),
             Op::Xattrs(path) => line(tree.xattrs(caller, at(path))),
-            Op::RemoveXattr(path) => line(tree.remove_xattr(caller, at(path), b"user.x")),
+            Op::RemoveXattr(path) => {
+                line(tree.remove_xattr(caller, at(path), Identity::default(), b"user.x"))
+            }
         }
     }
 }
@@ -180,7 +184,7 @@ fn same(seeds: std::ops::Range<u64>, steps: usize, with: With, tree: impl Fn(&Pa
         // The umask of a thread that uses a tree is empty; so is it for the plain directory then.
         found.does(ROOT, &Op::Attr("a"));
         let change = Change { which: set::MODE, mode: 0o777, ..Change::default() };
-        found.tree.set_attr(ROOT, Path::new(""), &change).unwrap();
+        found.tree.set_attr(ROOT, Path::new(""), Identity::default(), &change).unwrap();
         let mut expected = PlainWorld::new(dir.path().join("plain"));
         for path in [dir.path(), &expected.root] {
             rustix::fs::chmod(path, Mode::from_raw_mode(0o777)).unwrap();

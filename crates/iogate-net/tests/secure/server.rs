@@ -127,7 +127,7 @@ fn a_client_acts_as_the_user_that_it_was_taken_for() {
         return; // Only root can act as somebody else.
     }
     let stage = Stage::new();
-    let alice = Caller { uid: 12345, gid: 12346 };
+    let alice = Caller::new(12345, 12346);
     let setup =
         Setup::new(Policy::Tls { server: stage.server(), users: [("alice".to_owned(), alice)].into() });
     let remote = setup.connect(Credential::Socket, dial_tls(stage.client(), Some("io1".into()))).unwrap();

@@ -45,7 +45,8 @@ fn small() -> Limits {
 }
 
 fn header(kind: u16, id: u64, fields: u16, payload: u32) -> Vec<u8> {
-    let header = RequestHeader { fields, payload, kind, id, acked: 1, uid: 0, gid: 0 };
+    let header =
+        RequestHeader { fields, payload, kind, id, acked: 1, uid: 0, gid: 0, ..RequestHeader::default() };
     [&header.to_bytes()[..], &vec![0; fields.into()]].concat()
 }
 
@@ -60,7 +61,11 @@ fn who_does_not_begin_with_a_hello_is_cut() {
                 raw.is_cut(errno, text);
             }
         };
-        cut(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", libc::EPROTO, "another protocol");
+        cut(
+            b"GET / HTTP/1.1\r\nHost: example.org\r\nUser-Agent: somebody else\r\n\r\n",
+            libc::EPROTO,
+            "another protocol",
+        );
         cut(&[0; 100], libc::EPROTO, "expected a Hello first");
         cut(&[0xff; 100], libc::EPROTO, "another protocol");
         cut(&Raw::bytes(1, 1, &Request::Ping(Ping {}), &[]), libc::EPROTO, "expected a Hello first");

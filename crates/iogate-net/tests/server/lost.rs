@@ -30,7 +30,7 @@ fn a_write_whose_reply_was_lost_is_not_made_again() {
             again.write(&Raw::bytes(id, again.acked, &append(4), b"data"));
             let reply = again.reply();
             assert_eq!(reply.id, id);
-            assert_eq!(reply.ok::<Written>(), Written { offset: 4 * round, bytes: 4 });
+            assert_eq!(reply.ok::<Written>(), Written { offset: 4 * round, bytes: 4, verifier: 0 });
             again.acked = id + 1;
             client = again;
         }
@@ -71,7 +71,7 @@ fn half_a_write_leaves_nothing_behind() {
     client.write(&write[..write.len() / 2]);
     let mut again = Raw::resume(setup.tcp(), &client);
     again.write(&write);
-    assert_eq!(again.reply().ok::<Written>(), Written { offset: 0, bytes: 1 << 20 });
+    assert_eq!(again.reply().ok::<Written>(), Written { offset: 0, bytes: 1 << 20, verifier: 0 });
     assert_eq!(setup.tree.content("f").len(), 1 << 20);
 }
 

@@ -45,7 +45,7 @@ impl Setup {
         };
         change(&mut config);
         let dir = tempfile::tempdir().unwrap();
-        let anybody = Policy::None { user: Caller { uid: 7, gid: 8 }, on_any_network: false };
+        let anybody = Policy::None { user: Caller::new(7, 8), on_any_network: false };
         let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), anybody).unwrap();
         let unix = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), Policy::Peer).unwrap();
         let server = Server::start(config, vec![tcp, unix]).unwrap();

@@ -24,7 +24,7 @@ fn data_goes_in_and_out_over_both_kinds_of_socket() {
         for bytes in [1, 4096, 100_000, 3 << 20] {
             let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
             let written: Written = client.write_at(5, offset, &data).ok();
-            assert_eq!(written, Written { offset, bytes: bytes as u32 });
+            assert_eq!(written, Written { offset, bytes: bytes as u32, verifier: 0 });
             let reply = client.read_at(5, offset, bytes);
             assert!(reply.payload == data, "{bytes} bytes");
             offset += bytes as u64;
@@ -87,9 +87,10 @@ fn everything_but_data_is_answered() {
     let attr: Attr = client.ask(&Request::GetAttr(GetAttr { handle: NO_HANDLE, path: b"b" }), &[]).ok();
     assert_eq!(attr.size, 5);
     let change = Change::default();
-    let set = Request::SetAttr(SetAttr { handle: NO_HANDLE, change, path: b"b" });
+    let set =
+        Request::SetAttr(SetAttr { handle: NO_HANDLE, change, identity: Identity::default(), path: b"b" });
     assert_eq!(client.ask(&set, &[]).ok::<Attr>().size, 5);
-    let set = Request::SetAttr(SetAttr { handle: 1, change, path: b"" });
+    let set = Request::SetAttr(SetAttr { handle: 1, change, identity: Identity::default(), path: b"" });
     assert_eq!(client.ask(&set, &[]).ok::<Attr>().size, 5);
     let make = Request::MakeNode(MakeNode { mode: libc::S_IFREG, device: 0, path: b"a" });
     client.ask(&make, &[]).ok::<Attr>();
@@ -111,13 +112,27 @@ fn everything_but_data_is_answered() {
     assert_eq!(client.ask(&Request::ReadLink(ReadLink { path: b"link" }), &[]).payload, b"LINK");
     client.ask(&Request::Unlink(Unlink { directory: 0, path: b"c" }), &[]).done();
     assert_eq!(client.ask(&Request::StatFs(StatFs {}), &[]).ok::<Space>().blocks, 77);
-    let get = Request::GetXattr(GetXattr { path: b"b", name: b"user.a" });
+    let get = Request::GetXattr(GetXattr { handle: NO_HANDLE, path: b"b", name: b"user.a" });
     assert_eq!(client.ask(&get, &[]).payload, b"user.a");
-    let set = Request::SetXattr(SetXattr { flags: 0, path: b"b", name: b"user.a" });
+    let set = Request::SetXattr(SetXattr {
+        handle: NO_HANDLE,
+        flags: 0,
+        identity: Identity::default(),
+        path: b"b",
+        name: b"user.a",
+    });
     client.ask(&set, b"user.a").done();
     assert_eq!(client.ask(&set, b"").errno, libc::ERANGE);
-    assert_eq!(client.ask(&Request::ListXattr(ListXattr { path: b"b" }), &[]).payload, b"user.a\0");
-    let remove = Request::RemoveXattr(RemoveXattr { path: b"b", name: b"user.a" });
+    assert_eq!(
+        client.ask(&Request::ListXattr(ListXattr { handle: NO_HANDLE, path: b"b" }), &[]).payload,
+        b"user.a\0"
+    );
+    let remove = Request::RemoveXattr(RemoveXattr {
+        handle: NO_HANDLE,
+        identity: Identity::default(),
+        path: b"b",
+        name: b"user.a",
+    });
     assert_eq!(client.ask(&remove, &[]).errno, libc::ENODATA);
     client.ask(&Request::Goodbye(Goodbye {}), &[]).done();
     client.write(&Raw::bytes(client.next, client.acked, &Request::Ping(Ping {}), &[]));
@@ -144,14 +159,14 @@ fn what_is_wrong_with_a_request_is_told_and_nothing_more_happens() {
     assert_eq!(client.write_at(2, u64::MAX, b"xx").errno, libc::EINVAL);
     assert_eq!(client.ask(&Request::Close(Close { handle: 9 }), &[]).errno, libc::EBADF);
     assert_eq!(client.read_at(1, 0, 0).payload, b"");
-    assert_eq!(client.write_at(2, 7, b"").ok::<Written>(), Written { offset: 7, bytes: 0 });
+    assert_eq!(client.write_at(2, 7, b"").ok::<Written>(), Written { offset: 7, bytes: 0, verifier: 0 });
 }
 
 #[test]
 fn callers_are_whom_the_server_takes_them_for() {
-    let own = Caller { uid: rustix::process::getuid().as_raw(), gid: rustix::process::getgid().as_raw() };
-    let named = Caller { uid: 4321, gid: 1234 };
-    let squashed = Caller { uid: 5, gid: 6 };
+    let own = Caller::new(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let named = Caller::new(4321, 1234);
+    let squashed = Caller::new(5, 6);
     let opened_by = |change: &dyn Fn(&mut Export)| {
         let setup = Setup::with(|config| change(&mut config.exports[0]));
         let mut by = [setup.tcp(), setup.unix()].map(|endpoint| {
@@ -161,7 +176,7 @@ fn callers_are_whom_the_server_takes_them_for() {
         by.reverse();
         by
     };
-    let anonymous = Caller { uid: 7, gid: 8 };
+    let anonymous = Caller::new(7, 8);
     let trusted = if own.uid == 0 { named } else { own };
     assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
     assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
@@ -182,7 +197,8 @@ fn ids_are_mapped_both_ways() {
     let listed = client.ask(&Request::ReadDir(ReadDir { after: 0, bytes: 4096, path: b"" }), &[]).payload;
     assert_eq!(Entry::split_from(&listed).unwrap().0.attr.gid, 100);
     let change = Change { which: set::UID, uid: 7, ..Change::default() };
-    let refused = client.ask(&Request::SetAttr(SetAttr { handle: 1, change, path: b"" }), &[]);
+    let refused = client
+        .ask(&Request::SetAttr(SetAttr { handle: 1, change, identity: Identity::default(), path: b"" }), &[]);
     assert_eq!(refused.errno, libc::EINVAL, "{}", refused.text());
 }
 
@@ -252,7 +268,7 @@ fn writes_that_must_be_durable_and_appends_are_answered() {
     for (index, flags) in [0, transfer::SYNC, transfer::DATA_SYNC].into_iter().enumerate() {
         let append = Transfer { flags: flags | transfer::APPEND, ..transfer(1, 99, 2) };
         let written: Written = client.ask(&Request::Write(append), b"ab").ok();
-        assert_eq!(written, Written { offset: 2 * index as u64, bytes: 2 });
+        assert_eq!(written, Written { offset: 2 * index as u64, bytes: 2, verifier: 0 });
     }
     let durable = Transfer { flags: transfer::SYNC, ..transfer(1, 1, 2) };
     client.ask(&Request::Write(durable), b"xy").ok::<Written>();

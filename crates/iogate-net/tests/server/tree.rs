@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use iogate_core::FileId;
-use iogate_core::wire::{Attr, Change, Entry, Identity, Space, open};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::store::{Io, IoDone, MemoryStore, OpenMode, Segment};
 use iogate_engine::{FileHandle, Store};
 use iogate_net::tree::OpenHow;
@@ -143,7 +143,7 @@ impl Tree for MemoryTree {
         self.file(path)?.attr()
     }
 
-    fn set_attr(&self, _: Caller, path: &Path, _: &Change) -> io::Result<Attr> {
+    fn set_attr(&self, _: Caller, path: &Path, _: Identity, _: &Change) -> io::Result<Attr> {
         self.file(path)?.attr()
     }
 
@@ -185,15 +185,15 @@ impl Tree for MemoryTree {
         Ok(path.as_os_str().as_encoded_bytes().to_ascii_uppercase())
     }
 
-    fn unlink(&self, _: Caller, path: &Path, _: bool) -> io::Result<()> {
-        self.names.lock().unwrap().remove(path).map(drop).ok_or_else(|| errno(libc::ENOENT))
+    fn unlink(&self, _: Caller, path: &Path, _: bool) -> io::Result<Gone> {
+        self.names.lock().unwrap().remove(path).map(|_| Gone::NONE).ok_or_else(|| errno(libc::ENOENT))
     }
 
-    fn rename(&self, _: Caller, path: &Path, to: &Path, _: u32) -> io::Result<()> {
+    fn rename(&self, _: Caller, path: &Path, to: &Path, _: u32) -> io::Result<Gone> {
         let mut names = self.names.lock().unwrap();
         let mode = names.remove(path).ok_or_else(|| errno(libc::ENOENT))?;
         names.insert(to.into(), mode);
-        Ok(())
+        Ok(Gone::NONE)
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -204,7 +204,15 @@ impl Tree for MemoryTree {
         Ok(name.to_vec())
     }
 
-    fn set_xattr(&self, _: Caller, _: &Path, name: &[u8], value: &[u8], _: u32) -> io::Result<()> {
+    fn set_xattr(
+        &self,
+        _: Caller,
+        _: &Path,
+        _: Identity,
+        name: &[u8],
+        value: &[u8],
+        _: u32,
+    ) -> io::Result<()> {
         if name == value { Ok(()) } else { Err(errno(libc::ERANGE)) }
     }
 
@@ -212,7 +220,7 @@ impl Tree for MemoryTree {
         Ok(b"user.a\0".to_vec())
     }
 
-    fn remove_xattr(&self, _: Caller, _: &Path, _: &[u8]) -> io::Result<()> {
+    fn remove_xattr(&self, _: Caller, _: &Path, _: Identity, _: &[u8]) -> io::Result<()> {
         Err(errno(libc::ENODATA))
     }
 }
@@ -235,8 +243,8 @@ impl TreeFile for MemoryTreeFile {
         self.attr()
     }
 
-    fn sync(&self, _: bool) -> io::Result<()> {
-        Ok(())
+    fn sync(&self, _: bool) -> io::Result<u64> {
+        Ok(self.verifier())
     }
 
     fn allocate(&self, _: u32, _: u64, _: u64) -> io::Result<()> {

@@ -436,6 +436,8 @@ fn welcome(
         credits: 64,
         credit_bytes: 0,
         transfer_bytes_max: 0,
+        append_bytes_max: 0,
+        answers: 0,
         uid: 0,
         gid: 0,
         trusted: 0,

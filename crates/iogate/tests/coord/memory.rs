@@ -70,6 +70,8 @@ fn hello() -> Vec<u8> {
             node: 0,
             nodes: 0,
             instance: 0,
+            client: [7; 16],
+            flags: 0,
             export: EXPORT.as_bytes(),
             name: b"node-0123:12345",
         }),

@@ -10,7 +10,7 @@ use iogate_net::{Caller, Endpoint, users};
 use super::config::{Auth, Client, Ids, Listen, Squash, Users};
 
 fn caller(ids: &Ids) -> Caller {
-    Caller { uid: ids.0.0, gid: ids.0.1 }
+    Caller::new(ids.0.0, ids.0.1)
 }
 
 impl Listen {
