@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use iogate_core::wire::{Change, open, set};
+use iogate_core::wire::{Change, Identity, open, set};
 use iogate_engine::Origin;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::tree::{Caller, OpenHow};
 use iogate_net::{Endpoint, Tree};
 
-const USER: Caller = Caller { uid: 12345, gid: 12345 };
+const USER: Caller = Caller::new(12345, 12345);
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -83,13 +83,13 @@ fn set_user_id_goes_when_the_owner_changes_the_file_as_on_a_local_file_system() 
     let remote = server.remote();
     let path = Path::new("program");
     let file = remote.open(USER, path, created(0)).unwrap();
-    file.append(Origin::default(), &[1; 10_000]).unwrap().unwrap();
+    file.append(USER, Origin::default(), &[1; 10_000]).unwrap().unwrap();
     let found = || std::fs::metadata(folder.path().join("data/program")).unwrap().mode() & 0o7777;
     let plain = remote.open_with(path, open::READ | open::WRITE, 0).unwrap();
     let changes: [(&str, &dyn Fn()); 6] = [
         ("a write", &|| assert_eq!(plain.write_at(0, b"changed").unwrap(), 7)),
         ("an append", &|| {
-            file.append(Origin::default(), b"longer").unwrap().unwrap();
+            file.append(USER, Origin::default(), b"longer").unwrap().unwrap();
         }),
         ("space", &|| file.allocate(0, 0, 1 << 20).unwrap()),
         ("a hole", &|| file.allocate(3, 0, 4096).unwrap()),
@@ -99,19 +99,19 @@ fn set_user_id_goes_when_the_owner_changes_the_file_as_on_a_local_file_system() 
         }),
     ];
     for (what, change) in changes {
-        remote.set_attr(USER, path, &mode(0o6755)).unwrap();
+        remote.set_attr(USER, path, Identity::default(), &mode(0o6755)).unwrap();
         assert_eq!(found(), 0o6755, "its owner may set it");
         change();
         assert_eq!(found(), 0o755, "{what} leaves it");
     }
     // To open it for writing changes nothing yet.
-    remote.set_attr(USER, path, &mode(0o4755)).unwrap();
+    remote.set_attr(USER, path, Identity::default(), &mode(0o4755)).unwrap();
     drop(remote.open(USER, path, OpenHow { flags: open::WRITE, ..OpenHow::default() }).unwrap());
     assert_eq!(found(), 0o4755);
     // What only root may, it still may: a group that it is not in.
     let given = Change { which: set::UID | set::GID, uid: 1, gid: 77, ..Change::default() };
-    remote.set_attr(Caller { uid: 0, gid: 0 }, path, &given).unwrap();
-    remote.set_attr(Caller { uid: 0, gid: 0 }, path, &mode(0o2755)).unwrap();
+    remote.set_attr(Caller::new(0, 0), path, Identity::default(), &given).unwrap();
+    remote.set_attr(Caller::new(0, 0), path, Identity::default(), &mode(0o2755)).unwrap();
     assert_eq!(found(), 0o2755);
 }
 

@@ -71,7 +71,7 @@ fn who_does_not_begin_with_a_hello_is_cut() {
         cut(&Raw::bytes(1, 1, &Request::Ping(Ping {}), &[]), libc::EPROTO, "expected a Hello first");
         let bytes = |id, hello| Raw::bytes(id, 0, &Request::Hello(hello), &[]);
         cut(&bytes(0, Hello { magic: 1, ..hello() }), libc::EPROTO, "magic number");
-        let text = "the client speaks version 9 of the protocol, this server version 1";
+        let text = "the client speaks version 9 of the protocol, this server version 2";
         cut(&bytes(0, Hello { version: 9, ..hello() }), libc::EPROTONOSUPPORT, text);
         cut(&bytes(1, hello()), libc::EPROTO, "expected 0");
         cut(&bytes(0, Hello { auth: 99, ..hello() }), libc::EACCES, "offers something unknown");
