@@ -7,8 +7,8 @@ use iogate_core::wire::{Hello, MAGIC, Record, RequestHeader, VERSION};
 use crate::auth::{Binding, Policy, User};
 use crate::socket::Peer;
 
-/// Most bytes of a proof of who a client is.
-pub(crate) const PROOF_BYTES_MAX: u32 = 64 << 10;
+/// Most bytes of a proof of who a client is: nobody knows yet who makes a server hold them.
+pub(crate) const PROOF_BYTES_MAX: u32 = crate::auth::CREDENTIAL_BYTES_MAX as u32;
 
 /// Why a connection is cut, or a request refused: errno and text.
 pub(crate) type Cut = (i32, String);

@@ -13,8 +13,8 @@ use crate::socket::Socket;
 
 /// Most bytes of one read.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
-/// A client that has so many bytes of answers to take is not read from.
-const OUT_BYTES_MAX: usize = 4 << 20;
+/// Requests of a client that is owed so many bytes of answers are left where they are. A status may be larger: it is one at a time.
+pub(super) const OUT_BYTES_MAX: usize = 64 << 10;
 /// Memory that an idle connection keeps.
 const KEPT_BYTES: usize = 512;
 
@@ -25,8 +25,14 @@ pub(super) struct Connection {
     pub(super) origin: Origin,
     pub(super) since: Instant,
     pub(super) state: State,
-    /// What has come of an unfinished message, and when the last of it came.
+    /// The user, once it is known.
+    pub(super) user: Option<u32>,
+    /// What has come and is not taken in, and when the last of it came.
     pub(super) left: Vec<u8>,
+    /// What has come has whole messages: they wait for room for their answers.
+    pub(super) is_held_back: bool,
+    /// Bytes that were charged to its user.
+    pub(super) charged: usize,
     heard: Instant,
     out: Vec<u8>,
     sent: usize,
@@ -73,7 +79,10 @@ impl Connection {
             origin,
             since: now,
             state: State::New,
+            user: None,
             left: Vec::new(),
+            is_held_back: false,
+            charged: 0,
             heard: now,
             out: Vec::new(),
             sent: 0,
@@ -119,9 +128,24 @@ impl Connection {
 
     /// Adds bytes to what is to be sent.
     pub(super) fn queue(&mut self, bytes: &[u8]) {
-        if !self.is_ending {
-            self.out.extend_from_slice(bytes);
+        if self.is_ending {
+            return;
         }
+        // A client that is always a little behind must not make this grow for ever.
+        if self.sent > self.out.len() / 2 {
+            self.out.drain(..std::mem::take(&mut self.sent));
+        }
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Bytes of answers that are queued and not sent.
+    pub(super) fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Bytes that it has in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.left.len() + self.out.len()
     }
 
     /// Sends what there is room for. `false`: the connection is over.
@@ -160,7 +184,7 @@ impl Connection {
 
     /// What the kernel is to tell: readable, writable.
     pub(super) fn wanted(&self) -> (bool, bool) {
-        let takes = self.out.len() - self.sent < OUT_BYTES_MAX && !self.is_ending;
+        let takes = self.unsent() < OUT_BYTES_MAX && !self.is_held_back && !self.is_ending;
         (takes && self.state != State::Greeting, self.has_more_to_send())
     }
 
@@ -172,7 +196,7 @@ impl Connection {
         if self.stalled.is_some_and(|since| since.elapsed() > stall) {
             return Some("the client does not read its answers");
         }
-        if !self.left.is_empty() && self.heard.elapsed() > stall {
+        if !self.left.is_empty() && !self.is_held_back && self.heard.elapsed() > stall {
             return Some("a message has begun and does not go on");
         }
         None

@@ -79,6 +79,8 @@ impl Reactor {
         let welcome = welcome_of(leading, instance, session, resumed, uid, gid);
         leading.now.answer(token, 0, 0, &[], |fields| welcome.encode(fields));
         connection.state = State::Session(id);
+        self.budget.change(None, std::mem::take(&mut connection.charged), 0);
+        connection.user = Some(uid);
         if let Some(before) = before {
             self.close(before);
         }

@@ -3,23 +3,26 @@
 use std::io;
 use std::sync::Arc;
 
-use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Status};
 use rustix::event::epoll;
 
-use super::connection::{Connection, Framed, READ_BYTES_MAX, Read, State};
+use super::connection::{Connection, Framed, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
 use super::requests::Rest;
 use crate::greeting::{Cut, PROOF_BYTES_MAX};
 
 /// Most reads in a row from one connection, and connections that are accepted in a row.
 const READS_MAX: usize = 4;
+/// When a round has so many bytes of answers, what else has come waits for the next one.
+const ROUND_BYTES_MAX: usize = 4 << 20;
 const ACCEPTS_MAX: usize = 256;
 /// Room for the beginning of a message: any header with its fields, and a proof.
 const LEFT_BYTES_MAX: usize = REQUEST_HEADER_BYTES + (64 << 10) + PROOF_BYTES_MAX as usize;
 /// Room for that and what is read behind it.
 pub(super) const SCRATCH_BYTES: usize = LEFT_BYTES_MAX + READ_BYTES_MAX;
-/// The number of a Hello.
+/// The numbers of a Hello and of a Status.
 const HELLO: u16 = 1;
+const STATUS: u16 = Request::Status(Status {}).kind();
 
 impl Reactor {
     pub(super) fn accept(&mut self, listener: u64) {
@@ -71,6 +74,10 @@ impl Reactor {
     pub(super) fn told(&mut self, token: u64, flags: epoll::EventFlags) {
         use epoll::EventFlags as Flags;
         let over = flags.intersects(Flags::ERR | Flags::HUP);
+        if over && self.connections.get(&token).is_some_and(|connection| connection.is_held_back) {
+            // Nobody takes the answers that its requests wait for.
+            return self.close(token);
+        }
         if flags.contains(Flags::OUT) || over {
             self.list(token);
         }
@@ -91,10 +98,15 @@ impl Reactor {
             }
             let left = connection.left.len();
             scratch[..left].copy_from_slice(&connection.left);
-            read = connection.read(&mut scratch[left..left + READ_BYTES_MAX]);
+            // What has come before is taken in before there is more of it.
+            let was_held_back = connection.is_held_back;
+            read = match was_held_back {
+                true => Read::Some(0),
+                false => connection.read(&mut scratch[left..left + READ_BYTES_MAX]),
+            };
             let (Read::All(count) | Read::Some(count)) = read else { break };
             outcome = self.take_in(token, &mut connection, &scratch[..left + count]);
-            if outcome.is_err() || matches!(read, Read::All(_)) {
+            if outcome.is_err() || connection.is_held_back || matches!(read, Read::All(_)) {
                 break;
             }
         }
@@ -103,7 +115,12 @@ impl Reactor {
         if connection.socket.wants_flush() && !std::mem::replace(&mut connection.is_listed, true) {
             self.listed.push(token);
         }
-        if outcome.is_ok() && matches!(read, Read::Some(_)) {
+        // One that is held back for its own answers goes on when they have been sent.
+        let goes_on = match connection.is_held_back {
+            true => connection.unsent() == 0 && self.owed(token) == 0,
+            false => matches!(read, Read::Some(_)),
+        };
+        if outcome.is_ok() && goes_on {
             self.again.push(token);
         }
         self.connections.insert(token, connection);
@@ -112,20 +129,57 @@ impl Reactor {
             Ok(()) if read == Read::Over => self.close(token),
             Ok(()) => self.ask_kernel(token),
         }
+        self.charge(token);
+    }
+
+    /// Bytes of answers for a connection that are not even queued.
+    pub(super) fn owed(&self, token: u64) -> usize {
+        self.leading.as_ref().map_or(0, |leading| leading.now.owed(token) + leading.kept.owed(token))
+    }
+
+    /// Charges what a connection has in memory to its user, and closes it if that is too much: its session can go on by another one.
+    pub(super) fn charge(&mut self, token: u64) {
+        let owed = self.owed(token);
+        let Some(connection) = self.connections.get_mut(&token) else { return };
+        let memory = connection.memory() + owed;
+        let before = std::mem::replace(&mut connection.charged, memory);
+        self.budget.change(connection.user, before, memory);
+        if memory > before && self.budget.is_short_of(connection.user, 0) {
+            let peer = connection.peer_text();
+            tracing::warn!(%peer, "connection cut: too many answers are underway to its user, who takes none");
+            self.cut += 1;
+            self.close(token);
+        }
+    }
+
+    /// Whether the next request has to wait for room for its answer.
+    fn holds_back(&self, token: u64, connection: &Connection, is_status: bool) -> bool {
+        let Some(leading) = &self.leading else { return false };
+        let ready = connection.unsent() + leading.now.owed(token);
+        let most = if is_status { 1 } else { OUT_BYTES_MAX };
+        ready >= most
+            || ready + leading.kept.owed(token) >= OUT_BYTES_MAX
+            || leading.now.bytes() >= ROUND_BYTES_MAX
     }
 
     /// Takes the messages that are whole, and keeps the rest.
     fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Cut> {
         let mut at = 0;
+        connection.is_held_back = false;
         while connection.state != State::Greeting {
             let Some((header, fields, payload, length)) = frame(&bytes[at..], connection.state)? else {
                 break;
             };
-            at += length;
             let State::Session(id) = connection.state else {
+                at += length;
                 self.greet(token, connection, &header, fields, payload)?;
                 continue;
             };
+            if self.holds_back(token, connection, header.kind == STATUS) {
+                connection.is_held_back = true;
+                break;
+            }
+            at += length;
             let request = Request::decode(header.kind, fields)
                 .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
             let now = self.clock.now();
@@ -133,15 +187,7 @@ impl Reactor {
             match leading.handle(now, token, id, &header, &request) {
                 Rest::Nothing => {}
                 Rest::Over => connection.state = State::Parted,
-                Rest::Status => {
-                    let mut status = self.status();
-                    // The one that asks is not among them while it is read from.
-                    status.connections += 1;
-                    let json = status.to_json();
-                    if let Some(leading) = &mut self.leading {
-                        leading.now.answer(token, 0, header.id, &json, |_| {});
-                    }
-                }
+                Rest::Status => self.tell_status(token, connection.user, header.id),
             }
         }
         connection.keep(&bytes[at..]);

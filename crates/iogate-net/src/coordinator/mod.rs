@@ -9,6 +9,7 @@
 //! | `reactor.rs` | the thread: what it waits for, and what it does in each round |
 //! | `incoming.rs` | connections come, and bytes from them become requests |
 //! | `connection.rs` | a connection: bytes in, bytes out |
+//! | `budget.rs` | memory that all connections, and those of one user, may take |
 //! | `greet.rs` | the first message of a connection, and which session it goes on with |
 //! | `leading.rs` | what a coordinator that leads knows |
 //! | `requests.rs` | how it answers |
@@ -18,6 +19,7 @@
 //! | `status.rs` | how it is, for people and programs |
 //! | `journal/` | what is kept |
 
+mod budget;
 mod connection;
 mod greet;
 mod incoming;

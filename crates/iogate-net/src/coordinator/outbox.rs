@@ -1,5 +1,7 @@
 //! Answers on their way to connections, and which of them wait for the journal.
 
+use std::collections::HashMap;
+
 use iogate_core::wire::{Failure, Record, ReplyHeader};
 
 /// Answers, in order.
@@ -7,6 +9,8 @@ use iogate_core::wire::{Failure, Record, ReplyHeader};
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     answers: Vec<Answer>,
+    /// Bytes for each connection.
+    owed: HashMap<u64, usize>,
 }
 
 #[derive(Debug)]
@@ -34,6 +38,17 @@ impl Outbox {
         self.bytes[start..fields].copy_from_slice(&header.to_bytes());
         self.bytes.extend_from_slice(payload);
         self.answers.push(Answer { connection, end: self.bytes.len() });
+        *self.owed.entry(connection).or_default() += self.bytes.len() - start;
+    }
+
+    /// Bytes of answers in here for a connection.
+    pub(super) fn owed(&self, connection: u64) -> usize {
+        self.owed.get(&connection).copied().unwrap_or(0)
+    }
+
+    /// Bytes of all answers in here.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// It was done, and there is nothing more to say.
@@ -66,5 +81,7 @@ impl Outbox {
         }
         self.bytes.clear();
         self.bytes.shrink_to(1 << 20);
+        self.owed.clear();
+        self.owed.shrink_to(1 << 10);
     }
 }

@@ -12,11 +12,13 @@ use iogate_engine::{Clock, Workers};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
+use super::budget::Budget;
 use super::connection::Connection;
 use super::incoming::SCRATCH_BYTES;
 use super::journal::{Journal, JournalError, Standing};
 use super::leading::Leading;
 use super::outbox::Outbox;
+use super::status::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
 use crate::greeting::Cut;
@@ -55,6 +57,9 @@ pub(super) struct Reactor {
     called: Receiver<Call>,
     pub(super) listeners: Vec<Listener>,
     pub(super) per_client: HashMap<Origin, usize>,
+    pub(super) budget: Budget,
+    /// The last status that was told.
+    pub(super) told: Option<Told>,
     pub(super) next_connection: u64,
     /// Connections with something to send.
     pub(super) listed: Vec<u64>,
@@ -101,6 +106,8 @@ impl Reactor {
             called,
             listeners,
             per_client: HashMap::new(),
+            budget: Budget::default(),
+            told: None,
             next_connection: FIRST_CONNECTION,
             listed: Vec::new(),
             again: Vec::new(),
@@ -296,7 +303,13 @@ impl Reactor {
             let Some(connection) = self.connections.get_mut(&token) else { continue };
             connection.is_listed = false;
             match connection.send() {
-                true => self.ask_kernel(token),
+                true => {
+                    if connection.is_held_back && connection.unsent() == 0 {
+                        self.again.push(token);
+                    }
+                    self.ask_kernel(token);
+                    self.charge(token);
+                }
                 false => self.close(token),
             }
         }
@@ -346,6 +359,7 @@ impl Reactor {
         let Some(mut connection) = self.connections.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, connection.socket.fd());
         connection.close();
+        self.budget.change(connection.user, connection.charged, 0);
         if let Some(count) = self.per_client.get_mut(&connection.origin) {
             *count -= 1;
             if *count == 0 {

@@ -1,17 +1,21 @@
 //! How a coordinator is, for people and programs.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use iogate_core::coord::{Admission, CoordConfig, Entry, Standing};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_core::{Span, Time};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::leading::{Leading, Session};
 use super::reactor::Reactor;
 
-/// Most who wait that a status names.
-const WAITERS_MAX: usize = 10_000;
+/// About how many bytes a status has for those who hold, and as many for those who wait; then it names no more of them.
+const NAMED_BYTES_MAX: usize = 2 << 20;
+/// A status is told again for so many times as long as it took to make: so no more than a part of the time goes into them.
+const TOLD_TIMES: u32 = 4;
 
 /// How a coordinator is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,8 +40,11 @@ pub struct Status {
     pub connections: usize,
     /// Sessions, those that wait for their client included.
     pub sessions: usize,
-    /// Who holds what, by token.
+    /// Who holds what, by token; only the first ones if they are very many.
     pub holders: Vec<Holder>,
+    /// How many hold.
+    #[serde(default)]
+    pub held: usize,
     /// Who waits, in the order in which they would be served; only the first ones if they are very many.
     pub waiters: Vec<Waiter>,
     /// How many wait.
@@ -230,7 +237,46 @@ fn ms(span: Span) -> u64 {
     span.as_nanos() / 1_000_000
 }
 
+/// A status, as it was told last.
+pub(super) struct Told {
+    json: Vec<u8>,
+    made: Instant,
+    /// What making it took of the thread's time.
+    took: Duration,
+}
+
+/// The time that this thread has run.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 impl Reactor {
+    /// Answers a client that asks how the coordinator is.
+    pub(super) fn tell_status(&mut self, token: u64, user: Option<u32>, request: u64) {
+        let is_fresh = |told: &Told| told.made.elapsed() < told.took * TOLD_TIMES;
+        let told = match self.told.take().filter(is_fresh) {
+            Some(told) => told,
+            None => {
+                let began = thread_time();
+                let mut status = self.status();
+                // The one that asks is not among them while it is read from.
+                status.connections += 1;
+                let json = status.to_json();
+                Told { json, made: Instant::now(), took: thread_time().saturating_sub(began) }
+            }
+        };
+        if let Some(leading) = &mut self.leading {
+            if self.budget.is_short_of(user, leading.now.bytes() + told.json.len()) {
+                let text = "too many answers are underway to this user: ask again when some have been read";
+                leading.now.failure(token, request, libc::EAGAIN, text);
+            } else {
+                leading.now.answer(token, 0, request, &told.json, |_| {});
+            }
+        }
+        self.told = Some(told);
+    }
+
     /// How the coordinator is.
     pub(super) fn status(&self) -> Status {
         let mut status = Status {
@@ -256,6 +302,7 @@ impl Leading {
         status.grace_ms = self.grace_until.map_or(0, |until| ms(until.since(now)));
         status.counters = self.counters;
         status.sessions = self.sessions.len();
+        let (mut named, mut waiters_named) = (0, 0);
         for entry in self.table.entries() {
             let (Some(known), Some(session)) =
                 (self.claims.get(&entry.id), self.sessions.get(&entry.claim.session))
@@ -263,8 +310,17 @@ impl Leading {
                 continue;
             };
             let place = self.places.name(known.place);
+            // Numbers have up to ten digits; keys and the other numbers a few hundred bytes.
+            let bytes = 300
+                + 11 * entry.claim.targets.members.len()
+                + 2 * (place.len() + known.label.len() + session.name.len());
             match entry.standing {
                 Standing::Held { .. } => {
+                    status.held += 1;
+                    named += bytes;
+                    if named > NAMED_BYTES_MAX {
+                        continue;
+                    }
                     let mut holder = holder(now, entry, &known.label, place, session);
                     if self.probing.contains_key(&entry.id) {
                         holder.admission = "probing".into();
@@ -273,7 +329,8 @@ impl Leading {
                 }
                 Standing::Waiting => {
                     status.waiting += 1;
-                    if status.waiting <= WAITERS_MAX {
+                    waiters_named += bytes;
+                    if waiters_named <= NAMED_BYTES_MAX {
                         let position = status.waiting;
                         status.waiters.push(waiter(now, position, entry, &known.label, place, session));
                     }

@@ -38,7 +38,7 @@ fn who_breaks_a_rule_is_told_why_and_nobody_else_notices() {
         cut(&bytes(Hello { version: 9, ..hello() }), libc::EPROTONOSUPPORT, "version 9");
         cut(&bytes(Hello { auth: auth::MUNGE, ..hello() }), libc::EACCES, "offers a MUNGE credential");
         cut(&bytes(Hello { export: b"scratch", ..hello() }), libc::ENOENT, "whose only export is `turns`");
-        cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 65536");
+        cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 8192");
         let cut_later = |bytes: &[u8], text| {
             let mut raw = Raw::greet_with(endpoint, hello());
             raw.write(bytes);
@@ -150,4 +150,22 @@ fn rubbish_harms_nobody() {
     }
     let mut client = Raw::greet_with(setup.tcp(), hello());
     client.turn(place("another"));
+}
+
+#[test]
+fn all_that_is_asked_at_once_is_answered_in_order() {
+    let setup = Setup::new("");
+    let mut client = setup.client();
+    let asks: Vec<u8> = (1..=3000)
+        .flat_map(|id| match id % 3 {
+            0 => Raw::bytes(id, 1, &Request::Status(Status {}), &[]),
+            1 => Raw::bytes(id, 1, &Request::Ping(Ping {}), &[]),
+            _ => Raw::bytes(id, 1, &Request::Renew(Renew { token: 9 }), &[]),
+        })
+        .collect();
+    client.write(&asks);
+    for id in 1..=3000 {
+        let reply = client.reply();
+        assert_eq!((reply.id, reply.payload.is_empty()), (id, id % 3 != 0));
+    }
 }

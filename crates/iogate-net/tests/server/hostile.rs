@@ -76,7 +76,7 @@ fn who_does_not_begin_with_a_hello_is_cut() {
         cut(&bytes(1, hello()), libc::EPROTO, "expected 0");
         cut(&bytes(0, Hello { auth: 99, ..hello() }), libc::EACCES, "offers something unknown");
         cut(&bytes(0, Hello { auth: auth::MUNGE, ..hello() }), libc::EACCES, "offers a MUNGE credential");
-        cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 65536");
+        cut(&header(1, 0, 0, 1 << 20), libc::EPROTO, "expected at most 8192");
         let mut unproven = Raw::connect(setup.tcp());
         unproven.write(&bytes(0, hello()));
         unproven.is_cut(libc::EACCES, "expected no proof");

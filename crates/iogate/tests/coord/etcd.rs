@@ -1,10 +1,12 @@
 //! Two coordinators over a real etcd: one leads, whatever is killed.
 
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_net::Endpoint;
+use iogate_net::turns::{Coordinator, CoordinatorOptions, Limits, Wanted};
 use rustix::process::Signal;
 
 use super::History;
@@ -58,4 +60,24 @@ fn one_leads_at_a_time_whatever_is_killed_or_stopped() {
         is_over.store(true, Ordering::SeqCst);
     });
     history.check();
+}
+
+#[test]
+fn a_node_of_etcd_that_never_answers_holds_up_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start(&dir.path().join("etcd"));
+    // The kernel takes connections there, and nobody reads them.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let urls = format!("http://{},{}", silent.local_addr().unwrap(), etcd.url);
+    let socket = unix(dir.path(), "a");
+    let listen = socket.to_string();
+    let _daemon = Daemon::coordinator(&["--listen", &listen, "--etcd", &urls, "--name", "test"]);
+    let coordinator = Coordinator::new(vec![socket], CoordinatorOptions::default());
+    let wanted = Wanted { place: "scratch".into(), ..Wanted::default() };
+    let limits = Limits::patience(Duration::from_secs(30));
+    let turn = || coordinator.claim(&wanted, &limits).unwrap().release(0).unwrap();
+    turn();
+    let began = Instant::now();
+    (0..40).for_each(|_| turn());
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?} for 40 turns", began.elapsed());
 }

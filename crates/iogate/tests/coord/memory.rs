@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use iogate_core::wire::{Claim, Hello, MAGIC, Request, RequestHeader, VERSION, auth};
+use iogate_core::wire::{Claim, Hello, MAGIC, Request, RequestHeader, Status, VERSION, auth};
 use iogate_net::Endpoint;
 use iogate_net::coordinator::EXPORT;
-use iogate_net::turns::{Coordinator, CoordinatorOptions};
+use iogate_net::turns::{Coordinator, CoordinatorOptions, Limits, Wanted};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 
@@ -51,6 +51,56 @@ fn ten_thousand_that_wait_fit_into_200_mib() {
     (&streams[clients - 1]).read_exact(&mut header).unwrap();
 }
 
+#[test]
+fn a_flood_of_questions_costs_neither_memory_nor_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = unix(dir.path(), "socket");
+    let Endpoint::Unix(path) = &socket else { unreachable!("it is one") };
+    let (at, state) = (socket.to_string(), dir.path().join("state"));
+    let daemon = Daemon::coordinator(&["--listen", &at, "--state", state.to_str().unwrap()]);
+    let mut claimants: Vec<_> = (0..5)
+        .map(|_| {
+            let mut stream = UnixStream::connect(path).unwrap();
+            let claims = (1..=1000).flat_map(|id| claim_as(id, "party", "some job or other"));
+            let bytes: Vec<u8> = hello().into_iter().chain(claims).collect();
+            stream.write_all(&bytes).unwrap();
+            stream
+        })
+        .collect();
+    let coordinator = Coordinator::new(vec![socket.clone()], CoordinatorOptions::default());
+    loop {
+        let status: Value = serde_json::from_slice(&coordinator.status().unwrap()).unwrap();
+        if status["counters"]["claims"] == 5000 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // They ask as long as anybody reads what they say, and read nothing themselves.
+    let asks: Vec<u8> = (1..2000).flat_map(|id| message(id, &Request::Status(Status {}))).collect();
+    let flood: Vec<_> = (0..50)
+        .map(|_| {
+            let mut stream = UnixStream::connect(path).unwrap();
+            stream.write_all(&hello()).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            for _ in 0..10 {
+                let _ = stream.write(&asks);
+            }
+            stream
+        })
+        .collect();
+    // Claims of others are answered meanwhile.
+    let wanted = Wanted { place: "another".into(), ..Wanted::default() };
+    for _ in 0..20 {
+        let limits = Limits::patience(std::time::Duration::from_secs(30));
+        coordinator.claim(&wanted, &limits).unwrap().release(0).unwrap();
+    }
+    let most = daemon.most_memory();
+    assert!(most < RSS_MAX, "{} MiB", most >> 20);
+    drop(flood);
+    let mut header = [0; 16];
+    claimants[0].read_exact(&mut header).unwrap();
+}
+
 fn message(id: u64, request: &Request<'_>) -> Vec<u8> {
     let mut fields = Vec::new();
     request.encode(&mut fields);
@@ -79,16 +129,19 @@ fn hello() -> Vec<u8> {
 }
 
 fn claim(number: usize) -> Vec<u8> {
-    let label = format!("job {number}");
+    claim_as(1, "", &format!("job {number}"))
+}
+
+fn claim_as(id: u64, party: &str, label: &str) -> Vec<u8> {
     message(
-        1,
+        id,
         &Request::Claim(Claim {
             bytes: 0,
             weight: 1,
             period: 0,
             place: b"nfs:io1:/scratch",
             members: &[0, 0, 0, 0, 1, 0, 0, 0],
-            party: b"",
+            party: party.as_bytes(),
             label: label.as_bytes(),
         }),
     )

@@ -5,13 +5,17 @@
 //! goes by its own clock: once its lease may be over, it does not lead, whatever it has written. Spoken is the JSON form of etcd's API,
 //! version 3.
 
+mod reach;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use reach::Reach;
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use super::record::Sum;
@@ -20,18 +24,18 @@ use crate::Endpoint;
 
 /// The lease is kept, or tried for, so many times while it lasts.
 const TIMES: u32 = 4;
-/// How long etcd may take to answer.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Most operations of a transaction; etcd takes 128 if nothing else is set.
 const OPERATIONS_MAX: usize = 100;
-/// Most bytes of an answer.
-const ANSWER_BYTES_MAX: u64 = 1 << 30;
 
 /// A journal in etcd.
 pub struct Etcd {
     shared: Arc<Shared>,
     campaign: Option<JoinHandle<()>>,
     has_begun: bool,
+    /// How many transactions this has had made.
+    made: u64,
+    /// The revision at which the last transaction was made, of whichever leader; 0: none was.
+    last_revision: i64,
 }
 
 struct Shared {
@@ -58,34 +62,13 @@ struct State {
 struct Lead {
     /// At which the key was made: no other leader has the same.
     revision: i64,
-    /// The lease is not over before.
-    until: Instant,
+    /// The lease is not over before, on [`clock`].
+    until: Duration,
 }
 
-/// Reaches etcd, at any of its addresses.
-struct Reach {
-    urls: Vec<String>,
-    agent: ureq::Agent,
-}
-
-impl Reach {
-    /// Asks until somebody answers.
-    fn ask(&self, path: &str, question: &Value) -> Result<Value, String> {
-        let question = question.to_string();
-        let mut failures = Vec::new();
-        for url in &self.urls {
-            let asked = || -> Result<Value, Box<dyn std::error::Error>> {
-                let mut answer = self.agent.post(format!("{url}/v3/{path}")).send(question.as_bytes())?;
-                let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec()?;
-                Ok(serde_json::from_slice(&bytes)?)
-            };
-            match asked() {
-                Ok(answer) => return Ok(answer),
-                Err(error) => failures.push(format!("{url}: {error}")),
-            }
-        }
-        Err(failures.join("; "))
-    }
+/// A clock that goes on while the machine sleeps, as etcd's does.
+fn clock() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 /// A number as etcd writes it: as text.
@@ -108,7 +91,7 @@ impl Shared {
 
     /// Being the leader, if that is so now.
     fn lead(&self) -> Option<Lead> {
-        self.state().lead.filter(|lead| Instant::now() < lead.until)
+        self.state().lead.filter(|lead| clock() < lead.until)
     }
 
     /// Tries to lead, and goes on leading, until it is to stop.
@@ -134,7 +117,7 @@ impl Shared {
     }
 
     fn step(&self, lease: &mut Option<i64>) -> Result<(), String> {
-        let sent = Instant::now();
+        let sent = clock();
         if let Some(id) = *lease {
             let kept = self.reach.ask("lease/keepalive", &json!({ "ID": id }))?;
             if number(&kept["result"]["TTL"]).is_none_or(|ttl| ttl <= 0) {
@@ -190,10 +173,8 @@ impl Etcd {
     /// seconds and at least 2 (etcd's smallest), is how long the others wait for a leader that is gone. Fails if the
     /// system has no thread left; that etcd cannot be reached is no failure, but a reason to try again.
     pub fn new(urls: Vec<String>, name: &str, own: Endpoint, lease: Duration) -> std::io::Result<Etcd> {
-        let config = ureq::Agent::config_builder().timeout_global(Some(ANSWER_MAX)).build();
-        let urls = urls.into_iter().map(|url| url.trim_end_matches('/').to_owned()).collect();
         let shared = Arc::new(Shared {
-            reach: Reach { urls, agent: config.into() },
+            reach: Reach::new(urls),
             prefix: format!("/iogate/{name}/"),
             own,
             lease: Duration::from_secs(lease.as_secs().max(2)),
@@ -203,30 +184,51 @@ impl Etcd {
         let campaigner = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("iogate-etcd".into());
         let campaign = thread.spawn(move || campaigner.campaign())?;
-        Ok(Etcd { shared, campaign: Some(campaign), has_begun: false })
+        Ok(Etcd { shared, campaign: Some(campaign), has_begun: false, made: 0, last_revision: 0 })
     }
 
-    /// Has a transaction made if this coordinator leads; tries again while it does.
-    fn commit(&self, operations: &[&Value]) -> Result<(), JournalError> {
+    /// Has a transaction made if this coordinator leads; tries again while it does. Each compares the revision of the one before it, so one
+    /// that is sent twice, or is delayed on its way, is made once, or never.
+    fn commit(&mut self, operations: &[Value]) -> Result<(), JournalError> {
+        self.made += 1;
         while let Some(lead) = self.shared.lead() {
-            let compare = json!({
-                "key": self.shared.key("leader"), "target": "CREATE", "result": "EQUAL",
-                "create_revision": lead.revision.to_string(),
-            });
-            let done =
-                self.shared.reach.ask("kv/txn", &json!({ "compare": [compare], "success": operations }));
-            match done {
-                // What comes of it must not be said if another may lead by now.
-                Ok(done) if done["succeeded"] == Value::Bool(true) => {
-                    return self.shared.lead().map(drop).ok_or(JournalError::Deposed);
-                }
-                Ok(_) => break,
-                // Whether it was made is not known; made twice it is the same.
+            let (leader, last) = (self.shared.key("leader"), self.shared.key("last"));
+            let own = BASE64.encode(format!("{}:{}", lead.revision, self.made));
+            let put = json!({ "request_put": { "key": last, "value": own } });
+            let success: Vec<&Value> = std::iter::once(&put).chain(operations).collect();
+            let done = self.shared.reach.ask(
+                "kv/txn",
+                &json!({
+                    "compare": [
+                        { "key": leader, "target": "CREATE", "result": "EQUAL",
+                            "create_revision": lead.revision.to_string() },
+                        { "key": last, "target": "MOD", "result": "EQUAL",
+                            "mod_revision": self.last_revision.to_string() },
+                    ],
+                    "success": success,
+                    "failure": [{ "request_range": { "key": last } }],
+                }),
+            );
+            let done = match done {
+                Ok(done) => done,
+                // Whether it was made is not known: the next attempt tells.
                 Err(error) => {
                     tracing::warn!("etcd does not answer: {error}");
                     std::thread::sleep(Duration::from_millis(50));
+                    continue;
                 }
-            }
+            };
+            let found = &done["responses"][0]["response_range"]["kvs"][0];
+            let revision = match done["succeeded"] == Value::Bool(true) {
+                true => number(&done["header"]["revision"]),
+                // Made by an attempt whose answer was lost.
+                false if found["value"] == own => number(&found["mod_revision"]),
+                false => None,
+            };
+            let Some(revision) = revision else { break };
+            self.last_revision = revision;
+            // What comes of it must not be said if another may lead by now.
+            return self.shared.lead().map(drop).ok_or(JournalError::Deposed);
         }
         self.shared.state().lead = None;
         Err(JournalError::Deposed)
@@ -264,13 +266,20 @@ impl Journal for Etcd {
     fn load(&mut self) -> Result<Loaded, JournalError> {
         self.has_begun = false;
         let (from, to) = (self.shared.key("state/"), self.shared.key("state0"));
-        let found = self.shared.reach.ask("kv/range", &json!({ "key": from, "range_end": to }));
+        let ranges = json!([
+            { "request_range": { "key": self.shared.key("last") } },
+            { "request_range": { "key": from, "range_end": to } },
+        ]);
+        // A transaction: so that both are of the same moment.
+        let found = self.shared.reach.ask("kv/txn", &json!({ "success": ranges }));
         let found = found.map_err(|error| {
             tracing::warn!("etcd does not answer: {error}");
             JournalError::Deposed
         })?;
+        let range = |index: usize| &found["responses"][index]["response_range"]["kvs"];
+        self.last_revision = number(&range(0)[0]["mod_revision"]).unwrap_or(0);
         let mut sum = Sum::default();
-        for pair in found["kvs"].as_array().into_iter().flatten() {
+        for pair in range(1).as_array().into_iter().flatten() {
             let record = bytes(&pair["value"]).ok_or_else(|| "no base64".to_owned());
             let record =
                 record.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
@@ -303,15 +312,14 @@ impl Journal for Etcd {
             left -= 1;
             if operations.len() >= OPERATIONS_MAX || left == 0 {
                 self.note_token(&mut operations, token);
-                self.commit(&operations.values().collect::<Vec<_>>())?;
-                operations.clear();
+                self.commit(&operations.drain().map(|(_, operation)| operation).collect::<Vec<_>>())?;
             }
         }
         Ok(())
     }
 
     fn place(&self) -> String {
-        format!("etcd at {}, {}", self.shared.reach.urls.join(", "), self.shared.prefix)
+        format!("etcd at {}, {}", self.shared.reach.place(), self.shared.prefix)
     }
 }
 

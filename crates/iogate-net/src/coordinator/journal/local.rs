@@ -24,6 +24,8 @@ const CHECKSUM_BYTES: usize = 9;
 #[derive(Debug)]
 pub struct Local {
     dir: PathBuf,
+    /// The same, open for good: making a name durable must not fail for want of descriptors.
+    folder: File,
     /// Locked while this lives.
     _lock: File,
     boot: String,
@@ -70,6 +72,11 @@ impl Local {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Ok(Local {
             dir: dir.into(),
+            folder: File::open(dir).map_err(|source| JournalError::Io {
+                action: "open the directory",
+                path: dir.into(),
+                source,
+            })?,
             _lock: lock,
             boot: boot.trim().into(),
             file: None,
@@ -80,6 +87,21 @@ impl Local {
             token: 0,
             lines: Vec::new(),
         })
+    }
+
+    /// Puts a file in its place, whole. Fails only if the one before it is still there; what comes after that is told apart, as whoever goes
+    /// on must then use the new file.
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<Replaced, JournalError> {
+        let (path, beside) = (self.dir.join(name), self.dir.join(format!("{name}.new")));
+        let put = || {
+            let file =
+                OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
+            file.write_all_at(bytes, 0)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, &path)?;
+            Ok(Replaced { file, durable: self.folder.sync_all() })
+        };
+        put().map_err(|source| JournalError::Io { action: "write", path: path.clone(), source })
     }
 
     fn journal_path(&self) -> PathBuf {
@@ -102,7 +124,8 @@ impl Local {
     fn reserve(&mut self, token: u64) -> Result<(), JournalError> {
         let reserve = Reserve { boot: self.boot.clone(), token };
         let text = serde_json::to_vec(&reserve).unwrap_or_default();
-        replace(&self.dir, "reserve", &text)?;
+        let Replaced { durable, .. } = self.replace("reserve", &text)?;
+        durable.map_err(|source| JournalError::Io { action: "sync", path: self.dir.clone(), source })?;
         self.reserved = token;
         Ok(())
     }
@@ -111,10 +134,12 @@ impl Local {
     fn begin(&mut self, records: &[Record]) -> Result<(), JournalError> {
         self.lines.clear();
         records.iter().for_each(|record| write_line(&mut self.lines, record));
-        self.file = Some(replace(&self.dir, "journal", &self.lines)?);
+        let Replaced { file, durable } = self.replace("journal", &self.lines)?;
+        // The file before it has no name any more: what is written to that is lost.
+        self.file = Some(file);
         self.bytes = self.lines.len() as u64;
         (self.began_with, self.is_torn) = (self.bytes, false);
-        Ok(())
+        durable.map_err(|source| JournalError::Io { action: "sync", path: self.dir.clone(), source })
     }
 
     fn note_tokens(&mut self, records: &[Record]) {
@@ -149,7 +174,7 @@ impl Journal for Local {
             loaded.number = loaded.number.max(loaded.token);
         }
         self.token = loaded.token;
-        self.reserve(loaded.token + TOKENS_RESERVED)?;
+        self.reserve(loaded.token.saturating_add(TOKENS_RESERVED))?;
         Ok(loaded)
     }
 
@@ -159,8 +184,8 @@ impl Journal for Local {
         all: &mut dyn FnMut() -> Vec<Record>,
     ) -> Result<(), JournalError> {
         self.note_tokens(records);
-        if self.token + TOKENS_RESERVED / 4 > self.reserved {
-            self.reserve(self.token + TOKENS_RESERVED)?;
+        if self.token.saturating_add(TOKENS_RESERVED / 4) > self.reserved {
+            self.reserve(self.token.saturating_add(TOKENS_RESERVED))?;
         }
         let path = self.journal_path();
         let failed = |source| JournalError::Io { action: "write", path: path.clone(), source };
@@ -209,14 +234,17 @@ fn read_line(line: &[u8]) -> Result<Record, String> {
 }
 
 /// Adds up a journal. The end of a line that was cut short is nothing that anybody has heard of. After a boot, that is true of
-/// everything from the first damage on: then it was not written, and its tokens are those of the reserve.
+/// everything from the first damage on: then it was not written, and its tokens are those of the reserve. But what a file begins with was
+/// made durable before it had its name: a damage there is none of a crash.
 fn read(path: &Path, bytes: &[u8], is_same_boot: bool) -> Result<Sum, JournalError> {
     let mut sum = Sum::default();
     let mut at = 0;
     while let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') {
         match read_line(&bytes[at..at + length]) {
             Ok(record) => sum.add(record),
-            Err(why) if is_same_boot => return Err(JournalError::Damaged { path: path.into(), at, why }),
+            Err(why) if is_same_boot || sum.version.is_none() => {
+                return Err(JournalError::Damaged { path: path.into(), at, why });
+            }
             Err(why) => {
                 tracing::warn!("{}: from byte {at} on it was lost in a crash ({why})", path.display());
                 break;
@@ -227,25 +255,18 @@ fn read(path: &Path, bytes: &[u8], is_same_boot: bool) -> Result<Sum, JournalErr
         }
         at += length + 1;
     }
-    if !bytes.is_empty() && sum.version.is_none() && is_same_boot {
+    if !bytes.is_empty() && sum.version.is_none() {
         let why = "it does not begin with a whole line".into();
         return Err(JournalError::Damaged { path: path.into(), at: 0, why });
     }
     Ok(sum)
 }
 
-/// Puts a file in its place, whole and durable; returns it.
-fn replace(dir: &Path, name: &str, bytes: &[u8]) -> Result<File, JournalError> {
-    let (path, beside) = (dir.join(name), dir.join(format!("{name}.new")));
-    let put = || {
-        let file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&beside)?;
-        file.write_all_at(bytes, 0)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, &path)?;
-        File::open(dir)?.sync_all()?;
-        Ok(file)
-    };
-    put().map_err(|source| JournalError::Io { action: "write", path: path.clone(), source })
+/// A file that has taken its place under its name.
+struct Replaced {
+    file: File,
+    /// Whether the name is durable. If not, the file before it may be there after a crash of the machine.
+    durable: io::Result<()>,
 }
 
 #[cfg(test)]

@@ -143,6 +143,60 @@ fn it_begins_anew_before_it_is_large() {
     assert_eq!(started(dir.path()).1.token, 999);
 }
 
+#[test]
+fn it_goes_on_in_the_file_that_has_the_name_even_if_that_is_not_durable() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, loaded) = started(dir.path());
+    journal.append(&[session(), claim(2, None)], &mut never).unwrap();
+    // What cannot be synced: the journal begins anew, is renamed, and then there is an error.
+    journal.folder = File::open("/dev/null").unwrap();
+    let many: Vec<_> = (10..1000).flat_map(|n| [claim(n, None), Record::Gone(n)]).collect();
+    let mut times = 0;
+    while times < 2 {
+        journal
+            .append(&many, &mut || {
+                times += 1;
+                let mut all = loaded.records(0);
+                all.extend([session(), claim(2, None)]);
+                all
+            })
+            .unwrap();
+    }
+    journal.append(&[claim(3, Some(7))], &mut never).unwrap();
+    drop(journal);
+    let (_journal, loaded) = started(dir.path());
+    assert_eq!(loaded.records(0)[1..], [session(), claim(2, None), claim(3, Some(7))]);
+}
+
+#[test]
+fn what_is_no_journal_is_refused_and_a_damaged_end_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("journal");
+    let mut noise = vec![0; 100_000];
+    crate::server::random(&mut noise).unwrap();
+    for reserve in [None, Some(r#"{"boot":"another","token":65536}"#)] {
+        for bytes in [&noise[..], &noise[..7], b"\n", b"no journal\nat all\n"] {
+            std::fs::write(&path, bytes).unwrap();
+            if let Some(reserve) = reserve {
+                std::fs::write(dir.path().join("reserve"), reserve).unwrap();
+            }
+            let error = Local::open(dir.path()).unwrap().load().unwrap_err().to_string();
+            assert!(error.contains("is damaged at byte 0") && error.contains("move it away"), "{error}");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(dir.path().join("reserve")).unwrap();
+    let (mut journal, _) = started(dir.path());
+    journal.append(&[session(), claim(2, Some(40))], &mut never).unwrap();
+    drop(journal);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes.extend_from_slice(&noise);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::write(dir.path().join("reserve"), r#"{"boot":"another","token":65536}"#).unwrap();
+    let (_journal, loaded) = started(dir.path());
+    assert_eq!(loaded.records(0)[1..], [session(), claim(2, Some(40))]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
