@@ -114,8 +114,8 @@ impl Turns {
     /// Waits until it is this process's turn, as the policy has it.
     ///
     /// # Errors
-    /// [`TurnError`]. That no coordinator can be reached, or nothing be probed, is one with `IOGATE_STRICT` only: else the turn begins
-    /// without, and a line on standard error says so.
+    /// [`TurnError`]. That no coordinator can be reached or can keep claims, or nothing be probed, is one with `IOGATE_STRICT` only: else the
+    /// turn begins without, and a line on standard error says so.
     pub fn take(&self, place: &Place, wish: &Wish) -> Result<Turn, TurnError> {
         self.take_watched(place, wish, &mut |_| ControlFlow::Continue(()))
     }
@@ -239,9 +239,7 @@ impl Turns {
                 self.is_without.store(false, Relaxed);
                 Ok(Some(held))
             }
-            Err(error @ (ClaimError::Unreachable { .. } | ClaimError::Unusable { .. }))
-                if !settings.is_strict =>
-            {
+            Err(error) if !settings.is_strict && is_coordinators(&error) => {
                 if !self.is_without.swap(true, Relaxed) {
                     say(&format!("{error}: going on without taking turns"));
                 }
@@ -249,6 +247,15 @@ impl Turns {
             }
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// Whether there is no turn for a reason that lies with the coordinator, and not with what this process asks for.
+fn is_coordinators(error: &ClaimError) -> bool {
+    match error {
+        ClaimError::Unreachable { .. } | ClaimError::Unusable { .. } => true,
+        ClaimError::Refused { errno, .. } => !matches!(*errno, libc::EINVAL | libc::ENOENT | libc::EDEADLK),
+        ClaimError::Again { .. } | ClaimError::TimedOut { .. } | ClaimError::Interrupted => false,
     }
 }
 

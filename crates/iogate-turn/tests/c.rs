@@ -116,6 +116,19 @@ fn what_is_wrong_has_an_errno_and_a_text() {
 }
 
 #[test]
+fn a_program_writes_although_the_coordinator_can_keep_no_claims() {
+    let scene = Scene::new(10_000);
+    scene.coordinator.refuse_claims(libc::ENOSPC, "the coordinator can keep no claims: no space");
+    let notes = scene.folder.path().join("notes");
+    let output =
+        command(&scene.coordinator.endpoint(), &["hold", "3", notes.to_str().unwrap()]).output().unwrap();
+    succeeded(&output);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("no space: going on without") && said.lines().count() == 1, "{said}");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap().lines().count(), 6);
+}
+
+#[test]
 fn a_child_has_turns_of_its_own() {
     Scene::new(10_000).run(&["fork"]);
 }

@@ -102,6 +102,29 @@ fn a_turn_that_is_taken_away_is_noticed() {
 }
 
 #[test]
+fn a_coordinator_that_can_keep_no_claims_is_as_good_as_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = Coordinator::start(&unix(folder.path()), config(10_000));
+    coordinator.refuse_claims(libc::ENOSPC, "the coordinator can keep no claims: no space");
+    let lenient = turns(&coordinator.endpoint(), &[]);
+    for _ in 0..2 {
+        let turn = take(&lenient);
+        assert_eq!((turn.token(), turn.is_valid()), (0, true));
+        turn.release().unwrap();
+    }
+    let strict = turns(&coordinator.endpoint(), &[("IOGATE_STRICT", "1")]);
+    let refused = |turns: &Turns| turns.take(&Place::named("scratch"), &Wish::default()).unwrap_err();
+    assert_eq!(refused(&strict).errno(), libc::ENOSPC);
+    // What is the job's own mistake is told, strict or not.
+    for errno in [libc::EINVAL, libc::ENOENT] {
+        coordinator.refuse_claims(errno, "there is no place `scratch`");
+        assert_eq!(refused(&lenient).errno(), errno);
+    }
+    coordinator.accept();
+    assert!(take(&lenient).token() > 0, "it takes turns again");
+}
+
+#[test]
 fn a_turn_ends_by_its_own_clock_when_nobody_answers() {
     let folder = tempfile::tempdir().unwrap();
     let coordinator = Coordinator::start(&unix(folder.path()), config(150));

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use super::connection::Origin;
@@ -115,20 +115,51 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
             "there is a file of this name that is not a socket",
         ));
     }
-    match UnixStream::connect(path) {
+    let in_use = |text: &str| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+    match try_connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Err(error) => return Err(error),
-        Ok(_) => {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "a server listens there: stop it first"));
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return in_use("a server listens there, and takes no connections just now: stop it first");
         }
+        Err(error) => return Err(error),
+        Ok(_) => return in_use("a server listens there: stop it first"),
     }
     std::fs::remove_file(path)?;
     UnixListener::bind(path)
 }
 
+/// Connects, unless that would have to wait for the server to take connections.
+fn try_connect(path: &Path) -> io::Result<OwnedFd> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_whose_queue_is_full_is_a_live_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let owner = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&owner, 1).unwrap();
+        let mut waiting = Vec::new();
+        // Nobody accepts: the kernel takes so many, and then no more.
+        let full = loop {
+            match try_connect(&path) {
+                Ok(socket) => waiting.push(socket),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        let error = Listener::bind(&Endpoint::Unix(path), Policy::Peer).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains("takes no connections just now: stop it first"), "{error}");
+    }
 
     #[test]
     fn a_stale_socket_is_replaced_and_a_live_one_is_not() {

@@ -47,6 +47,8 @@ struct State {
     is_stopped: bool,
     /// Tests: what is answered to every Hello.
     refusal: Option<(u16, String)>,
+    /// Tests: what is answered to every claim.
+    claim_refusal: Option<(u16, String)>,
     /// Tests: nothing is read any more.
     is_deaf: bool,
 }
@@ -98,6 +100,7 @@ impl Coordinator {
                 connections: HashMap::new(),
                 is_stopped: false,
                 refusal: None,
+                claim_refusal: None,
                 is_deaf: false,
             }),
             changed: Condvar::new(),
@@ -128,8 +131,13 @@ impl Coordinator {
         self.shared.lock().refusal = Some((errno as u16, text.into()));
     }
 
+    pub(crate) fn refuse_claims(&self, errno: i32, text: &str) {
+        self.shared.lock().claim_refusal = Some((errno as u16, text.into()));
+    }
+
     pub(crate) fn accept(&self) {
-        self.shared.lock().refusal = None;
+        let mut state = self.shared.lock();
+        (state.refusal, state.claim_refusal) = (None, None);
     }
 
     /// Cuts all connections.
@@ -345,6 +353,10 @@ fn serve(shared: &Arc<Shared>, number: u64, mut stream: Box<dyn Stream>) -> io::
             }
             (Request::Ping(_), _) => {
                 reply(&twin, id, 0, |fields| Offset { offset: 0 }.encode(fields))?;
+            }
+            (Request::Claim(_), Some(_)) if state.claim_refusal.is_some() => {
+                let (errno, text) = state.claim_refusal.as_ref().unwrap();
+                reply(&twin, id, *errno, |fields| Failure { text: text.as_bytes() }.encode(fields))?;
             }
             (Request::Claim(claim), Some(session)) => {
                 let claim = Claim {

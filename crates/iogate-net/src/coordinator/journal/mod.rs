@@ -118,10 +118,13 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// The errno for clients.
+    /// The errno for clients: none that would mean a mistake of theirs.
     pub(crate) fn errno(&self) -> i32 {
         match self {
-            JournalError::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            JournalError::Io { source, .. } => match source.raw_os_error() {
+                Some(errno @ (libc::ENOSPC | libc::EDQUOT | libc::EROFS)) => errno,
+                _ => libc::EIO,
+            },
             _ => libc::EIO,
         }
     }
