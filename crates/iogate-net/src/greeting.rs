@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use iogate_core::wire::{Hello, MAGIC, Record, RequestHeader, VERSION};
 
-use crate::auth::{Binding, Policy, User};
+use crate::auth::{Access, Binding, User};
 use crate::socket::Peer;
 
 /// Most bytes of a proof of who a client is: nobody knows yet who makes a server hold them.
@@ -40,14 +40,14 @@ pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello
 
 /// Finds out who the client is; `peer_text` is for the log. May block for a second.
 pub(crate) fn identify(
-    policy: &Policy,
+    access: &Access,
     peer: &Peer,
     peer_text: &str,
     binding: &Binding,
     auth: u8,
     proof: &[u8],
 ) -> Result<User, Cut> {
-    match policy.authenticate(peer, binding, auth, proof) {
+    match access.authenticate(peer, binding, auth, proof) {
         Ok(user) => {
             tracing::debug!(peer = peer_text, uid = user.uid, gid = user.gid, "{} has connected", user.name);
             Ok(user)

@@ -3,6 +3,7 @@
 //! A listener has a [`Policy`], which the server asks with each [`Hello`](iogate_core::wire::Hello); a client puts [`Credential::kind`] and [`Credential::prove`] into it.
 //! `docs/security.md` says what protects what.
 
+mod access;
 mod binding;
 mod munge;
 
@@ -12,6 +13,7 @@ use std::str::FromStr;
 
 use iogate_core::wire::auth;
 
+pub use access::Access;
 pub use binding::Binding;
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
@@ -122,6 +124,12 @@ pub enum AuthError {
         /// Where it was looked for.
         expected: &'static str,
     },
+    /// A user that the listener does not let in.
+    #[error("the user {} ({}) is none of the listener's `users_allowed`", .user.name, .user.uid)]
+    NotAllowed {
+        /// Who.
+        user: User,
+    },
     /// The system's users cannot be looked up.
     #[error("cannot look up the user `{name}`: {source}")]
     Lookup {
@@ -146,6 +154,9 @@ impl AuthError {
                 "your MUNGE credential is not valid here: the server's log says why".into()
             }
             AuthError::Binding { .. } => "your MUNGE credential was made for another server or export".into(),
+            AuthError::NotAllowed { .. } => {
+                "you are none of the users that this server lets in (`users_allowed`)".into()
+            }
             AuthError::UnknownName { .. } => {
                 "the name in your certificate is not a user of this server".into()
             }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use iogate_core::coord::SessionId;
 use iogate_core::wire::RequestHeader;
 
-use crate::auth::Policy;
+use crate::auth::Access;
 use crate::server::Origin;
 use crate::socket::Socket;
 
@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 512;
 /// One connection.
 pub(super) struct Connection {
     pub(super) socket: Box<dyn Socket>,
-    pub(super) policy: Arc<Policy>,
+    pub(super) access: Arc<Access>,
     pub(super) origin: Origin,
     pub(super) since: Instant,
     pub(super) state: State,
@@ -71,11 +71,11 @@ pub(super) enum Read {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Box<dyn Socket>, policy: Arc<Policy>, origin: Origin) -> Connection {
+    pub(super) fn new(socket: Box<dyn Socket>, access: Arc<Access>, origin: Origin) -> Connection {
         let now = Instant::now();
         Connection {
             socket,
-            policy,
+            access,
             origin,
             since: now,
             state: State::New,

@@ -39,13 +39,13 @@ impl Reactor {
         self.check_leads()?;
         let binding = Binding::of_server(connection.socket.fd(), hello.export)
             .map_err(|error| (error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))?;
-        let (policy, peer, peer_text) =
-            (connection.policy.clone(), connection.socket.peer(), connection.peer_text());
+        let (access, peer, peer_text) =
+            (connection.access.clone(), connection.socket.peer(), connection.peer_text());
         let (auth, fields, proof) = (hello.auth, fields.to_vec(), proof.to_vec());
         let caller = self.caller.clone();
         connection.state = State::Greeting;
         self.workers.run(move || {
-            let user = greeting::identify(&policy, &peer, &peer_text, &binding, auth, &proof);
+            let user = greeting::identify(&access, &peer, &peer_text, &binding, auth, &proof);
             caller.call(Call::Identified(Identified { connection: token, fields, user }));
         });
         Ok(())

@@ -30,7 +30,7 @@ impl Reactor {
         let mut taken = Vec::new();
         for _ in 0..ACCEPTS_MAX {
             match at.accept() {
-                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.policy), origin)),
+                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.access), origin)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {

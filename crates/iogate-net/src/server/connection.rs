@@ -16,7 +16,7 @@ use super::buffer::Buffer;
 use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
-use crate::auth::Policy;
+use crate::auth::Access;
 use crate::socket::{Peer, Socket};
 
 /// One connection.
@@ -25,7 +25,7 @@ pub(super) struct Connection {
     pub(super) token: u64,
     pub(super) socket: Box<dyn Socket>,
     pub(super) server: Arc<Shared>,
-    pub(super) policy: Arc<Policy>,
+    pub(super) access: Arc<Access>,
     pub(super) origin: Origin,
     pub(super) since: Instant,
     pub(super) session: OnceLock<Arc<Session>>,
@@ -104,14 +104,14 @@ impl Connection {
         server: &Arc<Shared>,
         token: u64,
         socket: Box<dyn Socket>,
-        policy: Arc<Policy>,
+        access: Arc<Access>,
         origin: Origin,
     ) -> Connection {
         Connection {
             token,
             socket,
             server: Arc::clone(server),
-            policy,
+            access,
             origin,
             since: Instant::now(),
             session: OnceLock::new(),

@@ -85,7 +85,7 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     })?;
     let (peer, text) = (connection.socket.peer(), connection.peer_text());
     let User { uid, gid, .. } =
-        greeting::identify(&connection.policy, &peer, &text, &binding, hello.auth, proof)?;
+        greeting::identify(&connection.access, &peer, &text, &binding, hello.auth, proof)?;
     Ok(Caller::new(uid, gid))
 }
 

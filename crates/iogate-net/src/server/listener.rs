@@ -2,23 +2,29 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
 use super::connection::Origin;
 use crate::Endpoint;
-use crate::auth::Policy;
+use crate::auth::{Access, Policy};
 use crate::socket::{Peer, PlainSocket, Socket};
 use std::sync::Arc;
+
+/// Connections that wait to be accepted, at most, as in the standard library.
+const BACKLOG: i32 = 4096;
 
 /// A bound TCP or Unix socket.
 #[derive(Debug)]
 pub struct Listener {
     socket: Bound,
     endpoint: Endpoint,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) access: Arc<Access>,
 }
 
 #[derive(Debug)]
@@ -32,12 +38,13 @@ impl Listener {
     /// Begins to listen. The file of a Unix socket whose server is gone is replaced; with a live one, it fails with
     /// [`io::ErrorKind::AddrInUse`]. A policy that does not suit the endpoint is [`io::ErrorKind::InvalidInput`]. Errors name the
     /// endpoint.
-    pub fn bind(endpoint: &Endpoint, policy: Policy) -> io::Result<Listener> {
+    pub fn bind(endpoint: &Endpoint, access: impl Into<Access>) -> io::Result<Listener> {
+        let access = access.into();
         let failed =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {endpoint}: {error}"));
         let suits = |addresses: &[SocketAddr]| {
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-            policy.check_listener(endpoint, addresses).map_err(wrong)
+            access.policy.check_listener(endpoint, addresses).map_err(wrong)
         };
         let (socket, endpoint) = match endpoint {
             Endpoint::Tcp { host, port } => {
@@ -50,13 +57,13 @@ impl Listener {
             }
             Endpoint::Unix(path) => {
                 suits(&[])?;
-                let socket = bind_unix(path).map_err(failed)?;
+                let socket = bind_unix(path, access.socket_mode()).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let file = path.symlink_metadata()?;
                 (Bound::Unix(socket, path.clone(), (file.dev(), file.ino())), endpoint.clone())
             }
         };
-        Ok(Listener { socket, endpoint, policy: Arc::new(policy) })
+        Ok(Listener { socket, endpoint, access: Arc::new(access) })
     }
 
     /// Where it listens; the port is the one that was free.
@@ -86,7 +93,7 @@ impl Listener {
             (None, Peer::Process { uid, .. }) => Origin::User(uid),
             _ => Origin::Unknown,
         };
-        let socket: Box<dyn Socket> = match &*self.policy {
+        let socket: Box<dyn Socket> = match &self.access.policy {
             Policy::Tls { server, .. } => Box::new(server.accept(socket).map_err(io::Error::other)?),
             _ => Box::new(socket),
         };
@@ -104,8 +111,9 @@ impl Drop for Listener {
     }
 }
 
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
+/// A Unix socket at a path, with these permissions whatever the umask is.
+fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    match bind_new_unix(path, mode) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
         bound => return bound,
     }
@@ -125,12 +133,29 @@ fn bind_unix(path: &Path) -> io::Result<UnixListener> {
         Ok(_) => return in_use("a server listens there: stop it first"),
     }
     std::fs::remove_file(path)?;
-    UnixListener::bind(path)
+    bind_new_unix(path, mode)
+}
+
+fn bind_new_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+    let kind = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, kind, None)?;
+    // Bound with no more than these permissions from the first moment on; the umask may take some of them.
+    rustix::fs::fchmod(&socket, Mode::from_raw_mode(mode))?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    // By a handle on the socket's file: nobody can put another file in its place meanwhile.
+    let file = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) != rustix::fs::FileType::Socket
+    {
+        return Err(io::Error::other("another file has taken the socket's place"));
+    }
+    let by_handle = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::chmod(by_handle, Mode::from_raw_mode(mode))?;
+    Ok(socket.into())
 }
 
 /// Connects, unless that would have to wait for the server to take connections.
 fn try_connect(path: &Path) -> io::Result<OwnedFd> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -140,6 +165,22 @@ fn try_connect(path: &Path) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn permissions_of_a_socket_follow_from_who_may_come_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let nobody_asked = Policy::None { user: crate::Caller::NOBODY, on_any_network: false };
+        let given = Access { socket_mode: Some(0o660), ..Policy::Peer.into() };
+        for (name, access, mode) in [
+            ("peer", Policy::Peer.into(), 0o666),
+            ("none", nobody_asked.into(), 0o600),
+            ("given", given, 0o660),
+        ] {
+            let path = dir.path().join(name);
+            let _listener = Listener::bind(&Endpoint::Unix(path.clone()), access).unwrap();
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, mode, "{name}");
+        }
+    }
 
     #[test]
     fn a_server_whose_queue_is_full_is_a_live_one() {

@@ -208,8 +208,8 @@ impl Shared {
 
     fn welcome(self: &Arc<Self>, socket: Box<dyn Socket>, at: &Listener, origin: Origin) -> io::Result<()> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let policy = Arc::clone(&at.policy);
-        let connection = Arc::new(Connection::new(self, token, socket, policy, origin.clone()));
+        let access = Arc::clone(&at.access);
+        let connection = Arc::new(Connection::new(self, token, socket, access, origin.clone()));
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
         let count = per_client.entry(origin).or_insert(0);
