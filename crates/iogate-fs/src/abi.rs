@@ -86,6 +86,8 @@ records! {
     LseekOut { offset: u64 }
     CopyFileRangeIn { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64 }
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
+    /// Tells the kernel to drop what it has cached of a node; `off < 0`: its attributes only.
+    NotifyInvalInodeOut { ino: u64, off: i64, len: i64 }
     /// The tail of a ring entry's header memory.
     UringEntInOut { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
     /// The command bytes of a ring submission.
@@ -163,6 +165,8 @@ pub(crate) mod fattr {
 
 /// `GetattrIn::flags`: the handle is given.
 pub(crate) const GETATTR_FH: u32 = 1 << 0;
+/// `ReadIn::read_flags`: asked for by a process, not to fill the page cache.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// `WriteIn::write_flags`: written back from the page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `WriteIn::write_flags`: clear set-user-id and set-group-id.
@@ -173,6 +177,8 @@ pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `FsyncIn::fsync_flags`: data only.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
+/// `OutHeader::error` of a [`NotifyInvalInodeOut`].
+pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// Size of a [`SetxattrIn`] where `SETXATTR_EXT` was not agreed on.
 pub(crate) const SETXATTR_IN_COMPAT_SIZE: usize = 8;
 

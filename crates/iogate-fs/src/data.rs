@@ -1,24 +1,29 @@
 //! Reads and writes: what a transport needs to submit them.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use iogate_core::Op;
 use iogate_engine::store::Segment;
-use iogate_engine::{Origin, Transfer};
+use iogate_engine::{Completion, Origin, Transfer};
 use rustix::io::Errno;
 
-use crate::abi::{InHeader, Input, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};
+use crate::abi::{InHeader, Input, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};
 use crate::append::AppendGuard;
 use crate::file_system::{Opened, errno_of};
+use crate::notify::Notifier;
 use crate::session::Session;
 
 /// A read or a write that is ready to be submitted.
 pub(crate) struct Data {
     file: Arc<dyn Opened>,
+    node: u64,
     op: Op,
     offset: u64,
     pub(crate) bytes: u32,
+    /// For the kernel's page cache, not for a process.
+    cached: bool,
     origin: Origin,
     append: Option<AppendGuard>,
     /// A write that must be durable before it is answered (`O_SYNC`, `O_DSYNC`).
@@ -57,9 +62,9 @@ impl Unsynced {
 }
 
 impl Data {
-    fn prepare(&mut self, preparation: Preparation) -> Result<(), Errno> {
-        if preparation.clear_suid_sgid {
-            self.file.clear_suid_sgid()?;
+    fn prepare(&mut self, preparation: Preparation, notifier: &Notifier) -> Result<(), Errno> {
+        if preparation.clear_suid_sgid && self.file.clear_suid_sgid()? {
+            notifier.drop_attributes(self.node);
         }
         if preparation.append {
             let append = self.file.begin_append(self.bytes)?;
@@ -68,6 +73,10 @@ impl Data {
         }
         self.file.before_write(self.offset);
         Ok(())
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.bytes.into())
     }
 }
 
@@ -80,8 +89,20 @@ impl Session {
         }
         let file = self.fs.file(arg.fh)?;
         let origin = self.applications.origin(header.pid);
-        let (offset, bytes) = (arg.offset, arg.size);
-        Ok(Data { file, op: Op::Read, offset, bytes, origin, append: None, sync: None, left: None })
+        let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
+        let cached = arg.read_flags & READ_LOCKOWNER == 0;
+        Ok(Data {
+            file,
+            node,
+            op: Op::Read,
+            offset,
+            bytes,
+            cached,
+            origin,
+            append: None,
+            sync: None,
+            left: None,
+        })
     }
 
     /// Prepares a write; also returns its data.
@@ -110,20 +131,29 @@ impl Session {
         };
         let left = (file.is_remote() && preparation != Preparation::default()).then_some(preparation);
         let origin = self.applications.origin(header.pid);
-        let (offset, append) = (arg.offset, None);
-        let mut data = Data { file, op: Op::Write, offset, bytes: arg.size, origin, append, sync, left };
+        let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
+        let mut data = Data {
+            file,
+            node,
+            op: Op::Write,
+            offset,
+            bytes: bytes_count,
+            cached,
+            origin,
+            append,
+            sync,
+            left,
+        };
         if left.is_none() {
-            data.prepare(preparation)?;
+            data.prepare(preparation, &self.notifier)?;
         }
         Ok((data, bytes))
     }
 
-    /// Submits to the gate. `done` gets what must still be made durable before the reply, and the number of bytes. It
-    /// is dropped without being called if the gate is closed.
+    /// Submits to the gate. `done` gets what must still be made durable before the reply, and the number of bytes.
     ///
     /// # Safety
-    /// As [`iogate_engine::Engine::submit`]: `memory` is valid for `data.bytes` bytes until `done` is called or
-    /// dropped.
+    /// As [`iogate_engine::Engine::submit`]: `memory` is valid for `data.bytes` bytes until `done` is called, and nobody else's.
     pub(crate) unsafe fn submit(
         self: &Arc<Self>,
         mut data: Data,
@@ -146,26 +176,37 @@ impl Session {
     /// # Safety
     /// As [`Session::submit`].
     unsafe fn prepare_and_submit(
-        &self,
+        self: &Arc<Self>,
         mut data: Data,
         mut preparation: Preparation,
         segment: Segment,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) {
-        if std::mem::take(&mut preparation.clear_suid_sgid)
-            && let Err(errno) = data.file.clear_suid_sgid()
-        {
-            return done(None, Err(errno));
+        if std::mem::take(&mut preparation.clear_suid_sgid) {
+            match data.file.clear_suid_sgid() {
+                Ok(true) => self.notifier.drop_attributes(data.node),
+                Ok(false) => {}
+                Err(errno) => return done(None, Err(errno)),
+            }
         }
         if preparation.append {
             // SAFETY: valid until `done` is called, and only read meanwhile.
             let bytes = unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) };
             if let Some(appended) = data.file.append(data.origin, bytes) {
+                let tail = data.offset..u64::MAX;
+                let drop_pages = self.is_direct && data.file.coherence().may_be_cached(&tail);
                 let unsynced = data.sync.map(|durability| Unsynced { file: data.file, durability });
-                return done(unsynced, appended);
+                if !drop_pages {
+                    return done(unsynced, appended);
+                }
+                let notifier = self.notifier.clone();
+                return self.notifying.run(move || {
+                    notifier.drop_pages(data.node, &tail);
+                    done(unsynced, appended);
+                });
             }
         }
-        match data.prepare(preparation) {
+        match data.prepare(preparation, &self.notifier) {
             // SAFETY: the caller's promise is the same.
             Ok(()) => unsafe { self.submit_prepared(data, segment.memory, done) },
             Err(errno) => done(None, Err(errno)),
@@ -175,23 +216,112 @@ impl Session {
     /// # Safety
     /// As [`Session::submit`].
     unsafe fn submit_prepared(
+        self: &Arc<Self>,
+        data: Data,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) {
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            match (data.op, data.cached) {
+                // The kernel keeps its cache and everything that goes through it coherent itself.
+                _ if !self.is_direct => self.start(data, memory, done),
+                (Op::Read, false) => self.start(data, memory, done),
+                (Op::Read, true) => {
+                    data.file.coherence().caching(data.range());
+                    self.start(data, memory, done);
+                }
+                (Op::Write, true) => self.write_back(data, memory, done),
+                (Op::Write, false) => self.write_direct(data, memory, done),
+            }
+        }
+    }
+
+    /// Submits what the kernel writes back from a mapping.
+    ///
+    /// # Safety
+    /// As [`Session::submit`].
+    unsafe fn write_back(
+        self: &Arc<Self>,
+        data: Data,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) {
+        let coherence = data.file.coherence().clone();
+        let segment = Segment { memory, bytes: data.bytes as usize };
+        let session = self.clone();
+        // SAFETY: the caller's promise.
+        unsafe {
+            coherence.begin_write_back(data.range(), memory);
+            self.start(data, memory, move |unsynced, result| {
+                let segment = segment;
+                for write in coherence.end_write_back(segment.memory) {
+                    session.data_workers.run(write);
+                }
+                done(unsynced, result);
+            });
+        }
+    }
+
+    /// Submits a write of a process that is not to meet what is cached for mappings.
+    ///
+    /// # Safety
+    /// As [`Session::submit`].
+    unsafe fn write_direct(
+        self: &Arc<Self>,
+        data: Data,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) {
+        let (node, range) = (data.node, data.range());
+        let coherence = data.file.coherence().clone();
+        let segment = Segment { memory, bytes: data.bytes as usize };
+        let session = self.clone();
+        let carried_out = {
+            let (session, coherence, range) = (self.clone(), coherence.clone(), range.clone());
+            move |unsynced, result| {
+                let segment = segment;
+                if !coherence.carried_out(segment.memory) {
+                    return done(unsynced, result);
+                }
+                // It waits for reads and write-backs of the range, so none of the threads that serve those may do it.
+                let notifier = session.notifier.clone();
+                session.notifying.run(move || {
+                    let segment = segment;
+                    notifier.drop_pages(node, &range);
+                    coherence.end_write(segment.memory);
+                    done(unsynced, result);
+                });
+            }
+        };
+        let start = move || {
+            let segment = segment;
+            // SAFETY: the caller's promise.
+            unsafe { session.start(data, segment.memory, carried_out) }
+        };
+        if let Some(start) = coherence.begin_write(range, memory, start) {
+            start();
+        }
+    }
+
+    /// # Safety
+    /// As [`Session::submit`].
+    unsafe fn start(
         &self,
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) {
-        let Data { file, op, offset, bytes, origin, append, sync, left: _ } = data;
+        let Data { file, op, offset, bytes, origin, append, sync, .. } = data;
         let transfer = Transfer { file: file.data().clone(), op, offset, memory, bytes, origin };
-        let completion = Box::new(move |result: io::Result<usize>| {
+        let completion: Completion = Box::new(move |result: io::Result<usize>| {
             drop(append);
             let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
             // The handle stays open until here, so that its release cannot overtake the transfer.
             drop(file);
             done(unsynced, result.map_err(|error| errno_of(&error)));
         });
-        // SAFETY: the caller's promise is the same.
-        if let Err(error) = unsafe { self.engine.submit(transfer, completion) } {
-            tracing::error!(%error, "the gate did not take a request");
-        }
+        // SAFETY: the caller's promise is the same. What the gate does not take is completed with an error.
+        unsafe { self.engine.submit_all([(transfer, completion)]) };
     }
 }

@@ -238,7 +238,7 @@ impl Server<'_> {
     fn other(&mut self, header: &InHeader, length: usize, reply: Reply) {
         let mut out = std::mem::take(&mut self.out);
         out.clear();
-        match self.session.fs.handle(header, self.input(length), &mut out) {
+        match self.session.handle(header, self.input(length), &mut out) {
             Ok(()) => reply.data(&out),
             Err(errno) => reply.error(errno),
         }

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::abi::{InHeader, Input, op};
 use crate::append::AppendGuard;
+use crate::coherence::Coherence;
 
 /// The operations that a mount is asked for, apart from reading and writing open files.
 pub(crate) trait FileSystem: Send + Sync {
@@ -29,8 +30,12 @@ pub(crate) trait Opened: Send + Sync {
     /// The file as the store knows it.
     fn data(&self) -> &FileHandle;
 
-    /// Takes set-user-id away, and set-group-id where it means what it says, as a write by somebody else must.
-    fn clear_suid_sgid(&self) -> Result<(), Errno>;
+    /// The mappings of the file and the direct writes to it, through whatever handle.
+    fn coherence(&self) -> &Arc<Coherence>;
+
+    /// Takes set-user-id away, and set-group-id where it means what it says, as a write by somebody else must. Says
+    /// whether there was something to take away.
+    fn clear_suid_sgid(&self) -> Result<bool, Errno>;
 
     /// Whether there may be something to take away.
     fn may_have_suid_sgid(&self) -> bool {

@@ -12,6 +12,8 @@
 //! | `dev`, `uring` | the two transports: `/dev/fuse`, and io_uring |
 //! | `file_system` | what the transports see of what is mounted |
 //! | `data` | reads and writes |
+//! | `coherence` | mapped memory and direct writes of the same file |
+//! | `notify` | telling the kernel to drop what it has cached |
 //! | `passthrough` | the operations on a directory |
 //! | `tree` | the operations on a tree |
 //! | `app` | which application a process belongs to |
@@ -23,6 +25,7 @@ mod abi;
 mod app;
 mod append;
 mod buffer;
+mod coherence;
 mod control;
 mod data;
 mod dev;
@@ -31,6 +34,7 @@ mod file_names;
 mod file_system;
 mod handle;
 mod mount;
+mod notify;
 mod options;
 mod passthrough;
 mod session;

@@ -13,8 +13,8 @@ use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, InitIn, InitOut, MAJOR, MINOR, MINOR_MIN, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init,
-    op,
+    InHeader, InitIn, InitOut, Input, MAJOR, MINOR, MINOR_MIN, OPEN_KILL_SUIDGID, OpenIn, OutHeader,
+    SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
@@ -24,6 +24,7 @@ use crate::error::MountError;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem};
 use crate::mount::{self, Places};
+use crate::notify::Notifier;
 use crate::options::{CacheMode, MountOptions, Transport};
 use crate::passthrough::{self, caller};
 use crate::{tree, uring};
@@ -44,9 +45,14 @@ pub(crate) struct Session {
     pub(crate) workers: Arc<Workers>,
     /// For submissions that are carried out in the submitting thread and take long.
     pub(crate) data_workers: Arc<Workers>,
+    /// For notifications that the kernel keeps until other requests are answered. Nothing else waits for these threads.
+    pub(crate) notifying: Arc<Workers>,
+    pub(crate) notifier: Notifier,
+    /// Processes read and write past the kernel's page cache.
+    pub(crate) is_direct: bool,
     pub(crate) device_threads: DeviceThreads,
     pub(crate) threads_max: usize,
-    device: OwnedFd,
+    device: Arc<OwnedFd>,
     serving: Mutex<usize>,
     ended: Condvar,
 }
@@ -54,6 +60,24 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn device(&self) -> &OwnedFd {
         &self.device
+    }
+
+    /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
+    pub(crate) fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+        self.fs.handle(header, input, out)?;
+        let clears_mode = match header.opcode {
+            op::OPEN => {
+                let mut input = input;
+                input.record::<OpenIn>().is_some_and(|open| open.open_flags & OPEN_KILL_SUIDGID != 0)
+            }
+            op::FALLOCATE => header.uid != 0,
+            _ => false,
+        };
+        // The kernel does not know that the mode may have changed.
+        if clears_mode {
+            self.notifier.drop_attributes(header.nodeid);
+        }
+        Ok(())
     }
 
     /// Starts a thread that counts as serving until `serve` returns.
@@ -239,7 +263,7 @@ fn start(
     let names = applications.names();
     let control = ControlFiles::new(control, applications.told());
     let file_names = Arc::default();
-    let device = mount::attach(source, &mountpoint, options)?;
+    let device = Arc::new(mount::attach(source, &mountpoint, options)?);
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
     let session = Arc::new(Session {
@@ -250,6 +274,9 @@ fn start(
         pool: Arc::default(),
         workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),
         data_workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),
+        notifying: Workers::new("iogate-notify", options.threads_max, || {}),
+        notifier: Notifier::new(device.clone()),
+        is_direct: options.cache == CacheMode::Direct,
         device_threads: DeviceThreads::default(),
         threads_max: options.threads_max,
         device,

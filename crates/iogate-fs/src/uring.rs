@@ -520,7 +520,7 @@ fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, rep
 
 fn other(session: &Session, header: &InHeader, reply: Reply, out: &mut Vec<u8>) {
     out.clear();
-    match session.fs.handle(header, reply.input(), out) {
+    match session.handle(header, reply.input(), out) {
         Ok(()) => reply.data(out),
         Err(errno) => reply.error(errno),
     }

@@ -155,12 +155,15 @@ fn truncate(inode: &HeldInode, file: Option<&Arc<OpenFile>>, size: u64) -> Resul
     }
 }
 
-/// Clears set-user-id, and set-group-id where it means what it says, as a write by somebody else must.
-pub(super) fn clear_suid_sgid(file: BorrowedFd<'_>) -> Result<(), Errno> {
+/// Clears set-user-id, and set-group-id where it means what it says, as a write by somebody else must. Says whether it did.
+pub(super) fn clear_suid_sgid(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     let mode = stat(file)?.st_mode;
     let mut cleared = mode & !libc::S_ISUID;
     if mode & libc::S_IXGRP != 0 {
         cleared &= !libc::S_ISGID;
     }
-    if cleared != mode { change_mode(file, cleared) } else { Ok(()) }
+    if cleared != mode {
+        change_mode(file, cleared)?;
+    }
+    Ok(cleared != mode)
 }

@@ -18,6 +18,7 @@ use crate::abi::{
     LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReleaseIn, WriteOut, fopen,
 };
 use crate::append::AppendGuard;
+use crate::coherence::Coherence;
 use crate::file_system::{Opened, errno_of};
 use crate::options::CacheMode;
 
@@ -40,7 +41,11 @@ impl Opened for OpenFile {
         &self.data
     }
 
-    fn clear_suid_sgid(&self) -> Result<(), Errno> {
+    fn coherence(&self) -> &Arc<Coherence> {
+        &self.inode.coherence
+    }
+
+    fn clear_suid_sgid(&self) -> Result<bool, Errno> {
         clear_suid_sgid(self.fd.as_fd())
     }
 
@@ -178,10 +183,15 @@ impl FileSystem {
         rustix::fs::syncfs(open_again(&inode, libc::O_RDONLY)?)
     }
 
-    pub(super) fn fallocate(&self, mut input: Input<'_>) -> Result<(), Errno> {
+    pub(super) fn fallocate(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
         let arg: FallocateIn = input.record().ok_or(Errno::INVAL)?;
         let file = self.files.get(arg.fh)?;
-        rustix::fs::fallocate(&file.fd, FallocateFlags::from_bits_retain(arg.mode), arg.offset, arg.length)
+        rustix::fs::fallocate(&file.fd, FallocateFlags::from_bits_retain(arg.mode), arg.offset, arg.length)?;
+        // The kernel says of writes by whom these bits go, and leaves this to us. The source's file system goes by us.
+        if header.uid != 0 {
+            clear_suid_sgid(file.fd.as_fd())?;
+        }
+        Ok(())
     }
 
     pub(super) fn lseek(&self, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {

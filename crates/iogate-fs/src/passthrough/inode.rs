@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::last_errno;
 use crate::abi::ROOT_ID;
 use crate::append::Appends;
+use crate::coherence::Coherence;
 
 /// A file of the source that the kernel has looked up and not yet forgotten.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct Inode {
     key: Key,
     holder: Holder,
     pub(crate) appends: Arc<Appends>,
+    pub(crate) coherence: Arc<Coherence>,
 }
 
 type Key = (u64, u64);
@@ -165,7 +167,7 @@ impl InodeTable {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened_root = rustix::fs::openat(&root, c".", flags, Mode::empty())?;
         let holder = Holder::Descriptor(root);
-        let inode = Arc::new(Inode { key, holder, appends: Arc::default() });
+        let inode = Arc::new(Inode { key, holder, appends: Arc::default(), coherence: Arc::default() });
         let table = Table {
             by_id: HashMap::from([(ROOT_ID, (inode, 1))]),
             by_key: HashMap::from([(key, ROOT_ID)]),
@@ -208,7 +210,7 @@ impl InodeTable {
         *next_id += 1;
         let holder = self.holder(path_fd, stat, *descriptors);
         *descriptors += usize::from(matches!(holder, Holder::Descriptor(_)));
-        let inode = Arc::new(Inode { key, holder, appends: Arc::default() });
+        let inode = Arc::new(Inode { key, holder, appends: Arc::default(), coherence: Arc::default() });
         by_id.insert(id, (inode, 1));
         // What had the same number is gone: the kernel forgets it by its id.
         by_key.insert(key, id);

@@ -94,7 +94,7 @@ impl Operations for FileSystem {
             op::FSYNCDIR => self.fsyncdir(input),
             op::SYNCFS => self.syncfs(header),
             op::STATFS => self.statfs(header, out),
-            op::FALLOCATE => self.fallocate(input),
+            op::FALLOCATE => self.fallocate(header, input),
             op::LSEEK => self.lseek(input, out),
             op::COPY_FILE_RANGE => self.copy_file_range(input, out),
             op::OPENDIR => self.opendir(header, input, out),

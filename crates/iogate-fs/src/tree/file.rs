@@ -18,6 +18,7 @@ use crate::abi::{
     ReleaseIn, fopen,
 };
 use crate::append::AppendGuard;
+use crate::coherence::Coherence;
 use crate::file_system::{Opened, errno_of};
 use crate::options::CacheMode;
 
@@ -32,25 +33,29 @@ impl Opened for OpenFile {
         self.file.data()
     }
 
+    fn coherence(&self) -> &Arc<Coherence> {
+        &self.node.coherence
+    }
+
     fn may_have_suid_sgid(&self) -> bool {
         self.node.mode() & (libc::S_ISUID | libc::S_ISGID) != 0
     }
 
     /// In the owner's name: whoever may write takes the bits away, and only the owner may say so.
-    fn clear_suid_sgid(&self) -> Result<(), Errno> {
+    fn clear_suid_sgid(&self) -> Result<bool, Errno> {
         let clear = || {
             let attr = self.file.attr()?;
             let sgid = if attr.mode & libc::S_IXGRP != 0 { libc::S_ISGID } else { 0 };
             let mode = attr.mode & !(libc::S_ISUID | sgid);
             if mode == attr.mode {
-                return Ok(attr);
+                return Ok((attr, false));
             }
             let change = Change { which: set::MODE, mode: mode & 0o7777, ..Change::default() };
-            self.file.set_attr(Caller::new(attr.uid, attr.gid), &change)
+            Ok((self.file.set_attr(Caller::new(attr.uid, attr.gid), &change)?, true))
         };
-        let attr = clear().map_err(|error| errno_of(&error))?;
+        let (attr, cleared) = clear().map_err(|error: io::Error| errno_of(&error))?;
         self.node.saw(&attr);
-        Ok(())
+        Ok(cleared)
     }
 
     fn begin_append(&self, bytes: u32) -> Result<AppendGuard, Errno> {

@@ -8,6 +8,7 @@ use iogate_core::wire::{Attr, Identity};
 use iogate_net::TreeFile;
 
 use crate::append::Appends;
+use crate::coherence::Coherence;
 
 /// A file that the kernel has looked up and not yet forgotten.
 pub(super) struct Node {
@@ -16,6 +17,7 @@ pub(super) struct Node {
     /// Type and permissions as last seen.
     mode: AtomicU32,
     pub(super) appends: Arc<Appends>,
+    pub(super) coherence: Arc<Coherence>,
     /// Known from the first time that it was opened.
     identity: OnceLock<Identity>,
     handles: Mutex<Vec<Handle>>,
@@ -36,6 +38,7 @@ impl Node {
             inode: attr.inode,
             mode: AtomicU32::new(attr.mode),
             appends: Arc::default(),
+            coherence: Arc::default(),
             identity: OnceLock::new(),
             handles: Mutex::default(),
             default_list: Mutex::default(),

@@ -1,0 +1,59 @@
+//! What users who are not root may do through a mount whose process is root.
+
+mod common;
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use common::{Behind, on_all_mounts};
+
+/// Runs a shell command as a user without any privilege.
+fn as_somebody(script: &str) -> (bool, String) {
+    let output = Command::new("setpriv")
+        .args(["--reuid", "1234", "--regid", "1235", "--clear-groups", "bash", "-c", script])
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+fn mode(path: &Path) -> u32 {
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+#[test]
+fn who_changes_a_file_takes_its_set_user_id_away_at_once() {
+    on_all_mounts(|mount| {
+        let program = mount.at("program");
+        let path = program.display();
+        let changes = [
+            format!("echo x >> {path}"),
+            format!(": > {path}"),
+            format!("truncate -s 5 {path}"),
+            format!("fallocate -l 1MiB {path}"),
+            format!("fallocate -p -o 4096 -l 4096 {path}"),
+        ];
+        for change in changes {
+            if mount.behind != Behind::Directory && change.starts_with("fallocate") {
+                // The server's part.
+                continue;
+            }
+            std::fs::write(&program, [1; 65536]).unwrap();
+            std::fs::set_permissions(&program, PermissionsExt::from_mode(0o6777)).unwrap();
+            assert_eq!(mode(&program), 0o6777);
+            let (ok, said) = as_somebody(&change);
+            assert!(ok, "{change}: {said}");
+            let (seen, source) = (mode(&program), mode(&mount.source.join("program")));
+            assert_eq!((seen, source), (0o777, 0o777), "{seen:o}, {source:o} after {change}");
+        }
+        // Root's own changes leave them.
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o6777)).unwrap();
+        std::fs::write(&program, b"root's").unwrap();
+        assert!(Command::new("fallocate").args(["-l", "1MiB"]).arg(&program).status().unwrap().success());
+        if mount.behind == Behind::Directory {
+            assert_eq!(mode(&program), 0o6777);
+        }
+    });
+}
