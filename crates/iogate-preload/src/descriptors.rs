@@ -103,7 +103,7 @@ fn close_all(first: c_uint, last: c_uint, flags: c_int, real: impl Fn(c_uint, c_
 }
 
 /// Gives up an open file, which the server is told if it was the last descriptor of it here.
-fn give_back(file: Option<Arc<Description>>) {
+pub(crate) fn give_back(file: Option<Arc<Description>>) {
     let _ = guarded(|| {
         drop(file);
         Ok(())
@@ -158,15 +158,17 @@ fn request(file: &Description, request: c_ulong, argument: Out<c_int>) -> Result
 
 interpose! {
     fn close[real](fd: c_int) -> c_int {
+        if table::is_kept(fd) {
+            let is_ours = table::is_internal(fd);
+            if is_inside() {
+                table::take(fd);
+                // If it was closed past us, the number's new owner is the program.
+                return if is_ours { real(fd) } else { 0 };
+            }
+            return if is_ours { refuse(libc::EBADF) } else { turns::close(fd, || real(fd)) };
+        }
         if !table::is_special(fd) {
             return turns::close(fd, || real(fd));
-        }
-        if table::is_internal(fd) {
-            if !is_inside() {
-                return refuse(libc::EBADF);
-            }
-            table::take(fd);
-            return real(fd);
         }
         // The last descriptor's end is told to the server once the number is free.
         let file = close_file(fd);

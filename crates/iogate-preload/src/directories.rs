@@ -84,9 +84,14 @@ fn list(file: &Description, memory: &mut [u8]) -> Result<usize> {
     Ok(filler.used)
 }
 
+/// No descriptor.
+const MARK: c_int = -2;
+
 /// A stream of a directory.
 #[repr(C)]
 pub(crate) struct Stream {
+    /// [`MARK`], where a stream of the C library's has its descriptor.
+    mark: c_int,
     fd: c_int,
     /// Entries that have been read, in the kernel's layout.
     buffer: Box<[u64]>,
@@ -99,7 +104,7 @@ pub(crate) struct Stream {
 impl Stream {
     fn open(fd: c_int) -> *mut Stream {
         let buffer = vec![0; BUFFER_WORDS].into_boxed_slice();
-        Box::into_raw(Box::new(Stream { fd, buffer, filled: 0, used: 0, position: 0 }))
+        Box::into_raw(Box::new(Stream { mark: MARK, fd, buffer, filled: 0, used: 0, position: 0 }))
     }
 
     /// The next entry, or null at the end. It stays until the next call.
@@ -140,12 +145,8 @@ impl Dir {
     /// The stream, if it is ours.
     fn ours<'a>(self) -> Option<&'a mut Stream> {
         let mut stream = self.0?;
-        // SAFETY: whosever it is, it begins with its descriptor; and if that is ours, so is the stream. The caller uses it in
-        // one thread at a time.
-        unsafe {
-            let fd = stream.cast::<c_int>().read();
-            if table::is_special(fd) { Some(stream.as_mut()) } else { None }
-        }
+        // SAFETY: whosever it is, it begins with a number, which says so. The caller uses it in one thread at a time.
+        unsafe { if stream.cast::<c_int>().read() == MARK { Some(stream.as_mut()) } else { None } }
     }
 }
 
@@ -237,6 +238,13 @@ interpose! {
         match dir.ours() {
             None => real(dir),
             Some(stream) => close_stream(stream),
+        }
+    }
+
+    fn dirfd[real](dir: Dir) -> c_int {
+        match dir.ours() {
+            None => real(dir),
+            Some(stream) => stream.fd,
         }
     }
 

@@ -43,7 +43,8 @@ const _: () = assert!(size_of::<Shared>() <= BYTES);
 /// The page of an open file, mapped.
 pub(crate) struct Page {
     shared: NonNull<Shared>,
-    /// The number of the memory's file.
+    /// Those of the memory's file.
+    device: u64,
     number: u64,
 }
 
@@ -106,7 +107,15 @@ impl Page {
             rustix::mm::mmap(std::ptr::null_mut(), BYTES, protection, MapFlags::SHARED, memory, 0)?
         };
         let shared = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Page { shared, number: stat.st_ino })
+        Ok(Page { shared, device: stat.st_dev, number: stat.st_ino })
+    }
+
+    /// Whether a number is that of a placeholder of this page, as the kernel sees it. The page's memory has its inode number for as long as
+    /// it is mapped here.
+    pub(crate) fn is_behind(&self, fd: c_int) -> bool {
+        borrow(fd)
+            .and_then(rustix::fs::fstat)
+            .is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (self.device, self.number))
     }
 
     /// The same page, for another owner of the mapping.
@@ -114,7 +123,7 @@ impl Page {
     /// # Safety
     /// One of the two must never be dropped.
     pub(crate) unsafe fn alias(&self) -> Page {
-        Page { shared: self.shared, number: self.number }
+        Page { shared: self.shared, device: self.device, number: self.number }
     }
 
     /// Whether two pages are of one open file.

@@ -11,13 +11,15 @@ use rustix::io::Errno;
 
 use crate::connect::Connection;
 use crate::description::Description;
+use crate::descriptors;
+use crate::page::borrow;
 use crate::stdio;
 
 /// Descriptors that can be ours. Numbers beyond are not given out.
 pub(crate) const FDS: usize = 1 << 16;
 
 /// A bit for each descriptor that is not the program's own affair. Whatever else a call costs, it costs only where
-/// its bit is set.
+/// its bit is set. A bit is a hint: what a number means is the kernel's to say.
 static SPECIAL: [AtomicU64; FDS / 64] = [const { AtomicU64::new(0) }; FDS / 64];
 /// By descriptor.
 static TABLE: RwLock<Vec<Slot>> = RwLock::new(Vec::new());
@@ -33,33 +35,71 @@ enum Slot {
     Internal {
         /// A child of `fork` has it too.
         inherited: bool,
+        /// What it leads to: device and inode.
+        file: (u64, u64),
     },
+}
+
+/// Whether a number is noted as ours. It may have been closed past us since, and given out again by the kernel.
+#[inline]
+fn is_noted(fd: c_int) -> bool {
+    let fd = fd as u32 as usize;
+    fd < FDS && SPECIAL[fd / 64].load(Ordering::Relaxed) >> (fd % 64) & 1 == 1
 }
 
 /// Whether a descriptor is ours: a placeholder, or a socket to a forwarder.
 #[inline]
 pub(crate) fn is_special(fd: c_int) -> bool {
-    let fd = fd as u32 as usize;
-    fd < FDS && SPECIAL[fd / 64].load(Ordering::Relaxed) >> (fd % 64) & 1 == 1
+    is_noted(fd) && (look_up(fd).is_some() || is_internal(fd))
 }
 
 /// The open file behind a descriptor, if it is one of ours.
 #[inline]
 pub(crate) fn find(fd: c_int) -> Option<Arc<Description>> {
-    if is_special(fd) { look_up(fd) } else { None }
+    if is_noted(fd) { look_up(fd) } else { None }
 }
 
+/// The kernel is asked what the number means now: it is not only `close` that frees one.
 #[cold]
 fn look_up(fd: c_int) -> Option<Arc<Description>> {
-    match TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize) {
-        Some(Slot::Open(description)) => Some(Arc::clone(description)),
-        _ => None,
+    let known = match TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize) {
+        Some(Slot::Open(description)) => Arc::clone(description),
+        _ => return None,
+    };
+    if known.page.is_behind(fd) {
+        return Some(known);
     }
+    let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
+    if let Slot::Open(current) = &table[fd as usize]
+        && Arc::ptr_eq(current, &known)
+    {
+        clear(fd as usize);
+        let stale = std::mem::take(&mut table[fd as usize]);
+        drop(table);
+        descriptors::give_back(Some(known));
+        drop(stale);
+    }
+    None
+}
+
+/// What a descriptor leads to: device and inode.
+fn file_behind(fd: c_int) -> Result<(u64, u64), Errno> {
+    let stat = rustix::fs::fstat(borrow(fd)?)?;
+    Ok((stat.st_dev, stat.st_ino))
 }
 
 /// Whether the program must leave a descriptor alone.
 pub(crate) fn is_internal(fd: c_int) -> bool {
-    is_special(fd)
+    is_kept(fd)
+        && match TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize) {
+            Some(Slot::Internal { file, .. }) => file_behind(fd) == Ok(*file),
+            _ => false,
+        }
+}
+
+/// Whether a number was that of a descriptor of our own when it was last looked at. If it no longer is, it belongs to the program.
+pub(crate) fn is_kept(fd: c_int) -> bool {
+    is_noted(fd)
         && matches!(
             TABLE.read().unwrap_or_else(PoisonError::into_inner).get(fd as usize),
             Some(Slot::Internal { .. })
@@ -73,12 +113,12 @@ pub(crate) fn put(fd: c_int, description: Arc<Description>) -> Result<(), Errno>
 
 /// Notes that a descriptor is one that the program must leave alone. Fails as [`put`].
 pub(crate) fn protect(fd: c_int, inherited: bool) -> Result<(), Errno> {
-    set(fd, Slot::Internal { inherited })
+    set(fd, Slot::Internal { inherited, file: file_behind(fd)? })
 }
 
 /// Notes that a descriptor is about to be the program's, or nobody's. Returns what it was.
 pub(crate) fn take(fd: c_int) -> Option<Arc<Description>> {
-    if !is_special(fd) {
+    if !is_noted(fd) {
         return None;
     }
     match replace(fd, Slot::Theirs) {
@@ -98,12 +138,15 @@ fn replace(fd: c_int, slot: Slot) -> Result<Slot, Errno> {
     if table.len() <= index {
         table.resize(index + 1, Slot::Theirs);
     }
-    let bit = 1 << (index % 64);
     match slot {
-        Slot::Theirs => SPECIAL[index / 64].fetch_and(!bit, Ordering::Relaxed),
-        _ => SPECIAL[index / 64].fetch_or(bit, Ordering::Relaxed),
-    };
+        Slot::Theirs => clear(index),
+        _ => drop(SPECIAL[index / 64].fetch_or(1 << (index % 64), Ordering::Relaxed)),
+    }
     Ok(std::mem::replace(&mut table[index], slot))
+}
+
+fn clear(index: usize) {
+    SPECIAL[index / 64].fetch_and(!(1 << (index % 64)), Ordering::Relaxed);
 }
 
 /// The special descriptors in a range, in order, each with whether the program may close it.
@@ -114,7 +157,9 @@ pub(crate) fn special_in(first: u32, last: u32) -> Vec<(c_int, bool)> {
         .filter_map(|fd| match table[fd] {
             Slot::Theirs => None,
             Slot::Open(_) => Some((fd as c_int, true)),
-            Slot::Internal { .. } => Some((fd as c_int, false)),
+            Slot::Internal { file, .. } => {
+                (file_behind(fd as c_int) == Ok(file)).then_some((fd as c_int, false))
+            }
         })
         .collect()
 }
@@ -204,12 +249,14 @@ extern "C" fn in_child() {
                 *slot = Slot::Open(Arc::clone(new));
                 std::mem::forget(old);
             }
-            kept @ Slot::Internal { inherited: true } => *slot = kept,
-            Slot::Internal { inherited: false } => {
+            kept @ Slot::Internal { inherited: true, .. } => *slot = kept,
+            Slot::Internal { inherited: false, file } => {
                 // The parent's socket.
-                SPECIAL[fd / 64].fetch_and(!(1 << (fd % 64)), Ordering::Relaxed);
-                // SAFETY: the object that owns it is left behind, too.
-                unsafe { rustix::io::close(fd as c_int) };
+                clear(fd);
+                if file_behind(fd as c_int) == Ok(file) {
+                    // SAFETY: the object that owns it is left behind, too.
+                    unsafe { rustix::io::close(fd as c_int) };
+                }
             }
         }
     }

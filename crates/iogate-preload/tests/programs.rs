@@ -107,6 +107,13 @@ fn c_programs_see_what_posix_promises() {
 }
 
 #[test]
+fn a_number_that_is_given_out_again_leads_where_the_kernel_says() {
+    let setup = Setup::new();
+    let program = setup.compile("reused");
+    setup.compare(|| Command::new(&program));
+}
+
+#[test]
 fn shells_and_their_commands_work() {
     let setup = Setup::new();
     setup.compare(|| {
