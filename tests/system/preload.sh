@@ -107,6 +107,35 @@ mpi mpich mpicc.mpich mpirun.mpich
 mpi ompio mpicc.openmpi mpirun.openmpi --oversubscribe
 mpi romio mpicc.openmpi mpirun.openmpi --oversubscribe --mca io romio321
 
+if [ "$(id -u)" -eq 0 ] && unshare --mount true 2>/dev/null; then
+    echo "== locks in a folder that somebody else has made"
+    chmod 755 "$WORK" "$SIDE" && chmod 666 "$SIDE/socket" && chmod 1777 "$SRC"
+    # locked SCRIPT SAYS: what a lock of user 2002 does, and where its file is, after somebody has made something in memory.
+    # The memory is the test's own: other programs' locks are elsewhere.
+    locked() {
+        local says
+        says=$(unshare --mount bash -s 2>>"$WORK/locks.log" <<END
+mount -t tmpfs -o mode=1777 none /dev/shm
+mkdir -m 1777 /dev/shm/elsewhere
+cd /dev/shm
+$1
+LD_PRELOAD=$library setpriv --reuid 2002 --regid 2002 --clear-groups flock --nonblock "$here/by-2002" echo held 2>&1
+find iogate-locks* -mindepth 1 -printf '%H %u '
+ls elsewhere
+END
+        )
+        says=$(echo $says)
+        [[ $says == *"$2" ]] || fail "after '$1': '$says' instead of '$2'"
+    }
+    other="setpriv --reuid 2001 --regid 2001 --clear-groups"
+    locked ":" "held iogate-locks-2002 2002"
+    locked "mkdir -m 1777 iogate-locks" "held iogate-locks 2002"
+    locked "$other mkdir -m 1777 iogate-locks" "held iogate-locks-2002 2002"
+    locked "$other ln -s /dev/shm/elsewhere iogate-locks" "held iogate-locks-2002 2002"
+    locked "$other mkdir -m 777 iogate-locks-2002" "flock: $here/by-2002: No locks available"
+    locked "$other ln -s /dev/shm/elsewhere iogate-locks-2002" "flock: $here/by-2002: No locks available"
+fi
+
 echo "== a forwarder that is gone"
 with dd if=/dev/zero of="$here/long" bs=64k count=400 status=none &
 writer=$!

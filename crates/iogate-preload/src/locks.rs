@@ -1,4 +1,5 @@
-//! Locks of files: they hold among the programs of one machine, by real locks on files of its own memory.
+//! Locks of files: they hold among the programs of one user of one machine, by real locks on files of its own memory; among those of all
+//! users where root has made a folder for that.
 //!
 //! POSIX locks and `flock` do not know of each other, so each has its own file.
 
@@ -7,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use libc::off_t;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::abi::Out;
@@ -16,8 +17,8 @@ use crate::failed::{Failed, Result, answer, guarded};
 use crate::kept::keep;
 use crate::table;
 
-/// Where the files are. Their names say which file they stand for.
-const FOLDER: &str = "/dev/shm/iogate-locks";
+/// Where the files of all users are, if root has made it. Their names say which file they stand for.
+const SHARED: &str = "/dev/shm/iogate-locks";
 
 /// The files that stand for one of ours; opened when it is first locked.
 #[derive(Default)]
@@ -28,25 +29,52 @@ pub(crate) struct Locks {
 
 fn open(file: &Description, kind: &str) -> Result<OwnedFd> {
     let identity = file.handle()?.file.identity();
-    let everybody = Mode::from_raw_mode(0o1777);
-    match rustix::fs::mkdir(FOLDER, everybody) {
-        // The umask has taken something off.
-        Ok(()) => rustix::fs::chmod(FOLDER, everybody)?,
-        Err(Errno::EXIST) => {}
-        Err(_) => return Err(Errno::NOLCK.into()),
-    }
-    let path = format!("{FOLDER}/{:x}-{:x}.{kind}", identity.inode, identity.generation);
-    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let mode = Mode::from_raw_mode(0o666);
-    // Not to create what is there: in such a folder the kernel may refuse that even to root.
-    let opened: OwnedFd = rustix::fs::open(&path, flags, mode)
+    let (folder, mode) = folder().map_err(|_| Errno::NOLCK)?;
+    let name = format!("{:x}-{:x}.{kind}", identity.inode, identity.generation);
+    // A FIFO with the name must not make anybody wait.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    // Not to create what is there: in a shared folder the kernel may refuse that even to root.
+    let opened: OwnedFd = rustix::fs::openat(&folder, &name, flags, mode)
         .or_else(|_| {
-            let made = rustix::fs::open(&path, flags | OFlags::CREATE, mode)?;
+            let made = rustix::fs::openat(&folder, &name, flags | OFlags::CREATE, mode)?;
             let _ = rustix::fs::fchmod(&made, mode);
             Ok::<_, Errno>(made)
         })
         .map_err(|_| Errno::NOLCK)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
+        return Err(Errno::NOLCK.into());
+    }
     Ok(keep(opened)?)
+}
+
+/// The folder of lock files, and the mode of files there: root's folder for all users, in which nobody can remove what is
+/// another's; without it the user's own. Whatever else has such a name is not believed.
+fn folder() -> rustix::io::Result<(OwnedFd, Mode)> {
+    if let Ok((folder, stat)) = open_folder(SHARED)
+        && stat.st_uid == 0
+        && stat.st_mode & libc::S_ISVTX != 0
+    {
+        return Ok((folder, Mode::from_raw_mode(0o666)));
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let path = format!("{SHARED}-{user}");
+    match rustix::fs::mkdir(&path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
+    let (folder, stat) = open_folder(&path)?;
+    if stat.st_uid != user || stat.st_mode & 0o022 != 0 {
+        tracing::error!("{path}: expected a folder of user {user} that only this user can write to");
+        return Err(Errno::PERM);
+    }
+    Ok((folder, Mode::RUSR | Mode::WUSR))
+}
+
+fn open_folder(path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&folder)?;
+    Ok((folder, stat))
 }
 
 fn with<R>(

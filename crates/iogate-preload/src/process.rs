@@ -1,13 +1,15 @@
 //! The beginning and the end of a program, its children, and programs that are themselves files of ours.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::cell::UnsafeCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use iogate_core::Op;
 use iogate_engine::store::Segment;
 use libc::pid_t;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::abi::Text;
@@ -24,6 +26,12 @@ use crate::turns;
 
 /// Most bytes of a script's first line, as in Linux.
 const FIRST_LINE_BYTES: usize = 256;
+/// Most interpreters of interpreters, as in Linux.
+const INTERPRETERS_MAX: usize = 4;
+/// What programs begin with.
+const ELF: &[u8] = b"\x7fELF";
+/// For how long a process that ends at once may take leave.
+static FAREWELL: libc::timespec = libc::timespec { tv_sec: 5, tv_nsec: 0 };
 
 /// Called by the loader before the program begins.
 #[used]
@@ -72,6 +80,43 @@ fn leave() {
     turns::end_all();
 }
 
+/// Sees to it that the process ends, with this status, even if it cannot take leave: `_exit` may be called by a signal handler in the
+/// midst of a call that has locks, of this library or of the C library's memory. Needs none itself.
+fn end_in_any_case(status: c_int) {
+    #[repr(align(16))]
+    struct Stack(UnsafeCell<[u8; 16 << 10]>);
+    // SAFETY: one thread ever has it.
+    unsafe impl Sync for Stack {}
+    static STACK: Stack = Stack(UnsafeCell::new([0; 16 << 10]));
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+    extern "C" fn end_later(status: *mut c_void) -> c_int {
+        // By system calls alone: what belongs to a thread of the C library belongs to the one that goes on.
+        // SAFETY: the time lives, and the process may end.
+        unsafe {
+            libc::syscall(libc::SYS_nanosleep, &raw const FAREWELL, ptr::null_mut::<libc::timespec>());
+            libc::syscall(libc::SYS_exit_group, status.addr() as c_int);
+        }
+        0
+    }
+
+    if IS_TAKEN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let like_a_thread =
+        libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+    // SAFETY: a stack of its own, of which it is told the end; and the program's signals are not for it.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let stack = STACK.0.get().add(1).cast::<c_void>();
+        libc::clone(end_later, stack, like_a_thread, ptr::without_provenance_mut(status as u32 as usize));
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+    }
+}
+
 type List = *const *const c_char;
 
 unsafe extern "C" {
@@ -107,13 +152,18 @@ fn execute_open(name: &CStr, fd: c_int, arguments: List, environment: List) -> R
     Err(std::io::Error::last_os_error().into())
 }
 
-/// Starts the interpreter that a script's first line names, as the kernel would.
-fn interpret(name: &CStr, line: &[u8], arguments: List, environment: List) -> Result<c_int> {
+/// The interpreter that a script's first line names behind `#!`, and its argument.
+fn interpreter(line: &[u8]) -> (&[u8], Option<&[u8]>) {
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-    let (interpreter, argument) = match line.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
+    match line.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
         Some(end) => (&line[..end], Some(line[end..].trim_ascii())),
         None => (line, None),
-    };
+    }
+}
+
+/// Starts the interpreter that a script's first line names, as the kernel would.
+fn interpret(name: &CStr, line: &[u8], arguments: List, environment: List) -> Result<c_int> {
+    let (interpreter, argument) = interpreter(line);
     if interpreter.is_empty() {
         return Err(Errno::NOEXEC.into());
     }
@@ -162,11 +212,34 @@ fn read_at(file: &Description, offset: i64, memory: &mut [u8]) -> Result<usize> 
     Ok(file.transfer_at(Op::Read, offset, &[segment])? as usize)
 }
 
-/// Before the kernel replaces this program by another, if it can.
+/// Before the kernel replaces this program by another, if it can: a program that goes on because it cannot needs its session.
 fn leave_for(path: Text) {
     let Some(path) = path.get() else { return };
-    if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() {
+    if can_start(path, INTERPRETERS_MAX) {
         leave();
+    }
+}
+
+/// Whether the kernel will start a file, as far as that can be known before: it may be executed, and begins as a program, or as a
+/// script whose interpreter can be started.
+fn can_start(path: &CStr, interpreters: usize) -> bool {
+    if rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err() {
+        return false;
+    }
+    let mut line = [0; FIRST_LINE_BYTES];
+    let read = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+        .and_then(|file| rustix::io::read(file, &mut line));
+    match (read, interpreters) {
+        // It may be executed, and not read.
+        (Err(Errno::ACCESS), _) => true,
+        (Ok(bytes), 0) => line[..bytes].starts_with(ELF),
+        (Ok(bytes), _) => match line[..bytes].strip_prefix(b"#!") {
+            None => line[..bytes].starts_with(ELF),
+            Some(rest) => {
+                CString::new(interpreter(rest).0).is_ok_and(|path| can_start(&path, interpreters - 1))
+            }
+        },
+        (Err(_), _) => false,
     }
 }
 
@@ -253,7 +326,10 @@ interpose! {
     }
 
     fn _exit | _Exit [real](status: c_int) -> () {
-        leave();
+        if table::is_connected() || turns::is_active() {
+            end_in_any_case(status);
+            leave();
+        }
         real(status);
     }
 }

@@ -114,6 +114,22 @@ fn a_number_that_is_given_out_again_leads_where_the_kernel_says() {
 }
 
 #[test]
+fn programs_leave_wherever_a_signal_meets_them() {
+    let setup = Setup::new();
+    let built = setup.compile("leaving");
+    // What children that are interrupted leave behind is not the same twice.
+    let says = |mut program: Command, dir: &str| {
+        let output = run(program.arg("200").arg(&built).arg(dir));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let plain = says(Command::new("timeout"), setup.path("plain").to_str().unwrap());
+    let mut ours = Command::new("timeout");
+    setup.with_library(&mut ours);
+    assert_eq!(says(ours, PREFIX), plain);
+    assert!(plain.starts_with("48 of 48 have ended"), "{plain}");
+}
+
+#[test]
 fn shells_and_their_commands_work() {
     let setup = Setup::new();
     setup.compare(|| {

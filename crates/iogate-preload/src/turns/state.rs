@@ -91,22 +91,16 @@ impl State {
         }
     }
 
-    /// The place of a file, which is looked up when it is first written to.
-    fn place_of(&mut self, fd: c_int) -> Option<usize> {
-        let marked = *self.files.get(&fd)?;
-        if marked.place.is_some() {
-            return marked.place;
-        }
-        let found = guarded(|| claims::place_of(fd)).ok()?;
+    /// Notes the place of a file, which is looked up when the file is first written to.
+    fn place(&mut self, file: u64, found: Place) {
         let known = self.places.iter().position(|known| known.place.name() == found.name());
         let place = known.unwrap_or_else(|| {
             self.places.push(Known { place: found, phase: Phase::Free });
             self.places.len() - 1
         });
-        for file in self.files.values_mut().filter(|file| file.number == marked.number) {
-            file.place = Some(place);
+        for marked in self.files.values_mut().filter(|marked| marked.number == file) {
+            marked.place = Some(place);
         }
-        Some(place)
     }
 
     fn is_open(&self, number: u64) -> bool {
@@ -196,8 +190,15 @@ fn begin(fd: c_int) -> Result<Option<Ticket>, c_int> {
         if claims::is_inside() && !state.places.iter().any(|known| matches!(known.phase, Phase::Held(_))) {
             return Ok(None);
         }
-        let Some(place) = state.place_of(fd) else { return Ok(None) };
-        let number = state.files[&fd].number;
+        let Some(Marked { number, place, .. }) = state.files.get(&fd).copied() else { return Ok(None) };
+        let Some(place) = place else {
+            // Nobody else waits while the file system is asked: it may not answer.
+            drop(state);
+            let Ok(found) = guarded(|| claims::place_of(fd)) else { return Ok(None) };
+            state = lock();
+            state.place(number, found);
+            continue;
+        };
         match &mut state.places[place].phase {
             Phase::Held(turn) => {
                 if !turn.written.contains(&number) {
