@@ -468,3 +468,30 @@ fn entries_say_who_holds_and_who_is_next() {
     assert_eq!(order, [1, 3, 2]);
     assert!(matches!(table.entries().next().unwrap().standing, Standing::Held { token: Token(1), .. }));
 }
+
+#[test]
+fn a_turn_that_is_as_long_as_it_may_be_is_lost_however_often_it_is_renewed() {
+    let place = PlaceId(0);
+    for limit in ["rules", "place"] {
+        let config = CoordConfig {
+            lease: secs(10),
+            turn_max: secs(if limit == "rules" { 25 } else { 600 }),
+            ..rules()
+        };
+        let mut table = table(config);
+        if limit == "place" {
+            table.limit_turns(place, secs(25));
+        }
+        let (first, second) = (claim(1, &[]), claim(2, &[]));
+        table.claim(at(0), first).unwrap();
+        table.claim(at(0), second).unwrap();
+        let Decision::Granted(grant) = table.next(at(0)) else { panic!("it is free") };
+        assert_eq!(table.renew(at(9), SessionId(1), grant.token), Ok(at(19)));
+        assert_eq!(table.renew(at(18), SessionId(1), grant.token), Ok(at(25)), "{limit}");
+        assert_eq!(table.renew(at(24), SessionId(1), grant.token), Ok(at(25)));
+        assert_eq!(table.next(at(24)), Decision::WaitUntil(at(25)));
+        assert!(matches!(table.next(at(25)), Decision::Lost(_)));
+        assert!(matches!(table.next(at(25)), Decision::Granted(_)), "the next one has it");
+        assert!(table.renew(at(25), SessionId(1), grant.token).is_err());
+    }
+}

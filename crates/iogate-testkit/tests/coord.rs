@@ -89,8 +89,8 @@ fn order() -> impl Strategy<Value = Order> {
 fn config(order: impl Strategy<Value = Order>) -> impl Strategy<Value = CoordConfig> {
     let passing = select(vec![Passing::Preserve, Passing::Relaxed]);
     let spans = (select(vec![3, 8, 1000]), select(vec![0, 1, 6]));
-    (order, passing, spans, 1..4u32, select(vec![5, 1000])).prop_map(
-        |(order, passing, (block_max, join), slots, claims_max)| CoordConfig {
+    (order, passing, spans, 1..4u32, select(vec![5, 1000]), select(vec![0, 3, 12])).prop_map(
+        |(order, passing, (block_max, join), slots, claims_max, turn_max)| CoordConfig {
             order,
             passing,
             block_max: Span::from_secs(block_max),
@@ -98,6 +98,7 @@ fn config(order: impl Strategy<Value = Order>) -> impl Strategy<Value = CoordCon
             lease: Span::from_secs(5),
             join: Span::from_secs(join),
             claims_max,
+            turn_max: Span::from_secs(turn_max),
         },
     )
 }

@@ -21,7 +21,7 @@ mod serve;
 mod turn;
 
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
-pub(crate) use remote::{Auth, RemoteArgs, Spread};
+pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
 pub(crate) use reproduce::{Paper, ReproduceArgs};
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{

@@ -67,6 +67,9 @@ pub struct CoordConfig {
     pub join: Span,
     /// Most claims, waiting and held.
     pub claims_max: usize,
+    /// How long a turn may be, however often it is renewed; zero: any time. [`Table::limit_turns`](super::Table::limit_turns) says otherwise for
+    /// places.
+    pub turn_max: Span,
 }
 
 impl Default for CoordConfig {
@@ -79,6 +82,7 @@ impl Default for CoordConfig {
             lease: Span::from_secs(10),
             join: Span::from_secs(30),
             claims_max: 1 << 20,
+            turn_max: Span::ZERO,
         }
     }
 }
@@ -89,7 +93,7 @@ const ORDERS: &[&str] = &["fcfs", "shortest", "weighted", "sets"];
 const PASSINGS: &[&str] = &["preserve", "relaxed"];
 
 /// The settings of a table.
-const PARAMS: [Param; 8] = [
+const PARAMS: [Param; 9] = [
     Param {
         name: "order",
         unit: ParamUnit::Choice(ORDERS),
@@ -152,7 +156,15 @@ const PARAMS: [Param; 8] = [
         default: 1 << 20,
         min: 1,
         max: 100_000_000,
-        help: "most claims, waiting and held",
+        help: "most claims, waiting and held; half of them of one user",
+    },
+    Param {
+        name: "turn_max",
+        unit: ParamUnit::Time,
+        default: 0,
+        min: 0,
+        max: 365 * DAY,
+        help: "how long a turn may be, however often it is renewed: then it is lost (0: any time)",
     },
 ];
 
@@ -259,11 +271,12 @@ impl CoordConfig {
             lease: Span::from_nanos(value(5)),
             join: Span::from_nanos(value(6)),
             claims_max: usize::try_from(value(7)).unwrap_or(usize::MAX),
+            turn_max: Span::from_nanos(value(8)),
         })
     }
 
     /// In the order of [`PARAMS`]; `None`: the order does not have it.
-    fn values(&self) -> [Option<u64>; 8] {
+    fn values(&self) -> [Option<u64>; 9] {
         let position =
             |words: &[&str], name: &str| words.iter().position(|word| *word == name).unwrap_or(0) as u64;
         let ageing = if let Order::Shortest { ageing } = self.order { Some(ageing) } else { None };
@@ -276,6 +289,7 @@ impl CoordConfig {
             Some(self.lease.as_nanos()),
             Some(self.join.as_nanos()),
             Some(self.claims_max as u64),
+            Some(self.turn_max.as_nanos()),
         ]
     }
 }
@@ -324,7 +338,7 @@ mod tests {
             "order=shortest",
             "order=shortest,ageing=0",
             "order=shortest,ageing=1GiB,passing=relaxed,block_max=90s,slots=3,lease=500ms,join=0ns,claims_max=77",
-            "order=weighted,slots=2",
+            "order=weighted,slots=2,turn_max=3600s",
             "order=sets,passing=relaxed",
         ] {
             assert_eq!(CoordConfig::parse(text).unwrap().to_string(), text);

@@ -3,12 +3,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use iogate_core::Time;
 use iogate_core::coord::{Admission, ClaimId, Entry, Grant, PlaceId, SessionId, Standing, Table, Token};
+use iogate_core::{Span, Time};
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::outbox::Outbox;
+use super::parties::Parties;
 use super::probing::{Prober, Probing, Work};
+use super::quota::{Quota, cost};
 use super::status::{Counters, Ending, Finished};
 use super::{CoordinatorConfig, Limits, Place};
 use crate::Caller;
@@ -26,6 +28,10 @@ pub(super) struct Leading {
     /// The only ones there are, if any.
     pub(super) fixed: Vec<Place>,
     pub(super) places: Places,
+    pub(super) parties: Parties,
+    pub(super) quota: Quota,
+    pub(super) turn_max: HashMap<String, Span>,
+    pub(super) weights: HashMap<u32, u32>,
     pub(super) sessions: HashMap<SessionId, Session>,
     secrets: HashMap<[u8; 16], SessionId>,
     pub(super) claims: HashMap<ClaimId, Known>,
@@ -73,6 +79,10 @@ pub(super) struct Known {
     pub(super) session: SessionId,
     pub(super) request: u64,
     pub(super) place: PlaceId,
+    pub(super) party: u64,
+    /// Whose it is, and what it costs of the quota.
+    pub(super) uid: u32,
+    pub(super) cost: u32,
     pub(super) label: Box<str>,
     pub(super) arrived: Time,
     pub(super) bytes: u64,
@@ -128,6 +138,10 @@ impl Places {
         }
     }
 
+    fn find(&self, name: &str) -> Option<PlaceId> {
+        self.by_name.get(name).copied()
+    }
+
     /// What a place is called.
     pub(super) fn name(&self, id: PlaceId) -> &str {
         self.by_id.get(&id).map_or("", |(name, _)| name)
@@ -142,7 +156,7 @@ impl Leading {
                 loaded.clock_offset.map_or(ns, |offset| ns.wrapping_sub(offset).wrapping_add(clock_offset));
             Time::from_nanos(moved).min(now)
         };
-        let mut places = Places::default();
+        let (mut places, mut parties, mut quota) = (Places::default(), Parties::default(), Quota::default());
         let mut sessions: HashMap<_, _> = loaded
             .sessions
             .iter()
@@ -151,7 +165,11 @@ impl Leading {
         let (mut claims, mut tokens, mut entries) = (HashMap::new(), HashMap::new(), Vec::new());
         for record in &loaded.claims {
             let Some(session) = sessions.get_mut(&SessionId(record.session)) else { continue };
-            let entry = record.entry(places.enter(&record.place), moved);
+            let uid = session.user.uid;
+            let party = parties.enter(uid, &record.party_name());
+            let cost = cost(&[&record.place, &record.label, &record.job], record.members.len());
+            quota.take(uid, cost);
+            let entry = record.entry(places.enter(&record.place), party, moved);
             session.requests.insert(record.request, entry.id);
             let turn = match entry.standing {
                 Standing::Waiting => None,
@@ -164,6 +182,9 @@ impl Leading {
                 session: entry.claim.session,
                 request: record.request,
                 place: entry.claim.targets.place,
+                party,
+                uid,
+                cost,
                 label: record.label.as_str().into(),
                 arrived: entry.arrived,
                 bytes: record.bytes,
@@ -177,11 +198,20 @@ impl Leading {
         let mut table = Table::restore(config.table.clone(), now, Token(loaded.token), entries);
         let grace_until = loaded.is_incomplete.then(|| now + config.table.lease);
         table.begin_at(grace_until.unwrap_or(now));
+        for (name, &most) in &config.turn_max {
+            if let Some(place) = places.find(name) {
+                table.limit_turns(place, most);
+            }
+        }
         Leading {
             table,
             limits: config.limits.clone(),
             fixed: config.places.clone(),
             places,
+            parties,
+            quota,
+            turn_max: config.turn_max.clone(),
+            weights: config.weights.clone(),
             secrets: sessions.iter().map(|(&id, session)| (session.secret, id)).collect(),
             sessions,
             claims,
@@ -222,7 +252,8 @@ impl Leading {
 
     pub(super) fn record(&self, entry: &Entry) -> Option<ClaimRecord> {
         let known = self.claims.get(&entry.id)?;
-        Some(ClaimRecord::new(entry, self.places.name(known.place), &known.label))
+        let names = [self.places.name(known.place), &known.label, self.parties.name(known.party)];
+        Some(ClaimRecord::new(entry, names))
     }
 
     /// The session that a client goes on with, or a new one; whether it was there before; its connection until now.
@@ -243,6 +274,10 @@ impl Leading {
             let before = session.connection.replace(connection);
             self.table.connected(now, id);
             return Ok((id, secret, true, before));
+        }
+        let all = 2 * self.limits.connections;
+        if self.sessions.len() >= all {
+            return Err((libc::EUSERS, format!("the coordinator has {all} sessions, which is the limit")));
         }
         let most = 2 * self.limits.connections_per_client;
         if self.sessions.len() >= most

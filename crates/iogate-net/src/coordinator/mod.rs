@@ -12,6 +12,8 @@
 //! | `budget.rs` | memory that all connections, and those of one user, may take |
 //! | `greet.rs` | the first message of a connection, and which session it goes on with |
 //! | `leading.rs` | what a coordinator that leads knows |
+//! | `parties.rs` | which claims are of one job |
+//! | `quota.rs` | memory that all claims, and those of one user, may take |
 //! | `requests.rs` | how it answers |
 //! | `round.rs` | what is decided, kept and said in a round |
 //! | `probing.rs` | turns that begin only when the file system is quiet |
@@ -26,7 +28,9 @@ mod incoming;
 pub mod journal;
 mod leading;
 mod outbox;
+mod parties;
 mod probing;
+mod quota;
 mod reactor;
 mod requests;
 mod round;
@@ -40,6 +44,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use iogate_core::Span;
 use iogate_core::coord::{ClaimId, CoordConfig};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -61,6 +66,10 @@ pub struct CoordinatorConfig {
     pub table: CoordConfig,
     /// The file systems that there are; none: clients' names for them are taken as they come.
     pub places: Vec<Place>,
+    /// How long turns of a place may be, by its name, where [`CoordConfig::turn_max`] is not meant.
+    pub turn_max: HashMap<String, Span>,
+    /// Weights of users, whatever their clients say; if there are any, those of others are 1.
+    pub weights: HashMap<u32, u32>,
     /// What finds out whether a place is quiet before a turn on it begins, by the place's name.
     pub probers: HashMap<String, Prober>,
     /// What it may spend.
@@ -72,9 +81,12 @@ pub struct CoordinatorConfig {
 pub struct Place {
     /// What all clients call it.
     pub name: String,
-    /// How many targets it has: those of claims are smaller. `None`: any.
+    /// How many targets it has: those of claims are smaller. `None`: up to [`TARGETS_MAX`].
     pub targets: Option<u32>,
 }
+
+/// Most targets of a place.
+pub const TARGETS_MAX: u32 = 1 << 20;
 
 /// What a coordinator may spend.
 #[derive(Clone, Debug)]
@@ -214,8 +226,14 @@ fn check(config: &CoordinatorConfig) -> Result<(), StartError> {
         return wrong(format!("a lease of {lease} is over before it is renewed: expected at least 10ms"));
     }
     for (index, place) in config.places.iter().enumerate() {
-        if place.name.is_empty() || place.targets == Some(0) {
-            return wrong("expected a place to have a name, and at least one target".into());
+        if place.name.is_empty() || place.name.chars().any(char::is_control) {
+            let name = &place.name;
+            return wrong(format!(
+                "expected a place to have a name without control characters, found {name:?}"
+            ));
+        }
+        if place.targets.is_some_and(|targets| targets == 0 || targets > TARGETS_MAX) {
+            return wrong(format!("expected place `{}` to have 1 to {TARGETS_MAX} targets", place.name));
         }
         if config.places[..index].iter().any(|other| other.name == place.name) {
             return wrong(format!("two places have the name `{}`", place.name));

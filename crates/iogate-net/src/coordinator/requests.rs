@@ -4,7 +4,9 @@ use iogate_core::coord::{Claim, Refused, SessionId, Targets, Token};
 use iogate_core::wire::{self, Offset, Renewed, Request, RequestHeader};
 use iogate_core::{Span, Time};
 
+use super::TARGETS_MAX;
 use super::leading::{Known, Leading};
+use super::quota::cost;
 use super::round::granted;
 use super::status::Ending;
 use crate::greeting::{self, Cut};
@@ -106,41 +108,58 @@ impl Leading {
         if session.requests.len() >= most {
             return Err((libc::EAGAIN, format!("this client has {most} claims, which is the limit")));
         }
-        let user = session.user;
-        let named = [claim.place, claim.party, claim.label].iter().all(|name| name.len() <= NAME_BYTES_MAX);
-        let place = std::str::from_utf8(claim.place).ok().filter(|place| !place.is_empty() && named);
-        let Some(place) = place else {
-            let text = format!(
-                "expected the name of a place, as UTF-8, and no name longer than {NAME_BYTES_MAX} bytes"
-            );
-            return Err((libc::EINVAL, text));
-        };
+        let uid = session.user.uid;
+        let place = name("place", claim.place)?;
+        if place.is_empty() {
+            return Err((libc::EINVAL, "expected the name of a place, found an empty one".into()));
+        }
+        let job = name("job", claim.party)?;
+        if claim.label.len() > NAME_BYTES_MAX {
+            return Err((libc::EINVAL, format!("expected a label of at most {NAME_BYTES_MAX} bytes")));
+        }
         let members = members(claim.members, self.limits.targets_per_claim)?;
         self.check_place(place, &members)?;
-        let party = party(user.uid, claim.party);
         let label = [claim.label, claim.party].into_iter().find(|name| !name.is_empty());
-        let label = label.map_or_else(|| session.name.clone(), greeting::name);
+        let label =
+            label.map_or_else(|| session.name.clone(), greeting::name).replace(char::is_control, "\u{fffd}");
+        let cost = cost(&[place, &label, job], members.len());
+        if let Some(why) = self.quota.refuses(uid, cost, self.table.config().claims_max) {
+            return Err((libc::EAGAIN, why));
+        }
+        let weight = match self.weights.is_empty() {
+            true => claim.weight.max(1),
+            false => self.weights.get(&uid).copied().unwrap_or(1),
+        };
+        let party = self.parties.enter(uid, job);
         let wanted = Claim {
             session: id,
             request,
             targets: Targets { place: self.places.enter(place), members },
             party,
             bytes: claim.bytes,
-            weight: claim.weight.max(1),
+            weight,
             period: Span::from_nanos(claim.period),
         };
-        let place = wanted.targets.place;
+        let (at, place) = (wanted.targets.place, place);
+        if let Some(&most) = self.turn_max.get(place) {
+            self.table.limit_turns(at, most);
+        }
         let new = match self.table.claim(now, wanted) {
             Ok(new) => new,
             Err(refused) => {
-                self.places.leave(place);
+                self.places.leave(at);
+                self.parties.leave(party);
                 return Err(explained(&refused));
             }
         };
+        self.quota.take(uid, cost);
         let known = Known {
             session: id,
             request,
-            place,
+            place: at,
+            party,
+            uid,
+            cost,
             label: label.into(),
             arrived: now,
             bytes: claim.bytes,
@@ -257,16 +276,27 @@ fn members(bytes: &[u8], most: usize) -> Result<Vec<u32>, Cut> {
     if !rest.is_empty() || members.len() > most {
         return Err((libc::EINVAL, format!("expected at most {most} targets of 4 bytes each")));
     }
-    Ok(members.iter().map(|member| u32::from_le_bytes(*member)).collect())
+    let members: Vec<u32> = members.iter().map(|member| u32::from_le_bytes(*member)).collect();
+    match members.iter().find(|member| **member >= TARGETS_MAX) {
+        Some(member) => {
+            Err((libc::EINVAL, format!("there is no target {member}: they are below {TARGETS_MAX}")))
+        }
+        None => Ok(members),
+    }
 }
 
-/// A party's number: of the same user, with the same name. 64 bits of FNV-1a; 0 is nobody's.
-fn party(uid: u32, name: &[u8]) -> u64 {
-    if name.is_empty() {
-        return 0;
-    }
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    uid.to_le_bytes().iter().chain(name).fold(0xcbf2_9ce4_8422_2325, step).max(1)
+/// A name that people see and jobs agree on.
+fn name<'a>(what: &str, bytes: &'a [u8]) -> Result<&'a str, Cut> {
+    let name = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|name| name.len() <= NAME_BYTES_MAX && !name.contains(char::is_control));
+    name.ok_or_else(|| {
+        let found = bytes[..bytes.len().min(40)].escape_ascii();
+        let text = format!(
+            "expected the name of a {what} as UTF-8 without control characters, of at most {NAME_BYTES_MAX} bytes, found `{found}`"
+        );
+        (libc::EINVAL, text)
+    })
 }
 
 /// The errno and the text for a client.

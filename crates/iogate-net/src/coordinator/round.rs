@@ -27,7 +27,7 @@ impl Leading {
         let next = loop {
             match self.table.next(now) {
                 Decision::Granted(grant) => self.granted(now, grant),
-                Decision::Lost(loss) => self.lost(&loss),
+                Decision::Lost(loss) => self.lost(now, &loss),
                 Decision::WaitUntil(time) => break Some(time),
                 Decision::Idle => break None,
             }
@@ -47,9 +47,12 @@ impl Leading {
         self.grants.push(grant);
     }
 
-    fn lost(&mut self, loss: &Loss) {
+    fn lost(&mut self, now: Time, loss: &Loss) {
         if let Some(known) = self.claims.get_mut(&loss.claim) {
-            known.ending.get_or_insert(Ending::Lost);
+            let most = self.table.turn_max(known.place);
+            let is_overlong =
+                most > Span::ZERO && known.turn.is_some_and(|turn| now.since(turn.since) >= most);
+            known.ending.get_or_insert(if is_overlong { Ending::Overlong } else { Ending::Lost });
         }
         let connection = self.sessions.get(&loss.session).and_then(|session| session.connection);
         if let (None, Some(connection)) = (loss.token, connection) {
@@ -101,9 +104,9 @@ impl Leading {
         match ending {
             Ending::Released => {
                 self.counters.released += 1;
-                self.counters.bytes += known.bytes;
+                self.counters.bytes = self.counters.bytes.saturating_add(known.bytes);
             }
-            Ending::Lost => self.counters.lost += 1,
+            Ending::Lost | Ending::Overlong => self.counters.lost += 1,
             Ending::Cancelled | Ending::Left => self.counters.cancelled += 1,
             Ending::Evicted => self.counters.evicted += 1,
         }
@@ -124,6 +127,8 @@ impl Leading {
             self.history.push_front((now, finished));
         }
         self.places.leave(known.place);
+        self.parties.leave(known.party);
+        self.quota.give_back(known.uid, known.cost);
     }
 
     /// Has the journal keep what it does not know yet, if there is anything. What waits for that may then be said.

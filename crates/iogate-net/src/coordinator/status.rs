@@ -70,6 +70,9 @@ pub struct Rules {
     pub join_ms: u64,
     /// Most claims.
     pub claims_max: usize,
+    /// How long a turn may be, in ms; 0: any time.
+    #[serde(default)]
+    pub turn_max_ms: u64,
 }
 
 /// What was counted.
@@ -186,6 +189,8 @@ pub enum Ending {
     Released,
     /// Nothing was heard of its client for a lease.
     Lost,
+    /// It was as long as a turn may be.
+    Overlong,
     /// It was given up before its turn.
     Cancelled,
     /// Somebody took it away.
@@ -200,6 +205,7 @@ impl Ending {
         match self {
             Ending::Released => "released",
             Ending::Lost => "lost",
+            Ending::Overlong => "too long",
             Ending::Cancelled => "cancelled",
             Ending::Evicted => "evicted",
             Ending::Left => "left",
@@ -217,6 +223,7 @@ impl Rules {
             lease_ms: ms(config.lease),
             join_ms: ms(config.join),
             claims_max: config.claims_max,
+            turn_max_ms: ms(config.turn_max),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use iogate_core::Span;
 use iogate_core::wire::*;
 use iogate_net::coordinator::{CoordinatorConfig, Ending, Limits, Place, Probed, Prober};
 
@@ -65,7 +66,7 @@ fn refusals_reach_their_sender_alone() {
         Place { name: "scratch".into(), targets: Some(4) },
         Place { name: "home".into(), targets: None },
     ];
-    let setup = Setup::with(CoordinatorConfig { limits, places, ..config("claims_max=5") });
+    let setup = Setup::with(CoordinatorConfig { limits, places, ..config("claims_max=10") });
     let mut other = setup.client();
     let held = other.turn(place("scratch"));
     let mut client = setup.client();
@@ -73,6 +74,17 @@ fn refusals_reach_their_sender_alone() {
     client.refused(&claim(place("nowhere")), libc::ENOENT, "there is no place `nowhere`");
     client.refused(&claim(place("")), libc::EINVAL, "name of a place");
     client.refused(&claim(Claim { place: &[0xff], ..place("") }), libc::EINVAL, "UTF-8");
+    client.refused(
+        &claim(place("a\0b")),
+        libc::EINVAL,
+        r"control characters, of at most 1024 bytes, found `a\x00b`",
+    );
+    client.refused(&claim(Claim { party: b"\0", ..place("scratch") }), libc::EINVAL, "name of a job");
+    client.refused(
+        &claim(Claim { members: &[0xff; 4], ..place("scratch") }),
+        libc::EINVAL,
+        "no target 4294967295",
+    );
     client.refused(&claim(Claim { label: &[b'x'; 2000], ..place("home") }), libc::EINVAL, "1024");
     let members = |members| claim(Claim { members, ..place("scratch") });
     client.refused(&members(&[1]), libc::EINVAL, "4 bytes each");
@@ -95,7 +107,11 @@ fn refusals_reach_their_sender_alone() {
     client.turn(Claim { members: &[1, 0, 0, 0], ..place("home") });
     client.refused(&claim(Claim { members: &[2, 0, 0, 0], ..place("home") }), libc::EAGAIN, "3 claims");
     other.turn(Claim { members: &[3, 0, 0, 0], ..place("home") });
-    other.refused(&claim(Claim { members: &[2, 0, 0, 0], ..place("home") }), libc::EAGAIN, "5 claims");
+    other.refused(
+        &claim(Claim { members: &[2, 0, 0, 0], ..place("home") }),
+        libc::EAGAIN,
+        "5 claims, which is its limit",
+    );
     other.renew(held).ok::<Renewed>();
     other.release(held).done();
 }
@@ -284,4 +300,79 @@ fn a_turn_on_a_probed_place_begins_when_it_is_quiet() {
     is_quiet.store(true, Ordering::SeqCst);
     three.granted(third);
     assert!(setup.status().counters.probed_quiet >= 1);
+}
+
+#[test]
+fn a_party_is_a_users_and_known_by_its_name_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let setup = Setup::at(dir.path(), "");
+    let (mut one, mut two) = (setup.client(), Raw::greet_with(setup.tcp(), hello()));
+    let token = one.turn(Claim { party: b"job", ..place("scratch") });
+    two.claim(Claim { party: b"job", ..place("scratch") });
+    two.is_silent();
+    drop(setup);
+    let setup = Setup::at(dir.path(), "");
+    let mut three = setup.client();
+    assert!(three.turn(Claim { party: b"job", ..place("scratch") }) > token);
+    let status = setup.status();
+    assert_eq!((status.holders[1].admission.as_str(), status.waiting), ("joined", 1));
+}
+
+#[test]
+fn one_user_leaves_room_for_the_claims_of_others() {
+    let setup = Setup::new("claims_max=6");
+    let mut greedy: Vec<_> = (0..4).map(|_| setup.client()).collect();
+    greedy[0].turn(place("scratch"));
+    for client in &mut greedy[1..3] {
+        client.claim(place("scratch"));
+        client.is_silent();
+    }
+    greedy[3].refused(&Request::Claim(place("scratch")), libc::EAGAIN, "has 3 claims, which is its limit");
+    let mut other = Raw::greet_with(setup.tcp(), hello());
+    other.turn(place("home"));
+    greedy[2].ask(&Request::Goodbye(Goodbye {}), &[]).done();
+    greedy[3].claim(place("scratch"));
+    greedy[3].is_silent();
+    assert_eq!(setup.status().waiting, 2);
+}
+
+#[test]
+fn a_turn_ends_when_it_is_as_long_as_it_may_be_at_its_place() {
+    let turn_max = [("scratch".to_owned(), Span::from_millis(400))].into();
+    let setup = Setup::with(CoordinatorConfig { turn_max, ..config("lease=20s") });
+    let (mut one, mut two, mut three) = (setup.client(), setup.client(), setup.client());
+    let (token, elsewhere) = (one.turn(place("scratch")), three.turn(place("home")));
+    let id = two.claim(place("scratch"));
+    while one.renew(token).errno == 0 {
+        three.renew(elsewhere).ok::<Renewed>();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(two.granted(id) > token);
+    three.renew(elsewhere).ok::<Renewed>();
+    assert_eq!(setup.status().finished[0].ending, Ending::Overlong);
+}
+
+#[test]
+fn weights_of_users_are_the_coordinators_if_it_has_any() {
+    let weights = [(7, 50)].into();
+    let setup = Setup::with(CoordinatorConfig { weights, ..config("order=weighted") });
+    // As much time for both; the second one's weight is 50, though it says 1.
+    let (mut boast, mut modest) = (setup.client(), Raw::greet_with(setup.tcp(), hello()));
+    let (loud, quiet) = (
+        Claim { party: b"a", weight: 1_000_000, ..place("scratch") },
+        Claim { party: b"b", weight: 1, ..place("scratch") },
+    );
+    for (client, claim) in [(&mut boast, loud), (&mut modest, quiet)] {
+        let token = client.turn(claim);
+        std::thread::sleep(Duration::from_millis(60));
+        client.release(token).done();
+    }
+    let mut holder = setup.client();
+    let token = holder.turn(Claim { party: b"c", ..place("scratch") });
+    boast.claim(loud);
+    boast.is_silent();
+    let id = modest.claim(quiet);
+    modest.is_silent();
+    holder.release(token).done();
+    modest.granted(id);
 }

@@ -189,13 +189,14 @@ impl ReferenceTable {
     /// A holder is still there.
     pub fn renew(&mut self, now: Time, session: SessionId, token: Token) -> Result<Time, Refused> {
         let new = self.tick(now) + self.config.lease;
+        let most = self.config.turn_max;
         for item in &mut self.items {
-            if let Standing::Held { token: its, until, .. } = &mut item.entry.standing
+            if let Standing::Held { token: its, since, until, .. } = &mut item.entry.standing
                 && *its == token
                 && item.entry.claim.session == session
             {
-                *until = new;
-                return Ok(new);
+                *until = if most == Span::ZERO { new } else { new.min(*since + most) };
+                return Ok(*until);
             }
         }
         self.refuse(Refused::NotHeld { token })
@@ -350,7 +351,10 @@ impl ReferenceTable {
 
     fn grant(&mut self, now: Time, id: ClaimId, admission: Admission) -> Grant {
         let place = self.items.iter().position(|item| item.entry.id == id).expect("it was chosen");
-        let until = now + self.config.lease;
+        let mut until = now + self.config.lease;
+        if self.config.turn_max > Span::ZERO {
+            until = until.min(now + self.config.turn_max);
+        }
         let token = Token(self.next_token);
         self.next_token += 1;
         self.items[place].entry.standing = Standing::Held { token, since: now, until, admission };

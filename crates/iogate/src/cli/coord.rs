@@ -62,6 +62,15 @@ pub(crate) struct CoordServeArgs {
     #[arg(long = "place", value_name = "NAME[=TARGETS]")]
     pub(crate) places: Vec<String>,
 
+    /// How long a turn on a place may be, however often it is renewed: then it is lost; may be given several times. For all
+    /// other places: --set turn_max
+    #[arg(long = "turn-max", value_name = "NAME=TIME")]
+    pub(crate) turn_max: Vec<String>,
+
+    /// With order=weighted: the weight of a user, by number, whatever its jobs say; others then have 1; may be given several times
+    #[arg(long = "weight", value_name = "UID=WEIGHT")]
+    pub(crate) weights: Vec<String>,
+
     /// Probe a file system before a turn on it begins, and wait until it is quiet: a directory there, which `iogate probe --calibrate`
     /// has calibrated, or NAME=DIR if clients call it otherwise; may be given several times
     #[arg(long = "probe", value_name = "[NAME=]DIR", value_hint = ValueHint::DirPath)]

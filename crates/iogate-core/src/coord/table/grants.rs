@@ -33,7 +33,8 @@ impl Table {
 
     pub(super) fn grant(&mut self, now: Time, id: ClaimId, admission: Admission) {
         let token = Token(self.next_token);
-        let until = now + self.config.lease;
+        let Some(place) = self.claims.get(&id).map(|record| record.entry.claim.targets.place) else { return };
+        let until = self.until(now, place, now);
         let Some(record) = self.claims.get_mut(&id) else { return };
         let (rank, at) = (record.rank(), record.board());
         self.next_token += 1;

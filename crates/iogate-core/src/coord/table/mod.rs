@@ -28,7 +28,7 @@ use super::{
     Change, Claim, ClaimId, CoordConfig, CoordStats, Decision, Entry, Loss, Order, Passing, PlaceId, Refused,
     SessionId, Standing, Token,
 };
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// The lock table of a coordinator.
 ///
@@ -76,6 +76,8 @@ pub struct Table {
     now: Time,
     /// Nothing is granted before.
     begins: Time,
+    /// How long turns of a place may be, where the rules are not meant.
+    turn_max: BTreeMap<PlaceId, Span>,
     claims: BTreeMap<ClaimId, Box<Record>>,
     requests: BTreeMap<(SessionId, u64), ClaimId>,
     tokens: BTreeMap<Token, ClaimId>,
@@ -131,6 +133,7 @@ impl Table {
             config,
             now: Time::ZERO,
             begins: Time::ZERO,
+            turn_max: BTreeMap::new(),
             claims: BTreeMap::new(),
             requests: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -152,6 +155,22 @@ impl Table {
     /// by then.
     pub fn begin_at(&mut self, time: Time) {
         self.begins = time;
+    }
+
+    /// How long turns of a place may be, instead of [`CoordConfig::turn_max`].
+    pub fn limit_turns(&mut self, place: PlaceId, most: Span) {
+        self.turn_max.insert(place, most);
+    }
+
+    /// How long turns of a place may be; zero: any time.
+    pub fn turn_max(&self, place: PlaceId) -> Span {
+        self.turn_max.get(&place).copied().unwrap_or(self.config.turn_max)
+    }
+
+    /// Until when a turn counts that is renewed now.
+    fn until(&self, now: Time, place: PlaceId, since: Time) -> Time {
+        let (until, most) = (now + self.config.lease, self.turn_max(place));
+        if most == Span::ZERO { until } else { until.min(since + most) }
     }
 
     /// The rules.
@@ -243,14 +262,19 @@ impl Table {
         Ok(())
     }
 
-    /// A holder is still there. Returns when its turn now ends. That is not in the journal: a restart gives everybody a lease.
+    /// A holder is still there. Returns when its turn now ends, which is not in the journal: a restart gives everybody a lease. It is not
+    /// after `now` if the turn has been as long as it may be.
     ///
     /// # Errors
     /// [`Refused::NotHeld`]: also where the turn was lost before.
     pub fn renew(&mut self, now: Time, session: SessionId, token: Token) -> Result<Time, Refused> {
         let now = self.tick(now);
         let Some(id) = self.held_by(session, token) else { return self.refuse(Refused::NotHeld { token }) };
-        let until = now + self.config.lease;
+        let Some(record) = self.claims.get(&id) else { return self.refuse(Refused::NotHeld { token }) };
+        let Standing::Held { since, .. } = record.entry.standing else {
+            return self.refuse(Refused::NotHeld { token });
+        };
+        let until = self.until(now, record.entry.claim.targets.place, since);
         self.extend(id, until);
         Ok(until)
     }

@@ -70,8 +70,11 @@ pub struct ClaimRecord {
     /// Its targets; none: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<u32>,
-    /// The job, as a number; 0: none.
+    /// The job, as the coordinator that wrote this has numbered it; 0: none.
     pub party: u64,
+    /// Its name; empty with a party: an earlier release wrote this, and only the number is known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub job: String,
     /// Bytes that it means to move.
     pub bytes: u64,
     /// Its share.
@@ -108,8 +111,8 @@ pub(crate) fn admission_number(admission: Admission) -> u8 {
 }
 
 impl ClaimRecord {
-    /// A claim as a table has it, with the names that the table does not know.
-    pub(crate) fn new(entry: &Entry, place: &str, label: &str) -> ClaimRecord {
+    /// A claim as a table has it, with the names that the table does not know: of the place, for people, and of the job.
+    pub(crate) fn new(entry: &Entry, [place, label, job]: [&str; 3]) -> ClaimRecord {
         let Entry { id, claim, arrived, standing } = entry;
         let held = match *standing {
             Standing::Waiting => None,
@@ -126,6 +129,7 @@ impl ClaimRecord {
             place: place.into(),
             members: claim.targets.members.clone(),
             party: claim.party,
+            job: job.into(),
             bytes: claim.bytes,
             weight: claim.weight,
             period: claim.period.as_nanos(),
@@ -135,13 +139,22 @@ impl ClaimRecord {
         }
     }
 
-    /// The claim for a table; `time` moves times to its clock.
-    pub(crate) fn entry(&self, place: PlaceId, time: impl Fn(u64) -> Time) -> Entry {
+    /// What the job is called, or a name that stands for its number; empty: none.
+    pub(crate) fn party_name(&self) -> String {
+        match (self.party, self.job.is_empty()) {
+            (0, true) => String::new(),
+            (number, true) => format!("\0{number}"),
+            (_, false) => self.job.clone(),
+        }
+    }
+
+    /// The claim for a table, with the numbers that it has now; `time` moves times to the table's clock.
+    pub(crate) fn entry(&self, place: PlaceId, party: u64, time: impl Fn(u64) -> Time) -> Entry {
         let claim = Claim {
             session: SessionId(self.session),
             request: self.request,
             targets: Targets { place, members: self.members.clone() },
-            party: self.party,
+            party,
             bytes: self.bytes,
             weight: self.weight,
             period: Span::from_nanos(self.period),

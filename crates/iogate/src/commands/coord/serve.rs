@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use iogate_core::Span;
 use iogate_core::coord::CoordConfig;
 use iogate_net::coordinator::{
     Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, Probed, Prober, StartError,
+    TARGETS_MAX,
 };
 use iogate_net::server::Listener;
 use iogate_turn::probe::{self, Verdict};
@@ -15,7 +17,7 @@ use iogate_turn::{Calibration, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::cli::{Auth, CoordServeArgs};
+use crate::cli::{Auth, CoordServeArgs, Time};
 use crate::commands::serve::config::{self, Address, Listen};
 use crate::commands::serve::{READY, raise_descriptor_limit};
 use crate::failure::Failure;
@@ -26,10 +28,11 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         let signal = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(signal).context("the end of the parent")?;
     }
-    let places = args.places.iter().map(|text| place(text));
     let config = CoordinatorConfig {
         table: CoordConfig::parse(&args.rules.join(",")).context("--set").map_err(Failure::usage)?,
-        places: places.collect::<Result<_, _>>().map_err(Failure::usage)?,
+        places: all(&args.places, place)?,
+        turn_max: all(&args.turn_max, turn_max)?.into_iter().collect(),
+        weights: all(&args.weights, weight)?.into_iter().collect(),
         probers: probers(args)?,
         limits: Limits::default(),
     };
@@ -149,14 +152,48 @@ fn prober(text: &str, settings: &Settings) -> anyhow::Result<(String, Prober)> {
     Ok((name, prober))
 }
 
+/// Reads each of several values of a flag.
+fn all<T>(texts: &[String], read: impl Fn(&str) -> anyhow::Result<T>) -> Result<Vec<T>, Failure> {
+    texts.iter().map(|text| read(text)).collect::<anyhow::Result<_>>().map_err(Failure::usage)
+}
+
 /// A place as on the command line: a name, perhaps with its number of targets.
 fn place(text: &str) -> anyhow::Result<Place> {
-    let counted = text.rsplit_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
-    let (name, targets) = counted.map_or((text, None), |(name, count)| (name, Some(count)));
-    if name.is_empty() || targets == Some(0) {
-        return Err(anyhow!("--place: expected NAME or NAME=TARGETS with at least one target, got `{text}`"));
+    let wrong =
+        || anyhow!("--place: expected NAME or NAME=TARGETS with 1 to {TARGETS_MAX} targets, got `{text}`");
+    // What looks like a number is one, and no part of a name.
+    let is_number = |text: &str| {
+        text.is_empty() || text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first))
+    };
+    let counted = text.rsplit_once('=').filter(|(_, count)| is_number(count));
+    let (name, targets) = match counted {
+        Some((name, count)) => {
+            let count = count.parse().ok().filter(|count| (1..=TARGETS_MAX).contains(count));
+            (name, Some(count.ok_or_else(wrong)?))
+        }
+        None => (text, None),
+    };
+    if name.is_empty() || name.contains(char::is_control) {
+        return Err(wrong());
     }
     Ok(Place { name: name.into(), targets })
+}
+
+/// How long turns of a place may be.
+fn turn_max(text: &str) -> anyhow::Result<(String, Span)> {
+    let wrong = || anyhow!("--turn-max: expected NAME=TIME, as in scratch=1800s, got `{text}`");
+    let (name, time) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let time: Time = time.parse().map_err(|_| wrong())?;
+    let nanoseconds = u64::try_from(time.0.as_nanos()).ok().filter(|time| *time > 0).ok_or_else(wrong)?;
+    Ok((name.into(), Span::from_nanos(nanoseconds)))
+}
+
+/// The weight of a user.
+fn weight(text: &str) -> anyhow::Result<(u32, u32)> {
+    let pair = text.split_once('=').and_then(|(uid, weight)| {
+        Some((uid.parse().ok()?, weight.parse().ok().filter(|weight| *weight > 0)?))
+    });
+    pair.ok_or_else(|| anyhow!("--weight: expected UID=WEIGHT with a weight from 1 on, got `{text}`"))
 }
 
 #[cfg(test)]
@@ -169,6 +206,25 @@ mod tests {
         assert_eq!(of("nfs:io1:/scratch"), Some(("nfs:io1:/scratch".into(), None)));
         assert_eq!(of("scratch=4"), Some(("scratch".into(), Some(4))));
         assert_eq!(of("a=b"), Some(("a=b".into(), None)));
-        assert_eq!((of(""), of("x=0")), (None, None));
+        for wrong in
+            ["", "=4", "x=0", "x=", "x=-4", "x=+", "x=4k", "x=1048577", "x=99999999999", "a\0b", "a\nb=4"]
+        {
+            assert_eq!(of(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn limits_and_weights_are_pairs() {
+        assert_eq!(
+            turn_max("nfs:io1:/scratch=1800s").unwrap(),
+            ("nfs:io1:/scratch".into(), Span::from_secs(1800))
+        );
+        for wrong in ["", "scratch", "=30m", "scratch=30", "scratch=0s", "scratch=-1s"] {
+            assert!(turn_max(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(weight("1000=5").unwrap(), (1000, 5));
+        for wrong in ["", "1000", "1000=0", "-1=5", "1000=x", "a=5"] {
+            assert!(weight(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -16,13 +16,20 @@ pub(super) fn status(status: &Status) -> String {
     line("coordinator", format!("up for {}, state in {}", time(status.up_ms), status.journal));
     let rules = &status.rules;
     let (slots, lease) = (rules.slots, time(rules.lease_ms));
-    line("rules", format!("order {}, {}, {slots} at a time, lease {lease}", rules.order, rules.passing));
+    let most = match rules.turn_max_ms {
+        0 => String::new(),
+        most => format!(", turns of at most {}", time(most)),
+    };
+    line(
+        "rules",
+        format!("order {}, {}, {slots} at a time, lease {lease}{most}", rules.order, rules.passing),
+    );
     let count = |n: usize| units::count(n as u64);
     line(
         "now",
         format!(
             "{} hold, {} wait; {} connections, {} sessions",
-            count(status.holders.len()),
+            count(status.held.max(status.holders.len())),
             count(status.waiting),
             count(status.connections),
             count(status.sessions)

@@ -13,6 +13,7 @@ fn claim(number: u64, token: Option<u64>) -> Record {
         place: "nfs:io1:/scratch".into(),
         members: vec![1, 4],
         party: 7,
+        job: "slurm:7".into(),
         bytes: 1 << 40,
         weight: 1,
         period: 0,
