@@ -15,6 +15,7 @@
 //! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
 //! | [`device`] | models of disks and flash |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
+//! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
 //! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
@@ -26,6 +27,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod answers;
 pub mod coord;
 pub mod device;
 pub mod gate;

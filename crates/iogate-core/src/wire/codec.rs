@@ -56,17 +56,17 @@ pub(super) fn put<const N: usize>(bytes: &mut [u8], at: usize, number: [u8; N]) 
 
 /// Reads values one after another.
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     taken: usize,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader { bytes, taken: 0 }
     }
 
-    pub(super) fn value<T: Value<'a>>(&mut self) -> Result<T, WireError> {
+    pub(crate) fn value<T: Value<'a>>(&mut self) -> Result<T, WireError> {
         T::read(self)
     }
 
@@ -79,7 +79,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    pub(super) fn end(&self) -> Result<(), WireError> {
+    pub(crate) fn end(&self) -> Result<(), WireError> {
         match self.bytes.len() - self.taken {
             0 => Ok(()),
             bytes => Err(WireError::Trailing { bytes }),
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A value that a field can have.
-pub(super) trait Value<'a>: Sized {
+pub(crate) trait Value<'a>: Sized {
     fn read(reader: &mut Reader<'a>) -> Result<Self, WireError>;
     fn write(&self, out: &mut Vec<u8>);
 }
@@ -206,4 +206,4 @@ macro_rules! record {
         }
     };
 }
-pub(super) use record;
+pub(crate) use record;

@@ -116,6 +116,25 @@ requests! {
 }
 
 impl Request<'_> {
+    /// [`Request::kind`] of an [`Open`].
+    pub const OPEN: u16 = 10;
+    /// [`Request::kind`] of a write.
+    pub const WRITE: u16 = 13;
+    /// [`Request::kind`] of a [`MakeNode`].
+    pub const MAKE_NODE: u16 = 23;
+    /// [`Request::kind`] of a [`Symlink`].
+    pub const SYMLINK: u16 = 24;
+    /// [`Request::kind`] of a [`Link`].
+    pub const LINK: u16 = 25;
+    /// [`Request::kind`] of an [`Unlink`].
+    pub const UNLINK: u16 = 27;
+    /// [`Request::kind`] of a [`Rename`].
+    pub const RENAME: u16 = 28;
+    /// [`Request::kind`] of a [`SetXattr`].
+    pub const SET_XATTR: u16 = 31;
+    /// [`Request::kind`] of a [`RemoveXattr`].
+    pub const REMOVE_XATTR: u16 = 33;
+
     /// Whether a request can be carried out twice in a row without harm: it changes nothing, or sets what it sets whatever was
     /// there. The others are sent with an [origin](super::RequestOrigin), and repeated only to a server that knows them by it.
     pub fn is_idempotent(&self) -> bool {

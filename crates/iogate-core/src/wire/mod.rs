@@ -8,7 +8,7 @@
 //!
 //! Decoding never panics and never allocates: what it returns borrows from the bytes.
 
-mod codec;
+pub(crate) mod codec;
 mod message;
 mod reply;
 mod request;

@@ -1,0 +1,223 @@
+//! What is remembered now.
+//!
+//! An entry goes when its client says that it has the answer, and when there are too many or it is too old: the client then is
+//! told that nobody knows, instead of having its request carried out twice. Where there are too many, the user with most of
+//! them loses the older half of its own.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Key, NOTE_BYTES, Note, State};
+
+/// Bounds of a [`Table`].
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most entries.
+    pub entries: usize,
+    /// Most bytes of them.
+    pub bytes: usize,
+    /// How long an entry stays, in seconds.
+    pub seconds: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { entries: 1_000_000, bytes: 64 << 20, seconds: 15 * 60 }
+    }
+}
+
+/// What is remembered of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory<'a> {
+    /// Nothing: it has not been carried out.
+    Nothing,
+    /// Nobody knows: it is older than what is remembered of its client.
+    Forgotten,
+    /// The last note.
+    Noted(State, &'a [u8]),
+}
+
+/// The last note of each request.
+#[derive(Debug, Default)]
+pub struct Table {
+    limits: Limits,
+    users: BTreeMap<u32, User>,
+    held: Held,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    entries: usize,
+    bytes: usize,
+}
+
+impl Held {
+    fn add(&mut self, bytes: usize) {
+        self.entries += 1;
+        self.bytes += bytes;
+    }
+
+    fn remove(&mut self, bytes: usize) {
+        self.entries -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+#[derive(Debug, Default)]
+struct User {
+    clients: BTreeMap<[u8; 16], Client>,
+    held: Held,
+}
+
+#[derive(Debug, Default)]
+struct Client {
+    /// Requests with smaller numbers are not known, and not to be carried out.
+    below: u64,
+    /// When it was last heard of.
+    seen: u64,
+    /// By number and step.
+    entries: BTreeMap<(u64, u16), Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    time: u64,
+    bytes: Box<[u8]>,
+}
+
+impl Table {
+    /// Nothing yet.
+    pub fn new(limits: Limits) -> Table {
+        Table { limits, ..Table::default() }
+    }
+
+    /// What is remembered of a request.
+    pub fn look(&self, key: &Key) -> Memory<'_> {
+        let client = self.users.get(&key.uid).and_then(|user| user.clients.get(&key.client));
+        let Some(client) = client else { return Memory::Nothing };
+        match client.entries.get(&(key.number, key.step)) {
+            Some(entry) => Memory::Noted(entry.state, &entry.bytes),
+            None if key.number < client.below => Memory::Forgotten,
+            None => Memory::Nothing,
+        }
+    }
+
+    /// Takes in a note; what came before of the same request is forgotten, and so is what its client needs no more.
+    pub fn note(&mut self, note: &Note<'_>) {
+        let Key { uid, client, number, step } = note.key;
+        let user = self.users.entry(uid).or_default();
+        let client = user.clients.entry(client).or_default();
+        client.seen = client.seen.max(note.time);
+        if note.below > client.below {
+            client.below = note.below;
+            let kept = client.entries.split_off(&(note.below, 0));
+            for entry in core::mem::replace(&mut client.entries, kept).into_values() {
+                user.held.remove(entry.bytes.len());
+                self.held.remove(entry.bytes.len());
+            }
+        }
+        if note.state == State::Client {
+            return;
+        }
+        if let Some(before) = client.entries.remove(&(number, step)) {
+            user.held.remove(before.bytes.len());
+            self.held.remove(before.bytes.len());
+        }
+        if note.state == State::Void || number < client.below {
+            return;
+        }
+        let entry = Entry { state: note.state, time: note.time, bytes: note.bytes.into() };
+        user.held.add(entry.bytes.len());
+        self.held.add(entry.bytes.len());
+        client.entries.insert((number, step), entry);
+        if self.held.entries > self.limits.entries || self.held.bytes > self.limits.bytes {
+            self.halve();
+        }
+    }
+
+    /// Drops the older half of what is remembered for the user with most of it.
+    fn halve(&mut self) {
+        let cost = |held: &Held| held.bytes + NOTE_BYTES * held.entries;
+        let Some(user) = self.users.values_mut().max_by_key(|user| cost(&user.held)) else { return };
+        let mut times: Vec<u64> = user.entries().map(|entry| entry.time).collect();
+        let middle = times.len() / 2;
+        let (_, &mut median, _) = times.select_nth_unstable(middle);
+        // Those of the same second count by their order.
+        let mut of_median = 1 + middle - times.iter().filter(|&&time| time < median).count();
+        let goes = |entry: &Entry| {
+            entry.time < median
+                || entry.time == median && {
+                    let goes = of_median > 0;
+                    of_median = of_median.saturating_sub(1);
+                    goes
+                }
+        };
+        user.drop_where(&mut self.held, goes);
+    }
+
+    /// Drops what is older than it may be, at `now` in seconds since the Unix epoch.
+    pub fn expire(&mut self, now: u64) {
+        let oldest = now.saturating_sub(self.limits.seconds);
+        for user in self.users.values_mut() {
+            user.drop_where(&mut self.held, |entry| entry.time < oldest);
+            user.clients.retain(|_, client| client.seen >= oldest || !client.entries.is_empty());
+        }
+        self.users.retain(|_, user| !user.clients.is_empty());
+    }
+
+    /// Notes from which an equal table can be made.
+    pub fn notes(&self) -> impl Iterator<Item = Note<'_>> {
+        self.users.iter().flat_map(|(&uid, user)| {
+            user.clients.iter().flat_map(move |(&id, client)| {
+                let key = move |number, step| Key { uid, client: id, number, step };
+                let below = client.below;
+                let own = Note { key: key(0, 0), below, time: client.seen, state: State::Client, bytes: &[] };
+                let entries = client.entries.iter().map(move |(&(number, step), entry)| {
+                    let Entry { state, time, ref bytes } = *entry;
+                    Note { key: key(number, step), below, time, state, bytes }
+                });
+                core::iter::once(own).chain(entries)
+            })
+        })
+    }
+
+    /// Entries.
+    pub fn len(&self) -> usize {
+        self.held.entries
+    }
+
+    /// Whether nothing is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.held.entries == 0
+    }
+
+    /// Bytes that [`Table::notes`] would take as a log, or a little less.
+    pub fn log_bytes(&self) -> usize {
+        self.held.bytes + NOTE_BYTES * self.held.entries
+    }
+}
+
+impl User {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.clients.values().flat_map(|client| client.entries.values())
+    }
+
+    /// Drops entries before their client says so: they are not carried out again.
+    fn drop_where(&mut self, all: &mut Held, mut goes: impl FnMut(&Entry) -> bool) {
+        let held = &mut self.held;
+        for client in self.clients.values_mut() {
+            let below = &mut client.below;
+            client.entries.retain(|&(number, _), entry| {
+                let goes = goes(entry);
+                if goes {
+                    held.remove(entry.bytes.len());
+                    all.remove(entry.bytes.len());
+                    *below = (*below).max(number.saturating_add(1));
+                }
+                !goes
+            });
+        }
+    }
+}
