@@ -6,6 +6,7 @@
 
 use std::io;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -13,12 +14,30 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 /// cleared (`CAP_FSETID`).
 const GIVEN_UP: CapabilitySet = CapabilitySet::SYS_RESOURCE.union(CapabilitySet::FSETID);
 
+/// Whether `CAP_FSETID` is not given up.
+static MODE_BITS_ARE_KEPT: AtomicBool = AtomicBool::new(false);
+
+/// Leaves `CAP_FSETID` to the threads of this process that are limited from now on: for a mount of a directory, to which the
+/// kernel says of each write whether the bits are to be cleared. It knows the groups of the writer; a file system that sees a
+/// thread without that capability would go by the thread's.
+pub fn keep_mode_bits() {
+    MODE_BITS_ARE_KEPT.store(true, Ordering::Relaxed);
+}
+
+fn given_up() -> CapabilitySet {
+    match MODE_BITS_ARE_KEPT.load(Ordering::Relaxed) {
+        true => GIVEN_UP.difference(CapabilitySet::FSETID),
+        false => GIVEN_UP,
+    }
+}
+
 /// Gives up, in the calling thread and those that it starts from now on, the capabilities that reads and writes for others must
 /// not have. May be called again. Fails if the system does not let a thread change its capabilities.
 pub fn limit_thread() -> io::Result<()> {
     let sets = rustix::thread::capabilities(None)?;
-    if sets.effective.intersects(GIVEN_UP) {
-        let effective = sets.effective.difference(GIVEN_UP);
+    let given_up = given_up();
+    if sets.effective.intersects(given_up) {
+        let effective = sets.effective.difference(given_up);
         rustix::thread::set_capabilities(None, CapabilitySets { effective, ..sets })?;
     }
     Ok(())

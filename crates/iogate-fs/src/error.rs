@@ -51,7 +51,7 @@ pub enum MountError {
     NotOurs { path: PathBuf, found: String },
     #[error("{path} was not unmounted ({found}): do it as root or as the user who mounted it")]
     UnmountRefused { path: PathBuf, found: String },
-    #[error("{path} is in use: close the files that are open below it, or detach it (lazy unmount)")]
+    #[error("{path} is in use: close the files that are open below it, or detach it")]
     InUse { path: PathBuf },
     #[error("{action}: {cause}")]
     System { action: &'static str, cause: io::Error },

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use iogate_engine::layouts::mounts::Mount;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -21,6 +22,9 @@ use crate::options::MountOptions;
 
 /// The type of iogate mounts, of the kind `fuse` and the subtype `iogate`.
 const FS_TYPE: &str = "fuse.iogate";
+
+/// How long a mount that is in use may take to say that it is served.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A source and a mount point that fit each other.
 #[derive(Debug)]
@@ -192,8 +196,8 @@ fn receive_device(socket: impl AsFd) -> Result<OwnedFd, Errno> {
     Err(Errno::BADMSG)
 }
 
-/// Unmounts the iogate mount at `mountpoint`, also one whose process is gone; with `detach` even while it is in use
-/// (it then goes away when the last file is closed). Mounts of other file systems are left alone.
+/// Unmounts the iogate mount at `mountpoint`; with `detach` even while it is in use (it then goes away when the last file is
+/// closed). One whose process is gone is detached in any case. Mounts of other file systems are left alone.
 pub fn unmount(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
     let path = mountpoint.to_owned();
     match mounted_type(mountpoint).map_err(|cause| MountError::system("reading the list of mounts", cause))? {
@@ -201,6 +205,25 @@ pub fn unmount(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
         Some(found) if found != FS_TYPE => return Err(MountError::NotOurs { path, found }),
         Some(_) => {}
     }
+    match unmount_ours(mountpoint, detach) {
+        // What is open there is of no use any more.
+        Err(MountError::InUse { .. }) if is_dead(mountpoint) => unmount_ours(mountpoint, true),
+        result => result,
+    }
+}
+
+/// Whether nobody serves a mount any more. One that does not answer in time is not dead.
+fn is_dead(mountpoint: &Path) -> bool {
+    let (said, answer) = std::sync::mpsc::channel();
+    let mountpoint = mountpoint.to_owned();
+    let asking = std::thread::Builder::new().name("iogate-ask".into()).spawn(move || {
+        let _ = said.send(rustix::fs::statfs(&mountpoint).err());
+    });
+    let errno = asking.ok().and_then(|_| answer.recv_timeout(ANSWER_MAX).ok().flatten());
+    matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED))
+}
+
+fn unmount_ours(mountpoint: &Path, detach: bool) -> Result<(), MountError> {
     if !rustix::process::geteuid().is_root() {
         return unmount_by_program(mountpoint, detach);
     }

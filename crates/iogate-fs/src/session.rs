@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use iogate_engine::{Engine, Store, Workers};
+use iogate_engine::{Engine, Store, Workers, privileges};
 use iogate_net::Tree;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
@@ -53,8 +54,17 @@ pub(crate) struct Session {
     pub(crate) device_threads: DeviceThreads,
     pub(crate) threads_max: usize,
     device: Arc<OwnedFd>,
-    serving: Mutex<usize>,
+    serving: Mutex<Serving>,
     ended: Condvar,
+    /// Files and directories that are open.
+    open: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct Serving {
+    threads: usize,
+    /// It ends when nothing is open, wherever else it may still be mounted.
+    is_leaving: bool,
 }
 
 impl Session {
@@ -65,6 +75,16 @@ impl Session {
     /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
     pub(crate) fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
         self.fs.handle(header, input, out)?;
+        match header.opcode {
+            op::OPEN | op::CREATE | op::TMPFILE | op::OPENDIR => {
+                self.open.fetch_add(1, Ordering::Relaxed);
+            }
+            op::RELEASE | op::RELEASEDIR if self.open.fetch_sub(1, Ordering::Relaxed) == 1 => {
+                let _serving = self.serving();
+                self.ended.notify_all();
+            }
+            _ => {}
+        }
         let clears_mode = match header.opcode {
             op::OPEN => {
                 let mut input = input;
@@ -86,8 +106,8 @@ impl Session {
         name: String,
         serve: impl FnOnce(&Arc<Session>) + Send + 'static,
     ) -> std::io::Result<()> {
-        *self.serving.lock().expect("counting does not panic") += 1;
-        let counted = Serving(self.clone());
+        self.serving().threads += 1;
+        let counted = ServingThread(self.clone());
         std::thread::Builder::new()
             .name(name)
             .spawn(move || {
@@ -97,24 +117,35 @@ impl Session {
             .map(drop)
     }
 
+    fn serving(&self) -> MutexGuard<'_, Serving> {
+        self.serving.lock().expect("counting does not panic")
+    }
+
     fn wait(&self) {
-        let serving = self.serving.lock().expect("counting does not panic");
-        drop(self.ended.wait_while(serving, |serving| *serving > 0).expect("counting does not panic"));
+        let goes_on = |serving: &mut Serving| {
+            serving.threads > 0 && !(serving.is_leaving && self.open.load(Ordering::Relaxed) == 0)
+        };
+        drop(self.ended.wait_while(self.serving(), goes_on).expect("counting does not panic"));
+    }
+
+    fn leave(&self) {
+        self.serving().is_leaving = true;
+        self.ended.notify_all();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        *self.serving.lock().expect("counting does not panic") == 0
+        self.serving().threads == 0
     }
 }
 
 /// A thread that is serving.
-struct Serving(Arc<Session>);
+struct ServingThread(Arc<Session>);
 
-impl Drop for Serving {
+impl Drop for ServingThread {
     fn drop(&mut self) {
-        let mut serving = self.0.serving.lock().expect("counting does not panic");
-        *serving -= 1;
-        if *serving == 0 {
+        let mut serving = self.0.serving();
+        serving.threads -= 1;
+        if serving.threads == 0 {
             self.0.ended.notify_all();
             self.0.device_threads.wake_watchdog();
         }
@@ -151,7 +182,7 @@ impl std::fmt::Debug for Mounted {
 }
 
 impl Mounted {
-    /// Waits until the file system is unmounted, by whomever.
+    /// Waits until the file system is unmounted, by whomever; after [`Mounted::leave`], until nothing is open.
     pub fn wait(&self) {
         self.session.wait();
     }
@@ -167,8 +198,15 @@ impl Mounted {
         self.take_off(true)
     }
 
+    /// Lets [`Mounted::wait`] return as soon as no file and no directory is open, even if other mount namespaces have copies of the
+    /// mount. To be called when it has been unmounted or detached here.
+    pub fn leave(&self) {
+        self.session.leave();
+    }
+
     fn take_off(&self, detach: bool) -> Result<(), MountError> {
-        if self.session.has_ended() {
+        // Taken off, somebody else may be mounted there by now.
+        if self.session.has_ended() || self.session.serving().is_leaving {
             return Ok(());
         }
         mount::unmount(&self.mountpoint, detach)
@@ -215,6 +253,7 @@ pub fn mount(
     control: Arc<dyn Control>,
 ) -> Result<Mounted, MountError> {
     raise_descriptor_limit();
+    privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
     start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, control| {
@@ -280,8 +319,9 @@ fn start(
         device_threads: DeviceThreads::default(),
         threads_max: options.threads_max,
         device,
-        serving: Mutex::new(0),
+        serving: Mutex::default(),
         ended: Condvar::new(),
+        open: AtomicUsize::new(0),
     });
     dev::start(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
     let mut transport = Transport::Device;

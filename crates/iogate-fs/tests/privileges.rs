@@ -19,6 +19,36 @@ fn as_somebody(script: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&text).into_owned())
 }
 
+#[test]
+fn access_lists_that_the_kernel_does_not_check_are_roots() {
+    on_all_mounts(|mount| {
+        if mount.behind != Behind::Directory {
+            // The server's part.
+            return;
+        }
+        let file = mount.at("file");
+        std::fs::write(&file, b"x").unwrap();
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+        let path = file.display();
+        for change in ["-n system.nfs4_acl -v 0x00", "-n system.cifs_acl -v 0x00", "-x system.nfs4_acl"] {
+            let (ok, said) = as_somebody(&format!("setfattr {change} {path}"));
+            assert!(!ok && said.contains("Operation not permitted"), "{change}: {said}");
+        }
+        let (ok, said) = as_somebody(&format!("setfattr -n user.own -v 1 {path}"));
+        assert!(ok || said.contains("not supported"), "{said}");
+        let root = Command::new("setfattr")
+            .args(["-n", "system.nfs4_acl", "-v", "0x00"])
+            .arg(&file)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&root.stderr);
+        assert!(
+            root.status.success() || said.contains("not supported"),
+            "the source decides on root's: {said}"
+        );
+    });
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }

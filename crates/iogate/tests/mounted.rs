@@ -1,7 +1,10 @@
 //! The program with a real mount: up, asked, told, down; and the demo. Where FUSE is not to be had, only the demo.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -230,6 +233,148 @@ fn a_mount_whose_process_was_killed_is_taken_off() {
     assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
     let again = iogate().arg("umount").arg(&point).output().unwrap();
     assert!(text(&again.stderr).contains("is not a mount point"), "{}", text(&again.stderr));
+}
+
+/// A mount in the foreground, whose process is a child; both are gone when the test is over.
+struct Foreground {
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Foreground {
+    fn new(args: &[&str]) -> Foreground {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, point) = (folder.path().join("source"), folder.path().join("mount"));
+        std::fs::create_dir(&source).unwrap();
+        std::fs::create_dir(&point).unwrap();
+        let child =
+            iogate().arg("mount").args([&source, &point]).args(args).arg("--foreground").spawn().unwrap();
+        let mount = Foreground { folder, child };
+        eventually("the mount comes up", || {
+            iogate().arg("status").arg(mount.point()).output().unwrap().status.success().then_some(())
+        });
+        mount
+    }
+
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    fn terminate(&self) {
+        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+    }
+
+    fn umount(&self, args: &[&str]) -> Output {
+        iogate().arg("umount").arg(self.point()).args(args).output().unwrap()
+    }
+}
+
+impl Drop for Foreground {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if is_mounted(&self.point()) {
+            let _ = self.umount(&["--lazy"]);
+        }
+    }
+}
+
+/// Waits for something that has to happen.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "expected within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_dead_mount_with_an_open_file_is_taken_off_and_one_in_use_says_how() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mut mount = Foreground::new(&[]);
+    let open = std::fs::File::create(mount.point().join("open")).unwrap();
+    let refused = mount.umount(&[]);
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success());
+    assert!(said.contains("in use") && said.contains("iogate umount --lazy"), "{said}");
+    mount.child.kill().unwrap();
+    mount.child.wait().unwrap();
+    let output = mount.umount(&[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(!is_mounted(&mount.point()));
+    drop(open);
+}
+
+#[test]
+fn a_signal_ends_a_mount_of_which_another_namespace_has_a_copy() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mut mount = Foreground::new(&[]);
+    // Says when it has the copy and a file of it open, and when it has closed that.
+    let script = "exec 3>open; echo ready; read line; echo more >&3; exec 3>&-; echo closed; read line";
+    let copy = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &format!("cd \"$1\" && {script}"), "sh"])
+        .arg(mount.point())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut copy) = copy else { return eprintln!("skipped: there is no unshare") };
+    let mut lines = BufReader::new(copy.stdout.take().unwrap()).lines();
+    if lines.next().is_none() {
+        return eprintln!("skipped: no mount namespaces here");
+    }
+    mount.terminate();
+    eventually("it is taken off", || (!is_mounted(&mount.point())).then_some(()));
+    copy.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "closed", "what is open stays usable");
+    let status = eventually("the mount's process ends", || mount.child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    assert_eq!(std::fs::read(mount.folder.path().join("source/open")).unwrap(), b"more\n");
+    drop(copy.stdin.take());
+    copy.wait().unwrap();
+}
+
+#[test]
+fn no_thread_of_a_mount_passes_disk_quotas() {
+    if !can_mount() || !std::fs::read_to_string("/proc/self/status").unwrap().contains("CapEff:\t000001ff") {
+        return eprintln!("skipped: needs /dev/fuse and root");
+    }
+    for backend in ["calls", "auto"] {
+        let mount = Foreground::new(&["--backend", backend]);
+        let file = std::fs::File::create(mount.point().join("file")).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..16 {
+                let file = &file;
+                scope.spawn(move || {
+                    (0..64).for_each(|n| file.write_all_at(&[1; 4096], (thread << 20) + n * 4096).unwrap())
+                });
+            }
+        });
+        let mut seen = 0;
+        for task in std::fs::read_dir(format!("/proc/{}/task", mount.child.id())).unwrap() {
+            let Ok(status) = std::fs::read_to_string(task.unwrap().path().join("status")) else { continue };
+            let field = |name: &str| {
+                status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+            };
+            let capabilities = u64::from_str_radix(&field("CapEff:"), 16).unwrap();
+            let has = |number: u32| capabilities >> number & 1 == 1;
+            let (fsetid, sys_resource) = (has(4), has(24));
+            // What waits for the end, for signals or for messages does no I/O for others.
+            let serves = ["iogate-dev", "iogate-ring", "iogate-engine", "iogate-worker"];
+            if serves.iter().any(|name| field("Name:").starts_with(name)) {
+                seen += 1;
+                assert!(!sys_resource, "{}", field("Name:"));
+                assert!(fsetid, "the kernel says what is cleared: {}", field("Name:"));
+            }
+        }
+        assert!(seen >= 3, "{seen} threads that serve");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use iogate_engine::privileges;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitiesSecureBits, UnshareFlags};
@@ -12,7 +13,7 @@ thread_local! {
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Gives the calling thread a umask of its own, and lets it change its file system ids without losing
+/// Gives the calling thread a umask of its own, takes away what would let callers pass disk quotas, and lets it change its file system ids without losing
 /// capabilities: the kernel has checked the caller's permissions (`default_permissions`), by groups that are not
 /// known here.
 pub(crate) fn prepare_thread() -> Result<(), Errno> {
@@ -21,6 +22,7 @@ pub(crate) fn prepare_thread() -> Result<(), Errno> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS)? };
     rustix::process::umask(Mode::empty());
     UMASK.set(Some(0));
+    privileges::limit_thread_or_warn();
     if rustix::process::geteuid().is_root() {
         let bits = rustix::thread::capabilities_secure_bits()?;
         rustix::thread::set_capabilities_secure_bits(bits | CapabilitiesSecureBits::NO_SETUID_FIXUP)?;

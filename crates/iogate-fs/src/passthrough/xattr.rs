@@ -1,5 +1,6 @@
 //! Extended attributes, and the mount's controls that look like some on the root.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 
 use rustix::fs::XattrFlags;
@@ -52,6 +53,7 @@ impl FileSystem {
         {
             return result;
         }
+        may_change(header, name)?;
         let inode = self.inodes.get(header.nodeid)?;
         let flags = XattrFlags::from_bits_retain(arg.flags);
         rustix::fs::setxattr(inode.proc_path().as_bytes(), name, value, flags)?;
@@ -63,9 +65,19 @@ impl FileSystem {
 
     pub(super) fn removexattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
         let name = input.name().ok_or(Errno::INVAL)?;
+        may_change(header, name)?;
         let inode = self.inodes.get(header.nodeid)?;
         rustix::fs::removexattr(inode.proc_path().as_bytes(), name)
     }
+}
+
+/// The kernel checks who may change the attributes that it knows. Others of the system (as access lists of NFSv4 and CIFS) it
+/// leaves to the file system, and the source's would take this process for the caller.
+fn may_change(header: &InHeader, name: &CStr) -> Result<(), Errno> {
+    const KNOWN: [&CStr; 2] = [c"system.posix_acl_access", c"system.posix_acl_default"];
+    let is_system = name.to_bytes().starts_with(b"system.");
+    let is_allowed = !is_system || KNOWN.contains(&name) || header.uid == rustix::process::geteuid().as_raw();
+    if is_allowed { Ok(()) } else { Err(Errno::PERM) }
 }
 
 /// Replies with what `read` puts into a buffer of the caller's size; its size if that is zero.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_fs::ControlError;
+use iogate_fs::{ControlError, MountError};
 use iogate_net::Endpoint;
 use iogate_report::{Summary, text};
 
@@ -37,7 +37,13 @@ impl Place {
 }
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
-    iogate_fs::unmount(&args.mountpoint, args.lazy).map_err(Failure::failed)
+    iogate_fs::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
+        MountError::InUse { .. } => {
+            let again = format!("`iogate umount --lazy {}` takes it off at once", args.mountpoint.display());
+            Failure::failed(error).hint(again)
+        }
+        error => Failure::failed(error),
+    })
 }
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {

@@ -51,6 +51,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 
+    if let Shown::Directory(_) = shown {
+        // Before the store and the engine start threads.
+        iogate_engine::privileges::keep_mode_bits();
+    }
     let Behind { store, names, modelled, tree, layout, mut about } = match &shown {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
@@ -195,14 +199,16 @@ fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind, Failure> 
     Ok(Behind { store: remote.store(), names: None, modelled: None, tree: Some(remote), layout, about })
 }
 
-/// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it.
+/// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it. Copies of
+/// the mount in other mount namespaces do not keep it.
 fn take_off(mounted: &Mounted) {
     let result = match mounted.unmount() {
         Err(MountError::InUse { .. }) => mounted.detach(),
         other => other,
     };
-    if let Err(error) = result {
-        eprintln!("error: {error}");
+    match result {
+        Ok(()) | Err(MountError::NotMounted { .. }) => mounted.leave(),
+        Err(error) => eprintln!("error: {error}"),
     }
 }
 
