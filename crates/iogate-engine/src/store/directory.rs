@@ -8,18 +8,17 @@
 //! Buffered, the ring costs several microseconds a request more than a call.
 
 use std::any::Any;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::{FileId, Op};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::direct::DirectFile;
+use super::ids::Ids;
 use super::ring::Ring;
 use super::{FileHandle, Io, IoDone, OpenMode, Store, StoreFile, vectored};
 
@@ -72,7 +71,14 @@ impl DirectoryStore {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let device = rustix::fs::fstat(&root)?.st_dev;
-        Ok(DirectoryStore { root, options, ring, ids: Arc::new(Ids { device, used: Mutex::default() }) })
+        Ok(DirectoryStore { root, options, ring, ids: Arc::new(Ids::new(device)) })
+    }
+}
+
+impl DirectoryStore {
+    /// Whether there is a ring that takes dispatches.
+    fn has_ring(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| !ring.is_broken())
     }
 }
 
@@ -119,6 +125,22 @@ impl DirectoryFile {
     }
 }
 
+impl DirectoryFile {
+    /// Carries a dispatch out by calls.
+    ///
+    /// # Safety
+    /// The segments must be valid memory that nobody else uses meanwhile.
+    unsafe fn transfer(&self, io: &Io) -> io::Result<u64> {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            match &self.direct {
+                Some(direct) => direct.transfer(&self.fd, io.op, io.offset, &io.segments),
+                None => vectored::transfer(self.fd.as_fd(), io.op, io.offset, &io.segments, 1),
+            }
+        }
+    }
+}
+
 impl StoreFile for DirectoryFile {
     fn id(&self) -> FileId {
         self.id
@@ -128,53 +150,6 @@ impl StoreFile for DirectoryFile {
 impl Drop for DirectoryFile {
     fn drop(&mut self) {
         self.ids.release(self.id);
-    }
-}
-
-/// The ids of open files: the inode number, or on another device than the root's a hash of both. Two files must
-/// never share an id (their requests would be aggregated), so what is taken is left alone.
-#[derive(Debug)]
-struct Ids {
-    device: u64,
-    used: Mutex<HashMap<u64, InUse>>,
-}
-
-#[derive(Debug)]
-struct InUse {
-    device: u64,
-    inode: u64,
-    handles: usize,
-}
-
-impl Ids {
-    fn claim(&self, device: u64, inode: u64) -> FileId {
-        // Fibonacci hashing: neighbouring device numbers end up far apart.
-        let away = device.wrapping_sub(self.device).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut id = inode ^ away;
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match used.entry(id) {
-                Entry::Vacant(entry) => {
-                    entry.insert(InUse { device, inode, handles: 1 });
-                    return FileId(id);
-                }
-                Entry::Occupied(mut entry) if (entry.get().device, entry.get().inode) == (device, inode) => {
-                    entry.get_mut().handles += 1;
-                    return FileId(id);
-                }
-                Entry::Occupied(_) => id = id.wrapping_add(1 << 63 | 1),
-            }
-        }
-    }
-
-    fn release(&self, id: FileId) {
-        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Entry::Occupied(mut entry) = used.entry(id.0) {
-            entry.get_mut().handles -= 1;
-            if entry.get().handles == 0 {
-                entry.remove();
-            }
-        }
     }
 }
 
@@ -227,13 +202,18 @@ impl Store for DirectoryStore {
             return done(io, result);
         }
         let handle = FileHandle::clone(&io.file);
-        match (&self.ring, file_of(&handle)) {
-            (Some(ring), Ok(DirectoryFile { direct: Some(direct), .. })) => {
-                ring.start(direct.fd.as_fd(), direct.block, io, done);
-            }
-            (Some(ring), Ok(file)) => ring.start(file.fd.as_fd(), 1, io, done),
-            // `run` refuses only what a ring can have.
-            (None, _) | (_, Err(_)) => done(io, Err(io::Error::from_raw_os_error(libc::EIO))),
+        // `run` refuses only what a ring can have.
+        let (Some(ring), Ok(file)) = (&self.ring, file_of(&handle)) else {
+            return done(io, Err(io::Error::from_raw_os_error(libc::EIO)));
+        };
+        let (fd, align) = match &file.direct {
+            Some(direct) => (direct.fd.as_fd(), direct.block),
+            None => (file.fd.as_fd(), 1),
+        };
+        if let Err((io, done)) = ring.start(fd, align, io, done) {
+            // SAFETY: as in `run`.
+            let result = unsafe { file.transfer(&io) };
+            done(io, result);
         }
     }
 
@@ -242,20 +222,20 @@ impl Store for DirectoryStore {
             Ok(file) => file,
             Err(error) => return Some(Err(error)),
         };
+        let has_ring = self.has_ring();
         // SAFETY: the segments are valid and ours until the dispatch is done: the promise of `Engine::submit`.
         unsafe {
             match &file.direct {
-                Some(direct) if self.ring.is_some() && direct.takes(io.offset, &io.segments) => None,
-                Some(direct) => Some(direct.transfer(&file.fd, io.op, io.offset, &io.segments)),
-                None if self.ring.is_some() && self.options.backend == Backend::Ring => None,
-                None if self.ring.is_some() && io.op == Op::Read => file.read_cached(io),
-                None => Some(vectored::transfer(file.fd.as_fd(), io.op, io.offset, &io.segments, 1)),
+                Some(direct) if has_ring && direct.takes(io.offset, &io.segments) => None,
+                None if has_ring && self.options.backend == Backend::Ring => None,
+                None if has_ring && io.op == Op::Read => file.read_cached(io),
+                _ => Some(file.transfer(io)),
             }
         }
     }
 
     fn blocks(&self) -> bool {
-        self.ring.is_none()
+        !self.has_ring()
     }
 
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {

@@ -3,6 +3,7 @@
 mod batched;
 mod direct;
 mod directory;
+mod ids;
 mod memory;
 mod modelled;
 mod null;
