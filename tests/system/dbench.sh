@@ -5,11 +5,13 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+command -v dbench >/dev/null || skip "there is no dbench"
 mount_gate
 dbench -D "$MNT" --timelimit=10 4 >"$SIDE/dbench.out" 2>&1 || {
     tail -n 20 "$SIDE/dbench.out"
     fail "dbench failed"
 }
 grep '^Throughput' "$SIDE/dbench.out" || fail "dbench reported no throughput"
-! grep -Ei 'failed|error|unexpected' "$SIDE/dbench.out" || fail "dbench met an error"
+# Where it cannot use a semaphore of System V, dbench says so, starts its clients by other means and goes on.
+! grep -v 'barrier semaphore' "$SIDE/dbench.out" | grep -Ei 'failed|error|unexpected' || fail "dbench met an error"
 unmount_gate

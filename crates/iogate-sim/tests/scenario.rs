@@ -373,6 +373,8 @@ fn sweeps_that_cannot_be_are_refused() {
     let case = format!("{BASE}[[sweep.case]]\nservers.nodes = 1\n");
     let message = read_with(&case, &["servers.nodes=2"], false).unwrap_err().to_string();
     assert!(message.contains("the sweep over case sets it again"), "{message}");
+    let message = read_with(&case, &["servers.nodes=[2, 3]"], false).unwrap_err().to_string();
+    assert!(message.contains("the scenario's [[sweep.case]] set servers.nodes already"), "{message}");
 }
 
 #[test]

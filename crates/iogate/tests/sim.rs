@@ -205,6 +205,14 @@ fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), kept).unwrap();
     done(&args, folder.path());
     assert!(read("pages/coordination.md") == page, "kept results give the same page");
+    // Without a word on where to, the quick form leaves the pages of the papers' sizes alone.
+    let page = folder.path().join("docs/reproduction/coordination.md");
+    std::fs::create_dir_all(page.parent().unwrap()).unwrap();
+    std::fs::write(&page, "of the papers' sizes").unwrap();
+    let quick = ["reproduce", "coordination", "--quick", "--results", "kept"];
+    let said = done(&quick, folder.path());
+    assert!(said.starts_with("target/reproduction-quick/coordination.md\n"), "{said}");
+    assert_eq!(std::fs::read_to_string(page).unwrap(), "of the papers' sizes");
 }
 
 #[test]

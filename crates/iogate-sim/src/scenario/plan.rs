@@ -332,12 +332,14 @@ fn check_overlaps(sweeps: &[Sweep], problems: &Problems) {
             sweeps[..index].iter().find(|other| path::overlap(&other.targets, &sweep.targets))
         {
             let (key, other) = (&sweep.key, &other.key);
-            problems.unfit(
-                &sweep.place,
+            let text = if other == "case" {
                 format!(
-                    "the sweep over {key} sets what that over {other} sets: put both into [[sweep.case]]"
-                ),
-            );
+                    "the scenario's [[sweep.case]] set {key} already: vary it there, or take it out of them"
+                )
+            } else {
+                format!("the sweep over {key} sets what that over {other} sets: put both into [[sweep.case]]")
+            };
+            problems.unfit(&sweep.place, text);
         }
     }
 }

@@ -23,9 +23,9 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     pub(crate) real: bool,
 
-    /// The folder for the pages
-    #[arg(long, value_name = "DIR", default_value = "docs/reproduction", value_hint = ValueHint::DirPath)]
-    pub(crate) out: PathBuf,
+    /// The folder for the pages [default: docs/reproduction; with --quick target/reproduction-quick]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
 
     /// Keep the results of each scenario in this folder, as JSON, and take those that are there already
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -26,9 +26,15 @@ use crate::commands::{scenario, sim};
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
 
+/// Where pages go: those of the quick form are nobody's results, and must not replace any.
+const PAGES: &str = "docs/reproduction";
+const QUICK_PAGES: &str = "target/reproduction-quick";
+
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
+    let default = if args.quick { QUICK_PAGES } else { PAGES };
+    let out = args.out.as_deref().unwrap_or(Path::new(default));
     let lab = Lab { quick: args.quick, threads: args.threads, results: args.results.as_deref() };
-    for folder in [Some(args.out.as_path()), lab.results].into_iter().flatten() {
+    for folder in [Some(out), lab.results].into_iter().flatten() {
         fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
     }
@@ -59,7 +65,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             );
         }
         for (ending, text) in [("md", page.markdown()), ("html", page.html())] {
-            let path = args.out.join(format!("{name}.{ending}"));
+            let path = out.join(format!("{name}.{ending}"));
             OutputFile::create(&path)?.finish_with(&text)?;
             print(&format!("{}\n", path.display()))?;
         }
