@@ -14,6 +14,7 @@
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
 //! | [`device`] | models of disks and flash |
+//! | [`fair`] | who goes next where many share few threads, or little memory |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
@@ -30,6 +31,7 @@ extern crate std;
 pub mod answers;
 pub mod coord;
 pub mod device;
+pub mod fair;
 pub mod gate;
 pub mod hash;
 pub mod layout;

@@ -147,6 +147,15 @@ impl<R> Window<R> {
         seen == self.connection
     }
 
+    /// Forgets a request that is underway, as if it had not been seen: if it is sent again, it is carried out.
+    pub fn forget(&mut self, id: u64) {
+        let slot = id.checked_sub(self.first).and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
+        if let Some(slot @ Slot::Underway(_)) = slot {
+            *slot = Slot::Vacant;
+            self.underway -= 1;
+        }
+    }
+
     /// Requests that are not done.
     pub fn underway(&self) -> u32 {
         self.underway
@@ -184,6 +193,20 @@ mod tests {
         window.reconnect();
         assert!(!window.finish(1, Some("one")), "the client does not expect it yet");
         assert_eq!(window.admit(1, 1), Ok(Admitted::Done(&"one")));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_carried_out_when_it_is_sent_again() {
+        let mut window = Window::new(4);
+        assert_eq!(window.admit(1, 1), Ok(Admitted::New));
+        assert_eq!(window.admit(2, 1), Ok(Admitted::New));
+        assert!(window.finish(2, Some("two")));
+        (1..4).for_each(|id| window.forget(id));
+        assert_eq!(window.underway(), 0);
+        window.reconnect();
+        assert_eq!(window.admit(1, 1), Ok(Admitted::New));
+        assert_eq!(window.admit(2, 1), Ok(Admitted::Done(&"two")));
+        assert!(window.finish(1, Some("one")));
     }
 
     #[test]

@@ -54,6 +54,9 @@ pub struct Transfer {
     pub origin: Origin,
 }
 
+// SAFETY: the memory belongs to whoever submits the transfer, who promises not to touch it until its completion.
+unsafe impl Send for Transfer {}
+
 /// Called once with the number of bytes transferred (fewer than asked for at the end of a file, or when a device
 /// is full) or the store's error. May run in the submitting thread, before `submit` returns, or in any other; it
 /// must not block. It may submit the next transfer, and best does so while the gate has room.
@@ -68,6 +71,17 @@ pub enum SubmitError {
     /// The gate refused the request: it is malformed, or has more pieces than an empty gate takes.
     #[error(transparent)]
     Rejected(#[from] iogate_core::Rejected),
+    /// Whoever sent it has gone while it waited for room.
+    #[error("nobody waits for it any more")]
+    Unwanted,
+}
+
+impl SubmitError {
+    /// Whether an error, of a completion, is [`SubmitError::Unwanted`].
+    pub fn is_unwanted(error: &io::Error) -> bool {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        matches!(inner, Some(SubmitError::Unwanted))
+    }
 }
 
 impl From<SubmitError> for io::Error {
@@ -75,6 +89,7 @@ impl From<SubmitError> for io::Error {
         let kind = match error {
             SubmitError::Closed => io::ErrorKind::BrokenPipe,
             SubmitError::Rejected(_) => io::ErrorKind::InvalidInput,
+            SubmitError::Unwanted => io::ErrorKind::ConnectionAborted,
         };
         io::Error::new(kind, error)
     }
@@ -125,28 +140,33 @@ impl Engine {
     /// As [`Engine::submit`], for each.
     pub unsafe fn submit_all(self: &Arc<Self>, batch: impl IntoIterator<Item = (Transfer, Completion)>) {
         // SAFETY: the caller's promise is the same.
-        unsafe { self.submit_all_then(batch, || {}) };
+        unsafe { self.submit_all_then(batch, || true, || {}) };
     }
 
     /// As [`Engine::submit_all`], and calls `accepted` in between: when the gate has seen all, and before this thread
     /// carries out any of them. Who submits from several threads in an order lets the next one go there.
+    ///
+    /// Before the first, and when one has waited for room, `is_wanted` is asked, under the gate's lock: it must be quick, and take
+    /// no lock. Once it says no, that transfer and the rest complete with [`SubmitError::Unwanted`], before `accepted`. So what
+    /// comes after the end of a sender, in any thread, is not followed by what the sender had waiting.
     ///
     /// # Safety
     /// As [`Engine::submit`], for each.
     pub unsafe fn submit_all_then(
         self: &Arc<Self>,
         batch: impl IntoIterator<Item = (Transfer, Completion)>,
+        is_wanted: impl Fn() -> bool,
         accepted: impl FnOnce(),
     ) {
         let mut list = frame::list();
         let batch = batch.into_iter().map(|(transfer, done)| (transfer, Done::Call(done)));
-        let (submitted, refused) = self.shared.accept_all(batch, &mut list);
-        accepted();
+        let (submitted, refused) = self.shared.accept_all(batch, &is_wanted, &mut list);
         for (error, done) in refused {
             if let Done::Call(done) = done {
                 done(Err(error.into()));
             }
         }
+        accepted();
         self.carry_out(&mut list, submitted);
         frame::recycle(list);
     }

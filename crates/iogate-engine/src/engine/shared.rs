@@ -142,7 +142,7 @@ impl Shared {
     ) -> Result<Time, SubmitError> {
         let _guard = AbortOnUnwind::new();
         let mut now = self.clock.now();
-        let (state, admitted) = self.admit(self.lock(), &mut now, transfer, done, list);
+        let (state, admitted) = self.admit(self.lock(), &mut now, transfer, done, &|| true, list);
         admitted.map_err(|(error, _)| error)?;
         self.settle(state, now, list);
         Ok(now)
@@ -153,15 +153,21 @@ impl Shared {
     pub(super) fn accept_all(
         self: &Arc<Self>,
         batch: impl Iterator<Item = (Transfer, Done)>,
+        is_wanted: &dyn Fn() -> bool,
         list: &mut List,
     ) -> (Time, Vec<(SubmitError, Done)>) {
         let _guard = AbortOnUnwind::new();
         let mut refused = Vec::new();
         let mut now = self.clock.now();
         let mut state = self.lock();
+        let wanted = is_wanted();
         for (transfer, done) in batch {
             let admitted;
-            (state, admitted) = self.admit(state, &mut now, transfer, done, list);
+            if !wanted || matches!(refused.last(), Some((SubmitError::Unwanted, _))) {
+                refused.push((SubmitError::Unwanted, done));
+                continue;
+            }
+            (state, admitted) = self.admit(state, &mut now, transfer, done, is_wanted, list);
             refused.extend(admitted.err());
         }
         self.settle(state, now, list);
@@ -184,6 +190,7 @@ impl Shared {
         now: &mut Time,
         transfer: Transfer,
         done: Done,
+        is_wanted: &dyn Fn() -> bool,
         list: &mut List,
     ) -> (MutexGuard<'a, State>, Result<(), (SubmitError, Done)>) {
         let mut request = Request {
@@ -223,6 +230,13 @@ impl Shared {
                 state.waiting -= 1;
             }
             *now = self.clock.now();
+            if !is_wanted() {
+                if state.waiting > 0 {
+                    // There may be room, which another one takes.
+                    self.room.notify_one();
+                }
+                return (state, Err((SubmitError::Unwanted, done)));
+            }
         }
         state.table.insert(Pending::new(transfer, done));
         (state, Ok(()))

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use iogate_core::FileId;
-use iogate_engine::Workers;
 
 use super::lock;
+use super::session::Session;
 use crate::TreeFile;
 
 /// Where the next append to each file goes, while appends are underway that the file's size does not show yet.
@@ -61,7 +61,7 @@ impl Drop for AppendGuard {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Jobs that are carried out one after another, in the order in which they came, by the workers.
+/// Jobs that are carried out one after another, in the order in which they came, by workers.
 #[derive(Default)]
 pub(super) struct Lane {
     queue: Mutex<Queue>,
@@ -75,12 +75,12 @@ struct Queue {
 
 impl Lane {
     /// Runs a job when all before it are done.
-    pub(super) fn run(self: &Arc<Self>, workers: &Arc<Workers>, job: impl FnOnce() + Send + 'static) {
+    pub(super) fn run(self: &Arc<Self>, session: &Session, job: impl FnOnce() + Send + 'static) {
         let mut queue = lock(&self.queue);
         queue.jobs.push_back(Box::new(job));
         if !std::mem::replace(&mut queue.busy, true) {
             let lane = Arc::clone(self);
-            workers.run(move || lane.work_off());
+            session.run(move || lane.work_off());
         }
     }
 

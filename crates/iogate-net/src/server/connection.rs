@@ -1,18 +1,21 @@
 //! One connection: its socket, what the kernel is to say about it, and what has come in of an unfinished message.
 
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{Failure, Record, RequestHeader};
+use iogate_engine::{Completion, Transfer};
 use rustix::event::epoll;
 
 use super::Shared;
 use super::buffer::Buffer;
+use super::incoming::Next;
 use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
@@ -40,6 +43,10 @@ pub(super) struct Connection {
     heard: AtomicU64,
     pub(super) unfinished: AtomicBool,
     closed: AtomicBool,
+    /// It is its turn to be read.
+    begun: AtomicBool,
+    /// The session's next connection, which waits until what this one has read is in the gate.
+    heir: Mutex<Option<Arc<Connection>>>,
 }
 
 /// Where a connection comes from, for the bound on those of one client.
@@ -51,6 +58,12 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// The same for the same origin.
+    pub(super) fn number(&self) -> u64 {
+        use std::hash::BuildHasher;
+        BuildHasherDefault::<DefaultHasher>::default().hash_one(self)
+    }
+
     /// Who is at the other end of a socket from here, for people.
     pub(crate) fn peer_text(&self, socket: &dyn Socket) -> String {
         match (socket.peer(), self) {
@@ -80,6 +93,16 @@ struct Interest {
 pub(super) struct Receive {
     pub(super) left: Vec<u8>,
     pub(super) partial: Option<Partial>,
+    pub(super) kept: Option<KeptBatch>,
+}
+
+/// Reads and writes that wait for a thread that may bring them to their export.
+pub(super) struct KeptBatch {
+    pub(super) batch: Vec<(Transfer, Completion)>,
+    /// How it goes on with the connection then.
+    pub(super) next: Next,
+    /// When they were read.
+    pub(super) since: Instant,
 }
 
 /// A message of whose payload a part has come in.
@@ -124,6 +147,8 @@ impl Connection {
             heard: AtomicU64::new(0),
             unfinished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            begun: AtomicBool::new(false),
+            heir: Mutex::default(),
         }
     }
 
@@ -141,10 +166,12 @@ impl Connection {
         self.tell_kernel(&interest);
     }
 
-    /// Takes what the kernel has told: whether the calling thread is to read, and to write. What it has not told stays asked.
-    pub(super) fn told(self: &Arc<Self>, flags: epoll::EventFlags) -> (bool, bool) {
+    /// Takes what the kernel has told: whether the calling thread is to read, and to write; and whether the other end is there.
+    /// What it has not told stays asked.
+    pub(super) fn told(self: &Arc<Self>, flags: epoll::EventFlags) -> (bool, bool, bool) {
         use epoll::EventFlags as Flags;
         let over = flags.intersects(Flags::ERR | Flags::HUP);
+        let is_there = !over && !flags.contains(Flags::RDHUP);
         let mut interest = lock(&self.interest);
         let readable = interest.readable && (over || flags.intersects(Flags::IN | Flags::RDHUP));
         let writable = interest.writable && (over || flags.contains(Flags::OUT));
@@ -153,7 +180,7 @@ impl Connection {
         if interest.readable || interest.writable {
             self.tell_kernel(&interest);
         }
-        (readable, writable)
+        (readable, writable, is_there)
     }
 
     fn tell_kernel(self: &Arc<Self>, interest: &Interest) {
@@ -216,6 +243,40 @@ impl Connection {
         self.server.forget(self);
         if let Some(session) = self.session.get() {
             session.detach(self);
+        }
+    }
+
+    /// Ends the connection, as the session goes on with `heir`, which is read from when what this one has read is in the gate.
+    pub(super) fn close_for(self: &Arc<Self>, heir: &Arc<Connection>) {
+        self.close();
+        *lock(&self.heir) = Some(Arc::clone(heir));
+        fence(Ordering::SeqCst);
+        // Else whoever reads sees, when it is done, that the connection is closed.
+        if self.begun.load(Ordering::SeqCst)
+            && self.receive.try_lock().is_ok_and(|receive| receive.kept.is_none())
+        {
+            self.pass_on();
+        }
+    }
+
+    /// Has what comes after the greeting be read.
+    pub(super) fn begin_reading(self: &Arc<Self>) {
+        self.begun.store(true, Ordering::SeqCst);
+        self.server.go_on(Arc::clone(self));
+    }
+
+    /// Notes that nobody reads: goes on with the session's next connection, if this one is over.
+    pub(super) fn done_reading(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_closed() {
+            self.pass_on();
+        }
+    }
+
+    fn pass_on(&self) {
+        let heir = lock(&self.heir).take();
+        if let Some(heir) = heir {
+            heir.begin_reading();
         }
     }
 

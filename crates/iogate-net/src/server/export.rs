@@ -7,6 +7,7 @@ use iogate_core::Layout;
 use iogate_engine::Engine;
 
 use super::appends::Appends;
+use super::entrance::Entrance;
 use crate::{Tree, Users};
 
 /// A tree under a name.
@@ -70,7 +71,16 @@ impl Default for Limits {
 /// An export in service.
 pub(super) struct Served {
     pub(super) export: Export,
+    /// Its number among the exports.
+    pub(super) index: usize,
     pub(super) appends: Arc<Appends>,
+    pub(super) entrance: Entrance,
+}
+
+impl Served {
+    pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
+        Arc::new(Served { export, index, appends: Arc::default(), entrance: Entrance::default() })
+    }
 }
 
 impl std::ops::Deref for Served {

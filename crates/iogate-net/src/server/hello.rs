@@ -1,5 +1,6 @@
 //! The first message of a connection: who the client is, which export it wants, and which session it goes on with.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use iogate_core::wire::{self, Hello, Record, RequestHeader, VERSION, Welcome};
@@ -9,7 +10,7 @@ use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
 use super::session::{Forwarder, Session};
-use super::{Shared, lock};
+use super::{GREETINGS, Shared, lock};
 use crate::Caller;
 use crate::auth::{Binding, User};
 use crate::greeting::{self, Cut};
@@ -25,12 +26,12 @@ pub(super) fn greet(
     greeting::read(header, fields)?;
     let (connection, fields, proof_bytes) =
         (Arc::clone(connection), fields.to_vec(), header.payload as usize);
-    let workers = Arc::clone(&connection.server.workers);
-    workers.run(move || {
+    let control = Arc::clone(&connection.server.control);
+    control.run(GREETINGS, connection.origin.number(), move || {
         let Ok(hello) = Hello::decode(&fields) else { return };
         let proof = proof.as_ref().map_or(&[][..], |proof| &proof.as_slice()[..proof_bytes]);
         match welcome(&connection, &hello, proof) {
-            Ok(()) => connection.server.go_on(connection.clone()),
+            Ok(()) => {}
             Err((errno, why)) => connection.refuse(errno as u16, &why),
         }
     });
@@ -42,11 +43,6 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
     let Entered { session, resumed, before } = server.session(connection, hello, export, user)?;
-    if let Some(before) = before {
-        before.close();
-        // What it has read reaches the gate before what this one brings.
-        drop(lock(&before.receive));
-    }
     let limits = &server.limits;
     let striping = session.export.striping;
     let welcome = Welcome {
@@ -76,6 +72,11 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         session.detach(connection);
     }
     connection.flush();
+    match before {
+        // What it has read reaches the gate before what this one brings.
+        Some(before) => before.close_for(connection),
+        None => connection.begin_reading(),
+    }
     Ok(())
 }
 
@@ -119,6 +120,25 @@ fn refuse_rival<'a>(
     Ok(())
 }
 
+/// The sessions of this forwarder's process before, which has gone: nothing of theirs may follow what comes now.
+fn predecessors(
+    sessions: &HashMap<[u8; 16], Arc<Session>>,
+    hello: &Hello<'_>,
+    export: &Arc<Served>,
+    user: Caller,
+) -> Vec<Arc<Session>> {
+    let Some(own) = Forwarder::of(hello).filter(|own| own.nodes > 1) else { return Vec::new() };
+    let is_before = |session: &&Arc<Session>| {
+        session.user == user
+            && Arc::ptr_eq(&session.export, export)
+            && session.forwarder.is_some_and(|other| {
+                (other.node, other.nodes) == (own.node, own.nodes) && other.instance != own.instance
+            })
+            && session.connected_peer().is_none()
+    };
+    sessions.values().filter(is_before).cloned().collect()
+}
+
 /// The session that a connection has come to.
 struct Entered {
     session: Arc<Session>,
@@ -154,6 +174,10 @@ impl Shared {
     ) -> Result<Entered, Cut> {
         let mut sessions = lock(&self.sessions);
         refuse_rival(sessions.values(), hello, &export)?;
+        for before in predecessors(&sessions, hello, &export, user) {
+            sessions.remove(&before.token);
+            before.end_soon();
+        }
         if let Some(session) = sessions.get(&hello.session) {
             if session.user != user || !Arc::ptr_eq(&session.export, &export) {
                 return Err((libc::EACCES, "the session is another user's, or of another export".into()));

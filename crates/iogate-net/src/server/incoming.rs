@@ -3,12 +3,13 @@
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_core::wire::{Goodbye, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 
 use super::buffer::Buffer;
-use super::connection::{Connection, Partial, Receive};
+use super::connection::{Connection, KeptBatch, Partial, Receive};
 use super::outgoing::Cork;
 use super::session::{Cut, Taken};
 use super::{Shared, lock};
@@ -24,6 +25,12 @@ const READS_MAX: usize = 16;
 /// Most bytes of a value of an extended attribute, and of the records of a reservation.
 const VALUE_BYTES_MAX: u32 = 64 << 10;
 
+/// Most reads to find out whether a client that is gone has said goodbye: more than a socket's buffer has.
+const LAST_READS_MAX: usize = 256;
+
+/// How long what has been read counts as sent just now, without asking whether its sender is still there.
+pub(super) const FRESH: Duration = Duration::from_micros(50);
+
 /// How many connections go on when memory comes back; what they use comes back too, and then the next ones go on.
 const FED_AT_ONCE: usize = 4;
 
@@ -35,7 +42,7 @@ pub(super) struct Desk {
 }
 
 /// How it goes on after what could be read.
-enum Next {
+pub(super) enum Next {
     /// More may come.
     Await,
     /// There is more, but no memory for it.
@@ -67,21 +74,24 @@ impl Desk {
 }
 
 impl Connection {
-    /// Reads what is there, and carries it out as far as that is this thread's.
-    pub(super) fn serve(self: &Arc<Self>, desk: &mut Desk) {
+    /// Reads what is there, and carries it out as far as that is this thread's. Reads and writes of an export that holds many
+    /// threads wait until it has one more. `is_there`: the kernel has just told of bytes, and of no end.
+    pub(super) fn serve(self: &Arc<Self>, desk: &mut Desk, is_there: bool) {
         let mut receive = lock(&self.receive);
-        if self.is_closed() || self.server.is_closing() {
+        let Some((next, since)) = self.begin(&mut receive, desk, is_there) else {
+            drop(receive);
+            return self.done_reading();
+        };
+        let session = self.session.get().filter(|_| !desk.batch.is_empty());
+        let inside = session.map(|session| self.server.enter(&session.export, self));
+        if let Some(None) = inside {
+            receive.kept = Some(KeptBatch { batch: std::mem::take(&mut desk.batch), next, since });
             return;
-        }
-        self.unfinished.store(false, Ordering::Relaxed);
-        let mut next = Next::Gone;
-        Cork::over(|| next = self.take_in(&mut receive, desk));
-        if self.socket.wants_flush() {
-            self.flush();
         }
         let unfinished = !receive.left.is_empty() || receive.partial.is_some();
         let go_on = || {
             drop(receive);
+            self.done_reading();
             match next {
                 Next::Await => {
                     // Counted from now: it is no fault of the client's how long the gate has taken.
@@ -96,18 +106,50 @@ impl Connection {
                 Next::Cut((errno, why)) => self.refuse(errno as u16, &why),
             }
         };
-        if desk.batch.is_empty() {
-            return go_on();
-        }
-        let Some(session) = self.session.get() else { return go_on() };
+        let Some(session) = session else { return go_on() };
+        // What a client that is gone has sent must not follow what comes after its end.
+        let is_wanted = || since.elapsed() < FRESH || self.is_alive();
         Cork::over(|| {
             // SAFETY: the memory of each transfer is a buffer that lives in its completion.
-            unsafe { session.export.engine.submit_all_then(desk.batch.drain(..), go_on) }
+            unsafe { session.export.engine.submit_all_then(desk.batch.drain(..), is_wanted, go_on) }
         });
     }
 
+    /// Reads what is there, or goes on with what has waited. Returns how it goes on then, and since when it has been read. `None` if
+    /// the connection is over.
+    fn begin(
+        self: &Arc<Self>,
+        receive: &mut Receive,
+        desk: &mut Desk,
+        is_there: bool,
+    ) -> Option<(Next, Instant)> {
+        if let Some(KeptBatch { batch, next, since }) = receive.kept.take() {
+            desk.batch = batch;
+            return Some((next, since));
+        }
+        if self.is_closed() || self.server.is_closing() {
+            return None;
+        }
+        self.unfinished.store(false, Ordering::Relaxed);
+        let since = Instant::now();
+        if !is_there && !self.is_alive() {
+            self.hear_goodbye(receive, desk);
+            return Some((Next::Gone, since));
+        }
+        let mut next = Next::Gone;
+        Cork::over(|| next = self.take_in(receive, desk));
+        if self.socket.wants_flush() {
+            self.flush();
+        }
+        Some((next, since))
+    }
+
     fn take_in(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk) -> Next {
-        for _ in 0..READS_MAX {
+        for round in 0..READS_MAX {
+            if round > 0 && !self.is_alive() {
+                self.hear_goodbye(receive, desk);
+                return Next::Gone;
+            }
             let (bytes, read) = match self.read(receive, &mut desk.scratch) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
@@ -131,6 +173,29 @@ impl Connection {
             }
         }
         Next::Later
+    }
+
+    /// Of what a client that is gone has sent and nobody has read, nothing is carried out: it might undo what others have done
+    /// since. But if its last word was Goodbye, the session ends now.
+    fn hear_goodbye(&self, receive: &mut Receive, desk: &mut Desk) {
+        let Some(session) = self.session.get() else { return };
+        let mut last = std::mem::take(&mut receive.left);
+        let room = &mut desk.scratch[..READ_BYTES_MAX];
+        for _ in 0..LAST_READS_MAX {
+            match self.socket.read(&mut [IoSliceMut::new(room)]) {
+                Ok(count) if count > 0 => last.extend_from_slice(&room[..count]),
+                _ => break,
+            }
+            last.drain(..last.len().saturating_sub(REQUEST_HEADER_BYTES));
+        }
+        let Some(header) = last.last_chunk::<REQUEST_HEADER_BYTES>() else { return };
+        if let Ok(header) = RequestHeader::from_bytes(header)
+            && header.kind == Request::Goodbye(Goodbye {}).kind()
+            && (header.fields, header.payload) == (0, 0)
+            && session.is_current(self)
+        {
+            self.server.end(session);
+        }
     }
 
     /// Fills what is missing of a payload, and the scratch memory behind what was left over, which it is given first. Returns

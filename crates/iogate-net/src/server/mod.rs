@@ -7,9 +7,11 @@
 //! | file | purpose |
 //! |---|---|
 //! | `threads.rs` | the threads, and the watch over them, over silent clients and over sessions that nobody comes back to |
+//! | `entrance.rs` | how many of the threads an export may hold |
 //! | `listener.rs` | accepting connections |
 //! | `connection.rs` | a connection and what the kernel is asked about it |
 //! | `incoming.rs` | bytes to requests |
+//! | `crew.rs` | threads for what may take long |
 //! | `hello.rs` | who the client is |
 //! | `session.rs` | handles, requests and their replies |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
@@ -20,6 +22,8 @@
 mod appends;
 mod buffer;
 mod connection;
+mod crew;
+mod entrance;
 mod export;
 mod hello;
 mod incoming;
@@ -40,7 +44,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_engine::{Engine, Workers};
+use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use crate::users::Users;
@@ -52,6 +56,7 @@ use crate::Endpoint;
 use buffer::Pool;
 use connection::Connection;
 pub(crate) use connection::Origin;
+use crew::Crew;
 use export::Served;
 use session::Session;
 use threads::Threads;
@@ -77,8 +82,19 @@ pub type Describe = Box<dyn Fn(&Export) -> serde_json::Value + Send + Sync>;
 
 /// How long `shutdown` waits for clients to take their last replies.
 const LAST_REPLIES: Duration = Duration::from_secs(5);
-/// Most threads that read from connections, and most workers.
+/// Most threads that read from connections.
 const THREADS_MAX: usize = 64;
+/// Of these, those that no export holds: they accept connections, and read what a client says first.
+const THREADS_FREE: usize = 4;
+/// Most threads that carry out everything but reads and writes, and those of them that one session has.
+const WORKERS_MAX: usize = 60;
+const SESSION_WORKERS_MAX: usize = 16;
+/// Most threads for what is answered whatever the exports do, and those of them that one client has.
+const CONTROL_WORKERS_MAX: usize = 8;
+const CLIENT_CONTROL_WORKERS_MAX: usize = 2;
+/// Who shares these.
+const GREETINGS: usize = 0;
+const CONTROL: usize = 1;
 const FIRST_CONNECTION: u64 = 1 << 32;
 
 /// A server that runs. Dropping it shuts it down.
@@ -107,10 +123,15 @@ struct Shared {
     per_client: Mutex<HashMap<Origin, usize>>,
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
     pool: Arc<Pool>,
-    workers: Arc<Workers>,
+    /// For the exports' requests; each is a group.
+    workers: Arc<Crew>,
+    /// For greetings, and for what is asked of the server itself.
+    control: Arc<Crew>,
     threads: Threads,
     /// Connections to go on with, of which the kernel has nothing new to tell.
     ready: Mutex<VecDeque<Arc<Connection>>>,
+    /// How many connections wait for a thread that may enter their export.
+    kept_out: AtomicUsize,
     /// Connections that wait for memory.
     starved: Mutex<VecDeque<Arc<Connection>>>,
     /// Requests that have been taken in and are not answered.
@@ -131,7 +152,7 @@ impl Server {
         random(&mut instance)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let served = |export| Arc::new(Served { export, appends: Arc::default() });
+        let exports = config.exports.len();
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let feed = shared.clone();
             let room = move || {
@@ -140,7 +161,7 @@ impl Server {
                 }
             };
             Shared {
-                exports: config.exports.into_iter().map(served).collect(),
+                exports: config.exports.into_iter().enumerate().map(Served::new).collect(),
                 node: config.node,
                 nodes: config.nodes,
                 pool: Pool::new(config.limits.memory_bytes, room),
@@ -156,13 +177,11 @@ impl Server {
                 next_token: AtomicU64::new(FIRST_CONNECTION),
                 per_client: Mutex::default(),
                 sessions: Mutex::default(),
-                workers: Workers::new(
-                    "iogate-net-work",
-                    THREADS_MAX,
-                    iogate_engine::privileges::limit_thread_or_warn,
-                ),
+                workers: Crew::new("iogate-net-work", exports, WORKERS_MAX, SESSION_WORKERS_MAX),
+                control: Crew::new("iogate-net-control", 2, CONTROL_WORKERS_MAX, CLIENT_CONTROL_WORKERS_MAX),
                 threads: Threads::default(),
                 ready: Mutex::default(),
+                kept_out: AtomicUsize::new(0),
                 starved: Mutex::default(),
                 underway: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
@@ -267,10 +286,16 @@ impl Shared {
         }
     }
 
-    /// Ends a session.
+    /// Ends a session. A worker closes its files: that may take long.
     fn end(&self, session: &Session) {
         lock(&self.sessions).remove(&session.token);
-        session.end();
+        session.end_soon();
+    }
+
+    /// Ends a session, and closes its files here.
+    fn end_here(&self, session: &Session) {
+        lock(&self.sessions).remove(&session.token);
+        drop(session.end());
     }
 
     fn shutdown(&self) {
@@ -302,7 +327,7 @@ impl Shared {
         lock(&self.ready).clear();
         lock(&self.starved).clear();
         let sessions: Vec<_> = lock(&self.sessions).drain().map(|(_, session)| session).collect();
-        sessions.iter().for_each(|session| session.end());
+        sessions.iter().for_each(|session| drop(session.end()));
     }
 }
 

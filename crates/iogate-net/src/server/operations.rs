@@ -5,11 +5,13 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
+use std::time::Instant;
 
 use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, Synced, open,
 };
 
+use super::CONTROL;
 use super::buffer::Buffer;
 use super::session::{Answer, Cut, OpenFile, Session, explained};
 use crate::tree::OpenHow;
@@ -39,7 +41,7 @@ impl Session {
             }
             Request::Close(close) => {
                 return match self.close(close.handle) {
-                    Ok(file) => self.server.workers.run(move || {
+                    Ok(file) => self.run(move || {
                         drop(file);
                         answer.kept(&Gone::NONE);
                     }),
@@ -48,10 +50,22 @@ impl Session {
             }
             _ => {}
         }
+        let is_control = matches!(request, Request::Status(_) | Request::Configure(_));
         let (header, fields) = (*header, fields.to_vec());
-        self.server.workers.run(move || {
+        let since = Instant::now();
+        let job = move || {
             let Ok(request) = Request::decode(header.kind, &fields) else { return };
             let session = Arc::clone(answer.session());
+            let wanted = match request {
+                Request::Goodbye(_) => Some(answer),
+                _ => answer.if_wanted(since),
+            };
+            let Some(answer) = wanted else {
+                if let Request::Open(open) = &request {
+                    session.fill(open.handle, None);
+                }
+                return;
+            };
             let value =
                 payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
             let caller = session.caller(&header, groups);
@@ -66,7 +80,12 @@ impl Session {
                 Ok(Outcome::Bytes(bytes)) => answer.bytes(bytes),
                 Err(Failed(errno, text)) => answer.error(errno, &text),
             }
-        });
+        };
+        if is_control {
+            self.server.control.run(CONTROL, self.number(), job);
+        } else {
+            self.run(job);
+        }
     }
 
     fn carry_out(&self, caller: Caller, request: &Request<'_>, value: &[u8]) -> Result<Outcome, Failed> {
@@ -148,7 +167,7 @@ impl Session {
                 Outcome::Done
             }
             Request::Goodbye(_) => {
-                self.server.end(self);
+                self.server.end_here(self);
                 Outcome::Done
             }
             Request::Claim(_)

@@ -9,10 +9,13 @@ use std::time::Instant;
 use iogate_core::session::{Admitted, Window};
 use iogate_core::wire::{Failure, Hello, NO_HANDLE, Record, RequestHeader, Written};
 
+use iogate_engine::SubmitError;
+
 use super::appends::Lane;
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
+use super::incoming::FRESH;
 use super::outgoing::Payload;
 use super::{Shared, lock};
 pub(super) use crate::greeting::Cut;
@@ -56,6 +59,13 @@ struct State {
     lost: Instant,
     bytes_underway: u64,
     ended: bool,
+}
+
+impl State {
+    fn forget(&mut self, id: u64, bytes: u64) {
+        self.bytes_underway -= bytes;
+        self.window.forget(id);
+    }
 }
 
 /// An open file of a session.
@@ -133,6 +143,12 @@ impl Session {
         }
     }
 
+    /// Whether a connection is the session's.
+    pub(super) fn is_current(&self, connection: &Connection) -> bool {
+        let state = lock(&self.state);
+        state.connection.as_ref().is_some_and(|current| std::ptr::eq(&**current, connection))
+    }
+
     /// Since when the session has no connection; `None` if it has one.
     pub(super) fn lost_since(&self) -> Option<Instant> {
         let state = lock(&self.state);
@@ -145,11 +161,30 @@ impl Session {
         connection.is_alive().then(|| connection.peer_text())
     }
 
-    /// Closes all handles. Requests underway go on.
-    pub(super) fn end(&self) {
+    /// Ends the session. Requests underway go on. Dropping what this returns closes the files, which may take long.
+    #[must_use]
+    pub(super) fn end(&self) -> HashMap<u32, Option<Arc<OpenFile>>> {
         lock(&self.state).ended = true;
-        let files = std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()));
-        drop(files);
+        std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()))
+    }
+
+    /// Ends the session, and has a worker close its files.
+    pub(super) fn end_soon(&self) {
+        let files = self.end();
+        if !files.is_empty() {
+            self.run(move || drop(files));
+        }
+    }
+
+    /// Runs a job of this session in a worker, when it is its turn.
+    pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.server.workers.run(self.export.index, self.number(), job);
+    }
+
+    /// The session among others.
+    pub(super) fn number(&self) -> u64 {
+        let [a, b, c, d, e, f, g, h, ..] = self.token;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
     /// Requests that are not answered.
@@ -341,8 +376,34 @@ impl Answer {
         }
     }
 
-    /// A failure of the system.
+    /// As if the request had not come: if it is sent again, it is carried out.
+    pub(super) fn forget(mut self) {
+        self.given = true;
+        lock(&self.session.state).forget(self.id, self.bytes);
+    }
+
+    /// To be asked before a request is carried out that has waited since it was taken in: forgets it if its client is gone, as it
+    /// might undo what others have done since. A client that comes back sends it again.
+    pub(super) fn if_wanted(mut self, since: Instant) -> Option<Answer> {
+        if since.elapsed() < FRESH {
+            return Some(self);
+        }
+        let mut state = lock(&self.session.state);
+        if state.connection.as_ref().is_some_and(|connection| connection.is_alive()) {
+            drop(state);
+            return Some(self);
+        }
+        state.forget(self.id, self.bytes);
+        drop(state);
+        self.given = true;
+        None
+    }
+
+    /// A failure of the system. What nobody waits for any more is forgotten.
     pub(super) fn failed(self, error: &io::Error) {
+        if SubmitError::is_unwanted(error) {
+            return self.forget();
+        }
         let (errno, text) = explained(error);
         self.error(errno, &text);
     }

@@ -53,6 +53,12 @@ impl Threads {
         }
     }
 
+    /// Threads that do not wait for an event.
+    pub(super) fn busy_count(&self) -> usize {
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        self.all.load(Ordering::SeqCst).saturating_sub(waiting)
+    }
+
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -156,7 +162,7 @@ impl Shared {
             }
             drop(ready);
             if let Some(connection) = first {
-                connection.serve(desk);
+                connection.serve(desk, false);
             }
         } else if token < FIRST_CONNECTION {
             let listener = lock(&self.listeners).get(token as usize - 1).cloned();
@@ -166,12 +172,12 @@ impl Shared {
         } else {
             let connection = lock(&self.connections).get(&token).cloned();
             let Some(connection) = connection else { return };
-            let (readable, writable) = connection.told(flags);
+            let (readable, writable, is_there) = connection.told(flags);
             if writable {
                 connection.flush_on();
             }
             if readable {
-                connection.serve(desk);
+                connection.serve(desk, is_there);
             }
         }
     }
@@ -257,6 +263,7 @@ impl Shared {
         self.pool.trim();
         // In case that those who were fed before had no need any more.
         self.feed();
+        self.let_in();
     }
 
     fn round(&self) -> Duration {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
@@ -100,7 +101,13 @@ impl Session {
         let write = Write { answer, file, payload, wire: *write, caller };
         if write.wire.flags & transfer::APPEND != 0 {
             let lane = Arc::clone(&write.file.appends);
-            lane.run(&self.server.workers, move || write.append());
+            let since = Instant::now();
+            lane.run(self, move || {
+                let Write { answer, file, payload, wire, caller } = write;
+                if let Some(answer) = answer.if_wanted(since) {
+                    Write { answer, file, payload, wire, caller }.append();
+                }
+            });
         } else {
             let offset = write.wire.offset;
             batch.push(write.prepare(offset, None));
@@ -177,8 +184,8 @@ impl Write {
             }
             // A completion must not block.
             Ok(written) => {
-                let workers = Arc::clone(&answer.session().server.workers);
-                workers.run(move || match file.file.sync(sync & transfer::SYNC == 0) {
+                let session = Arc::clone(answer.session());
+                session.run(move || match file.file.sync(sync & transfer::SYNC == 0) {
                     Ok(_) => answer.written(written),
                     Err(error) => answer.failed(&error),
                 });

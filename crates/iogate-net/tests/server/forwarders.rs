@@ -27,14 +27,29 @@ fn each_index_is_one_forwarders() {
     ];
     refused(&setup, forwarder(1, 2, 12), "forwarder 1 of 2 is connected already: `a forwarder` (process");
     refused(&setup, forwarder(2, 4, 12), "is one of 4, and `a forwarder` (process");
-    // Whoever takes the place of one that is away for a moment keeps it.
+    // Whoever takes the place of one that is away keeps it.
     let session = first.welcome.unwrap().session;
     drop((first, _others));
     let second = Raw::greet_with(setup.unix(), forwarder(0, 2, 20));
     refused(&setup, Hello { session, ..forwarder(0, 2, 10) }, "forwarder 0 of 2 is connected already");
     drop(second);
     let back = Raw::greet_with(setup.unix(), Hello { session, ..forwarder(0, 2, 10) });
-    assert_eq!(back.welcome.unwrap().resumed, 1);
+    assert_eq!(back.welcome.unwrap().resumed, 0, "its session has ended when its successor came");
+}
+
+#[test]
+fn a_successor_ends_what_its_predecessor_had() {
+    let setup = Setup::new();
+    let mut before = Raw::greet_with(setup.unix(), forwarder(0, 2, 10));
+    before.open(1, "f", super::raw::RDWR).ok::<Opened>();
+    let mut lone = Raw::greet_with(setup.unix(), forwarder(0, 2, 10));
+    lone.open(1, "g", super::raw::RDWR).ok::<Opened>();
+    drop(before);
+    let _other = Raw::greet_with(setup.unix(), forwarder(1, 2, 20));
+    assert_eq!(setup.server.status().sessions, 3, "another one's is kept");
+    drop(lone);
+    let _successor = Raw::greet_with(setup.unix(), forwarder(0, 2, 30));
+    assert_eq!(setup.server.status().sessions, 2);
 }
 
 #[test]

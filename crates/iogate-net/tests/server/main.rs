@@ -1,7 +1,9 @@
 //! The server over real sockets, and clients made by hand.
 
+mod fence;
 mod forwarders;
 mod hostile;
+mod hung;
 mod idle;
 mod lost;
 mod messages;
@@ -61,18 +63,30 @@ impl Setup {
     }
 }
 
+impl Drop for Setup {
+    fn drop(&mut self) {
+        // A test that has failed may hold something up, and the server completes everything.
+        self.tree.store.release();
+        self.tree.door.open();
+    }
+}
+
 /// Waits for what happens soon.
 fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(20), "still waiting: {what}");
+        assert!(start.elapsed() < Duration::from_secs(40), "still waiting: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 fn export(name: &str, tree: Arc<dyn Tree>) -> Export {
+    export_with(1024, 8, name, tree)
+}
+
+fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> Export {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-    let gate = GateConfig { scheduler, queue_max: 1024, depth: 8, layout: Layout::SINGLE };
+    let gate = GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE };
     let engine = Engine::new(&EngineConfig { gate }, tree.store()).unwrap();
     Export {
         name: name.into(),

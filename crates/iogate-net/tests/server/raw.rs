@@ -8,9 +8,26 @@ use std::time::Duration;
 use iogate_core::wire::*;
 use iogate_net::Endpoint;
 
-pub(crate) trait Stream: Read + Write + Send {}
+const PATIENCE: Duration = Duration::from_secs(30);
 
-impl<S: Read + Write + Send> Stream for S {}
+pub(crate) trait Stream: Read + Write + Send {
+    /// How long it waits at most.
+    fn be_patient(&self, time: Duration);
+}
+
+impl Stream for TcpStream {
+    fn be_patient(&self, time: Duration) {
+        self.set_read_timeout(Some(time)).unwrap();
+        self.set_write_timeout(Some(time)).unwrap();
+    }
+}
+
+impl Stream for UnixStream {
+    fn be_patient(&self, time: Duration) {
+        self.set_read_timeout(Some(time)).unwrap();
+        self.set_write_timeout(Some(time)).unwrap();
+    }
+}
 
 /// A connection and the ids of its session.
 pub(crate) struct Raw {
@@ -70,22 +87,18 @@ pub(crate) const RDWR: u32 = open::READ | open::WRITE | open::CREATE;
 impl Raw {
     /// Connects, and says nothing.
     pub(crate) fn connect(endpoint: &Endpoint) -> Raw {
-        let patience = Some(Duration::from_secs(20));
         let stream: Box<dyn Stream> = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).unwrap();
                 stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(patience).unwrap();
-                stream.set_write_timeout(patience).unwrap();
                 Box::new(stream)
             }
             Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path).unwrap();
-                stream.set_read_timeout(patience).unwrap();
-                stream.set_write_timeout(patience).unwrap();
                 Box::new(stream)
             }
         };
+        stream.be_patient(PATIENCE);
         Raw { stream, next: 1, acked: 1, welcome: None }
     }
 
@@ -132,6 +145,14 @@ impl Raw {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Writes as much as the sockets take.
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.be_patient(Duration::from_millis(20));
+        let written = self.stream.write_all(bytes);
+        self.stream.be_patient(PATIENCE);
+        written
     }
 
     /// Sends a request with the next id; returns the id.

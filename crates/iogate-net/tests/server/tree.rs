@@ -14,6 +14,33 @@ use iogate_engine::{FileHandle, Store};
 use iogate_net::tree::OpenHow;
 use iogate_net::{Caller, Tree, TreeFile};
 
+/// Where threads wait until a test lets them go on.
+#[derive(Default)]
+pub(crate) struct Door {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+    /// Threads that wait.
+    pub(crate) waiting: AtomicU64,
+}
+
+impl Door {
+    pub(crate) fn shut(&self) {
+        *self.is_shut.lock().unwrap() = true;
+    }
+
+    pub(crate) fn open(&self) {
+        *self.is_shut.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let is_shut = self.is_shut.lock().unwrap();
+        drop(self.opened.wait_while(is_shut, |is_shut| *is_shut).unwrap());
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Files in memory, of whose dispatches those of one file can be held up.
 #[derive(Default)]
 pub(crate) struct SlowStore {
@@ -28,6 +55,7 @@ impl SlowStore {
     /// Holds up what comes for a file.
     pub(crate) fn hold(&self, path: &str) {
         let file = self.files.open(Path::new(path), OpenMode { write: true, create: true }).unwrap();
+        *self.may_go_on.0.lock().unwrap() = false;
         *self.held.write().unwrap() = Some(file.id());
     }
 
@@ -78,6 +106,8 @@ pub(crate) struct MemoryTree {
     pub(crate) made: AtomicU64,
     /// Of the last operation.
     pub(crate) caller: Mutex<Option<Caller>>,
+    /// In front of the attributes of `door`, and of making anything below it.
+    pub(crate) door: Door,
 }
 
 struct MemoryTreeFile {
@@ -137,7 +167,10 @@ impl Tree for MemoryTree {
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
         *self.caller.lock().unwrap() = Some(caller);
-        if path.as_os_str().is_empty() {
+        if path.starts_with("door") {
+            self.door.pass();
+        }
+        if path.as_os_str().is_empty() || path == Path::new("door") {
             return Ok(Attr { mode: libc::S_IFDIR | 0o755, ..Attr::default() });
         }
         self.file(path)?.attr()
