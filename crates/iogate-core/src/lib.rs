@@ -19,6 +19,7 @@
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
+//! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
 //! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
@@ -42,6 +43,7 @@ pub mod sched;
 pub mod session;
 pub mod stats;
 pub mod time;
+pub mod unsynced;
 pub mod wire;
 
 pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};

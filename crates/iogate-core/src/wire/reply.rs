@@ -26,6 +26,8 @@ record! {
         /// What the export remembers of requests with an origin: as long as this number is the same, it knows all that it has carried
         /// out, in earlier sessions too. 0: it knows only those of the session.
         answers: u64,
+        /// The export's verifier now: see [`Synced`].
+        verifier: u64,
         /// The user that the server takes the client for.
         uid: u32,
         /// Its group.

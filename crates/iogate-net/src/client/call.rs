@@ -12,6 +12,7 @@ use iogate_engine::store::{Io, IoDone, Segment};
 
 use super::identity;
 use super::split::Join;
+use super::unsynced;
 use crate::tree::Caller;
 
 /// A request underway.
@@ -24,6 +25,8 @@ pub(super) struct Call {
     pub(super) memory: Memory,
     pub(super) demand: Demand,
     pub(super) done: Done,
+    /// Of a write: the file, and which of its servers this is sent to.
+    pub(super) unsynced: Option<(Arc<unsynced::File>, usize)>,
 }
 
 /// The fields of a request.
@@ -103,7 +106,7 @@ impl Call {
         request.encode(&mut fields);
         let demand = Demand { bytes: 0, repeatable: request.is_idempotent() };
         let (kind, body) = (request.kind(), Body::Fields(fields));
-        Call { kind, caller, handle, body, memory: Memory::None, demand, done }
+        Call { kind, caller, handle, body, memory: Memory::None, demand, done, unsynced: None }
     }
 
     /// A read or a write.
@@ -116,7 +119,7 @@ impl Call {
         let (Request::Read(transfer) | Request::Write(transfer)) = *request else { return None };
         let demand = Demand { bytes: u64::from(transfer.bytes), repeatable: request.is_idempotent() };
         let (kind, handle, body) = (request.kind(), transfer.handle, Body::Transfer(transfer));
-        Some(Call { kind, caller, handle, body, memory, demand, done })
+        Some(Call { kind, caller, handle, body, memory, demand, done, unsynced: None })
     }
 
     pub(super) fn is_read(&self) -> bool {
@@ -166,6 +169,9 @@ impl Call {
     pub(super) fn finish(self, answer: io::Result<Answer>) {
         if self.caller.origin.is_some() {
             identity::answered(&self.caller.origin);
+        }
+        if let (Some((file, server)), Ok(Answer::Written(written))) = (&self.unsynced, &answer) {
+            file.wrote(*server, written.verifier);
         }
         match self.done {
             Done::Nothing | Done::Restored => {}

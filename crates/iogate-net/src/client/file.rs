@@ -4,7 +4,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
@@ -15,9 +16,11 @@ use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
 use iogate_engine::{FileHandle, Origin};
 
+use super::Receiving;
 use super::call::{Answer, Call, Done, record};
 use super::remote::{FileNumber, Servers, Spread, path_bytes};
 use super::store::RemoteData;
+use super::unsynced;
 use crate::tree::{Caller, OpenHow, TreeFile};
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
@@ -43,6 +46,10 @@ pub(super) struct Opened {
     /// The one on which it was opened.
     first: usize,
     handles: Vec<Slot>,
+    /// For all handles of the file.
+    pub(super) unsynced: Arc<unsynced::File>,
+    /// Losses that this handle has told of, or that were before it.
+    told: AtomicU64,
 }
 
 /// The file's handle on one server.
@@ -117,7 +124,10 @@ impl Opened {
         handles[first].settle(&Ok(handle));
         let mut hasher = IdHasher::default();
         identity.hash(&mut hasher);
+        let unsynced = servers.unsynced.open(identity, handles.len());
         Ok(Opened {
+            told: unsynced.losses().into(),
+            unsynced,
             servers: Arc::clone(servers),
             caller,
             path: path.to_path_buf(),
@@ -226,18 +236,67 @@ impl Opened {
         record(self.ask(self.caller, |handle| Request::GetAttr(GetAttr { handle, path: b"" }))?)
     }
 
-    /// On every server that has it open: each may hold what was written through it.
-    pub(super) fn sync(&self, data_only: bool) -> io::Result<u64> {
-        let mut verifier = 0;
-        for (slot, client) in self.handles.iter().zip(&self.servers.clients) {
-            let handle = match *slot.state.lock().unwrap_or_else(PoisonError::into_inner) {
-                SlotState::Open(handle) => handle,
-                _ => continue,
-            };
-            let request = Request::Sync(Sync { handle, data_only: u8::from(data_only) });
-            verifier = record::<Synced>(client.call(&request, self.caller)?)?.verifier;
+    /// Whether data of the file may have gone through a server, whichever handle or process of this machine has written it.
+    fn may_use(&self, server: usize) -> bool {
+        match self.servers.spread {
+            Spread::Client => server == self.first,
+            Spread::File => server == self.first || server == self.home,
+            Spread::Process | Spread::Target => true,
         }
-        Ok(verifier)
+    }
+
+    /// On every server that may hold data of the file, at the same time. Fails with `EIO`, once, if one has lost what it had answered.
+    pub(super) fn sync(&self, data_only: bool) -> io::Result<u64> {
+        let (sender, answers) = mpsc::channel();
+        let mut result = Ok(());
+        for server in (0..self.handles.len()).filter(|&server| self.may_use(server)) {
+            let handle = match self.handle_on(server) {
+                Ok(handle) => handle,
+                // Nobody can open it there any more: nor does anybody miss what another process has written to it.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ESTALE) && self.unsynced.is_clean_on(server) =>
+                {
+                    continue;
+                }
+                Err(error) => {
+                    result = result.and(Err(error));
+                    continue;
+                }
+            };
+            let (sender, begun) = (sender.clone(), self.unsynced.begin(server));
+            let request = Request::Sync(Sync { handle, data_only: u8::from(data_only) });
+            let (client, caller) = (&self.servers.clients[server], self.caller.user());
+            if self.servers.receiving == Receiving::Inline {
+                // Nobody else would receive the answer.
+                let _ = sender.send((server, begun, client.call(&request, caller)));
+                continue;
+            }
+            let done = move |answer: io::Result<Answer>| {
+                let _ = sender.send((server, begun, answer));
+            };
+            client.start(Call::new(&request, caller, handle, Done::Call(Box::new(done))));
+        }
+        drop(sender);
+        for (server, begun, answer) in answers {
+            let answer = answer.and_then(record::<Synced>).map(|synced| synced.verifier);
+            self.unsynced.synced(server, begun, &answer);
+            result = result.and(answer.map(drop));
+        }
+        self.tell_losses().and(result)?;
+        Ok(self.verifier())
+    }
+
+    /// Fails with `EIO` if writes were lost since this was last asked for this handle.
+    pub(super) fn tell_losses(&self) -> io::Result<()> {
+        let losses = self.unsynced.losses();
+        if self.told.swap(losses, Ordering::AcqRel) == losses {
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::EIO))
+    }
+
+    pub(super) fn verifier(&self) -> u64 {
+        self.servers.verifier(self.unsynced.losses())
     }
 }
 
@@ -249,6 +308,7 @@ impl Drop for Opened {
             }
         }
         self.servers.forget(&self.number);
+        self.servers.unsynced.close(self.identity, &self.unsynced);
     }
 }
 
@@ -328,6 +388,14 @@ impl TreeFile for RemoteFile {
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
         self.opened.sync(data_only)
+    }
+
+    fn verifier(&self) -> u64 {
+        self.opened.verifier()
+    }
+
+    fn tell_losses(&self) -> io::Result<()> {
+        self.opened.tell_losses()
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {

@@ -10,6 +10,7 @@
 //! | `recover` | what happens when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
+//! | `unsynced` | what was written and not made durable, and whether it is lost |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
 //!
 //! ```no_run
@@ -42,6 +43,7 @@ mod send;
 mod session;
 mod split;
 mod store;
+mod unsynced;
 
 use std::fmt;
 use std::io;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::{Open, Request, open};
@@ -79,6 +80,7 @@ impl Shared {
             Ok(Connected { socket, welcome, clock }) => {
                 let resumed = welcome.resumed != 0 && session != NO_SESSION;
                 (state.welcome, state.clock) = (welcome, clock);
+                self.verifier.store(welcome.verifier, Ordering::Release);
                 self.look_at_clock(&mut state);
                 let unknown = if resumed {
                     state.requests.resumed();

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
@@ -20,6 +21,7 @@ use iogate_engine::store::{Segment, Store};
 use super::call::{Call, Memory, not_understood, payload, record};
 use super::file::{Opened, RemoteFile, layout};
 use super::store::RemoteStore;
+use super::unsynced;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::app::{AppFile, Own, application, stable_hash};
@@ -74,6 +76,7 @@ pub(super) struct Servers {
     pub(super) layout: Layout,
     pub(super) transfer_bytes_max: u32,
     pub(super) receiving: Receiving,
+    pub(super) unsynced: unsynced::Files,
     files: Mutex<Files>,
 }
 
@@ -101,7 +104,7 @@ impl Servers {
         let mut files = self.files();
         let Files { by_identity, used } = &mut *files;
         let (id, handles) = by_identity.entry(identity).or_insert_with(|| {
-            let mut hasher = iogate_core::hash::IdHasher::default();
+            let mut hasher = IdHasher::default();
             identity.hash(&mut hasher);
             let mut id = FileId(hasher.finish());
             while used.contains_key(&id) {
@@ -177,6 +180,7 @@ impl Remote {
             layout: layout(&welcome.striping).unwrap_or(Layout::SINGLE),
             transfer_bytes_max: bytes_max.unwrap_or(1).max(1),
             receiving,
+            unsynced: unsynced::Files::default(),
             files: Mutex::default(),
         };
         let client = ClientId(std::process::id());
@@ -222,7 +226,21 @@ impl Remote {
     }
 }
 
+impl Servers {
+    /// Of all servers together; see [`Tree::verifier`]. `losses`: how often writes of one file were lost.
+    pub(super) fn verifier(&self, losses: u64) -> u64 {
+        let mut hasher = IdHasher::default();
+        self.clients.iter().for_each(|client| hasher.write_u64(client.verifier()));
+        hasher.write_u64(losses);
+        hasher.finish()
+    }
+}
+
 impl Tree for Remote {
+    fn verifier(&self) -> u64 {
+        self.servers.verifier(0)
+    }
+
     fn store(&self) -> Arc<dyn Store> {
         Arc::new(RemoteStore { servers: Arc::clone(&self.servers) })
     }

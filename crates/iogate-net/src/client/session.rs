@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -33,6 +34,8 @@ pub struct Client {
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) options: ClientOptions,
+    /// As the server has said when it was last connected to.
+    pub(super) verifier: AtomicU64,
     state: Mutex<State>,
     /// The background thread is to receive, or to end.
     pub(super) wanted: Condvar,
@@ -134,6 +137,7 @@ impl Client {
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
             options,
+            verifier: welcome.verifier.into(),
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
@@ -164,6 +168,11 @@ impl Client {
     /// What the server has said of itself when it was last connected to.
     pub fn welcome(&self) -> Welcome {
         self.shared.lock().welcome
+    }
+
+    /// The verifier of the server's export; see [`Tree::verifier`](crate::Tree::verifier).
+    pub(super) fn verifier(&self) -> u64 {
+        self.shared.verifier.load(Ordering::Acquire)
     }
 
     /// How far the server's clock was from this one's when it was last connected to.

@@ -81,7 +81,10 @@ impl Opened {
             let result = self.handle_on(server).and_then(|handle| {
                 let request = request(op, 0, handle, (offset + total, bytes), origin);
                 let client = &self.servers.clients[server];
-                client.wait_for(|done| Call::transfer(&request, self.caller, Memory::One([piece]), done))
+                client.wait_for(|done| {
+                    let call = Call::transfer(&request, self.caller, Memory::One([piece]), done);
+                    self.noting(call, server)
+                })
             });
             match result {
                 Ok(answer) => {
@@ -95,6 +98,15 @@ impl Opened {
             }
         }
         Ok(total)
+    }
+
+    /// Has a write's answer noted: it is not durable yet.
+    fn noting(&self, call: Option<Call>, server: usize) -> Option<Call> {
+        let mut call = call?;
+        if call.is_write() {
+            call.unsynced = Some((Arc::clone(&self.unsynced), server));
+        }
+        Some(call)
     }
 
     /// Submits a transfer to one server, on which the file is opened first if it is not open there.
@@ -111,7 +123,8 @@ impl Opened {
         self.with_handle(server, move |handle| {
             let known = handle.as_ref().map_or(NO_HANDLE, |handle| *handle);
             let request = request(op, 0, known, part, origin);
-            let Some(call) = Call::transfer(&request, opened.caller, memory, done) else { return };
+            let call = Call::transfer(&request, opened.caller, memory, done);
+            let Some(call) = opened.noting(call, server) else { return };
             match handle {
                 Ok(_) => opened.servers.clients[server].start(call),
                 Err(error) => call.finish(Err(error)),
@@ -127,7 +140,7 @@ impl Opened {
         let handle = self.handle_on(server)?;
         let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
         let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);
-        let call = |done| Call::transfer(&request, caller, memory, done);
+        let call = |done| self.noting(Call::transfer(&request, caller, memory, done), server);
         match self.servers.clients[server].wait_for(call)? {
             super::call::Answer::Written(written) => Ok(written),
             answer => Err(io::Error::new(

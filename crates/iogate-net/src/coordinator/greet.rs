@@ -105,6 +105,7 @@ fn welcome_of(
         credit_bytes: 0,
         append_bytes_max: 0,
         answers: 0,
+        verifier: 0,
         transfer_bytes_max: 0,
         uid,
         gid,

@@ -55,6 +55,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         transfer_bytes_max: limits.transfer_bytes_max,
         append_bytes_max: limits.transfer_bytes_max,
         answers: 0,
+        verifier: session.export.tree.verifier(),
         uid: session.user.uid,
         gid: session.user.gid,
         trusted: session.trusted.into(),

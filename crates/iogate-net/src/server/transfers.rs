@@ -147,9 +147,10 @@ impl Write {
             bytes: self.wire.bytes,
             origin: origin(&self.wire),
         };
+        // From before the write: if what is behind the store loses its memory meanwhile, the client is told rather too much.
+        let verifier = self.file.file.verifier();
         let done = move |result: io::Result<usize>| {
             drop(append);
-            let verifier = self.file.file.verifier();
             self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32, verifier }));
         };
         (transfer, Box::new(done))

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::beneath::{self, Place, ProcPath};
 use super::caller::Names;
 use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX};
+use super::verifier::Verifier;
 use super::{Caller, OpenHow, Tree, TreeFile, stat};
 
 /// Bytes of directory entries that are read at once.
@@ -31,6 +32,7 @@ pub struct DirectoryTree {
     store: Arc<dyn Store>,
     names: Arc<Names>,
     layouts: OnceLock<Arc<OpenLayouts>>,
+    verifier: Arc<Verifier>,
 }
 
 impl DirectoryTree {
@@ -42,7 +44,8 @@ impl DirectoryTree {
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         rustix::fs::stat(ProcPath::new(&root).as_bytes())
             .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
-        Ok(DirectoryTree { root, store, names: Arc::new(Names::new()), layouts: OnceLock::new() })
+        let verifier = Arc::new(Verifier::of(&root)?);
+        Ok(DirectoryTree { root, verifier, store, names: Arc::new(Names::new()), layouts: OnceLock::new() })
     }
 
     /// Has each file's own layout asked for while it is open, for an engine over this tree's store. The first call counts.
@@ -211,9 +214,14 @@ impl Tree for DirectoryTree {
             data,
             layout,
             identity: known.identity,
+            verifier: Arc::clone(&self.verifier),
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),
         }))
+    }
+
+    fn verifier(&self) -> u64 {
+        self.verifier.base()
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {

@@ -10,6 +10,7 @@ use iogate_engine::{FileHandle, Store};
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
 
 use super::caller::Names;
+use super::verifier::Verifier;
 use super::{Caller, TreeFile, stat};
 
 /// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
@@ -22,6 +23,7 @@ pub(super) struct DirectoryFile {
     pub(super) identity: Identity,
     pub(super) store: Arc<dyn Store>,
     pub(super) names: Arc<Names>,
+    pub(super) verifier: Arc<Verifier>,
     /// Held for as long as the file is open.
     pub(super) layout: Option<OpenLayout>,
 }
@@ -47,9 +49,17 @@ impl TreeFile for DirectoryFile {
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
-        let verifier = self.verifier();
-        self.store.sync(&self.data, data_only)?;
-        Ok(verifier)
+        let synced = self.store.sync(&self.data, data_only);
+        if let Err(error) = &synced
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            self.verifier.write_back_failed(self.identity);
+        }
+        synced.map(|()| self.verifier())
+    }
+
+    fn verifier(&self) -> u64 {
+        self.verifier.of_file(self.identity)
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {

@@ -14,6 +14,7 @@ mod stat;
 mod striped;
 mod striped_file;
 mod sweep;
+mod verifier;
 
 use std::io;
 use std::path::Path;
@@ -43,6 +44,11 @@ pub struct OpenHow {
 pub trait Tree: Send + Sync + 'static {
     /// What carries out the reads and writes of this tree's files.
     fn store(&self) -> Arc<dyn Store>;
+
+    /// The [verifier](TreeFile::verifier) of a file of which nothing is known to be lost.
+    fn verifier(&self) -> u64 {
+        0
+    }
 
     /// Whether this machine answers the calls, so that it is not worth a thread to have several underway.
     fn is_local(&self) -> bool {
@@ -132,13 +138,18 @@ pub trait TreeFile: Send + Sync {
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr>;
 
     /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`. Returns the [verifier](Self::verifier)
-    /// that held when it began.
+    /// that holds when it is done.
     fn sync(&self, data_only: bool) -> io::Result<u64>;
 
     /// Changes when data that was written and not synced may have been lost: by a reboot of the machine that had it, or by a write-back
     /// that failed.
     fn verifier(&self) -> u64 {
         0
+    }
+
+    /// Fails with `EIO`, once for each handle, if writes to the file are known to be lost; for a close.
+    fn tell_losses(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Allocates or frees space, as `fallocate(2)`.

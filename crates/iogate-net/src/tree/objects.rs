@@ -5,11 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::Hasher;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+use iogate_core::hash::IdHasher;
 use iogate_core::wire::{Attr, Change, Identity, open, set};
 use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
@@ -144,6 +146,13 @@ impl Stripes {
         let path = id.path();
         self.each(|target| absent(self.targets[target].unlink(ROOT, &path, false)))?;
         Ok(())
+    }
+
+    /// Of all targets together; `of` one's, or that of a file's object on it.
+    pub(super) fn verifier(&self, of: impl Fn(usize) -> u64) -> u64 {
+        let mut hasher = IdHasher::default();
+        (0..self.targets.len()).for_each(|target| hasher.write_u64(of(target)));
+        hasher.finish()
     }
 
     /// The attributes of an object, if it is there.
@@ -304,6 +313,14 @@ impl Objects {
             }
         }
         Ok(())
+    }
+
+    /// The same whether an object is there or not, as long as nothing is lost.
+    pub(super) fn verifier(&self) -> u64 {
+        self.stripes.verifier(|target| match self.slots[target].file.get() {
+            Some(object) => object.verifier(),
+            None => self.stripes.targets[target].verifier(),
+        })
     }
 
     /// Makes what is in the objects durable, and that they are there.

@@ -284,6 +284,10 @@ impl Tree for StripedTree {
         Arc::clone(&self.store) as Arc<dyn Store>
     }
 
+    fn verifier(&self) -> u64 {
+        self.stripes.verifier(|target| self.stripes.targets[target].verifier())
+    }
+
     fn is_local(&self) -> bool {
         self.names.is_local() && self.stripes.targets.iter().all(|target| target.is_local())
     }
@@ -306,7 +310,8 @@ impl Tree for StripedTree {
         }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
-        Ok(Arc::new(StripedFile { names, objects, data, writes }))
+        let told = objects.verifier().into();
+        Ok(Arc::new(StripedFile { names, objects, data, writes, told }))
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {

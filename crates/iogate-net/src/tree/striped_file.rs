@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iogate_core::wire::{Attr, Change, Identity, set};
 use iogate_core::{FileId, Layout, TargetId};
@@ -17,6 +18,8 @@ pub(super) struct StripedFile {
     pub(super) objects: Arc<Objects>,
     pub(super) data: FileHandle,
     pub(super) writes: bool,
+    /// The verifier up to which this handle has told of losses: objects are shared by all handles of a file.
+    pub(super) told: AtomicU64,
 }
 
 impl TreeFile for StripedFile {
@@ -47,8 +50,22 @@ impl TreeFile for StripedFile {
     fn sync(&self, data_only: bool) -> io::Result<u64> {
         // What leads to the objects is an attribute of the names-file, which `fdatasync(2)` need not write.
         self.names.sync(false)?;
-        self.objects.sync(data_only)?;
-        Ok(0)
+        let synced = self.objects.sync(data_only);
+        let told = self.tell_losses();
+        synced.and(told)?;
+        Ok(self.verifier())
+    }
+
+    fn verifier(&self) -> u64 {
+        self.objects.verifier()
+    }
+
+    fn tell_losses(&self) -> io::Result<()> {
+        let verifier = self.verifier();
+        if self.told.swap(verifier, Ordering::AcqRel) == verifier || !self.writes {
+            return Ok(());
+        }
+        Err(io::Error::from_raw_os_error(libc::EIO))
     }
 
     /// Preallocates, frees or zeroes; a range cannot be taken out of a striped file or put into it.

@@ -1,5 +1,6 @@
 //! The client against a scripted server: what each request does, and what becomes of it when the server misbehaves.
 
+mod durability;
 mod peer;
 mod recovery;
 

@@ -27,6 +27,9 @@ pub(crate) struct Settings {
     /// Requests seen at once, at most.
     pub(crate) underway_max: AtomicU64,
     pub(crate) opens: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    /// The next syncs fail.
+    pub(crate) sync_fails: AtomicBool,
     pub(crate) messages: AtomicU64,
 }
 
@@ -36,6 +39,8 @@ pub(crate) struct Files {
     pub(crate) bytes: Mutex<Vec<u8>>,
     /// Changes when the file becomes another one.
     pub(crate) generation: AtomicU64,
+    /// Changes when the machine of the server boots: what it answers as verifier.
+    pub(crate) boot: AtomicU64,
 }
 
 pub(crate) struct Peer {
@@ -79,6 +84,8 @@ impl Peer {
             is_silent: AtomicBool::new(false),
             underway_max: AtomicU64::new(0),
             opens: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            sync_fails: AtomicBool::new(false),
             messages: AtomicU64::new(0),
         });
         let (connections, is_over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
@@ -159,6 +166,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         transfer_bytes_max: 4 << 20,
         append_bytes_max: 1 << 20,
         answers: 0,
+        verifier: files.boot.load(Ordering::SeqCst),
         uid: 0,
         gid: 0,
         trusted: 1,
@@ -223,6 +231,7 @@ fn once(
         return Some(reply.clone());
     }
     replies.retain(|id, _| *id >= header.acked);
+    let (_, fields) = header.split_groups(fields).unwrap();
     let request = Request::decode(header.kind, fields).unwrap();
     let (mut fields, mut data) = (Vec::new(), Vec::new());
     let errno = match carry_out(session, settings, files, request, payload, &mut fields, &mut data) {
@@ -250,6 +259,7 @@ fn carry_out(
     let mut bytes = files.bytes.lock().unwrap();
     let identity = Identity { inode: 7, generation: files.generation.load(Ordering::SeqCst) };
     let attr = Attr { inode: 7, size: bytes.len() as u64, mode: libc::S_IFREG | 0o644, ..Attr::default() };
+    let verifier = files.boot.load(Ordering::SeqCst);
     let is_open = |handle| session.handles.lock().unwrap().contains_key(&handle);
     match request {
         Request::Open(wanted) => {
@@ -283,7 +293,7 @@ fn carry_out(
                 bytes.resize(end, 0);
             }
             bytes[offset..end].copy_from_slice(payload);
-            Written { offset: offset as u64, bytes: payload.len() as u32, verifier: 0 }.encode(fields);
+            Written { offset: offset as u64, bytes: payload.len() as u32, verifier }.encode(fields);
         }
         Request::GetAttr(_) => attr.encode(fields),
         Request::ReadDir(list) if list.after < 3 => {
@@ -296,7 +306,11 @@ fn carry_out(
                 }
             }
         }
-        Request::Sync(_) => Synced { verifier: 0 }.encode(fields),
+        Request::Sync(_) if settings.sync_fails.load(Ordering::SeqCst) => return Err(libc::EIO),
+        Request::Sync(_) => {
+            settings.syncs.fetch_add(1, Ordering::SeqCst);
+            Synced { verifier }.encode(fields);
+        }
         Request::Rename(_) => Gone::NONE.encode(fields),
         Request::ReadDir(_) | Request::Goodbye(_) => {}
         Request::SetXattr(_) => *bytes = payload.to_vec(),

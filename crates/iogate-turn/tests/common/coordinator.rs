@@ -450,6 +450,7 @@ fn welcome(
         transfer_bytes_max: 0,
         append_bytes_max: 0,
         answers: 0,
+        verifier: 0,
         uid: 0,
         gid: 0,
         trusted: 0,

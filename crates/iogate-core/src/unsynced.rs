@@ -1,0 +1,139 @@
+//! What a client has written to a file and not yet made durable, and whether it is lost.
+//!
+//! A server answers each write and each sync with a verifier, which changes when data in its memory may have been lost: by a
+//! reboot, or by a write-back that failed. A client that finds another verifier than that of its first write since the last sync
+//! knows that writes were lost, as with `WRITE` and `COMMIT` of NFSv3 (RFC 1813, 3.3.21).
+
+/// The writes of one file at one server that no sync has covered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unsynced {
+    /// Of the first write since the last sync.
+    verifier: Option<u64>,
+    /// Writes in all.
+    writes: u64,
+}
+
+/// A sync in flight: what it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "tell what became of it"]
+pub struct SyncBegun {
+    writes: u64,
+}
+
+impl Unsynced {
+    /// Notes a write that was answered. Returns whether earlier ones are lost.
+    pub fn wrote(&mut self, verifier: u64) -> bool {
+        self.writes += 1;
+        self.verifier.replace(verifier).is_some_and(|first| first != verifier)
+    }
+
+    /// Whether a sync has covered all writes.
+    pub fn is_clean(&self) -> bool {
+        self.verifier.is_none()
+    }
+
+    /// A sync is about to be sent. It covers the writes that were answered before.
+    pub fn begin(&self) -> SyncBegun {
+        SyncBegun { writes: self.writes }
+    }
+
+    /// A sync was answered. Returns whether writes are lost. Of several syncs at once, the first one that is answered says so.
+    pub fn synced(&mut self, begun: SyncBegun, verifier: u64) -> bool {
+        let lost = self.verifier.is_some_and(|first| first != verifier);
+        if lost || begun.writes == self.writes {
+            self.verifier = None;
+        }
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_reboot_between_write_and_sync_is_noticed_once() {
+        let mut file = Unsynced::default();
+        assert!(!file.wrote(1));
+        let begun = file.begin();
+        assert!(file.synced(begun, 2));
+        let begun = file.begin();
+        assert!(!file.synced(begun, 2) && file.is_clean());
+    }
+
+    #[test]
+    fn a_write_behind_a_reboot_tells_of_the_one_before() {
+        let mut file = Unsynced::default();
+        assert!(!file.wrote(1));
+        assert!(file.wrote(2));
+        let begun = file.begin();
+        assert!(!file.synced(begun, 2));
+    }
+
+    #[test]
+    fn a_write_that_comes_during_a_sync_waits_for_the_next() {
+        let mut file = Unsynced::default();
+        file.wrote(1);
+        let begun = file.begin();
+        file.wrote(1);
+        assert!(!file.synced(begun, 1) && !file.is_clean());
+        let begun = file.begin();
+        assert!(file.synced(begun, 2));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write,
+        Reboot,
+        BeginSync,
+        EndSync,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            4 => Just(Step::Write),
+            1 => Just(Step::Reboot),
+            2 => Just(Step::BeginSync),
+            2 => Just(Step::EndSync),
+        ]
+    }
+
+    proptest! {
+        /// A server with memory and a disk: whatever was answered and then lost is told of by the next sync that follows, or before.
+        #[test]
+        fn no_loss_goes_untold(steps in prop::collection::vec(step(), 0..60)) {
+            let mut file = Unsynced::default();
+            let (mut boot, mut in_memory, mut lost, mut told_up_to) = (1, 0u32, 0u32, 1);
+            let mut begun: Vec<SyncBegun> = Vec::new();
+            for step in steps {
+                let mut told = false;
+                match step {
+                    Step::Write => {
+                        in_memory += 1;
+                        told = file.wrote(boot);
+                    }
+                    Step::Reboot => {
+                        (boot, lost, in_memory) = (boot + 1, lost + in_memory, 0);
+                    }
+                    Step::BeginSync => begun.push(file.begin()),
+                    Step::EndSync => {
+                        if let Some(begun) = begun.pop() {
+                            in_memory = 0;
+                            told = file.synced(begun, boot);
+                            prop_assert!(told || lost == 0, "{lost} writes are lost, and the sync says nothing");
+                        }
+                    }
+                }
+                // A write in flight beside a sync may be told of although the sync has covered it, but not without a reboot.
+                prop_assert!(!told || boot > told_up_to, "told of a loss without a reboot");
+                if told {
+                    (lost, told_up_to) = (0, boot);
+                }
+            }
+        }
+    }
+}

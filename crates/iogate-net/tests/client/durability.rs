@@ -1,0 +1,153 @@
+//! fsync means it: on every server, and not when what was written before is lost.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use iogate_net::client::{Receiving, Remote, RemoteFile, RemoteOptions, Spread};
+use iogate_net::{Endpoint, TreeFile};
+
+use super::peer::Peer;
+use super::{both, connect, options};
+
+fn lost(result: io::Result<()>) {
+    assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EIO));
+}
+
+/// The server's machine boots: whatever was written is as good as gone, sessions are, too.
+fn reboot(peer: Peer) -> Peer {
+    let (port, files) = (peer.port(), Arc::clone(&peer.files));
+    drop(peer);
+    files.boot.fetch_add(1, Ordering::SeqCst);
+    Peer::on(port, files)
+}
+
+#[test]
+fn a_sync_behind_a_reboot_fails_once_for_each_handle() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let remote = connect(&peer, receiving);
+        let [one, two] = [(); 2].map(|()| remote.create("file".as_ref(), 0o644).unwrap());
+        one.write_at(0, b"lost").unwrap();
+        let peer = reboot(peer);
+        lost(one.sync(false));
+        lost(two.sync(true));
+        one.sync(false).unwrap();
+        two.sync(false).unwrap();
+        one.write_at(0, b"kept").unwrap();
+        one.sync(false).unwrap();
+        let late = remote.create("file".as_ref(), 0o644).unwrap();
+        late.sync(false).unwrap();
+        drop(peer);
+    });
+}
+
+#[test]
+fn a_server_that_is_only_started_again_has_lost_nothing() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let remote = connect(&peer, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        file.write_at(0, b"kept").unwrap();
+        let (port, files) = (peer.port(), Arc::clone(&peer.files));
+        drop(peer);
+        let _peer = Peer::on(port, files);
+        file.sync(false).unwrap();
+    });
+}
+
+#[test]
+fn what_was_synced_before_a_reboot_is_not_missed() {
+    let peer = Peer::start();
+    let remote = connect(&peer, Receiving::Background);
+    let file = remote.create("file".as_ref(), 0o644).unwrap();
+    file.write_at(0, b"kept").unwrap();
+    file.sync(false).unwrap();
+    let _peer = reboot(peer);
+    file.sync(false).unwrap();
+}
+
+#[test]
+fn a_close_does_not_make_a_loss_forgotten() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let remote = connect(&peer, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        file.write_at(0, b"lost").unwrap();
+        drop(file);
+        let _peer = reboot(peer);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        lost(file.sync(false));
+        file.sync(false).unwrap();
+    });
+}
+
+#[test]
+fn a_close_tells_of_a_loss_that_a_later_write_has_shown() {
+    let peer = Peer::start();
+    let remote = connect(&peer, Receiving::Background);
+    let file = remote.create("file".as_ref(), 0o644).unwrap();
+    file.write_at(0, b"lost").unwrap();
+    file.tell_losses().unwrap();
+    let _peer = reboot(peer);
+    file.write_at(4, b"kept").unwrap();
+    lost(file.tell_losses());
+    file.tell_losses().unwrap();
+    file.sync(false).unwrap();
+}
+
+#[test]
+fn a_failed_sync_is_told_to_every_handle() {
+    let peer = Peer::start();
+    let remote = connect(&peer, Receiving::Background);
+    let [one, two] = [(); 2].map(|()| remote.create("file".as_ref(), 0o644).unwrap());
+    one.write_at(0, b"lost").unwrap();
+    peer.settings.sync_fails.store(true, Ordering::SeqCst);
+    lost(one.sync(false));
+    peer.settings.sync_fails.store(false, Ordering::SeqCst);
+    lost(two.sync(false));
+    one.sync(false).unwrap();
+    two.sync(false).unwrap();
+}
+
+fn spread(peers: &[Peer; 2], spread: Spread) -> Remote {
+    let endpoints: Vec<Endpoint> = peers.iter().map(|peer| peer.endpoint.clone()).collect();
+    let options = RemoteOptions { spread, server: Some(0), ..options(Receiving::Background) };
+    Remote::connect(&endpoints, &options).unwrap()
+}
+
+/// Whichever process has written through whichever server: `sync(1)`, and a database's checkpointer, open the file only for that.
+#[test]
+fn a_sync_reaches_every_server_that_may_have_data_of_the_file() {
+    for way in [Spread::File, Spread::Process, Spread::Target] {
+        let first = Peer::start();
+        let peers = [Peer::on(0, Arc::clone(&first.files)), first];
+        let writer: RemoteFile = spread(&peers, way).create("file".as_ref(), 0o644).unwrap();
+        writer.write_at(0, &[1; 100]).unwrap();
+        writer.write_at(1 << 20, &[1; 100]).unwrap();
+        let syncing = spread(&peers, way).open_file("file".as_ref()).unwrap();
+        syncing.sync(false).unwrap();
+        let syncs = peers.each_ref().map(|peer| peer.settings.syncs.load(Ordering::SeqCst));
+        // Of a file's one server and that of the names, which may be the same.
+        let expected = if way == Spread::File { syncs[0] == 1 && syncs[1] <= 1 } else { syncs == [1, 1] };
+        assert!(expected, "{way:?}: {syncs:?}");
+    }
+}
+
+#[test]
+fn a_sync_reaches_the_file_s_own_server() {
+    let mut other = 0;
+    for generation in 0..16 {
+        let first = Peer::start();
+        first.files.generation.store(generation, Ordering::SeqCst);
+        let peers = [Peer::on(0, Arc::clone(&first.files)), first];
+        let remote = spread(&peers, Spread::File);
+        remote.create("file".as_ref(), 0o644).unwrap().write_at(0, &[1; 100]).unwrap();
+        let wrote = peers[1].settings.opens.load(Ordering::SeqCst) > 0;
+        remote.open_file("file".as_ref()).unwrap().sync(false).unwrap();
+        let synced = peers[1].settings.syncs.load(Ordering::SeqCst);
+        assert_eq!(synced, u64::from(wrote), "{generation}");
+        other += synced;
+    }
+    assert!(other > 0, "of 16 files none has its data on the second server");
+}
