@@ -15,6 +15,9 @@ from iogate.errors import TurnError, named
 if TYPE_CHECKING:
     from iogate import _turn
 
+TARGETS_MAX = 2**20
+"""Most targets of a file system."""
+
 Policy = Literal["lock", "backoff", "lock+backoff", "none"]
 """How to wait: by a coordinator, by probing the file system, both, or not at all."""
 
@@ -42,7 +45,11 @@ class Wish:
         """Refuses what no turn can have."""
         weight, timeout, targets = self.weight, self.timeout, self.targets
         for name, is_right, expected in (
-            ("place_or_path", self.place != "", "a path, or the name of a place"),
+            (
+                "place_or_path",
+                self.place != "" and "\0" not in self.place,
+                "a path, or the name of a place",
+            ),
             ("bytes", 0 <= self.bytes < 2**64, "a number from 0 on"),
             ("weight", weight is None or 1 <= weight < 2**32, "a number from 1 on, or None"),
             (
@@ -52,8 +59,8 @@ class Wish:
             ),
             (
                 "targets",
-                targets is None or (targets != () and targets[0] >= 0 and targets[-1] < 2**32),
-                "at least one number from 0 on, or None for all",
+                targets is None or (targets != () and targets[0] >= 0 and targets[-1] < TARGETS_MAX),
+                f"at least one number from 0 to {TARGETS_MAX - 1}, or None for all",
             ),
             (
                 "policy",

@@ -42,3 +42,14 @@ turns = status['finished']
 assert not status['holders'] and {turn['place'] for turn in turns} == {'scratch'}, status
 assert len({turn['label'] for turn in turns}) == 4, [turn['label'] for turn in turns]
 assert sum(turn['bytes'] for turn in turns) > 0, turns" || fail "the turns are not as expected"
+
+echo "== without the library for the MPI, one rank says so for all"
+for order in before after; do
+    launch=(mpirun.mpich -n 4)
+    if [ "$order" = before ]; then
+        IOGATE_MPI=$SIDE/none.so "${run[@]}" "${launch[@]}" "$SIDE/mpich" "$SIDE/data/none"
+    else
+        IOGATE_MPI=$SIDE/none.so "${launch[@]}" "${run[@]}" "$SIDE/mpich" "$SIDE/data/none"
+    fi >"$SIDE/said" 2>&1 || fail "without the library: $(cat "$SIDE/said")"
+    [ "$(grep -c "there is no .*none.so" "$SIDE/said")" -eq 1 ] || fail "$order, it says: $(cat "$SIDE/said")"
+done

@@ -43,6 +43,12 @@ refused 2 "add \*\*" "${run[@]}" --coord "$coord" --files 'a/' -- true
 refused 2 "no such file" "${run[@]}" --coord "$coord" --target "$SIDE/none" -- true
 refused 2 "not a directory" "${run[@]}" --coord "$coord" --target "$0=x" -- true
 refused 2 "no library at" "${run[@]}" --coord "$coord" --files '*' --library "$SIDE/none.so" -- true
+echo "no library" >"$SIDE/text.so"
+refused 2 "expected a shared library" "${run[@]}" --coord "$coord" --files '*' --library "$SIDE/text.so" -- true
+libc=$(ldd /bin/sh | awk '/libc\.so/ { print $3 }')
+refused 2 "is another library" "${run[@]}" --coord "$coord" --files '*' --library "$libc" -- true
+refused 2 "job: expected a name" "${run[@]}" --coord "$coord" --files '*' --job '' -- true
+refused 2 "expected a name after =" "${run[@]}" --coord "$coord" --target "$data=" -- true
 refused 2 "unit" "${run[@]}" --coord "$coord" --files '*' --idle 5 -- true
 refused 2 "required" "${run[@]}" --coord "$coord" --files '*'
 refused 127 "cannot start no-such-program" "${run[@]}" --coord "$coord" --files '*' -- no-such-program

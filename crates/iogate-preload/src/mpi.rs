@@ -84,6 +84,9 @@ fn library_for(name: &str) -> Option<Loaded> {
         }
     };
     let Some(path) = candidates.iter().find(|path| path.exists()) else {
+        if !is_first_rank() {
+            return None;
+        }
         let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
         say(&format!(
             "there is no {}: MPI's own writes are recognised by file, not by communicator (`mpi/build` makes it)",
@@ -101,6 +104,12 @@ fn library_for(name: &str) -> Option<Loaded> {
         return None;
     }
     Some(Loaded(handle))
+}
+
+/// Whether this process is a job's first, which speaks for all; or no launcher says which one it is.
+fn is_first_rank() -> bool {
+    const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
+    RANKS.into_iter().find_map(env::var_os).is_none_or(|rank| rank == "0")
 }
 
 /// The folder that this library was loaded from.

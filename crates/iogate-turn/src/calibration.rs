@@ -46,6 +46,16 @@ impl Calibration {
     pub fn measure(place: &Place, config: &BackoffConfig, rounds: u32) -> Result<Calibration, ProbeError> {
         let directory =
             place.directory().ok_or_else(|| ProbeError::NoDirectory { place: place.name().into() })?;
+        let failed = |errno: rustix::io::Errno| ProbeError::Directory {
+            directory: directory.to_owned(),
+            source: errno.into(),
+        };
+        let room = rustix::fs::statvfs(directory).map_err(failed)?;
+        let (bytes, free) = (config.probe_bytes, room.f_bavail.saturating_mul(room.f_frsize));
+        // Some file systems do not know how much room they have.
+        if room.f_blocks > 0 && config.prime_bytes.saturating_add(bytes) > free {
+            return Err(ProbeError::NoRoom { directory: directory.to_owned(), bytes, free });
+        }
         let mut throughputs = Vec::new();
         for round in 0..rounds.max(1) {
             if round > 0 {
@@ -190,6 +200,18 @@ mod tests {
         better.write(&own).unwrap();
         assert_eq!(Calibration::read("a b", &[own, system.clone()]).unwrap(), better, "the first one counts");
         assert_eq!(fs::read_dir(&system).unwrap().count(), 3, "and nothing else is left there");
+    }
+
+    #[test]
+    fn a_probe_that_does_not_fit_is_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = Place::of(folder.path(), &crate::Settings::read(&|_| None).unwrap()).unwrap();
+        for probe_bytes in [99_999 << 40, u64::MAX] {
+            let config = BackoffConfig { probe_bytes, ..BackoffConfig::default() };
+            let error = Calibration::measure(&place, &config, 1).unwrap_err();
+            assert!(matches!(error, ProbeError::NoRoom { .. }) && error.errno() == libc::ENOSPC, "{error}");
+            assert!(error.to_string().contains(&format!("probes of {probe_bytes} bytes")), "{error}");
+        }
     }
 
     #[test]

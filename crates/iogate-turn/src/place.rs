@@ -47,12 +47,16 @@ impl Place {
     /// A name, or a path if it has a slash.
     ///
     /// # Errors
-    /// As [`Place::of`].
+    /// As [`Place::of`]; a name that is empty or has control characters.
     pub fn of_text(text: &str, settings: &Settings) -> io::Result<Place> {
         match text.contains('/') {
             // A name by mount has slashes too; a path has no colon before its first one.
             true if text.find(':').is_none_or(|colon| text.find('/').is_some_and(|slash| slash < colon)) => {
                 Place::of(text.as_ref(), settings)
+            }
+            _ if text.is_empty() || text.contains(char::is_control) => {
+                let text = "expected a path, or the name of a place without control characters";
+                Err(io::Error::new(io::ErrorKind::InvalidInput, text))
             }
             _ => Ok(Place::named(text)),
         }
@@ -198,6 +202,10 @@ mod tests {
         let settings = settings("");
         assert_eq!(Place::of_text("scratch", &settings).unwrap(), Place::named("scratch"));
         assert_eq!(Place::of_text("nfs:io1:/x", &settings).unwrap(), Place::named("nfs:io1:/x"));
+        for wrong in ["", "a\0b", "a\nb"] {
+            let error = Place::of_text(wrong, &settings).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
         assert!(Place::of_text("./x:y", &settings).unwrap().directory().is_some());
         assert!(Place::of_text("/", &settings).unwrap().directory().is_some());
     }

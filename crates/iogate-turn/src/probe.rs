@@ -36,6 +36,19 @@ pub enum ProbeError {
         /// Why not.
         source: io::Error,
     },
+    /// A probe that does not fit.
+    #[error(
+        "{} cannot be probed: probes of {bytes} bytes take that much room for a moment, and {free} bytes are free there",
+        directory.display()
+    )]
+    NoRoom {
+        /// Which.
+        directory: PathBuf,
+        /// Of a probe.
+        bytes: u64,
+        /// On the file system.
+        free: u64,
+    },
     /// A place without a directory.
     #[error("{place} cannot be probed: expected a directory in it, found only its name")]
     NoDirectory {
@@ -74,6 +87,7 @@ impl ProbeError {
     pub fn errno(&self) -> i32 {
         match self {
             ProbeError::Directory { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            ProbeError::NoRoom { .. } => libc::ENOSPC,
             ProbeError::NoDirectory { .. } => libc::EINVAL,
             ProbeError::NotCalibrated { .. } => libc::ENODATA,
             ProbeError::Calibration { .. } => libc::EBADMSG,

@@ -160,6 +160,13 @@ impl Settings {
         let tls = tls(&get);
         let auth = auth(&get, &coordinators, tls.is_some())?;
         let (party, label) = job(&get);
+        if get("IOGATE_JOB").is_some() && party.contains(char::is_control) {
+            return Err(wrong(
+                "IOGATE_JOB",
+                "a name without control characters",
+                party.escape_debug().to_string(),
+            ));
+        }
         let list = |name: &str| -> Vec<String> {
             let text = get(name).unwrap_or_default();
             text.split(':').filter(|item| !item.is_empty()).map(str::to_owned).collect()
@@ -264,6 +271,10 @@ fn places(get: Get<'_>) -> Result<Vec<(PathBuf, String)>, SettingsError> {
     let mut places: Vec<(PathBuf, String)> = Vec::new();
     for item in text.split(':').filter(|item| !item.is_empty()) {
         match item.split_once('=') {
+            _ if item.contains(char::is_control) => {
+                let found = item.escape_debug().to_string();
+                return Err(wrong(NAME, "DIR=NAME without control characters", found));
+            }
             Some((directory, name)) if directory.starts_with('/') && !name.is_empty() => {
                 places.push((directory.into(), name.to_owned()));
             }
@@ -374,6 +385,8 @@ mod tests {
             (&[("IOGATE_COORD", "a:1"), ("IOGATE_COORD_AUTH", "peer")], "IOGATE_COORD_AUTH", "peer"),
             (&[("IOGATE_COORD_AUTH", "tls")], "IOGATE_TLS_AUTHORITIES", ""),
             (&[("IOGATE_PLACES", "scratch=x")], "IOGATE_PLACES", "scratch=x"),
+            (&[("IOGATE_PLACES", "/scratch=a\nb")], "IOGATE_PLACES", "/scratch=a\\nb"),
+            (&[("IOGATE_JOB", "a\tb")], "IOGATE_JOB", "a\\tb"),
             (&[("IOGATE_PATIENCE", "30")], "IOGATE_PATIENCE", "30"),
             (&[("IOGATE_STRICT", "maybe")], "IOGATE_STRICT", "maybe"),
             (&[("IOGATE_WEIGHT", "0")], "IOGATE_WEIGHT", "0"),

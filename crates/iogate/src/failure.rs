@@ -35,7 +35,7 @@ impl Failure {
     /// Both, with the advice of the first that has some.
     pub(crate) fn and(self, other: Failure) -> Failure {
         Failure {
-            error: anyhow::anyhow!("{:#}\n{:#}", self.error, other.error),
+            error: anyhow::anyhow!("{}\n{}", in_full(&self.error), in_full(&other.error)),
             hint: self.hint.or(other.hint),
             status: self.status.max(other.status),
         }
@@ -49,7 +49,7 @@ impl Failure {
     }
 
     fn write(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
-        writeln!(out, "error: {:#}", self.error)?;
+        writeln!(out, "error: {}", in_full(&self.error))?;
         if let Some(hint) = &self.hint {
             writeln!(out, "  hint: {hint}")?;
         }
@@ -57,8 +57,36 @@ impl Failure {
     }
 }
 
+/// An error with its causes, but for those that it says itself.
+pub(crate) fn in_full(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string).filter(|cause| !cause.is_empty()) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure::failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error: anyhow::Result<()> = Err(anyhow!("it does not answer"));
+        let error = error.context("io1 cannot be reached (it does not answer)").context("no status");
+        assert_eq!(in_full(&error.unwrap_err()), "no status: io1 cannot be reached (it does not answer)");
+        assert_eq!(in_full(&anyhow!("a").context("b")), "b: a");
     }
 }

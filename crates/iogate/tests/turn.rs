@@ -184,6 +184,11 @@ fn a_file_system_is_calibrated_and_probed() {
     let table = text(&run(&[".", "--threshold", "1"]).stdout);
     assert!(table.contains("throughput") && table.contains(": quiet after"), "{table}");
     said(&run(&["missing"]), 1, &["missing cannot be probed"]);
+    said(
+        &run(&["--calibrate", ".", "--bytes", "99999TiB"]),
+        1,
+        &["cannot be probed", "bytes are free there", "--bytes"],
+    );
     let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["calibration"]);
     // Of several directories each counts.

@@ -29,7 +29,8 @@ impl Reactor {
         proof: &[u8],
     ) -> Result<(), Cut> {
         let hello = greeting::read(header, fields)?;
-        if hello.export != EXPORT.as_bytes() {
+        // An empty name is the first one, as with every server.
+        if !hello.export.is_empty() && hello.export != EXPORT.as_bytes() {
             let export = String::from_utf8_lossy(hello.export);
             let text = format!(
                 "there is no export `{export}`: this is a coordinator, whose only export is `{EXPORT}`"

@@ -117,6 +117,12 @@ fn refusals_reach_their_sender_alone() {
 }
 
 #[test]
+fn the_export_without_a_name_is_the_one_there_is() {
+    let setup = Setup::new("");
+    Raw::greet_with(setup.unix(), Hello { export: b"", ..hello() }).turn(place("scratch"));
+}
+
+#[test]
 fn a_claim_that_is_cancelled_or_whose_client_ends_is_out_of_the_way() {
     let setup = Setup::new("");
     let (mut one, mut two, mut three) = (setup.client(), setup.client(), setup.client());

@@ -60,6 +60,7 @@ fn failed(error: ProbeError) -> Failure {
             }
             _ => "a probe writes a little data there: name a directory that you may write to",
         },
+        ProbeError::NoRoom { .. } => "give smaller probes with --bytes",
         _ => return Failure::failed(error),
     };
     Failure::failed(error).hint(hint)

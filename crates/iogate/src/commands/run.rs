@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -94,6 +94,10 @@ fn usage(error: iogate_turn::SettingsError) -> Failure {
 
 /// What the flags say, as variables.
 fn environment(args: &RunArgs) -> Result<Environment, Failure> {
+    if let Some(job) = args.job.as_ref().filter(|job| job.is_empty() || job.contains(char::is_control)) {
+        let error = anyhow!("--job: expected a name without control characters, found {job:?}");
+        return Err(Failure::usage(error).hint("leave --job out for a name of this run's own"));
+    }
     let mut environment = Environment::default();
     let given = [
         ("IOGATE_COORD", &args.coord),
@@ -120,9 +124,9 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
             target.split_once('=').map_or((&target[..], None), |(dir, name)| (dir, Some(name)));
         let directory = directory_of(directory)?;
         match name {
-            Some("") => {
-                return Err(Failure::usage(anyhow!("--target {target}: expected a name after ="))
-                    .hint("leave = out, too, for a name made of the mount"));
+            Some(name) if name.is_empty() || name.contains(char::is_control) => {
+                let error = anyhow!("--target {target}: expected a name after =, without control characters");
+                return Err(Failure::usage(error).hint("leave = out, too, for a name made of the mount"));
             }
             Some(name) => places.push(format!("{directory}={name}")),
             None => {}
@@ -210,11 +214,38 @@ fn library(given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(found) =
         candidates.iter().find_map(|path| path.canonicalize().ok().filter(|path| path.is_file()))
     {
+        // The loader goes on without what it cannot load, and the program would run without turns.
+        check_library(&found).map_err(|why| {
+            Failure::usage(anyhow!("{} is not {LIBRARY}: {why}", found.display()))
+                .hint("--library says where it is; `cargo build --release -p iogate-preload` makes it")
+        })?;
         return Ok(found);
     }
     let looked: Vec<String> = candidates.iter().map(|path| path.display().to_string()).collect();
     Err(Failure::usage(anyhow!("there is no library at {}", looked.join(", nor at ")))
         .hint("`cargo build --release -p iogate-preload` makes it; --library says where it is"))
+}
+
+/// Whether a file is the library, for machines of this kind.
+fn check_library(path: &Path) -> Result<(), String> {
+    /// Up to what the machine is, and where a header says which kind of file this is: 3 is a shared object.
+    const HEADER_BYTES: usize = 20;
+    const TYPE: std::ops::Range<usize> = 16..18;
+    const SHARED: [u8; 2] = 3_u16.to_ne_bytes();
+    let text = |error: io::Error| error.to_string();
+    let mut own = [0; HEADER_BYTES];
+    File::open("/proc/self/exe").and_then(|mut file| file.read_exact(&mut own)).map_err(text)?;
+    own[TYPE].copy_from_slice(&SHARED);
+    let bytes = std::fs::read(path).map_err(text)?;
+    // Magic number, word size and byte order; kind and machine.
+    let is_alike = |range: std::ops::Range<usize>| bytes.get(range.clone()) == own.get(range);
+    if !is_alike(0..6) || !is_alike(16..HEADER_BYTES) {
+        return Err("expected a shared library for this machine".into());
+    }
+    match memchr::memmem::find(&bytes, b"iogate_is_bulk") {
+        Some(_) => Ok(()),
+        None => Err("it is another library".into()),
+    }
 }
 
 /// `LD_PRELOAD` with the library, before what is there.

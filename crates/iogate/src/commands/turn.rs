@@ -26,7 +26,11 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
         Some(text) => Place::of_text(text, turns.settings()),
         None => Place::of(args.place.as_ref(), turns.settings()),
     };
-    let place = place.with_context(|| args.place.display().to_string())?;
+    let place = place.map_err(|error| {
+        let is_wrong = error.kind() == ErrorKind::InvalidInput;
+        let error = anyhow::Error::new(error).context(format!("{:?}", args.place));
+        if is_wrong { Failure::usage(error) } else { Failure::failed(error) }
+    })?;
     let wish = Wish {
         bytes: args.bytes.map_or(0, |bytes| bytes.0),
         timeout: args.timeout.map(|time| time.0),

@@ -71,6 +71,20 @@ fn a_coordinator_says_who_holds_and_a_turn_is_taken_away() {
 }
 
 #[test]
+fn that_a_server_does_not_answer_is_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("silent");
+    // The kernel takes connections there, and nobody reads them.
+    let _silent = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let at = format!("unix:{}", path.display());
+    for args in [&["status", &at][..], &["coord", "status", &at]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_iogate")).args(args).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(error.matches("does not answer").count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let at = unix(dir.path(), "socket").to_string();
@@ -82,6 +96,10 @@ fn what_cannot_be_is_refused_with_what_to_do() {
     serve(&["--set", "slot=2"], 2, "slots");
     serve(&["--set", "lease=1ms"], 2, "lease");
     serve(&["--place", "=4"], 2, "NAME=TARGETS");
+    serve(&["--place", "scratch=-4"], 2, "NAME=TARGETS");
+    serve(&["--place", "scratch=99999999999"], 2, "NAME=TARGETS");
+    serve(&["--turn-max", "scratch"], 2, "expected NAME=TIME");
+    serve(&["--weight", "1000=0"], 2, "expected UID=WEIGHT");
     serve(&["--auth", "tls"], 2, "--tls-certificate");
     serve(&["--etcd", "http://localhost:1"], 2, "cannot be used with");
     refused(&["serve", "--listen", &at], 2, "--state");

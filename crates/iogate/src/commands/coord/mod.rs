@@ -11,7 +11,7 @@ use iogate_net::coordinator::{EXPORT, Status};
 
 use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
 use crate::commands::serve::ask;
-use crate::failure::Failure;
+use crate::failure::{Failure, in_full};
 use crate::output::print_or_watch;
 
 /// How long a coordinator may take to answer.
@@ -67,7 +67,7 @@ fn reach(coordinators: &[Endpoint]) -> Result<iogate_net::client::Client, Failur
     for endpoint in coordinators {
         match ask::client(endpoint, EXPORT, PATIENCE) {
             Ok(client) => return Ok(client),
-            Err(error) => failures.push(format!("{error:#}")),
+            Err(error) => failures.push(in_full(&error)),
         }
     }
     let error = anyhow!("no coordinator answers: {}", failures.join("; "));

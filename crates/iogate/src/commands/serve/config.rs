@@ -331,6 +331,10 @@ impl Config {
         }
         let mut names = std::collections::BTreeSet::new();
         for export in &self.export {
+            if export.name.is_empty() || export.name.contains(char::is_control) {
+                let name = &export.name;
+                return Err(anyhow!("export: expected a name without control characters, found {name:?}"));
+            }
             if !names.insert(&export.name) {
                 return Err(anyhow!("two exports are called `{}`: give each a name of its own", export.name));
             }
@@ -541,6 +545,8 @@ bytes = "64MiB"
                 format!("{}[[export]]\ndirectory = \"/t\"\n", export("directory = \"/s\"")),
                 &["two exports are called `default`"],
             ),
+            (export("directory = \"/s\"\nname = \"\""), &["expected a name", "found \"\""]),
+            (export("directory = \"/s\"\nname = \"a\\u0000b\""), &["expected a name", "a\\0b"]),
         ] {
             let error = error(&text);
             for part in parts {
