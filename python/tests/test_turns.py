@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -224,14 +226,28 @@ def test_a_generator_is_refused() -> None:
         ({"weight": 0}, "weight: expected a number from 1 on, or None, found 0"),
         ({"timeout": 0}, "timeout: expected seconds, more than 0, or None, found 0"),
         ({"timeout": float("nan")}, "timeout: expected seconds, more than 0, or None, found nan"),
-        ({"targets": []}, "targets: expected at least one number from 0 on, or None for all, found ()"),
-        ({"targets": [-1]}, "targets: expected at least one number from 0 on, or None for all, found (-1,)"),
+        (
+            {"targets": []},
+            "targets: expected at least one number from 0 to 1048575, or None for all, found ()",
+        ),
+        (
+            {"targets": [-1]},
+            "targets: expected at least one number from 0 to 1048575, or None for all, found (-1,)",
+        ),
+        (
+            {"targets": [0, 2**20]},
+            "targets: expected at least one number from 0 to 1048575, or None for all, found (0, 1048576)",
+        ),
         (
             {"policy": "locks"},
             "policy: expected 'lock', 'backoff', 'lock+backoff', 'none' or None, found 'locks'",
         ),
         ({"lost": "never"}, "lost: expected 'raise', 'warn' or 'ignore', found 'never'"),
         ({"place_or_path": ""}, "place_or_path: expected a path, or the name of a place, found ''"),
+        (
+            {"place_or_path": "a\0b"},
+            r"place_or_path: expected a path, or the name of a place, found 'a\x00b'",
+        ),
     ],
 )
 def test_arguments_that_no_turn_can_have(arguments: dict[str, Any], told: str) -> None:
@@ -313,3 +329,34 @@ def test_a_subinterpreter_is_refused(coordinator: Coordinator, place: str) -> No
 def test_probing_takes_a_directory(tmp_path: Path) -> None:
     # Nothing is calibrated here, so there is nothing that it could be compared with.
     assert iogate.probe(tmp_path) == 0
+
+
+def test_a_program_writes_although_the_coordinator_can_keep_no_claims(program: Path, tmp_path: Path) -> None:
+    def without_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    address = f"unix:{tmp_path}/socket"
+    command = [str(program), "coord", "serve", "--listen", address, "--state", str(tmp_path / "state")]
+    with subprocess.Popen(
+        [*command, "--with-parent"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=without_room,  # noqa: PLW1509
+    ) as process:
+        assert process.stdout is not None
+        assert any(line.strip() == "ready" for line in process.stdout)
+        environment = {**os.environ, "IOGATE_COORD": address}
+        done = subprocess.run(
+            [sys.executable, str(PROGRAMS / "many.py"), "scratch"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        process.kill()
+    assert done.returncode == 0, done.stderr
+    assert "can keep no claims" in done.stderr
+    assert "going on without" in done.stderr
