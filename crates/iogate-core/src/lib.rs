@@ -21,6 +21,7 @@
 //! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
 //! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
 //! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
+//! | [`reserved`] | names in an export that are iogate's own |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ pub mod layout;
 pub mod nearest;
 pub mod outstanding;
 pub mod request;
+pub mod reserved;
 pub mod sched;
 pub mod session;
 pub mod stats;

@@ -129,7 +129,7 @@ impl Bench {
             read_only: false,
             striping: Layout::SINGLE,
             users: Users::default(),
-            trust_clients: true,
+            forwarders: vec![rustix::process::geteuid().as_raw()],
         };
         let config = ServerConfig {
             exports: vec![export],

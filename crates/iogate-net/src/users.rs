@@ -2,7 +2,7 @@
 
 use iogate_core::wire::{Attr, Change, set};
 
-use crate::Caller;
+use crate::{Caller, Groups};
 
 /// The id that a client sees for one that it has none for, as in Linux.
 const OVERFLOW_ID: u32 = 65534;
@@ -102,10 +102,21 @@ impl Users {
             to_server(&self.groups, caller.gid)
         };
         // A user who is not known here is not a member of groups that are.
-        match uid {
-            Some(uid) => Caller::new(uid, gid.unwrap_or(self.anonymous.gid)),
-            None => self.anonymous,
-        }
+        let Some(uid) = uid else { return self.anonymous };
+        let groups = match caller.groups.list() {
+            Some(list) => {
+                let known =
+                    |&group: &u32| if is_squashed(group) { None } else { to_server(&self.groups, group) };
+                Groups::of(list.iter().filter_map(known))
+            }
+            None => Groups::UNKNOWN,
+        };
+        Caller { groups, ..Caller::new(uid, gid.unwrap_or(self.anonymous.gid)) }
+    }
+
+    /// Whether no caller may be root, nor of root's group.
+    pub(crate) fn squashes_root(&self) -> bool {
+        self.squash != Squash::None
     }
 
     /// A change with the ids of this machine. `None` if it sets an owner that is not known here (`EINVAL`).

@@ -37,7 +37,7 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
         read_only: false,
         striping: Layout::SINGLE,
         users: Users::default(),
-        trust_clients: true,
+        forwarders: vec![rustix::process::geteuid().as_raw()],
     };
     let config = ServerConfig {
         exports: vec![export],

@@ -147,7 +147,7 @@ pub fn serve(source: &Path) -> Server {
         read_only: false,
         striping: Layout::SINGLE,
         users: Users::default(),
-        trust_clients: true,
+        forwarders: vec![rustix::process::geteuid().as_raw()],
     };
     let config = ServerConfig {
         exports: vec![export],

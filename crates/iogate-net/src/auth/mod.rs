@@ -294,6 +294,11 @@ fn user_of(Caller { uid, gid, .. }: Caller) -> User {
     User { uid, gid, name }
 }
 
+/// The number of a user of this system; `None` if there is none of that name. Fails if the system's users cannot be looked up.
+pub fn user_number(name: &str) -> std::io::Result<Option<u32>> {
+    Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
+}
+
 /// A user by the name in its certificate.
 fn user_named(name: &str, users: &BTreeMap<String, Caller>) -> Result<User, AuthError> {
     let unknown = |expected| AuthError::UnknownName { name: name.into(), expected };

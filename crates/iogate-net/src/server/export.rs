@@ -24,8 +24,9 @@ pub struct Export {
     pub striping: Layout,
     /// Whose ids a client's are here.
     pub users: Users,
-    /// Whether clients that are root may act in other users' names.
-    pub trust_clients: bool,
+    /// Users whom the server trusts to say in whose name a request is: forwarders, and mounts that several users share. Only they may
+    /// use the [names that are iogate's own](iogate_core::reserved).
+    pub forwarders: Vec<u32>,
 }
 
 /// What a server may spend.

@@ -9,6 +9,7 @@ use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
+use super::rights::Rights;
 use super::session::{Forwarder, Session};
 use super::{GREETINGS, Shared, lock};
 use crate::Caller;
@@ -42,7 +43,8 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     let server = &connection.server;
     let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
-    let Entered { session, resumed, before } = server.session(connection, hello, export, user)?;
+    let rights = Rights::of(hello, &export, &connection.access, user)?;
+    let Entered { session, resumed, before } = server.session(connection, hello, export, user, rights)?;
     let limits = &server.limits;
     let striping = session.export.striping;
     let welcome = Welcome {
@@ -58,7 +60,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         verifier: session.export.tree.verifier(),
         uid: session.user.uid,
         gid: session.user.gid,
-        trusted: session.trusted.into(),
+        trusted: session.acts_for_others().into(),
         node: server.node,
         nodes: server.nodes,
         striping: wire::Striping {
@@ -105,15 +107,23 @@ fn refuse_rival<'a>(
             continue;
         }
         let Some(peer) = session.connected_peer() else { continue };
-        let (node, nodes, name) = (own.node, own.nodes, &session.name);
+        let (node, nodes, others) = (own.node, own.nodes, other.nodes);
+        tracing::warn!(
+            node,
+            nodes,
+            "a forwarder is not let in: `{}` ({peer}) is {} of {others}",
+            session.name,
+            other.node
+        );
         let text = if is_same {
             format!(
-                "forwarder {node} of {nodes} is connected already: `{name}` ({peer}); give each forwarder a `node` of its own"
+                "forwarder {node} of {nodes} is connected already, the server's log says from where: give each forwarder a \
+                 `node` of its own"
             )
         } else {
-            let others = other.nodes;
             format!(
-                "this forwarder is one of {nodes}, and `{name}` ({peer}) is one of {others}: give all the same `nodes`"
+                "this forwarder is one of {nodes}, and another that is connected is one of {others}: give all the same `nodes` \
+                 (the server's log says which it is)"
             )
         };
         return Err((libc::EADDRINUSE, text));
@@ -172,6 +182,7 @@ impl Shared {
         hello: &Hello<'_>,
         export: Arc<Served>,
         user: Caller,
+        rights: Rights,
     ) -> Result<Entered, Cut> {
         let mut sessions = lock(&self.sessions);
         refuse_rival(sessions.values(), hello, &export)?;
@@ -203,7 +214,7 @@ impl Shared {
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
         let name = greeting::name(hello.name);
-        let session = Arc::new(Session::new(self, token, export, user, name, Forwarder::of(hello)));
+        let session = Arc::new(Session::new(self, token, export, user, rights, name, Forwarder::of(hello)));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));
         Ok(Entered { session, resumed: false, before: None })

@@ -334,7 +334,9 @@ impl Connection {
             Request::Write(write) => session.write(self, header, &write, payload, batch)?,
             other => {
                 if let Taken::New(answer) = session.admit(self, header, 0)? {
-                    let groups = groups.map_or(Groups::UNKNOWN, Groups::of);
+                    // Lists of groups are kept: those of others than forwarders would fill the memory, and do not count.
+                    let groups =
+                        groups.filter(|_| session.rights.trusted).map_or(Groups::UNKNOWN, Groups::of);
                     session.operate(answer, header, groups, &other, fields, payload);
                 }
             }

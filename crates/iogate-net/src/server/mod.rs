@@ -13,6 +13,7 @@
 //! | `incoming.rs` | bytes to requests |
 //! | `crew.rs` | threads for what may take long |
 //! | `hello.rs` | who the client is |
+//! | `rights.rs` | what a client may do |
 //! | `session.rs` | handles, requests and their replies |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `operations.rs` | everything else |
@@ -30,6 +31,7 @@ mod incoming;
 mod listener;
 mod operations;
 mod outgoing;
+mod rights;
 mod session;
 mod status;
 mod threads;

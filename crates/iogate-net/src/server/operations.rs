@@ -68,8 +68,7 @@ impl Session {
             };
             let value =
                 payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
-            let caller = session.caller(&header, groups);
-            let outcome = session.carry_out(caller, &request, value);
+            let outcome = session.carry_out(&header, groups, &request, value);
             if let (Request::Open(open), Err(_)) = (&request, &outcome) {
                 session.fill(open.handle, None);
             }
@@ -88,7 +87,19 @@ impl Session {
         }
     }
 
-    fn carry_out(&self, caller: Caller, request: &Request<'_>, value: &[u8]) -> Result<Outcome, Failed> {
+    fn carry_out(
+        &self,
+        header: &RequestHeader,
+        groups: Groups,
+        request: &Request<'_>,
+        value: &[u8],
+    ) -> Result<Outcome, Failed> {
+        // Whoever is let in may ask how the server is, whether it may do anything else or not.
+        let caller = match request {
+            Request::Status(_) | Request::Configure(_) | Request::Goodbye(_) => self.user,
+            _ => self.caller(header, groups)?,
+        };
+        self.refuse_reserved(request)?;
         if self.export.read_only && changes(request) {
             return Err((libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into());
         }
@@ -156,12 +167,14 @@ impl Session {
                 tree.set_xattr(caller, path(set.path)?, set.identity, set.name, value, set.flags)?;
                 Outcome::Done
             }
-            Request::ListXattr(list) => Outcome::Bytes(tree.xattrs(caller, path(list.path)?)?),
+            Request::ListXattr(list) => {
+                Outcome::Bytes(self.seen_attributes(tree.xattrs(caller, path(list.path)?)?))
+            }
             Request::RemoveXattr(remove) => {
                 tree.remove_xattr(caller, path(remove.path)?, remove.identity, remove.name)?;
                 Outcome::Done
             }
-            Request::Status(_) => Outcome::Bytes(self.server.status().to_json()),
+            Request::Status(_) => Outcome::Bytes(self.server.status_for(self).to_json()),
             Request::Configure(configure) => {
                 self.configure(configure.scheduler)?;
                 Outcome::Done
@@ -210,6 +223,9 @@ impl Session {
         let mut entries = Vec::new();
         let mut too_small = false;
         tree.read_dir(caller, path(read.path)?, read.after, &mut |entry, name| {
+            if !self.sees_entry(read.path, name) {
+                return true;
+            }
             if entries.len() + wire::ENTRY_BYTES + name.len() > most {
                 too_small = entries.is_empty();
                 return false;
@@ -282,7 +298,7 @@ impl From<io::Error> for Failed {
 }
 
 /// Whether a request changes an export.
-fn changes(request: &Request<'_>) -> bool {
+pub(super) fn changes(request: &Request<'_>) -> bool {
     match request {
         Request::Open(open) => open.flags & CHANGING != 0,
         Request::Allocate(_)

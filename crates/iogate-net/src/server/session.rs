@@ -17,9 +17,10 @@ use super::connection::Connection;
 use super::export::Served;
 use super::incoming::FRESH;
 use super::outgoing::Payload;
+use super::rights::Rights;
 use super::{Shared, lock};
 pub(super) use crate::greeting::Cut;
-use crate::{Caller, Groups, TreeFile};
+use crate::{Caller, TreeFile};
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {
@@ -27,8 +28,7 @@ pub(super) struct Session {
     pub(super) token: [u8; 16],
     pub(super) export: Arc<Served>,
     pub(super) user: Caller,
-    /// It may act in other users' names.
-    pub(super) trusted: bool,
+    pub(super) rights: Rights,
     pub(super) name: String,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
@@ -98,10 +98,10 @@ impl Session {
         token: [u8; 16],
         export: Arc<Served>,
         user: Caller,
+        rights: Rights,
         name: String,
         forwarder: Option<Forwarder>,
     ) -> Session {
-        let trusted = export.trust_clients && user.uid == 0;
         let state = State {
             window: Window::new(server.limits.credits),
             connection: None,
@@ -114,7 +114,7 @@ impl Session {
             token,
             export,
             user,
-            trusted,
+            rights,
             name,
             forwarder,
             since: Instant::now(),
@@ -285,12 +285,6 @@ impl Session {
             Entry::Occupied(entry) if entry.get().is_some() => entry.remove().ok_or_else(|| unknown(handle)),
             _ => Err(unknown(handle)),
         }
-    }
-
-    /// In whose name a request is carried out.
-    pub(super) fn caller(&self, header: &RequestHeader, groups: Groups) -> Caller {
-        let user = Caller { groups, ..Caller::new(header.uid, header.gid) };
-        self.export.users.server(if self.trusted { user } else { self.user }).with_origin(header.origin)
     }
 
     fn finish(&self, id: u64, bytes: u64, kept: Option<Kept>) -> Option<Arc<Connection>> {

@@ -7,6 +7,7 @@ use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
+use super::session::Session;
 use super::{Shared, gate_in_short, lock};
 
 /// How a server is.
@@ -111,6 +112,15 @@ impl Status {
 }
 
 impl Shared {
+    /// As much of the status as a session's client may see: who else is connected is for root and the server's own user.
+    pub(super) fn status_for(&self, session: &Session) -> Status {
+        let mut status = self.status();
+        if !session.sees_others() {
+            status.connections.retain(|connection| connection.uid == Some(session.user.uid));
+        }
+        status
+    }
+
     pub(super) fn status(&self) -> Status {
         let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
         let exports = self.exports.iter().map(|served| {

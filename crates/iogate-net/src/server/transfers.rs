@@ -15,7 +15,7 @@ use super::connection::Connection;
 use super::incoming::Step;
 use super::lock;
 use super::session::{Answer, Cut, OpenFile, Session, Taken};
-use crate::{Caller, Groups};
+use crate::Caller;
 
 impl Connection {
     fn count_transfer(&self, bytes: u32) {
@@ -97,7 +97,7 @@ impl Session {
             answer.written(Written { offset: write.offset, bytes: 0, verifier: file.file.verifier() });
             return Ok(());
         };
-        let caller = self.caller(header, Groups::UNKNOWN);
+        let caller = self.writer(header);
         let write = Write { answer, file, payload, wire: *write, caller };
         if write.wire.flags & transfer::APPEND != 0 {
             let lane = Arc::clone(&write.file.appends);

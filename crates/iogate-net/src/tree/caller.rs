@@ -1,27 +1,18 @@
 //! Acting in a caller's name: file system ids, groups and capabilities are the thread's.
 //!
-//! Where the process is root, the kernel then checks the caller's permissions: the thread has its ids, the supplementary groups
-//! that this machine's user database gives it, and no capabilities. Only root's callers keep what the process may do.
+//! Where the process is root, the kernel then checks the caller's permissions: the thread has its ids, its supplementary groups (as
+//! they came with the request, else those that this machine's user database gives it), and no capabilities. Only root's callers keep what the process may do.
 //! Where the process is not root, everything is done in its own name.
 
 use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::ffi::CStr;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use iogate_engine::privileges;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, UnshareFlags};
 
-use super::Caller;
-
-/// How long a user's groups are believed.
-const GROUPS_VALID: Duration = Duration::from_secs(300);
-/// Most users whose groups are kept.
-const USERS_MAX: usize = 10_000;
+use super::{Caller, groups};
 
 thread_local! {
     static OWN: OnceCell<Own> = const { OnceCell::new() };
@@ -43,18 +34,16 @@ impl Own {
 #[derive(Debug)]
 pub(super) struct Names {
     is_root: bool,
-    groups: Mutex<HashMap<(u32, u32), Known>>,
-}
-
-#[derive(Debug)]
-struct Known {
-    until: Instant,
-    groups: Arc<[Gid]>,
 }
 
 impl Names {
     pub(super) fn new() -> Names {
-        Names { is_root: rustix::process::geteuid().is_root(), groups: Mutex::default() }
+        Names { is_root: rustix::process::geteuid().is_root() }
+    }
+
+    /// Whether the process can act in other users' names.
+    pub(super) fn acts_for_others(&self) -> bool {
+        self.is_root
     }
 
     /// Runs `operation` in the caller's name, with an empty umask: clients have applied theirs.
@@ -83,31 +72,19 @@ impl Names {
             if caller.uid == 0 && caller.gid == own_gid && own.is_unlimited() {
                 return Ok(operation()?);
             }
-            let groups = if caller.uid == 0 { None } else { Some(self.groups_of(caller)?) };
+            let groups = if caller.uid == 0 { None } else { Some(groups_of(caller)?) };
             let _name = Name::take(caller, groups.as_deref(), own, own_gid)?;
             Ok(operation()?)
         })
     }
+}
 
-    fn groups_of(&self, caller: Caller) -> io::Result<Arc<[Gid]>> {
-        let now = Instant::now();
-        let lock = || self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&(caller.uid, caller.gid))
-            && known.until > now
-        {
-            return Ok(Arc::clone(&known.groups));
-        }
-        // Not under the lock: a user database may be far away.
-        let groups: Arc<[Gid]> = look_up_groups(caller)?.into();
-        let mut known = lock();
-        if known.len() >= USERS_MAX {
-            known.clear();
-        }
-        known.insert(
-            (caller.uid, caller.gid),
-            Known { until: now + GROUPS_VALID, groups: Arc::clone(&groups) },
-        );
-        Ok(groups)
+/// The caller's groups: those that it came with, else those that the user database gives it.
+fn groups_of(caller: Caller) -> io::Result<Vec<Gid>> {
+    let ids = |groups: &[u32]| groups.iter().map(|&group| Gid::from_raw(group)).collect();
+    match caller.groups.list() {
+        Some(groups) => Ok(ids(groups)),
+        None => Ok(ids(&groups::of_user(caller.uid, caller.gid)?)),
     }
 }
 
@@ -178,44 +155,4 @@ fn set_uid(uid: libc::uid_t) -> libc::uid_t {
 fn set_gid(gid: libc::gid_t) -> libc::gid_t {
     // SAFETY: changes the calling thread's credentials only, no memory.
     unsafe { libc::setfsgid(gid) as libc::gid_t }
-}
-
-/// The groups of a user by the machine's user database; its own group only if it is not in there.
-fn look_up_groups(caller: Caller) -> io::Result<Vec<Gid>> {
-    let mut text = vec![0; 1024];
-    loop {
-        let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
-        let mut found = std::ptr::null_mut();
-        // SAFETY: the text has as many bytes as said, and the other pointers lead to local variables.
-        let error = unsafe {
-            libc::getpwuid_r(caller.uid, entry.as_mut_ptr(), text.as_mut_ptr(), text.len(), &mut found)
-        };
-        match error {
-            libc::ERANGE if text.len() < 1 << 20 => text.resize(text.len() * 4, 0),
-            0 if !found.is_null() => {
-                // SAFETY: `found` leads to the entry, which was filled in; its name lies in the text.
-                let name = unsafe { CStr::from_ptr((*found).pw_name) };
-                return group_list(name, caller.gid);
-            }
-            0 | libc::ENOENT | libc::ESRCH => return Ok(vec![Gid::from_raw(caller.gid)]),
-            error => return Err(io::Error::from_raw_os_error(error)),
-        }
-    }
-}
-
-fn group_list(user: &CStr, gid: u32) -> io::Result<Vec<Gid>> {
-    let mut groups: Vec<libc::gid_t> = vec![0; 64];
-    loop {
-        let mut count = groups.len() as libc::c_int;
-        // SAFETY: the list has `count` entries.
-        let got = unsafe { libc::getgrouplist(user.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
-        let count = usize::try_from(count).unwrap_or(0);
-        if got >= 0 {
-            return Ok(groups.iter().take(count).map(|&gid| Gid::from_raw(gid)).collect());
-        }
-        if count <= groups.len() {
-            return Err(io::Error::from_raw_os_error(libc::EIO));
-        }
-        groups.resize(count, 0);
-    }
 }

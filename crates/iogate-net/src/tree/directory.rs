@@ -192,6 +192,10 @@ impl Tree for DirectoryTree {
         true
     }
 
+    fn acts_for_others(&self) -> bool {
+        self.names.acts_for_others()
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let mut how = how;
         let again = how.flags & open::AGAIN != 0;

@@ -9,6 +9,7 @@ mod caller;
 mod credentials;
 mod directory;
 mod directory_file;
+pub(crate) mod groups;
 mod objects;
 mod stat;
 mod striped;
@@ -53,6 +54,11 @@ pub trait Tree: Send + Sync + 'static {
     /// Whether this machine answers the calls, so that it is not worth a thread to have several underway.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// Whether operations are carried out in their callers' names. If not, all are in this process's own.
+    fn acts_for_others(&self) -> bool {
+        true
     }
 
     /// Opens a file, or makes one.

@@ -292,6 +292,10 @@ impl Tree for StripedTree {
         self.names.is_local() && self.stripes.targets.iter().all(|target| target.is_local())
     }
 
+    fn acts_for_others(&self) -> bool {
+        self.names.acts_for_others() && self.stripes.targets.iter().all(|target| target.acts_for_others())
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let names = self.names.open(caller, path, how)?;
         let writes = how.flags & open::WRITE != 0;

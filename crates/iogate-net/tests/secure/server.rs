@@ -33,7 +33,7 @@ impl Setup {
             read_only: false,
             striping: Layout::SINGLE,
             users: Users::default(),
-            trust_clients: false,
+            forwarders: Vec::new(),
         };
         let config = ServerConfig {
             exports: vec![export],

@@ -25,8 +25,12 @@ fn each_index_is_one_forwarders() {
         Raw::greet_with(setup.unix(), forwarder(1, 2, 11)),
         Raw::greet(setup.unix()),
     ];
-    refused(&setup, forwarder(1, 2, 12), "forwarder 1 of 2 is connected already: `a forwarder` (process");
-    refused(&setup, forwarder(2, 4, 12), "is one of 4, and `a forwarder` (process");
+    refused(
+        &setup,
+        forwarder(1, 2, 12),
+        "forwarder 1 of 2 is connected already, the server's log says from where",
+    );
+    refused(&setup, forwarder(2, 4, 12), "is one of 4, and another that is connected is one of 2");
     // Whoever takes the place of one that is away keeps it.
     let session = first.welcome.unwrap().session;
     drop((first, _others));
@@ -54,7 +58,7 @@ fn a_successor_ends_what_its_predecessor_had() {
 
 #[test]
 fn a_restarted_forwarder_is_let_in_at_once() {
-    let setup = Setup::new();
+    let setup = Setup::with(|config| config.exports[0].forwarders.push(7));
     for instance in 1..50 {
         // Its connection is closed, but the server may not have looked yet.
         Raw::greet_with(setup.unix(), forwarder(0, 2, instance));

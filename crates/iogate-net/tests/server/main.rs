@@ -8,6 +8,7 @@ mod idle;
 mod lost;
 mod messages;
 mod raw;
+mod rights;
 mod tree;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
 use iogate_net::Users;
-use iogate_net::auth::Policy;
+use iogate_net::auth::{Access, Policy};
 use iogate_net::server::{Export, Limits, Listener};
 use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
 use tree::MemoryTree;
@@ -47,7 +48,8 @@ impl Setup {
         };
         change(&mut config);
         let dir = tempfile::tempdir().unwrap();
-        let anybody = Policy::None { user: Caller::new(7, 8), on_any_network: false };
+        let policy = Policy::None { user: Caller::new(7, 8), on_any_network: false };
+        let anybody = Access { users: Some([7].into()), ..policy.into() };
         let tcp = Listener::bind(&"127.0.0.1:0".parse().unwrap(), anybody).unwrap();
         let unix = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), Policy::Peer).unwrap();
         let server = Server::start(config, vec![tcp, unix]).unwrap();
@@ -95,6 +97,6 @@ fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> E
         read_only: false,
         striping: Layout::SINGLE,
         users: Users::default(),
-        trust_clients: true,
+        forwarders: vec![rustix::process::geteuid().as_raw()],
     }
 }

@@ -177,9 +177,9 @@ fn callers_are_whom_the_server_takes_them_for() {
         by
     };
     let anonymous = Caller::new(7, 8);
-    let trusted = if own.uid == 0 { named } else { own };
-    assert_eq!(opened_by(&|export| export.trust_clients = true), [trusted, anonymous]);
-    assert_eq!(opened_by(&|export| export.trust_clients = false), [own, anonymous]);
+    let trusted = Caller { groups: iogate_net::Groups::of([]), ..named };
+    assert_eq!(opened_by(&|export| export.forwarders = vec![own.uid]), [trusted, anonymous]);
+    assert_eq!(opened_by(&|export| export.forwarders = Vec::new()), [own, anonymous]);
     let users = Users::new(Squash::All, squashed, Vec::new(), Vec::new()).unwrap();
     assert_eq!(opened_by(&|export| export.users = users.clone()), [squashed; 2]);
 }

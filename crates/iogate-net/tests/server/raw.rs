@@ -192,6 +192,26 @@ impl Raw {
         self.ask(&Request::Open(Open { handle, flags, mode: 0o644, identity, path: path.as_bytes() }), &[])
     }
 
+    /// Opens in the name of somebody with these supplementary groups.
+    pub(crate) fn open_of(&mut self, groups: &[u32], handle: u32, path: &str, flags: u32) -> Reply {
+        let open = Open { handle, flags, mode: 0o644, identity: Identity::default(), path: path.as_bytes() };
+        let mut fields: Vec<u8> = groups.iter().flat_map(|group| group.to_le_bytes()).collect();
+        Request::Open(open).encode(&mut fields);
+        let header = RequestHeader {
+            fields: fields.len() as u16,
+            kind: Request::Open(open).kind(),
+            id: self.next,
+            acked: self.acked,
+            uid: 4321,
+            gid: 1234,
+            groups: groups.len() as u16,
+            ..RequestHeader::default()
+        };
+        self.next += 1;
+        self.write(&[&header.to_bytes()[..], &fields].concat());
+        self.reply()
+    }
+
     pub(crate) fn read_at(&mut self, handle: u32, offset: u64, bytes: usize) -> Reply {
         self.ask(&Request::Read(transfer(handle, offset, bytes)), &[])
     }

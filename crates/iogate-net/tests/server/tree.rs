@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use iogate_core::FileId;
@@ -104,6 +104,8 @@ pub(crate) struct MemoryTree {
     names: Mutex<BTreeMap<PathBuf, u32>>,
     /// How often the tree was asked to make something.
     pub(crate) made: AtomicU64,
+    /// Everything is done in the process's own name.
+    pub(crate) own_only: AtomicBool,
     /// Of the last operation.
     pub(crate) caller: Mutex<Option<Caller>>,
     /// In front of the attributes of `door`, and of making anything below it.
@@ -150,6 +152,10 @@ impl MemoryTree {
 impl Tree for MemoryTree {
     fn store(&self) -> Arc<dyn Store> {
         self.store.clone()
+    }
+
+    fn acts_for_others(&self) -> bool {
+        !self.own_only.load(Ordering::SeqCst)
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
@@ -250,7 +256,7 @@ impl Tree for MemoryTree {
     }
 
     fn xattrs(&self, _: Caller, _: &Path) -> io::Result<Vec<u8>> {
-        Ok(b"user.a\0".to_vec())
+        Ok(b"user.a\0user.iogate.object\0".to_vec())
     }
 
     fn remove_xattr(&self, _: Caller, _: &Path, _: Identity, _: &[u8]) -> io::Result<()> {

@@ -108,6 +108,9 @@ fn listeners(args: &CoordServeArgs) -> Result<Vec<Listener>, Failure> {
             anonymous: None,
             munge_socket: args.munge_socket.clone(),
             allow_unauthenticated_network: args.allow_unauthenticated_network,
+            allow_unauthenticated_forwarders: false,
+            users_allowed: None,
+            mode: None,
         };
         listen.auth().context("--auth").map_err(Failure::usage)?;
         Ok(listen.bind()?)

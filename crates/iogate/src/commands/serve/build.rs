@@ -37,7 +37,11 @@ const SESSION_GRACE: Duration = Duration::from_secs(60);
 
 /// The sockets, bound.
 pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
-    config.listen.iter().map(|listen| Ok(listen.bind()?)).collect()
+    let bind = |listen: &super::config::Listen| {
+        listen.check_anonymous(&config.export).map_err(Failure::usage)?;
+        Ok(listen.bind()?)
+    };
+    config.listen.iter().map(bind).collect()
 }
 
 /// All that a server needs, and the gates in it.
@@ -118,7 +122,7 @@ impl Export {
             read_only: self.read_only,
             striping: layout,
             users: self.users.build()?,
-            trust_clients: self.trust_clients,
+            forwarders: super::security::numbers(&self.forwarders).context("forwarders")?,
         };
         Ok((export, modelled))
     }

@@ -52,6 +52,15 @@ pub(crate) struct Listen {
     /// With `auth = "none"`: addresses other than loopback are meant.
     #[serde(default)]
     pub(crate) allow_unauthenticated_network: bool,
+    /// With `auth = "none"`: everybody is to be one of an export's forwarders.
+    #[serde(default)]
+    pub(crate) allow_unauthenticated_forwarders: bool,
+    /// These users and no others [default: all; of a server that is not root: its own].
+    #[serde(default)]
+    pub(crate) users_allowed: Option<Vec<User>>,
+    /// Permissions of a Unix socket [default: 0666 where clients prove who they are, else 0600].
+    #[serde(default)]
+    pub(crate) mode: Option<SocketMode>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -127,9 +136,9 @@ pub(crate) struct Export {
 
     #[serde(default)]
     pub(crate) read_only: bool,
-    /// A client that is root may act in other users' names.
+    /// Users who may say in whose name a request is: forwarders, and mounts that several users share.
     #[serde(default)]
-    pub(crate) trust_clients: bool,
+    pub(crate) forwarders: Vec<User>,
     #[serde(default)]
     pub(crate) users: Users,
 }
@@ -290,6 +299,19 @@ from_text!(Ids((u32, u32)), |text| {
         .ok_or_else(|| format!("expected UID:GID, two numbers, found `{text}`"))
 });
 
+from_text!(SocketMode(u32), |text| u32::from_str_radix(text, 8)
+    .ok()
+    .filter(|mode| *mode <= 0o777)
+    .ok_or_else(|| format!("expected permissions as in \"0660\", found `{text}`")));
+
+/// A user of this system, by name or by number.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(untagged, expecting = "expected a user's name or number")]
+pub(crate) enum User {
+    Number(u32),
+    Name(String),
+}
+
 fn time(text: &str) -> Result<Duration, String> {
     settings::nanoseconds(text).map(Duration::from_nanos).map_err(|error| error.to_string())
 }
@@ -328,6 +350,11 @@ impl Config {
         }
         if self.listen.is_empty() || self.export.is_empty() {
             return Err(anyhow!("expected at least one [[listen]] and one [[export]]"));
+        }
+        if let Some(listen) =
+            self.listen.iter().find(|listen| listen.users_allowed.as_ref().is_some_and(Vec::is_empty))
+        {
+            return Err(anyhow!("listen at {}: users_allowed = [] lets nobody in", listen.at.0));
         }
         let mut names = std::collections::BTreeSet::new();
         for export in &self.export {
@@ -407,6 +434,9 @@ impl Listen {
             Endpoint::Tcp { host, .. } => Some(host.as_str()),
             Endpoint::Unix(_) => None,
         };
+        if self.mode.is_some() && tcp_host.is_some() {
+            return Err(anyhow!("mode goes with a Unix socket: there is no file on TCP"));
+        }
         if auth == Auth::Peer && tcp_host.is_some() {
             return Err(anyhow!("auth = \"peer\" is for Unix sockets: on TCP use \"munge\" or \"tls\""));
         }
@@ -446,6 +476,9 @@ impl Config {
             anonymous: None,
             munge_socket: None,
             allow_unauthenticated_network: false,
+            allow_unauthenticated_forwarders: false,
+            users_allowed: None,
+            mode: None,
         };
         let export = Export {
             name: default_export(),
@@ -464,7 +497,7 @@ impl Config {
             layout: None,
             client: Client::default(),
             read_only,
-            trust_clients: true,
+            forwarders: vec![User::Number(rustix::process::geteuid().as_raw())],
             users: Users { squash: Squash::None, ..Users::default() },
         };
         let (node, nodes, session_grace, limits) = (0, one(), None, Limits::default());

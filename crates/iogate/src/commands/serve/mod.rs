@@ -61,6 +61,13 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
         Endpoint::Unix(_) => config::Auth::Peer,
         Endpoint::Tcp { .. } => config::Auth::None,
     };
+    if auth == config::Auth::None && !rustix::process::geteuid().is_root() {
+        let error = anyhow!(
+            "over TCP without authentication, a server that is not root cannot tell its own user from others"
+        );
+        return Err(Failure::usage(error)
+            .hint("listen on unix:PATH, or write a configuration file with auth = \"munge\" or \"tls\""));
+    }
     let scheduler = crate::settings::scheduler(&args.scheduler, &args.params)
         .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them"))?;
     Config::of_directory(PathBuf::from(directory), scheduler, Address(address), auth, args.read_only)

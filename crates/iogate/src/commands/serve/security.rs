@@ -1,19 +1,52 @@
 //! From a configuration to who may do what: listeners' policies, clients' credentials, users.
 
-use anyhow::Context;
-use iogate_net::auth::{Credential, Munge, Policy};
+use anyhow::{Context, anyhow};
+use iogate_net::auth::{self, Access, Credential, Munge, Policy};
 use iogate_net::client::{ClientOptions, dial_tls};
 use iogate_net::server::Listener;
 use iogate_net::socket::{TlsClient, TlsServer};
 use iogate_net::{Caller, Endpoint, users};
 
-use super::config::{Auth, Client, Ids, Listen, Squash, Users};
+use super::config::{Auth, Client, Export, Ids, Listen, Squash, User, Users};
 
 fn caller(ids: &Ids) -> Caller {
     Caller::new(ids.0.0, ids.0.1)
 }
 
+/// The numbers of users. Fails if one of them is not known here.
+pub(super) fn numbers(users: &[User]) -> anyhow::Result<Vec<u32>> {
+    let number = |user: &User| match user {
+        User::Number(number) => Ok(*number),
+        User::Name(name) => match auth::user_number(name) {
+            Ok(Some(number)) => Ok(number),
+            Ok(None) => Err(anyhow!("there is no user `{name}` on this system: expected a name or a number")),
+            Err(error) => Err(anyhow!("the user `{name}` cannot be looked up: {error}")),
+        },
+    };
+    users.iter().map(number).collect()
+}
+
 impl Listen {
+    /// Refuses a listener whose clients are all a trusted user, without having proved anything.
+    pub(super) fn check_anonymous(&self, exports: &[Export]) -> anyhow::Result<()> {
+        if self.auth()? != Auth::None || self.allow_unauthenticated_forwarders {
+            return Ok(());
+        }
+        let anonymous = self.anonymous.as_ref().map_or(Caller::NOBODY, caller);
+        for export in exports {
+            if numbers(&export.forwarders)?.contains(&anonymous.uid) {
+                return Err(anyhow!(
+                    "listen at {}: everybody who reaches it could act in anybody's name, for auth = \"none\" and `anonymous` is \
+                     one of the forwarders of the export `{}`; use \"peer\", \"munge\" or \"tls\" (or say \
+                     allow_unauthenticated_forwarders = true)",
+                    self.at.0,
+                    export.name
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The socket, bound, and who may come in.
     pub(crate) fn bind(&self) -> anyhow::Result<Listener> {
         let policy = match (self.auth()?, &self.tls) {
@@ -28,7 +61,13 @@ impl Listen {
                 on_any_network: self.allow_unauthenticated_network,
             },
         };
-        Ok(Listener::bind(&self.at.0, policy)?)
+        let users = self.users_allowed.as_deref().map(numbers).transpose().context("users_allowed")?;
+        let access = Access {
+            policy,
+            users: users.map(|users| users.into_iter().collect()),
+            socket_mode: self.mode.as_ref().map(|mode| mode.0),
+        };
+        Ok(Listener::bind(&self.at.0, access)?)
     }
 }
 
