@@ -38,7 +38,8 @@ END
 cluster up "$WORK/cluster.toml"
 [ "$(ip netns | grep -c "^iogate-$NAME-")" -eq 4 ] || fail "not each node has a namespace: $(ip netns)"
 entrances=$(cluster status "$NAME" --entrances)
-"$IOGATE" mount --remote "$entrances" "$MNT"
+keys=(--tls-authorities "$CLUSTER/ca.crt" --tls-certificate "$CLUSTER/node.crt" --tls-key "$CLUSTER/node.key")
+"$IOGATE" mount --remote "$entrances" "${keys[@]}" "$MNT"
 is_mounted || fail "not mounted"
 
 # --- What passes a link takes as long as the link needs: 400 Mbit/s are 50 MB/s.

@@ -48,7 +48,7 @@ impl Server {
 
     /// One that believes root, as a mount that several users share is.
     fn that_trusts_root(folder: &Path) -> Server {
-        Server::start(folder, "", "trust_clients = true\nusers = { squash = \"none\" }")
+        Server::start(folder, "", "forwarders = [\"root\"]\nusers = { squash = \"none\" }")
     }
 
     fn remote(&self) -> Remote {

@@ -68,6 +68,10 @@ pub(crate) struct ClusterUpArgs {
     /// Where sockets, logs and data are kept [default: for root /var/lib/iogate/clusters/NAME, else in the home directory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
+
+    /// Over TCP without certificates: everybody who reaches a node's port can do all that you can with the cluster's data
+    #[arg(long)]
+    pub(crate) insecure: bool,
 }
 
 /// Which cluster.

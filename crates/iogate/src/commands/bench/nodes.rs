@@ -85,7 +85,7 @@ impl Nodes {
             }),
             network: None,
         };
-        let nodes = config.nodes(folder.path())?;
+        let nodes = config.nodes(folder.path(), config.proof(false))?;
         for node in &nodes {
             let path = folder.path().join(format!("{}.toml", node.name));
             std::fs::write(&path, &node.config).with_context(|| path.display().to_string())?;

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
 use serde::Deserialize;
 
+use super::certificates;
 use crate::commands::serve::config::{Bytes, Gate};
 use crate::failure::Failure;
 
@@ -83,6 +84,17 @@ pub(crate) struct Network {
     pub(crate) bandwidth: Option<String>,
 }
 
+/// How nodes and clients prove who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// The kernel says whose processes connect.
+    Peer,
+    /// By a certificate of an authority that the cluster makes.
+    Certificates,
+    /// Not at all.
+    None,
+}
+
 /// A node of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -142,8 +154,32 @@ impl Config {
         Ok(config)
     }
 
+    /// How nodes and clients of this cluster prove who they are. `insecure`: over TCP, not at all.
+    pub(crate) fn proof(&self, insecure: bool) -> Proof {
+        match (self.transport, insecure) {
+            (Transport::Unix, _) => Proof::Peer,
+            (Transport::Tcp, false) => Proof::Certificates,
+            (Transport::Tcp, true) => Proof::None,
+        }
+    }
+
+    /// How clients of the nodes, and nodes as clients, connect: as in the configuration of a server.
+    pub(crate) fn client(&self, folder: &Path, proof: Proof) -> anyhow::Result<String> {
+        Ok(match proof {
+            Proof::Peer => "{ auth = \"peer\" }".into(),
+            Proof::None => "{ auth = \"none\" }".into(),
+            Proof::Certificates => {
+                let [authority, certificate, key] = files(folder)?;
+                format!(
+                    "{{ auth = \"tls\", tls = {{ certificate = {certificate}, key = {key}, servers = {authority} }} }}"
+                )
+            }
+        })
+    }
+
     /// The nodes, servers first: each is to be up before those behind it.
-    pub(crate) fn nodes(&self, folder: &Path) -> anyhow::Result<Vec<Node>> {
+    pub(crate) fn nodes(&self, folder: &Path, proof: Proof) -> anyhow::Result<Vec<Node>> {
+        let rights = rights(proof);
         let servers: Vec<(String, Endpoint, Option<Ipv4Addr>)> = (0..self.servers.count)
             .map(|index| self.place(folder, format!("server-{index}"), index))
             .collect();
@@ -151,7 +187,7 @@ impl Config {
         let mut nodes = Vec::new();
         for (index, (name, endpoint, address)) in servers.iter().enumerate() {
             let data = self.servers.directory.clone().unwrap_or_else(|| folder.to_owned()).join(name);
-            let mut config = self.listen(endpoint);
+            let mut config = self.listen(folder, endpoint, proof)?;
             let gate = inline(&self.servers.gate);
             let device = self.servers.device.iter().map(|device| format!("device = {}\n", quoted(device)));
             let extent = self.servers.extent.iter().map(|extent| format!("extent = \"{}\"\n", extent.0));
@@ -161,11 +197,11 @@ impl Config {
                 config,
                 "\n[[export]]\nname = \"objects\"\ndirectory = {objects}\ngate = {gate}\n{device}"
             )?;
-            config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+            config.push_str(&rights);
             if index == 0 {
                 let names = quoted(&text_of(&data.join("names"))?);
                 write!(config, "\n[[export]]\nname = \"names\"\ndirectory = {names}\n")?;
-                config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+                config.push_str(&rights);
             }
             let (name, endpoint, address) = (name.clone(), endpoint.clone(), *address);
             nodes.push(Node { name, role: Role::Server, endpoint, config, address });
@@ -174,20 +210,19 @@ impl Config {
             let place = self.place(folder, format!("forwarder-{index}"), self.servers.count + index);
             let (name, endpoint, address) = place;
             let layer = self.forwarders.as_ref().expect("there are forwarders");
-            let mut config = format!("node = {index}\nnodes = {forwarders}\n{}", self.listen(&endpoint));
+            let mut config =
+                format!("node = {index}\nnodes = {forwarders}\n{}", self.listen(folder, &endpoint, proof)?);
             let list: Vec<String> =
                 servers.iter().map(|(_, endpoint, _)| quoted(&endpoint.to_string())).collect();
             let (list, gate, stripe) = (list.join(", "), inline(&layer.gate), self.stripe.0);
             write!(config, "\n[[export]]\nservers = [{list}]\nstripe = \"{stripe}\"\ngate = {gate}\n")?;
-            if self.transport == Transport::Tcp {
-                config.push_str("client = { auth = \"none\" }\n");
-            }
+            writeln!(config, "client = {}", self.client(folder, proof)?)?;
             for (key, value) in [("batch", layer.batch), ("batches", layer.batches)] {
                 if let Some(value) = value {
                     writeln!(config, "{key} = {value}")?;
                 }
             }
-            config.push_str("trust_clients = true\nusers = { squash = \"none\" }\n");
+            config.push_str(&rights);
             nodes.push(Node { name, role: Role::Forwarder, endpoint, config, address });
         }
         Ok(nodes)
@@ -209,21 +244,49 @@ impl Config {
         }
     }
 
-    fn listen(&self, endpoint: &Endpoint) -> String {
-        let at = quoted(&endpoint.to_string());
-        match (self.transport, &self.network) {
-            (Transport::Unix, _) => format!("[[listen]]\nat = {at}\nauth = \"peer\"\n"),
-            (Transport::Tcp, network) => {
-                let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-                // Nobody but the nodes and this host is in the namespaces' network.
-                let meant = if network.is_some() { "allow_unauthenticated_network = true\n" } else { "" };
+    fn listen(&self, folder: &Path, endpoint: &Endpoint, proof: Proof) -> anyhow::Result<String> {
+        let (uid, gid) = own();
+        let head = format!("[[listen]]\nat = {}\nusers_allowed = [{uid}]\n", quoted(&endpoint.to_string()));
+        Ok(match proof {
+            Proof::Peer => format!("{head}auth = \"peer\"\n"),
+            Proof::Certificates => {
+                let [authority, certificate, key] = files(folder)?;
+                let name = quoted(&certificates::common_name(&self.name));
                 format!(
-                    "[[listen]]\nat = {at}\nauth = \"none\"\nanonymous = \"{}:{}\"\n{meant}",
-                    user.0, user.1
+                    "{head}auth = \"tls\"\ntls = {{ certificate = {certificate}, key = {key}, clients = {authority}, users = \
+                     {{ {name} = \"{uid}:{gid}\" }} }}\n"
                 )
             }
-        }
+            Proof::None => {
+                let network = self.network.as_ref().map_or("", |_| "allow_unauthenticated_network = true\n");
+                format!(
+                    "{head}auth = \"none\"\nanonymous = \"{uid}:{gid}\"\nallow_unauthenticated_forwarders = true\n{network}"
+                )
+            }
+        })
     }
+}
+
+/// This process's user and group.
+fn own() -> (u32, u32) {
+    (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+}
+
+/// Who may do what at the nodes: the cluster's owner, and whom its mounts act for. Where nobody proves who it is, nobody is acted for
+/// but the owner.
+fn rights(proof: Proof) -> String {
+    let (uid, gid) = own();
+    let users = match proof {
+        Proof::None => format!("users = {{ squash = \"all\", nobody = \"{uid}:{gid}\" }}"),
+        Proof::Peer | Proof::Certificates => "users = { squash = \"none\" }".into(),
+    };
+    format!("forwarders = [{uid}]\n{users}\n")
+}
+
+/// The authority, the certificate and its key, as in a configuration.
+fn files(folder: &Path) -> anyhow::Result<[String; 3]> {
+    let path = |name| Ok::<_, anyhow::Error>(quoted(&text_of(&folder.join(name))?));
+    Ok([path(certificates::AUTHORITY)?, path(certificates::CERTIFICATE)?, path(certificates::KEY)?])
 }
 
 /// The address of this host in the network of a cluster in namespaces.
@@ -255,7 +318,7 @@ mod tests {
     #[test]
     fn every_node_of_the_example_has_a_valid_configuration() {
         let config = Config::parse(TWO_LAYERS).unwrap();
-        let nodes = config.nodes(Path::new("/run/x")).unwrap();
+        let nodes = config.nodes(Path::new("/run/x"), config.proof(false)).unwrap();
         let servers = nodes.iter().filter(|node| node.role == Role::Server).count();
         assert_eq!(servers, config.servers.count as usize);
         assert_eq!(nodes.len() - servers, config.forwarders.as_ref().unwrap().count as usize);
@@ -274,8 +337,12 @@ mod tests {
     fn tcp_and_namespaces_have_addresses() {
         let tcp = "name = \"t\"\ntransport = \"tcp\"\nport = 7100\nservers = { count = 2 }\nforwarders = { count = 1 }\n";
         let ends = |text: &str| {
-            let nodes = Config::parse(text).unwrap().nodes(Path::new("/run/x")).unwrap();
-            nodes.iter().for_each(|node| drop(serve::config::Config::parse(&node.config).unwrap()));
+            let config = Config::parse(text).unwrap();
+            for insecure in [false, true] {
+                let nodes = config.nodes(Path::new("/run/x"), config.proof(insecure)).unwrap();
+                nodes.iter().for_each(|node| drop(serve::config::Config::parse(&node.config).unwrap()));
+            }
+            let nodes = config.nodes(Path::new("/run/x"), config.proof(false)).unwrap();
             nodes.iter().map(|node| node.endpoint.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(ends(tcp), ["127.0.0.1:7100", "127.0.0.1:7101", "127.0.0.1:7102"]);

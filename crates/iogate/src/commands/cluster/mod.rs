@@ -2,10 +2,12 @@
 //!
 //! A cluster's folder holds, for each node, its configuration, its log, its socket or data, and the number of its process.
 
+mod certificates;
 pub(crate) mod config;
 mod network;
 mod process;
 
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,17 +17,20 @@ use iogate_net::server::Status;
 use iogate_report::{Summary, Table, units};
 use serde::Serialize;
 
-use self::config::{Config, Node, Role};
+use self::config::{Config, Node, Proof, Role};
 use self::process::Process;
 use crate::cli::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
 };
-use crate::commands::serve::ask::status_of;
+use crate::commands::serve::ask::status_with;
+use crate::commands::serve::config::Client;
 use crate::failure::Failure;
 use crate::output::print;
 
 /// The copy of the cluster's file in its folder.
 const FILE: &str = "cluster.toml";
+/// Is there if the nodes ask nobody who they are.
+const INSECURE: &str = "insecure";
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -41,19 +46,22 @@ pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
 fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let config = Config::read(&args.file)?;
     let folder = folder(args.dir.as_deref(), &config.name)?;
-    std::fs::create_dir_all(&folder)
-        .with_context(|| format!("the cluster's folder {} cannot be made", folder.display()))?;
-    // Node by node absolute, as they are started from elsewhere.
-    let folder = folder.canonicalize().context("the cluster's folder")?;
+    let folder = private_folder(&folder)?;
     let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
     let copy = folder.join(FILE);
-    let nodes = config.nodes(&folder)?;
-    if any_running(&folder, &nodes) && std::fs::read_to_string(&copy).is_ok_and(|before| before != text) {
+    let proof = config.proof(args.insecure);
+    let nodes = config.nodes(&folder, proof)?;
+    let running = any_running(&folder, &nodes);
+    let is_changed = std::fs::read_to_string(&copy).is_ok_and(|before| before != text);
+    if running && (is_changed || known_proof(&config, &folder) != proof) {
         let error = anyhow!("the cluster {} is up with another configuration", config.name);
         return Err(Failure::usage(error)
             .hint(format!("`iogate cluster down {}` first, or give the new one another name", config.name)));
     }
     write(&copy, &text)?;
+    if !running {
+        prepare(&config, &folder, proof, &nodes)?;
+    }
     if let Some(network) = &config.network {
         network::up(&config.name, &nodes, network)?;
     }
@@ -74,12 +82,70 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         }
     }
     let entrances = entrances(&nodes).join(",");
+    let shown = folder.display();
+    let flags = match proof {
+        Proof::Peer => String::new(),
+        Proof::None => " --auth none".into(),
+        Proof::Certificates => format!(
+            " --tls-authorities {shown}/{} --tls-certificate {shown}/{} --tls-key {shown}/{}",
+            certificates::AUTHORITY,
+            certificates::CERTIFICATE,
+            certificates::KEY
+        ),
+    };
     print(&format!(
-        "{} is up: {} in {}\nuse it by `iogate mount --remote {entrances} DIRECTORY`\n",
+        "{} is up: {} in {shown}\nuse it by `iogate mount --remote {entrances}{flags} DIRECTORY`\n",
         config.name,
         summary(&nodes),
-        folder.display()
     ))
+}
+
+/// Makes a cluster's folder, or sees that nobody else can use it. Returns it as nodes find it, which are started from elsewhere.
+fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.with_context(|| format!("the cluster's folder {} cannot be made", folder.display()))?;
+    let folder = folder.canonicalize().context("the cluster's folder")?;
+    let found = folder.metadata().context("the cluster's folder")?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        let error = anyhow!("the folder {} is another user's", folder.display());
+        return Err(Failure::failed(error).hint("give --dir DIRECTORY, one of your own"));
+    }
+    if found.mode() & 0o077 != 0 {
+        // One of an earlier release, or one that was made for this.
+        let is_ours = folder.join(FILE).is_file();
+        let is_empty = std::fs::read_dir(&folder).context("the cluster's folder")?.next().is_none();
+        if !is_ours && !is_empty {
+            let error = anyhow!("the folder {} is open to other users", folder.display());
+            return Err(Failure::failed(error).hint("give --dir a new directory, or `chmod 700` this one"));
+        }
+        let private = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(&folder, private).context("the cluster's folder")?;
+    }
+    Ok(folder)
+}
+
+/// Makes what nodes prove themselves by, before the first one starts.
+fn prepare(config: &Config, folder: &Path, proof: Proof, nodes: &[Node]) -> Result<(), Failure> {
+    let insecure = folder.join(INSECURE);
+    match proof {
+        Proof::None => write(&insecure, "")?,
+        Proof::Peer | Proof::Certificates => drop(std::fs::remove_file(&insecure)),
+    }
+    if proof == Proof::Certificates {
+        let hosts = nodes.iter().filter_map(|node| match &node.endpoint {
+            Endpoint::Tcp { host, .. } => Some(host.clone()),
+            Endpoint::Unix(_) => None,
+        });
+        let hosts: std::collections::BTreeSet<String> = hosts.collect();
+        certificates::make(folder, &config.name, hosts.into_iter().collect())
+            .context("the cluster's certificates")?;
+    }
+    Ok(())
+}
+
+/// How the nodes of a cluster that was started prove themselves.
+fn known_proof(config: &Config, folder: &Path) -> Proof {
+    config.proof(folder.join(INSECURE).exists())
 }
 
 fn summary(nodes: &[Node]) -> String {
@@ -103,7 +169,10 @@ fn any_running(folder: &Path, nodes: &[Node]) -> bool {
 fn make_data_directories(config: &str) -> Result<(), Failure> {
     let config = crate::commands::serve::config::Config::parse(config)?;
     for directory in config.export.iter().filter_map(|export| export.directory.as_ref()) {
-        std::fs::create_dir_all(directory)
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
             .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
     }
     Ok(())
@@ -161,9 +230,10 @@ struct Report {
     status: Option<Status>,
 }
 
-fn report(folder: &Path, node: &Node) -> Report {
+fn report(folder: &Path, node: &Node, client: &Client) -> Report {
     let process = Process::find(folder, &node.name);
-    let status = process.as_ref().map(|_| status_of(&node.endpoint, PATIENCE));
+    let ask = || status_with(&node.endpoint, client.options(&node.endpoint)?, PATIENCE);
+    let status = process.as_ref().map(|_| ask());
     let (status, error) = match status {
         Some(Ok(status)) => (Some(status), None),
         Some(Err(error)) => (None, Some(format!("{error:#}"))),
@@ -184,11 +254,13 @@ fn report(folder: &Path, node: &Node) -> Report {
 
 fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
     let (config, folder) = find(&args.choice)?;
-    let nodes = config.nodes(&folder)?;
+    let proof = known_proof(&config, &folder);
+    let nodes = config.nodes(&folder, proof)?;
     if args.entrances {
         return print(&format!("{}\n", entrances(&nodes).join(",")));
     }
-    let reports: Vec<Report> = nodes.iter().map(|node| report(&folder, node)).collect();
+    let client = Client::parse(&config.client(&folder, proof)?)?;
+    let reports: Vec<Report> = nodes.iter().map(|node| report(&folder, node, &client)).collect();
     if args.json {
         let json = serde_json::to_string_pretty(&reports).context("the status as JSON")?;
         return print(&format!("{json}\n"));
@@ -224,7 +296,7 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
 
 fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
     let (config, folder) = find(&args.choice)?;
-    let nodes = config.nodes(&folder)?;
+    let nodes = config.nodes(&folder, known_proof(&config, &folder))?;
     // Those in front first: they still need the ones behind them for what they have accepted.
     let mut stopped = 0;
     for node in nodes.iter().rev() {

@@ -15,10 +15,34 @@ const DENIED: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 
 /// Asks a server how it is.
 pub(crate) fn status_of(endpoint: &Endpoint, patience: Duration) -> anyhow::Result<Status> {
-    let json = client(endpoint, "", patience)?.status();
+    read_status(endpoint, &client(endpoint, "", patience)?)
+}
+
+/// As [`status_of`], of a server for which the client's proof is known.
+pub(crate) fn status_with(
+    endpoint: &Endpoint,
+    options: ClientOptions,
+    patience: Duration,
+) -> anyhow::Result<Status> {
+    read_status(endpoint, &Client::connect(endpoint, asking(options, "", patience))?)
+}
+
+fn read_status(endpoint: &Endpoint, client: &Client) -> anyhow::Result<Status> {
+    let json = client.status();
     let json = json.with_context(|| format!("the server at {endpoint} does not say how it is"))?;
     serde_json::from_slice(&json)
         .with_context(|| format!("the server at {endpoint} answers in another version's words"))
+}
+
+fn asking(options: ClientOptions, export: &str, patience: Duration) -> ClientOptions {
+    ClientOptions {
+        name: format!("iogate, pid {}", std::process::id()),
+        export: export.into(),
+        connect_timeout: patience,
+        retry_for: patience,
+        receiving: Receiving::Inline,
+        ..options
+    }
 }
 
 /// Changes the scheduler of an export (empty: the first one). Fails with the server's own words.
@@ -34,16 +58,8 @@ pub(crate) fn configure(
 /// A client that asks. Over TCP it proves itself by MUNGE only where it must: not every node has that.
 pub(crate) fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> anyhow::Result<Client> {
     let connect = |auth| {
-        let options = ClientOptions {
-            name: format!("iogate, pid {}", std::process::id()),
-            export: export.into(),
-            auth,
-            connect_timeout: patience,
-            retry_for: patience,
-            receiving: Receiving::Inline,
-            ..ClientOptions::default()
-        };
-        Client::connect(endpoint, options)
+        let options = ClientOptions { auth, ..ClientOptions::default() };
+        Client::connect(endpoint, asking(options, export, patience))
     };
     if matches!(endpoint, Endpoint::Unix(_)) {
         return Ok(connect(Credential::Socket)?);

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_net::Endpoint;
 use serde::Deserialize;
 
+pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::failure::Failure;
-use crate::settings;
 
 /// A server: a data server, a forwarder, or both.
 #[derive(Clone, Debug, Deserialize)]
@@ -271,51 +270,6 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
     }
 }
 
-macro_rules! from_text {
-    ($name:ident($inner:ty), $parse:expr) => {
-        #[derive(Clone, Debug, Deserialize, PartialEq)]
-        #[serde(try_from = "String")]
-        pub(crate) struct $name(pub(crate) $inner);
-
-        impl TryFrom<String> for $name {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<$name, String> {
-                let parse: fn(&str) -> Result<$inner, String> = $parse;
-                parse(&text).map($name)
-            }
-        }
-    };
-}
-
-from_text!(Address(Endpoint), |text| text
-    .parse()
-    .map_err(|error: iogate_net::endpoint::EndpointError| error.to_string()));
-from_text!(Bytes(u64), |text| settings::bytes(text).map_err(|error| error.to_string()));
-from_text!(Time(Duration), time);
-from_text!(Ids((u32, u32)), |text| {
-    text.split_once(':')
-        .and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)))
-        .ok_or_else(|| format!("expected UID:GID, two numbers, found `{text}`"))
-});
-
-from_text!(SocketMode(u32), |text| u32::from_str_radix(text, 8)
-    .ok()
-    .filter(|mode| *mode <= 0o777)
-    .ok_or_else(|| format!("expected permissions as in \"0660\", found `{text}`")));
-
-/// A user of this system, by name or by number.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(untagged, expecting = "expected a user's name or number")]
-pub(crate) enum User {
-    Number(u32),
-    Name(String),
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    settings::nanoseconds(text).map(Duration::from_nanos).map_err(|error| error.to_string())
-}
-
 fn one() -> u32 {
     1
 }
@@ -370,6 +324,18 @@ impl Config {
         self.listen
             .iter()
             .try_for_each(|listen| listen.check().with_context(|| format!("listen at {}", listen.at.0)))
+    }
+}
+
+impl Client {
+    /// An inline table, as in an export.
+    pub(crate) fn parse(text: &str) -> anyhow::Result<Client> {
+        #[derive(Deserialize)]
+        struct Table {
+            client: Client,
+        }
+        let table: Table = toml::from_str(&format!("client = {text}")).map_err(|error| anyhow!("{error}"))?;
+        Ok(table.client)
     }
 }
 

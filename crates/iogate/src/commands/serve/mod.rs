@@ -5,6 +5,7 @@ mod build;
 pub(crate) mod config;
 pub(crate) mod described;
 mod security;
+mod values;
 
 use std::path::PathBuf;
 
