@@ -125,7 +125,7 @@ fn everything_but_data_is_answered() {
     assert_eq!(client.ask(&set, b"").errno, libc::ERANGE);
     assert_eq!(
         client.ask(&Request::ListXattr(ListXattr { handle: NO_HANDLE, path: b"b" }), &[]).payload,
-        b"user.a\0"
+        b"user.a\0user.iogate.object\0"
     );
     let remove = Request::RemoveXattr(RemoveXattr {
         handle: NO_HANDLE,
