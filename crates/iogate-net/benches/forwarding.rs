@@ -130,6 +130,7 @@ impl Bench {
             striping: Layout::SINGLE,
             users: Users::default(),
             forwarders: vec![rustix::process::geteuid().as_raw()],
+            answers: None,
         };
         let config = ServerConfig {
             exports: vec![export],

@@ -29,6 +29,7 @@ fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
         striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
+        answers: None,
     };
     let config = ServerConfig {
         exports: vec![export],

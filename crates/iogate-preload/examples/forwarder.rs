@@ -38,6 +38,7 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
         striping: Layout::SINGLE,
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
+        answers: None,
     };
     let config = ServerConfig {
         exports: vec![export],

@@ -26,6 +26,8 @@ record! {
 record! {
     /// What is noted before a record is appended.
     AppendIntent {
+        /// [`Request::WRITE`], so that it is not taken for a [`NameIntent`].
+        kind: u16,
         /// To which file.
         file: Identity,
         /// Where it begins, if nobody else appends meanwhile.
@@ -125,6 +127,7 @@ impl AppendIntent {
     pub fn new(file: Identity, place: u64, record: &[u8], page_bytes: u64) -> AppendIntent {
         let head = (page_bytes - place % page_bytes).min(record.len() as u64) as usize;
         AppendIntent {
+            kind: Request::WRITE,
             file,
             place,
             bytes: record.len() as u32,

@@ -58,10 +58,10 @@ fn intents_and_outcomes_are_what_they_were() {
     Outcome { kind: 27, errno: 2, fields: b"xyz" }.encode(&mut bytes);
     assert_eq!(bytes, b"\x1b\0\x02\0\x03\0xyz");
     bytes.clear();
-    AppendIntent { file, place: 3, bytes: 4, crc: 5, head: 6, head_crc: 7 }.encode(&mut bytes);
+    AppendIntent { kind: 13, file, place: 3, bytes: 4, crc: 5, head: 6, head_crc: 7 }.encode(&mut bytes);
     let numbers: Vec<u8> = [1u64, 2, 3].iter().flat_map(|n| n.to_le_bytes()).collect();
     let words: Vec<u8> = [4u32, 5, 6, 7].iter().flat_map(|n| n.to_le_bytes()).collect();
-    assert_eq!(bytes, [numbers, words].concat());
+    assert_eq!(bytes, [std::vec![13, 0], numbers, words].concat());
 }
 
 #[test]

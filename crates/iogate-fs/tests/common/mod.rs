@@ -148,6 +148,7 @@ pub fn serve(source: &Path) -> Server {
         striping: Layout::SINGLE,
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
+        answers: None,
     };
     let config = ServerConfig {
         exports: vec![export],

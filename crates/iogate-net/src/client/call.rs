@@ -19,6 +19,8 @@ use crate::tree::Caller;
 pub(super) struct Call {
     pub(super) kind: u16,
     pub(super) caller: Caller,
+    /// Its origin was made for it, and ends with it.
+    owns_origin: bool,
     /// The open file that it uses, or that it opens.
     pub(super) handle: u32,
     pub(super) body: Body,
@@ -106,7 +108,17 @@ impl Call {
         request.encode(&mut fields);
         let demand = Demand { bytes: 0, repeatable: request.is_idempotent() };
         let (kind, body) = (request.kind(), Body::Fields(fields));
-        Call { kind, caller, handle, body, memory: Memory::None, demand, done, unsynced: None }
+        Call {
+            kind,
+            caller,
+            owns_origin: false,
+            handle,
+            body,
+            memory: Memory::None,
+            demand,
+            done,
+            unsynced: None,
+        }
     }
 
     /// A read or a write.
@@ -119,7 +131,7 @@ impl Call {
         let (Request::Read(transfer) | Request::Write(transfer)) = *request else { return None };
         let demand = Demand { bytes: u64::from(transfer.bytes), repeatable: request.is_idempotent() };
         let (kind, handle, body) = (request.kind(), transfer.handle, Body::Transfer(transfer));
-        Some(Call { kind, caller, handle, body, memory, demand, done, unsynced: None })
+        Some(Call { kind, caller, owns_origin: false, handle, body, memory, demand, done, unsynced: None })
     }
 
     pub(super) fn is_read(&self) -> bool {
@@ -162,12 +174,13 @@ impl Call {
         if !self.demand.repeatable && !self.caller.origin.is_some() {
             // Without random numbers it has none, and is not repeated when it is unknown whether it took effect.
             self.caller.origin = identity::new_origin().unwrap_or(RequestOrigin::NONE);
+            self.owns_origin = self.caller.origin.is_some();
         }
     }
 
     /// Tells whoever waits.
     pub(super) fn finish(self, answer: io::Result<Answer>) {
-        if self.caller.origin.is_some() {
+        if self.owns_origin {
             identity::answered(&self.caller.origin);
         }
         if let (Some((file, server)), Ok(Answer::Written(written))) = (&self.unsynced, &answer) {

@@ -368,6 +368,11 @@ impl Tree for Remote {
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
     }
 
+    fn answers(&self) -> u64 {
+        let remembered = |client: &Client| if client.is_connected() { client.welcome().answers } else { 0 };
+        crate::tree::all_answers(self.servers.clients.iter().map(remembered))
+    }
+
     fn state(&self) -> Option<String> {
         let state = |client: &Client| match client.is_connected() {
             true if client.has_other_clock() => {

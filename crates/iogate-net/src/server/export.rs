@@ -6,6 +6,7 @@ use std::time::Duration;
 use iogate_core::Layout;
 use iogate_engine::Engine;
 
+use super::answers::Answers;
 use super::appends::Appends;
 use super::entrance::Entrance;
 use crate::{Tree, Users};
@@ -27,6 +28,8 @@ pub struct Export {
     /// Users whom the server trusts to say in whose name a request is: forwarders, and mounts that several users share. Only they may
     /// use the [names that are iogate's own](iogate_core::reserved).
     pub forwarders: Vec<u32>,
+    /// What is remembered of requests that must not be carried out twice; `None`: what the tree's servers remember.
+    pub answers: Option<Arc<Answers>>,
 }
 
 /// What a server may spend.
@@ -89,5 +92,16 @@ impl std::ops::Deref for Served {
 
     fn deref(&self) -> &Export {
         &self.export
+    }
+}
+
+impl Served {
+    /// See [`Welcome::answers`](iogate_core::wire::Welcome::answers).
+    pub(super) fn answers(&self) -> u64 {
+        match &self.export.answers {
+            _ if self.export.read_only => 0,
+            Some(answers) => answers.number(),
+            None => self.export.tree.answers(),
+        }
     }
 }

@@ -56,7 +56,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         credit_bytes: limits.credit_bytes,
         transfer_bytes_max: limits.transfer_bytes_max,
         append_bytes_max: limits.transfer_bytes_max,
-        answers: 0,
+        answers: session.export.answers(),
         verifier: session.export.tree.verifier(),
         uid: session.user.uid,
         gid: session.user.gid,

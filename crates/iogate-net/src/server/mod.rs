@@ -17,9 +17,11 @@
 //! | `session.rs` | handles, requests and their replies |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `operations.rs` | everything else |
+//! | `answers/` | what is remembered of requests over restarts |
 //! | `outgoing.rs` | replies to bytes |
 //! | `buffer.rs` | memory for data |
 
+mod answers;
 mod appends;
 mod buffer;
 mod connection;
@@ -50,6 +52,7 @@ use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use crate::users::Users;
+pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use listener::Listener;
 pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
@@ -154,6 +157,11 @@ impl Server {
         random(&mut instance)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for export in config.exports.iter().filter(|export| !export.read_only) {
+            if let Some(answers) = &export.answers {
+                answers.settle(&*export.tree, &export.users)?;
+            }
+        }
         let exports = config.exports.len();
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let feed = shared.clone();

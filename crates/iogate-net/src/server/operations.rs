@@ -12,6 +12,7 @@ use iogate_core::wire::{
 };
 
 use super::CONTROL;
+use super::answers::Begun;
 use super::buffer::Buffer;
 use super::session::{Answer, Cut, OpenFile, Session, explained};
 use crate::tree::OpenHow;
@@ -19,6 +20,9 @@ use crate::{Caller, Groups, Tree};
 
 /// Flags that change something, or let it be changed.
 const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;
+
+/// Modes of `fallocate(2)` that do not do the same when done again.
+const MOVING: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
 
 impl Session {
     /// Carries out a request, here if that is quick, else in a worker. `fields` are the request's.
@@ -51,35 +55,9 @@ impl Session {
             _ => {}
         }
         let is_control = matches!(request, Request::Status(_) | Request::Configure(_));
-        let (header, fields) = (*header, fields.to_vec());
         let since = Instant::now();
-        let job = move || {
-            let Ok(request) = Request::decode(header.kind, &fields) else { return };
-            let session = Arc::clone(answer.session());
-            let wanted = match request {
-                Request::Goodbye(_) => Some(answer),
-                _ => answer.if_wanted(since),
-            };
-            let Some(answer) = wanted else {
-                if let Request::Open(open) = &request {
-                    session.fill(open.handle, None);
-                }
-                return;
-            };
-            let value =
-                payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..header.payload as usize]);
-            let outcome = session.carry_out(&header, groups, &request, value);
-            if let (Request::Open(open), Err(_)) = (&request, &outcome) {
-                session.fill(open.handle, None);
-            }
-            match outcome {
-                Ok(Outcome::Done) => answer.done(),
-                Ok(Outcome::Fields(fields)) => answer.fields(fields),
-                Ok(Outcome::Fresh(fields)) => answer.fresh_fields(&fields),
-                Ok(Outcome::Bytes(bytes)) => answer.bytes(bytes),
-                Err(Failed(errno, text)) => answer.error(errno, &text),
-            }
-        };
+        let asked = Asked { answer, header: *header, groups, fields: fields.to_vec(), payload };
+        let job = move || asked.carry_out(since);
         if is_control {
             self.server.control.run(CONTROL, self.number(), job);
         } else {
@@ -87,19 +65,23 @@ impl Session {
         }
     }
 
-    fn carry_out(
-        &self,
-        header: &RequestHeader,
-        groups: Groups,
-        request: &Request<'_>,
-        value: &[u8],
-    ) -> Result<Outcome, Failed> {
+    /// In whose name a request is carried out, if it may be.
+    fn acts_for(&self, header: &RequestHeader, groups: Groups, request: &Request<'_>) -> Result<Caller, Cut> {
         // Whoever is let in may ask how the server is, whether it may do anything else or not.
         let caller = match request {
             Request::Status(_) | Request::Configure(_) | Request::Goodbye(_) => self.user,
             _ => self.caller(header, groups)?,
         };
         self.refuse_reserved(request)?;
+        Ok(caller)
+    }
+
+    pub(super) fn carry_out(
+        &self,
+        caller: Caller,
+        request: &Request<'_>,
+        value: &[u8],
+    ) -> Result<Outcome, Failed> {
         if self.export.read_only && changes(request) {
             return Err((libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into());
         }
@@ -112,6 +94,10 @@ impl Session {
             }
             Request::Allocate(a) => {
                 let file = self.file(a.handle)?;
+                if a.mode & MOVING != 0 {
+                    let text = "what would move a file's bytes might do so twice: not between machines";
+                    return Err((libc::EOPNOTSUPP, text.to_owned()).into());
+                }
                 if file.flags & open::WRITE == 0 {
                     return Err((libc::EBADF, "the file is not open for writing".to_owned()).into());
                 }
@@ -209,7 +195,12 @@ impl Session {
         attr
     }
 
-    fn open(&self, tree: &dyn Tree, caller: Caller, wish: &wire::Open<'_>) -> Result<Outcome, Failed> {
+    pub(super) fn open(
+        &self,
+        tree: &dyn Tree,
+        caller: Caller,
+        wish: &wire::Open<'_>,
+    ) -> Result<Outcome, Failed> {
         let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
         let file = tree.open(caller, path(wish.path)?, how)?;
         let attr = self.seen(file.attr()?);
@@ -256,8 +247,65 @@ impl Session {
     }
 }
 
+/// A request that is to be carried out.
+struct Asked {
+    answer: Answer,
+    header: RequestHeader,
+    groups: Groups,
+    fields: Vec<u8>,
+    payload: Option<Buffer>,
+}
+
+impl Asked {
+    /// Carries it out, if its client still waits: it came at `since`.
+    fn carry_out(mut self, since: Instant) {
+        let Ok(request) = Request::decode(self.header.kind, &self.fields) else { return };
+        let session = Arc::clone(self.answer.session());
+        if !matches!(request, Request::Goodbye(_)) {
+            let Some(answer) = self.answer.if_wanted(since) else {
+                if let Request::Open(open) = &request {
+                    session.fill(open.handle, None);
+                }
+                return;
+            };
+            self.answer = answer;
+        }
+        let bytes = self.header.payload as usize;
+        let value = self.payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..bytes]);
+        let outcome = match session.acts_for(&self.header, self.groups, &request) {
+            Err(cut) => Err(cut.into()),
+            Ok(caller) => match session.remembers(caller, &request) {
+                None => session.carry_out(caller, &request, value),
+                Some((answers, key)) => match answers.begin(key, caller.origin.answered_below()) {
+                    Begun::New(running) => session.carry_out_noted(running, caller, &request, value),
+                    Begun::Known(known) => session.repeat(caller, &request, &known),
+                    Begun::Running => {
+                        let again = Arc::clone(&session);
+                        return answers.wait(&key, move || again.run(move || self.carry_out(since)));
+                    }
+                    Begun::Unknown => {
+                        let text = "nobody knows any more whether the request was carried out before";
+                        Err(Failed(libc::EIO, text.into()))
+                    }
+                },
+            },
+        };
+        if let (Request::Open(open), Err(_)) = (&request, &outcome) {
+            session.fill(open.handle, None);
+        }
+        let Asked { answer, .. } = self;
+        match outcome {
+            Ok(Outcome::Done) => answer.done(),
+            Ok(Outcome::Fields(fields)) => answer.fields(fields),
+            Ok(Outcome::Fresh(fields)) => answer.fresh_fields(&fields),
+            Ok(Outcome::Bytes(bytes)) => answer.bytes(bytes),
+            Err(Failed(errno, text)) => answer.error(errno, &text),
+        }
+    }
+}
+
 /// What an operation answers.
-enum Outcome {
+pub(super) enum Outcome {
     Done,
     /// Fields to keep until the client has them.
     Fields(Vec<u8>),
@@ -282,7 +330,7 @@ impl Outcome {
 }
 
 /// Why an operation failed: errno and text.
-struct Failed(i32, String);
+pub(super) struct Failed(pub(super) i32, pub(super) String);
 
 impl From<Cut> for Failed {
     fn from((errno, text): Cut) -> Failed {

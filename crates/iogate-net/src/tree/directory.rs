@@ -236,6 +236,14 @@ impl Tree for DirectoryTree {
         Ok(known.attr)
     }
 
+    fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
+        let known = self.names.act(caller, || {
+            let place = self.find(path)?;
+            if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
+        })?;
+        Ok(known.identity)
+    }
+
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         self.with_held(caller, path, |held| {
             expect(&held, identity)?;

@@ -17,11 +17,13 @@ mod striped_file;
 mod sweep;
 mod verifier;
 
+use std::hash::Hasher;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::Layout;
+use iogate_core::hash::IdHasher;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, Written};
 use iogate_engine::{FileHandle, Origin, Store};
 
@@ -122,6 +124,18 @@ pub trait Tree: Send + Sync + 'static {
     /// Removes an extended attribute. `identity` as of [`Tree::set_attr`].
     fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()>;
 
+    /// Which file has a path; a symbolic link is not followed.
+    fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
+        let Attr { inode, .. } = self.attr(caller, path)?;
+        Ok(Identity { inode, generation: 0 })
+    }
+
+    /// What the servers behind the tree remember of requests with an origin: as long as this is the same, each is carried out once,
+    /// however often it is sent. 0: they may not know.
+    fn answers(&self) -> u64 {
+        0
+    }
+
     /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
     fn state(&self) -> Option<String> {
         None
@@ -192,4 +206,16 @@ pub trait TreeFile: Send + Sync {
         let _ = (caller, origin, bytes);
         None
     }
+}
+
+/// What several servers together [remember](Tree::answers).
+pub(crate) fn all_answers(servers: impl Iterator<Item = u64>) -> u64 {
+    let mut hasher = IdHasher::default();
+    for server in servers {
+        if server == 0 {
+            return 0;
+        }
+        hasher.write_u64(server);
+    }
+    hasher.finish().max(1)
 }

@@ -322,6 +322,15 @@ impl Tree for StripedTree {
         self.complete(path, self.names.attr(caller, path)?)
     }
 
+    fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
+        self.names.identity(caller, path)
+    }
+
+    fn answers(&self) -> u64 {
+        let targets = self.stripes.targets.iter().map(|target| target.answers());
+        super::all_answers(std::iter::once(self.names.answers()).chain(targets))
+    }
+
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         if change.which & set::SIZE != 0 {
             // By a handle, so that it is the same file whose permissions are checked and whose objects are cut.

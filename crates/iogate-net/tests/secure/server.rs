@@ -34,6 +34,7 @@ impl Setup {
             striping: Layout::SINGLE,
             users: Users::default(),
             forwarders: Vec::new(),
+            answers: None,
         };
         let config = ServerConfig {
             exports: vec![export],

@@ -98,5 +98,6 @@ fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> E
         striping: Layout::SINGLE,
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
+        answers: None,
     }
 }

@@ -123,6 +123,7 @@ impl Export {
             striping: layout,
             users: self.users.build()?,
             forwarders: super::security::numbers(&self.forwarders).context("forwarders")?,
+            answers: None,
         };
         Ok((export, modelled))
     }
