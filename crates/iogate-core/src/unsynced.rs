@@ -45,6 +45,11 @@ impl Unsynced {
         }
         lost
     }
+
+    /// A sync failed: the server has told that writes are lost, and will not say so again.
+    pub fn failed(&mut self) {
+        self.verifier = None;
+    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,12 @@ impl Description {
 
     /// The file at the server. Fails with `EBADF` for one opened with `O_PATH`, and with `ESTALE` if another process opened it
     /// and it has lost its name since.
+    /// Fails with `EIO`, once, if writes to the file are known to be lost.
+    pub(crate) fn tell_losses(&self) -> std::result::Result<(), Errno> {
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        handle.as_ref().map_or(Ok(()), |handle| handle.file.tell_losses().map_err(|_| Errno::IO))
+    }
+
     pub(crate) fn handle(&self) -> Result<Handle> {
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = &*handle {

@@ -173,8 +173,12 @@ interpose! {
         // The last descriptor's end is told to the server once the number is free.
         let file = close_file(fd);
         let result = real(fd);
+        let told = file.as_ref().map_or(Ok(()), |file| file.tell_losses());
         give_back(file);
-        result
+        match told {
+            Ok(()) => result,
+            Err(errno) => refuse(errno.raw_os_error()),
+        }
     }
 
     fn close_range[real](first: c_uint, last: c_uint, flags: c_int) -> c_int {

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use iogate_core::wire::{Change, open, set};
 use iogate_engine::{FileHandle, Origin};
@@ -14,8 +15,8 @@ use zerocopy::IntoBytes;
 use super::node::Node;
 use super::{FileSystem, caller};
 use crate::abi::{
-    CreateIn, FSYNC_FDATASYNC, FallocateIn, FsyncIn, InHeader, Input, LseekIn, LseekOut, OpenIn, OpenOut,
-    ReleaseIn, fopen,
+    CreateIn, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input, LseekIn, LseekOut, OpenIn,
+    OpenOut, ReleaseIn, fopen,
 };
 use crate::append::AppendGuard;
 use crate::coherence::Coherence;
@@ -26,6 +27,16 @@ use crate::options::CacheMode;
 pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
     node: Arc<Node>,
+    /// Losses of writes that this handle has told of: several handles may share the file.
+    told: AtomicU64,
+}
+
+impl OpenFile {
+    /// Fails with `EIO`, once, if writes to the file are known to be lost.
+    fn tell_losses(&self) -> Result<(), Errno> {
+        let losses = self.file.losses();
+        if self.told.swap(losses, Ordering::AcqRel) == losses { Ok(()) } else { Err(Errno::IO) }
+    }
 }
 
 impl Opened for OpenFile {
@@ -68,7 +79,9 @@ impl Opened for OpenFile {
     }
 
     fn sync(&self, data_only: bool) -> Result<(), Errno> {
-        self.file.sync(data_only).map(drop).map_err(|error| errno_of(&error))
+        let synced = self.file.sync(data_only).map(drop).map_err(|error| errno_of(&error));
+        let told = self.tell_losses();
+        synced.and(told)
     }
 
     fn is_remote(&self) -> bool {
@@ -159,12 +172,22 @@ impl FileSystem {
 
     fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32) -> OpenOut {
         node.opened(&file, flags);
-        let fh = self.files.insert(OpenFile { file, node });
-        let open_flags = match self.cache {
-            CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
-            CacheMode::Page => fopen::KEEP_CACHE,
-        };
+        let told = file.losses().into();
+        let fh = self.files.insert(OpenFile { file, node, told });
+        // What was only read cannot have been lost.
+        let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
+        let open_flags = no_flush
+            | match self.cache {
+                CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+                CacheMode::Page => fopen::KEEP_CACHE,
+            };
         OpenOut { fh, open_flags, padding: 0 }
+    }
+
+    /// A close: tells of what is known to be lost.
+    pub(super) fn flush(&self, mut input: Input<'_>) -> Result<(), Errno> {
+        let arg: FlushIn = input.record().ok_or(Errno::INVAL)?;
+        self.files.get(arg.fh)?.tell_losses()
     }
 
     pub(super) fn release(&self, mut input: Input<'_>) -> Result<(), Errno> {

@@ -116,6 +116,7 @@ impl Operations for FileSystem {
             op::LINK => self.link(header, input, out),
             op::OPEN => self.open(header, input, out),
             op::CREATE => self.create(header, input, out),
+            op::FLUSH => self.flush(input),
             op::RELEASE => self.release(input),
             op::FSYNC => self.fsync(input),
             op::FSYNCDIR => self.fsyncdir(header, input),
@@ -134,7 +135,7 @@ impl Operations for FileSystem {
             // A file without a name could not be given one later, which programs that make one count on.
             op::TMPFILE => Err(Errno::OPNOTSUPP),
             op::DESTROY => Ok(()),
-            // Locks stay in the kernel, a close has nothing to write back, copies are reads and writes through the gate;
+            // Locks stay in the kernel, copies are reads and writes through the gate;
             // the kernel stops asking.
             _ => Err(Errno::NOSYS),
         }

@@ -360,6 +360,11 @@ impl RemoteFile {
         self.opened.sync(data_only).map(drop)
     }
 
+    /// Fails with `EIO`, once, if writes to the file are known to be lost: for a close, which does not wait for the servers' disks.
+    pub fn tell_losses(&self) -> io::Result<()> {
+        self.opened.tell_losses()
+    }
+
     /// Its attributes.
     pub fn attr(&self) -> io::Result<Attr> {
         self.opened.attr()
@@ -392,6 +397,10 @@ impl TreeFile for RemoteFile {
 
     fn verifier(&self) -> u64 {
         self.opened.verifier()
+    }
+
+    fn losses(&self) -> u64 {
+        self.opened.unsynced.losses()
     }
 
     fn tell_losses(&self) -> io::Result<()> {

@@ -99,7 +99,14 @@ impl File {
             Ok(verifier) => state.servers[server].synced(begun, *verifier),
             // The system forgets what it could not write back.
             Err(error) => {
-                matches!(error.raw_os_error(), Some(libc::EIO | libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
+                let lost = matches!(
+                    error.raw_os_error(),
+                    Some(libc::EIO | libc::ENOSPC | libc::EDQUOT | libc::EFBIG)
+                );
+                if lost {
+                    state.servers[server].failed();
+                }
+                lost
             }
         };
         state.losses += u64::from(lost);

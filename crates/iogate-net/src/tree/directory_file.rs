@@ -58,6 +58,10 @@ impl TreeFile for DirectoryFile {
         synced.map(|()| self.verifier())
     }
 
+    fn losses(&self) -> u64 {
+        self.verifier.losses(self.identity)
+    }
+
     fn verifier(&self) -> u64 {
         self.verifier.of_file(self.identity)
     }

@@ -167,7 +167,13 @@ pub trait TreeFile: Send + Sync {
         0
     }
 
-    /// Fails with `EIO`, once for each handle, if writes to the file are known to be lost; for a close.
+    /// How often writes to the file that were answered are known to have been lost. Whoever shares this among several handles tells each
+    /// of them so once.
+    fn losses(&self) -> u64 {
+        0
+    }
+
+    /// Fails with `EIO`, once, if writes to the file are known to be lost: for a close, which waits for nobody's disk.
     fn tell_losses(&self) -> io::Result<()> {
         Ok(())
     }

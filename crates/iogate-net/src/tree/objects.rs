@@ -323,6 +323,11 @@ impl Objects {
         })
     }
 
+    /// How often writes to one of them were lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.slots.iter().filter_map(|slot| slot.file.get()).map(|object| object.losses()).sum()
+    }
+
     /// Makes what is in the objects durable, and that they are there.
     pub(super) fn sync(&self, data_only: bool) -> io::Result<()> {
         self.stripes.each(|target| {

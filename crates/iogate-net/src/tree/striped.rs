@@ -314,7 +314,7 @@ impl Tree for StripedTree {
         }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
-        let told = objects.verifier().into();
+        let told = objects.losses().into();
         Ok(Arc::new(StripedFile { names, objects, data, writes, told }))
     }
 

@@ -18,7 +18,7 @@ pub(super) struct StripedFile {
     pub(super) objects: Arc<Objects>,
     pub(super) data: FileHandle,
     pub(super) writes: bool,
-    /// The verifier up to which this handle has told of losses: objects are shared by all handles of a file.
+    /// Losses that this handle has told of: objects are shared by all handles of a file.
     pub(super) told: AtomicU64,
 }
 
@@ -51,21 +51,19 @@ impl TreeFile for StripedFile {
         // What leads to the objects is an attribute of the names-file, which `fdatasync(2)` need not write.
         self.names.sync(false)?;
         let synced = self.objects.sync(data_only);
-        let told = self.tell_losses();
-        synced.and(told)?;
-        Ok(self.verifier())
+        let losses = self.losses();
+        if self.told.swap(losses, Ordering::AcqRel) != losses {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        synced.map(|()| self.verifier())
     }
 
     fn verifier(&self) -> u64 {
         self.objects.verifier()
     }
 
-    fn tell_losses(&self) -> io::Result<()> {
-        let verifier = self.verifier();
-        if self.told.swap(verifier, Ordering::AcqRel) == verifier || !self.writes {
-            return Ok(());
-        }
-        Err(io::Error::from_raw_os_error(libc::EIO))
+    fn losses(&self) -> u64 {
+        self.objects.losses()
     }
 
     /// Preallocates, frees or zeroes; a range cannot be taken out of a striped file or put into it.

@@ -56,6 +56,14 @@ impl Verifier {
         self.base ^ failed.others ^ count.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
+    /// How often a file could not be written back.
+    pub(super) fn losses(&self, identity: Identity) -> u64 {
+        if !self.any_failed.load(Ordering::Acquire) {
+            return 0;
+        }
+        self.lock().files.get(&identity).copied().unwrap_or_default()
+    }
+
     /// A file could not be written back: the system has told it once, and forgets it.
     pub(super) fn write_back_failed(&self, identity: Identity) {
         let mut failed = self.lock();

@@ -4,9 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use iogate_net::client::{Receiving, Remote, RemoteFile, RemoteOptions, Spread};
-use iogate_net::{Endpoint, TreeFile};
+use iogate_core::Layout;
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOptions, Spread};
+use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::{Caller, Endpoint, Server, ServerConfig};
 
+use super::common::engine;
 use super::peer::Peer;
 use super::{both, connect, options};
 
@@ -150,4 +154,69 @@ fn a_sync_reaches_the_file_s_own_server() {
         other += synced;
     }
     assert!(other > 0, "of 16 files none has its data on the second server");
+}
+
+/// A forwarder, which has no disk: what its servers lose, its clients are told.
+fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
+    let tree = Arc::new(connect(peer, Receiving::Background));
+    let export = Export {
+        name: "files".into(),
+        engine: engine(&*tree),
+        tree,
+        read_only: false,
+        striping: Layout::SINGLE,
+        users: Users::default(),
+        trust_clients: true,
+    };
+    let config = ServerConfig {
+        exports: vec![export],
+        node: 0,
+        nodes: 1,
+        limits: Limits::default(),
+        session_grace: std::time::Duration::from_secs(60),
+        describe: None,
+    };
+    let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
+    Server::start(config, vec![Listener::bind(endpoint, policy).unwrap()]).unwrap()
+}
+
+fn client_of(forwarder: &Server) -> Remote {
+    let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
+    let options = RemoteOptions { client, ..RemoteOptions::default() };
+    Remote::connect(forwarder.endpoints(), &options).unwrap()
+}
+
+#[test]
+fn a_forwarder_passes_on_what_its_servers_have_lost() {
+    let peer = Peer::start();
+    let forwarder = forwarder(&peer, &"127.0.0.1:0".parse().unwrap());
+    let clients = [(); 2].map(|()| client_of(&forwarder));
+    let files = clients.each_ref().map(|client| client.create("file".as_ref(), 0o644).unwrap());
+    files.iter().for_each(|file| assert_eq!(file.write_at(0, b"lost").unwrap(), 4));
+    let _peer = reboot(peer);
+    for file in &files {
+        lost(file.sync(false));
+        file.sync(false).unwrap();
+        file.write_at(0, b"kept").unwrap();
+        file.sync(false).unwrap();
+    }
+}
+
+#[test]
+fn a_loss_is_not_missed_when_the_forwarder_is_started_again_too() {
+    let peer = Peer::start();
+    let first = forwarder(&peer, &"127.0.0.1:0".parse().unwrap());
+    let endpoint = first.endpoints()[0].clone();
+    let client = client_of(&first);
+    let file = client.create("file".as_ref(), 0o644).unwrap();
+    file.write_at(0, b"kept").unwrap();
+    drop(first);
+    let second = forwarder(&peer, &endpoint);
+    file.sync(false).unwrap();
+    file.write_at(0, b"lost").unwrap();
+    drop(second);
+    let peer = reboot(peer);
+    let _third = forwarder(&peer, &endpoint);
+    lost(file.sync(false));
+    file.sync(false).unwrap();
 }

@@ -1,5 +1,7 @@
 //! The client against a scripted server: what each request does, and what becomes of it when the server misbehaves.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod durability;
 mod peer;
 mod recovery;
