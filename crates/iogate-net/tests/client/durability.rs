@@ -166,7 +166,8 @@ fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
         read_only: false,
         striping: Layout::SINGLE,
         users: Users::default(),
-        trust_clients: true,
+        forwarders: vec![0],
+        answers: None,
     };
     let config = ServerConfig {
         exports: vec![export],
