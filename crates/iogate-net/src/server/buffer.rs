@@ -1,8 +1,10 @@
-//! Memory of data underway: page-aligned, in a few sizes, used again, and never more than the server may use.
+//! Memory of data underway: page-aligned, in a few sizes, used again, and never more than the server may use. Of those that
+//! share it, each has no more than it leaves free.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use iogate_core::fair::may_take;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::{PAGE_BYTES, PageMemory};
 
@@ -25,6 +27,19 @@ pub(super) struct Pool {
     room: Box<dyn Fn() + Send + Sync>,
 }
 
+/// What one of those that share a pool has of it.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    used: AtomicUsize,
+}
+
+/// Bytes of a pool that are taken; given back when dropped.
+pub(super) struct Charge {
+    bytes: usize,
+    share: Arc<Share>,
+    pool: Arc<Pool>,
+}
+
 #[derive(Default)]
 struct Class {
     kept: Vec<PageMemory>,
@@ -41,26 +56,44 @@ impl Pool {
     }
 
     /// A buffer for `bytes` bytes, at most [`PAYLOAD_BYTES_MAX`]; `None` when there is no room: `room` will be called.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Buffer> {
+    pub(super) fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Buffer> {
         let class = (0..CLASSES).find(|&class| bytes <= class_bytes(class))?;
-        if !self.reserve(class_bytes(class)) {
-            self.ask_for_room();
-            // What came back before that was seen calls nobody.
-            if !self.reserve(class_bytes(class)) {
-                return None;
-            }
-        }
+        let charge = self.charge(share, class_bytes(class))?;
         let mut kept = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
         let memory = kept.kept.pop();
         kept.spare = kept.spare.min(kept.kept.len());
         drop(kept);
         let memory = memory.unwrap_or_else(|| PageMemory::new(class_bytes(class)));
-        Some(Buffer { memory: Some(memory), class, pool: Arc::clone(self) })
+        Some(Buffer { memory: Some(memory), class, charge })
     }
 
-    fn reserve(&self, bytes: usize) -> bool {
-        let fits = |used| (used == 0 || used + bytes <= self.max).then_some(used + bytes);
-        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
+    /// Takes bytes without the memory: for what is allocated elsewhere. Otherwise as [`Pool::take`].
+    pub(super) fn charge(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Charge> {
+        if !self.reserve(share, bytes) {
+            self.ask_for_room();
+            // What came back before that was seen calls nobody.
+            if !self.reserve(share, bytes) {
+                return None;
+            }
+        }
+        Some(Charge { bytes, share: Arc::clone(share), pool: Arc::clone(self) })
+    }
+
+    fn reserve(&self, share: &Share, bytes: usize) -> bool {
+        // Two threads of one share may both find room: that much more than its part it may have.
+        let own = share.used.load(Ordering::SeqCst);
+        let fits = |used| (used == 0 || may_take(own, used, self.max, bytes)).then_some(used + bytes);
+        let taken = self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok();
+        if taken {
+            share.used.fetch_add(bytes, Ordering::SeqCst);
+        }
+        taken
+    }
+
+    /// Whether there is room for something small.
+    pub(super) fn has_room_for(&self, share: &Share) -> bool {
+        let (own, used) = (share.used.load(Ordering::SeqCst), self.used.load(Ordering::SeqCst));
+        used == 0 || may_take(own, used, self.max, PAGE_BYTES)
     }
 
     /// Has `room` called when the next buffer comes back.
@@ -68,9 +101,9 @@ impl Pool {
         self.short.store(true, Ordering::SeqCst);
     }
 
-    /// Whether `room` has been called since somebody found no room.
-    pub(super) fn has_room(&self) -> bool {
-        !self.short.load(Ordering::SeqCst)
+    /// Whether somebody has found no room, and `room` has not been called since.
+    pub(super) fn is_short(&self) -> bool {
+        self.short.load(Ordering::SeqCst)
     }
 
     /// Bytes in use.
@@ -97,7 +130,7 @@ impl Pool {
 pub(super) struct Buffer {
     memory: Option<PageMemory>,
     class: usize,
-    pool: Arc<Pool>,
+    charge: Charge,
 }
 
 impl Buffer {
@@ -122,12 +155,31 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = self.memory.take().expect("dropped once");
-        let bytes = memory.bytes();
-        self.pool.classes[self.class].lock().unwrap_or_else(PoisonError::into_inner).kept.push(memory);
+        let class = &self.charge.pool.classes[self.class];
+        class.lock().unwrap_or_else(PoisonError::into_inner).kept.push(memory);
+    }
+}
+
+impl Charge {
+    /// Gives back what is more than `bytes`.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        let rest = self.bytes.saturating_sub(bytes);
+        self.bytes -= rest;
+        self.give_back(rest);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.share.used.fetch_sub(bytes, Ordering::SeqCst);
         self.pool.used.fetch_sub(bytes, Ordering::SeqCst);
         if self.pool.short.load(Ordering::SeqCst) && self.pool.short.swap(false, Ordering::SeqCst) {
             (self.pool.room)();
         }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.give_back(self.bytes);
     }
 }
 
@@ -142,27 +194,44 @@ mod tests {
         let pool = Pool::new(3 * PAGE_BYTES, move || {
             tell.fetch_add(1, Ordering::SeqCst);
         });
-        let large = pool.take(1 << 20).expect("one of any size");
-        assert!(pool.take(1).is_none());
+        let shares: Vec<Arc<Share>> = (0..3).map(|_| Arc::default()).collect();
+        let large = pool.take(&shares[0], 1 << 20).expect("one of any size");
+        assert!(pool.take(&shares[1], 1).is_none());
         drop(large);
         assert_eq!(told.load(Ordering::SeqCst), 1);
-        let three: Vec<_> = (0..3).map(|_| pool.take(PAGE_BYTES).unwrap()).collect();
-        assert!(pool.take(1).is_none());
+        let three: Vec<_> = shares.iter().map(|share| pool.take(share, PAGE_BYTES).unwrap()).collect();
+        assert!(pool.take(&shares[0], 1).is_none());
         assert_eq!(pool.used(), 3 * PAGE_BYTES);
         drop(three);
         assert_eq!((told.load(Ordering::SeqCst), pool.used()), (2, 0));
-        drop(pool.take(1));
+        drop(pool.take(&shares[0], 1));
         assert_eq!(told.load(Ordering::SeqCst), 2, "nobody waits");
+    }
+
+    #[test]
+    fn one_leaves_as_much_to_others_as_it_has() {
+        let pool = Pool::new(8 * PAGE_BYTES, || {});
+        let (greedy, other) = (Arc::default(), Arc::default());
+        let mut had: Vec<_> = std::iter::from_fn(|| pool.take(&greedy, 1)).collect();
+        assert_eq!(had.len(), 4);
+        let mut charge = pool.charge(&other, 2 * PAGE_BYTES).unwrap();
+        assert!(pool.charge(&other, 2 * PAGE_BYTES).is_none());
+        charge.shrink(PAGE_BYTES);
+        assert_eq!(pool.used(), 5 * PAGE_BYTES);
+        had.clear();
+        drop(charge);
+        assert_eq!(pool.used(), 0);
     }
 
     #[test]
     fn what_is_not_needed_is_freed() {
         let pool = Pool::new(1 << 20, || {});
-        drop([pool.take(1), pool.take(1), pool.take(1)]);
+        let share = Arc::default();
+        drop([pool.take(&share, 1), pool.take(&share, 1), pool.take(&share, 1)]);
         let kept = || pool.classes[0].lock().unwrap().kept.len();
         pool.trim();
         assert_eq!(kept(), 3, "in use just now");
-        drop(pool.take(1));
+        drop(pool.take(&share, 1));
         pool.trim();
         assert_eq!(kept(), 1);
         pool.trim();

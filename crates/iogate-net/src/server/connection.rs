@@ -2,9 +2,9 @@
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,18 @@ use iogate_engine::{Completion, Transfer};
 use rustix::event::epoll;
 
 use super::Shared;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Share};
 use super::incoming::Next;
 use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
 use crate::auth::Access;
 use crate::socket::{Peer, Socket};
+
+/// A message that has begun comes to its end within this time, and as much for so many bytes of payload; where memory is not
+/// short, within [`super::Limits::stall_timeout`], and that.
+const MESSAGE_TIME: Duration = Duration::from_secs(1);
+const MESSAGE_BYTES: u32 = 1 << 20;
 
 /// One connection.
 pub(super) struct Connection {
@@ -30,6 +35,8 @@ pub(super) struct Connection {
     pub(super) server: Arc<Shared>,
     pub(super) access: Arc<Access>,
     pub(super) origin: Origin,
+    /// Memory of those who come from there, until it is known who they are.
+    pub(super) greeting: Arc<Share>,
     pub(super) since: Instant,
     pub(super) session: OnceLock<Arc<Session>>,
     interest: Mutex<Interest>,
@@ -39,8 +46,9 @@ pub(super) struct Connection {
     pub(super) sending: Mutex<Batch>,
     pub(super) figures: Mutex<Figures>,
     bytes_out: AtomicU64,
-    /// When the last bytes came in, in ms after `since`; and whether they ended inside a message.
-    heard: AtomicU64,
+    /// Of a message that has not come whole: when it began, in ms after `since`, and how many bytes of payload it has.
+    message_began: AtomicU64,
+    message_bytes: AtomicU32,
     pub(super) unfinished: AtomicBool,
     closed: AtomicBool,
     /// It is its turn to be read.
@@ -58,6 +66,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// The host at an address. Of IPv6, all addresses of a network of 64 bits are one: a host has as many as it likes.
+    pub(crate) fn host(address: IpAddr) -> Origin {
+        Origin::Host(match address.to_canonical() {
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
+            v4 => v4,
+        })
+    }
+
     /// The same for the same origin.
     pub(super) fn number(&self) -> u64 {
         use std::hash::BuildHasher;
@@ -81,6 +97,13 @@ impl Origin {
     }
 }
 
+/// What has come from one origin.
+#[derive(Default)]
+pub(super) struct FromOne {
+    pub(super) connections: usize,
+    pub(super) greeting: Arc<Share>,
+}
+
 /// What the kernel has been asked to tell, each once.
 #[derive(Default)]
 struct Interest {
@@ -93,6 +116,10 @@ struct Interest {
 pub(super) struct Receive {
     pub(super) left: Vec<u8>,
     pub(super) partial: Option<Partial>,
+    /// When the first bytes of an unfinished message came.
+    pub(super) began: Option<Instant>,
+    /// What is left over waits for memory.
+    pub(super) is_starved: bool,
     pub(super) kept: Option<KeptBatch>,
 }
 
@@ -129,6 +156,7 @@ impl Connection {
         socket: Box<dyn Socket>,
         access: Arc<Access>,
         origin: Origin,
+        greeting: Arc<Share>,
     ) -> Connection {
         Connection {
             token,
@@ -136,6 +164,7 @@ impl Connection {
             server: Arc::clone(server),
             access,
             origin,
+            greeting,
             since: Instant::now(),
             session: OnceLock::new(),
             interest: Mutex::default(),
@@ -144,7 +173,8 @@ impl Connection {
             sending: Mutex::default(),
             figures: Mutex::default(),
             bytes_out: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
+            message_began: AtomicU64::new(0),
+            message_bytes: AtomicU32::new(0),
             unfinished: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
@@ -298,13 +328,18 @@ impl Connection {
         !self.is_closed() && !fds[0].revents().intersects(over)
     }
 
-    /// Notes that bytes came in.
-    pub(super) fn note_heard(&self) {
-        self.heard.store(self.since.elapsed().as_millis() as u64, Ordering::Relaxed);
+    /// Notes that a message has begun and is waited for.
+    pub(super) fn await_rest(&self, began: Instant, bytes: u32) {
+        let began = began.saturating_duration_since(self.since).as_millis() as u64;
+        self.message_began.store(began, Ordering::Relaxed);
+        self.message_bytes.store(bytes, Ordering::Relaxed);
+        self.unfinished.store(true, Ordering::Relaxed);
     }
 
     /// Why the connection is to be cut now, if it is.
     pub(super) fn overdue(&self, hello: Duration, stall: Duration) -> Option<&'static str> {
+        // Who keeps memory that others wait for has less time.
+        let patience = if self.server.pool.is_short() { stall.min(MESSAGE_TIME) } else { stall };
         let age = self.since.elapsed();
         if self.session.get().is_none() && age > hello {
             return Some("no Hello came in time");
@@ -312,9 +347,11 @@ impl Connection {
         if lock(&self.outgoing).stalled().is_some_and(|since| since.elapsed() > stall) {
             return Some("the client does not read its replies");
         }
-        let quiet = age.saturating_sub(Duration::from_millis(self.heard.load(Ordering::Relaxed)));
-        if self.unfinished.load(Ordering::Relaxed) && quiet > stall {
-            return Some("a message has begun and does not go on");
+        let began = Duration::from_millis(self.message_began.load(Ordering::Relaxed));
+        let bytes = self.message_bytes.load(Ordering::Relaxed);
+        let time = patience + MESSAGE_TIME * bytes / MESSAGE_BYTES;
+        if self.unfinished.load(Ordering::Relaxed) && age.saturating_sub(began) > time {
+            return Some("a message has begun and does not come to its end");
         }
         None
     }
@@ -337,5 +374,20 @@ impl Connection {
         let data = epoll::EventData::new_u64(self.token);
         let flags = epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.server.epoll, self.socket.fd().as_fd(), data, flags)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_addresses_is_one_host() {
+        let origin = |text: &str| Origin::host(text.parse().unwrap());
+        assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:0:1"));
+        assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+        assert_ne!(origin("10.0.0.1"), origin("10.0.0.2"));
+        assert_eq!(origin("::ffff:10.0.0.1"), origin("10.0.0.1"));
+        assert_eq!(origin("::1"), origin("::2"));
     }
 }

@@ -42,17 +42,22 @@ pub struct Limits {
     pub connections_per_client: usize,
     /// Files that a session has open.
     pub open_files_per_session: usize,
+    /// Files that all sessions have open together, of which a user at an export has no more than it leaves free. Fewer, if the
+    /// process may not have two descriptors for each.
+    pub open_files: usize,
     /// Requests that a session has underway.
     pub credits: u32,
     /// Bytes of data that a session has underway.
     pub credit_bytes: u64,
     /// Bytes of one read or write; at most [`PAYLOAD_BYTES_MAX`](iogate_core::wire::PAYLOAD_BYTES_MAX).
     pub transfer_bytes_max: u32,
-    /// Bytes of data underway, of all sessions: what comes in beyond that waits.
+    /// Bytes of data underway, of all sessions, and of operations and their replies, of which a user at an export has no more than
+    /// it leaves free: what comes in beyond that waits.
     pub memory_bytes: usize,
     /// How long a connection may be without a `Hello`.
     pub hello_timeout: Duration,
-    /// How long a client may take nothing of its replies, or nothing may come of a message that has begun.
+    /// How long a client may take little of its replies, and how long a message that has begun may take, beside a second for each
+    /// MiB. While memory is short, a message has one second, and that.
     pub stall_timeout: Duration,
 }
 
@@ -62,6 +67,7 @@ impl Default for Limits {
             connections: 16_384,
             connections_per_client: 4_096,
             open_files_per_session: 16_384,
+            open_files: 1 << 20,
             credits: 256,
             credit_bytes: 64 << 20,
             transfer_bytes_max: 4 << 20,

@@ -1,5 +1,6 @@
 //! Bytes from a connection into requests, and requests to those who carry them out.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,9 @@ use std::time::{Duration, Instant};
 use iogate_core::wire::{Goodbye, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Pool, Share};
 use super::connection::{Connection, KeptBatch, Partial, Receive};
+use super::operations::Held;
 use super::outgoing::Cork;
 use super::session::{Cut, Taken};
 use super::{Shared, lock};
@@ -20,10 +22,16 @@ use crate::greeting::PROOF_BYTES_MAX;
 const LEFT_BYTES_MAX: usize = 128 << 10;
 /// Most bytes of one read, behind those.
 const READ_BYTES_MAX: usize = 64 << 10;
+/// And while memory is short, or nobody knows who the client is.
+const LITTLE_BYTES: usize = 4 << 10;
 /// Most reads in a row from one connection.
 const READS_MAX: usize = 16;
 /// Most bytes of a value of an extended attribute, and of the records of a reservation.
-const VALUE_BYTES_MAX: u32 = 64 << 10;
+pub(super) const VALUE_BYTES_MAX: u32 = 64 << 10;
+/// Memory for what is known of an operation that waits or is carried out.
+const OPERATION_BYTES: usize = 512;
+/// Most bytes of fields: two paths, groups, and what else a request says.
+const FIELDS_BYTES_MAX: usize = 4 * PATH_BYTES_MAX;
 
 /// Most reads to find out whether a client that is gone has said goodbye: more than a socket's buffer has.
 const LAST_READS_MAX: usize = 256;
@@ -89,14 +97,19 @@ impl Connection {
             return;
         }
         let unfinished = !receive.left.is_empty() || receive.partial.is_some();
+        let bytes = receive.partial.as_ref().map_or(0, |partial| partial.header.payload);
+        // Counted while it is waited for: it is no fault of the client's how long the gate takes, or memory is short.
+        let waits = unfinished && matches!(next, Next::Await);
+        let began = waits.then(|| *receive.began.get_or_insert_with(Instant::now));
+        receive.began = began;
         let go_on = || {
             drop(receive);
             self.done_reading();
             match next {
                 Next::Await => {
-                    // Counted from now: it is no fault of the client's how long the gate has taken.
-                    self.note_heard();
-                    self.unfinished.store(unfinished, Ordering::Relaxed);
+                    if let Some(began) = began {
+                        self.await_rest(began, bytes);
+                    }
                     self.await_readable();
                 }
                 Next::Starved => self.server.starve(self),
@@ -203,10 +216,13 @@ impl Connection {
     fn read(&self, receive: &mut Receive, scratch: &mut [u8]) -> io::Result<(usize, Read)> {
         let left = std::mem::take(&mut receive.left);
         scratch[..left.len()].copy_from_slice(&left);
-        if left.len() > LEFT_BYTES_MAX {
+        if std::mem::take(&mut receive.is_starved) || left.len() > LEFT_BYTES_MAX {
             return Ok((left.len(), Read::More));
         }
-        let room = &mut scratch[left.len()..][..READ_BYTES_MAX];
+        // What is read and cannot be taken is kept.
+        let is_little = self.session.get().is_none() || self.server.pool.is_short();
+        let room_bytes = if is_little { LITTLE_BYTES } else { READ_BYTES_MAX };
+        let room = &mut scratch[left.len()..][..room_bytes];
         let (missing, read) = match &mut receive.partial {
             Some(partial) => {
                 let payload = partial.header.payload as usize;
@@ -228,7 +244,7 @@ impl Connection {
         if let Some(partial) = &mut receive.partial {
             partial.filled += count.min(missing);
         }
-        let drained = count < missing + READ_BYTES_MAX;
+        let drained = count < missing + room_bytes;
         let read = if drained { Read::Drained } else { Read::More };
         Ok((left.len() + count.saturating_sub(missing), read))
     }
@@ -238,10 +254,12 @@ impl Connection {
         if let Some(partial) = &receive.partial
             && partial.filled == partial.header.payload as usize
             && let Some(Partial { header, fields, payload, .. }) = receive.partial.take()
-            && matches!(self.take(&header, &fields, Some(payload), &mut desk.batch)?, Step::Last)
         {
-            receive.left = desk.scratch[..bytes].to_vec();
-            return Ok(Step::Last);
+            receive.began = None;
+            if let Step::Last = self.take(&header, &fields, Some(payload), &mut desk.batch)? {
+                receive.left = desk.scratch[..bytes].to_vec();
+                return Ok(Step::Last);
+            }
         }
         if receive.partial.is_some() {
             return Ok(Step::Taken);
@@ -267,7 +285,7 @@ impl Connection {
                 continue;
             }
             let whole = header.payload as usize;
-            let Some(mut payload) = self.server.pool.take(whole) else { break Step::Starved };
+            let Some(mut payload) = self.room_for(whole) else { break Step::Starved };
             let here = &rest[start..];
             let filled = here.len().min(whole);
             payload.as_mut_slice()[..filled].copy_from_slice(&here[..filled]);
@@ -281,7 +299,19 @@ impl Connection {
             }
         };
         receive.left = desk.scratch[at..bytes].to_vec();
+        receive.is_starved = matches!(step, Step::Starved);
+        if at > 0 {
+            receive.began = None;
+        }
         Ok(step)
+    }
+
+    /// Memory for a payload.
+    fn room_for(&self, bytes: usize) -> Option<Buffer> {
+        match self.session.get() {
+            Some(session) => self.server.pool.take(&session.account.memory, bytes),
+            None => self.server.greetings.take(&self.greeting, bytes),
+        }
     }
 
     /// What a header alone says to be wrong, before there is memory for what it announces.
@@ -312,6 +342,13 @@ impl Connection {
         if hello && usize::from(header.fields) > PATH_BYTES_MAX {
             return Err((libc::EPROTO, format!("a Hello has {} bytes of fields", header.fields)));
         }
+        if usize::from(header.fields) > FIELDS_BYTES_MAX {
+            let text = format!(
+                "a request has {} bytes of fields, expected at most {FIELDS_BYTES_MAX}",
+                header.fields
+            );
+            return Err((libc::EPROTO, text));
+        }
         Ok(())
     }
 
@@ -333,11 +370,20 @@ impl Connection {
             Request::Read(read) => return session.read(self, header, &read, batch),
             Request::Write(write) => session.write(self, header, &write, payload, batch)?,
             other => {
+                let bytes = OPERATION_BYTES + fields.len() + session.reply_bytes(&other);
+                // What comes with a payload has that memory, and answers little.
+                let charge = match payload {
+                    Some(_) => None,
+                    None => match self.server.pool.charge(&session.account.memory, bytes) {
+                        None => return Ok(Step::Starved),
+                        charge => charge,
+                    },
+                };
                 if let Taken::New(answer) = session.admit(self, header, 0)? {
                     // Lists of groups are kept: those of others than forwarders would fill the memory, and do not count.
                     let groups =
                         groups.filter(|_| session.rights.trusted).map_or(Groups::UNKNOWN, Groups::of);
-                    session.operate(answer, header, groups, &other, fields, payload);
+                    session.operate(answer, header, groups, &other, fields, Held { payload, charge });
                 }
             }
         }
@@ -355,25 +401,52 @@ enum Read {
     End,
 }
 
+/// Connections that wait for memory, and those whose share of which pool.
+pub(super) struct Starved {
+    connections: VecDeque<Arc<Connection>>,
+    share: Arc<Share>,
+    pool: Arc<Pool>,
+}
+
+impl Starved {
+    fn take_some(&mut self, fed: &mut Vec<Arc<Connection>>) {
+        if self.pool.has_room_for(&self.share) {
+            let count = self.connections.len().min(FED_AT_ONCE);
+            fed.extend(self.connections.drain(..count));
+        }
+    }
+}
+
 impl Shared {
     /// Leaves a connection until there is memory.
     pub(super) fn starve(&self, connection: &Arc<Connection>) {
-        lock(&self.starved).push_back(Arc::clone(connection));
+        let (key, share, pool) = match connection.session.get() {
+            Some(session) => (session.account.key, &session.account.memory, &self.pool),
+            None => ((usize::MAX, connection.origin.number() as u32), &connection.greeting, &self.greetings),
+        };
+        let new =
+            || Starved { connections: VecDeque::new(), share: Arc::clone(share), pool: Arc::clone(pool) };
+        let mut starved = lock(&self.starved);
+        starved.entry(key).or_insert_with(new).connections.push_back(Arc::clone(connection));
+        drop(starved);
         // There may have been room just before.
-        if self.pool.has_room() {
+        if !pool.is_short() {
             self.feed();
         }
     }
 
-    /// Goes on with the connections that have waited longest for memory.
+    /// Goes on with the connections that have waited longest for memory, of each account.
     pub(super) fn feed(&self) {
-        let mut starved = lock(&self.starved);
-        let count = starved.len().min(FED_AT_ONCE);
-        let fed: Vec<_> = starved.drain(..count).collect();
-        if !starved.is_empty() {
-            self.pool.ask_for_room();
-        }
-        drop(starved);
+        let mut fed = Vec::new();
+        lock(&self.starved).retain(|_, starved| {
+            starved.take_some(&mut fed);
+            if !starved.connections.is_empty() {
+                starved.pool.ask_for_room();
+                // What came back before that was seen calls nobody.
+                starved.take_some(&mut fed);
+            }
+            !starved.connections.is_empty()
+        });
         fed.into_iter().for_each(|connection| self.go_on(connection));
     }
 }

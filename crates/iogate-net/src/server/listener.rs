@@ -78,7 +78,8 @@ impl Listener {
         }
     }
 
-    /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none.
+    /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none, and with
+    /// [`io::ErrorKind::ConnectionAborted`] if that one is of no use: the next one may be.
     pub(crate) fn accept(&self) -> io::Result<(Box<dyn Socket>, Origin)> {
         let (fd, host): (OwnedFd, _) = match &self.socket {
             Bound::Tcp(socket) => {
@@ -87,14 +88,17 @@ impl Listener {
             }
             Bound::Unix(socket, ..) => (socket.accept()?.0.into(), None),
         };
-        let socket = PlainSocket::new(fd)?;
+        let useless = |error: io::Error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
+        let socket = PlainSocket::new(fd).map_err(useless)?;
         let origin = match (host, socket.peer()) {
-            (Some(host), _) => Origin::Host(host),
+            (Some(host), _) => Origin::host(host),
             (None, Peer::Process { uid, .. }) => Origin::User(uid),
             _ => Origin::Unknown,
         };
         let socket: Box<dyn Socket> = match &self.access.policy {
-            Policy::Tls { server, .. } => Box::new(server.accept(socket).map_err(io::Error::other)?),
+            Policy::Tls { server, .. } => {
+                Box::new(server.accept(socket).map_err(|error| useless(io::Error::other(error)))?)
+            }
             _ => Box::new(socket),
         };
         Ok((socket, origin))

@@ -20,7 +20,9 @@
 //! | `answers/` | what is remembered of requests over restarts |
 //! | `outgoing.rs` | replies to bytes |
 //! | `buffer.rs` | memory for data |
+//! | `account.rs` | what a user has of it, and of open files |
 
+mod account;
 mod answers;
 mod appends;
 mod buffer;
@@ -39,7 +41,7 @@ mod status;
 mod threads;
 mod transfers;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,11 +60,13 @@ pub use listener::Listener;
 pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
 
 use crate::Endpoint;
+use account::Accounts;
 use buffer::Pool;
-use connection::Connection;
 pub(crate) use connection::Origin;
+use connection::{Connection, FromOne};
 use crew::Crew;
 use export::Served;
+use incoming::Starved;
 use session::Session;
 use threads::Threads;
 
@@ -100,6 +104,10 @@ const CLIENT_CONTROL_WORKERS_MAX: usize = 2;
 /// Who shares these.
 const GREETINGS: usize = 0;
 const CONTROL: usize = 1;
+/// Descriptors for everything but connections and files.
+const DESCRIPTORS_SPARE: usize = 128;
+/// Memory for what clients say first.
+const GREETING_BYTES: usize = 16 << 20;
 const FIRST_CONNECTION: u64 = 1 << 32;
 
 /// A server that runs. Dropping it shuts it down.
@@ -125,7 +133,7 @@ struct Shared {
     listeners: Mutex<Vec<Arc<Listener>>>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
-    per_client: Mutex<HashMap<Origin, usize>>,
+    per_client: Mutex<HashMap<Origin, FromOne>>,
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
     pool: Arc<Pool>,
     /// For the exports' requests; each is a group.
@@ -137,8 +145,13 @@ struct Shared {
     ready: Mutex<VecDeque<Arc<Connection>>>,
     /// How many connections wait for a thread that may enter their export.
     kept_out: AtomicUsize,
-    /// Connections that wait for memory.
-    starved: Mutex<VecDeque<Arc<Connection>>>,
+    /// Connections that wait for memory, by account.
+    starved: Mutex<BTreeMap<(usize, u32), Starved>>,
+    accounts: Mutex<Accounts>,
+    /// Files that sessions have open.
+    open_files: AtomicUsize,
+    /// Memory for what comes before it is known who the client is.
+    greetings: Arc<Pool>,
     /// Requests that have been taken in and are not answered.
     underway: AtomicUsize,
     /// Nothing new is taken in.
@@ -150,8 +163,9 @@ struct Shared {
 impl Server {
     /// Starts to serve what comes in through the listeners. Fails if there is no export, two have the same name, the limits
     /// contradict each other, or the system refuses what a server needs.
-    pub fn start(config: ServerConfig, listeners: Vec<Listener>) -> io::Result<Server> {
+    pub fn start(mut config: ServerConfig, listeners: Vec<Listener>) -> io::Result<Server> {
         check(&config)?;
+        fit_descriptors(&mut config.limits);
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let mut instance = [0; 8];
         random(&mut instance)?;
@@ -170,6 +184,7 @@ impl Server {
                     shared.feed();
                 }
             };
+            let greeting_room = room.clone();
             Shared {
                 exports: config.exports.into_iter().enumerate().map(Served::new).collect(),
                 node: config.node,
@@ -193,6 +208,9 @@ impl Server {
                 ready: Mutex::default(),
                 kept_out: AtomicUsize::new(0),
                 starved: Mutex::default(),
+                accounts: Mutex::default(),
+                open_files: AtomicUsize::new(0),
+                greetings: Pool::new(GREETING_BYTES, greeting_room),
                 underway: AtomicUsize::new(0),
                 closing: AtomicBool::new(false),
                 idle: Default::default(),
@@ -224,6 +242,16 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.shared.shutdown();
     }
+}
+
+/// Keeps the limits within the descriptors that the process may have: half for connections, if so many are to be taken, and two
+/// for each open file, with some to spare for the rest of the process.
+fn fit_descriptors(limits: &mut Limits) {
+    let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let descriptors = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
+    limits.connections = limits.connections.min(descriptors / 2).max(1);
+    let rest = descriptors.saturating_sub(limits.connections).saturating_sub(DESCRIPTORS_SPARE);
+    limits.open_files = limits.open_files.min(rest / 2).max(1);
 }
 
 fn check(config: &ServerConfig) -> io::Result<()> {
@@ -287,10 +315,10 @@ impl Shared {
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
         if connections.remove(&connection.token).is_some()
-            && let Some(count) = per_client.get_mut(&connection.origin)
+            && let Some(from_one) = per_client.get_mut(&connection.origin)
         {
-            *count -= 1;
-            if *count == 0 {
+            from_one.connections -= 1;
+            if from_one.connections == 0 {
                 per_client.remove(&connection.origin);
             }
         }

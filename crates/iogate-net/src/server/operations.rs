@@ -13,7 +13,8 @@ use iogate_core::wire::{
 
 use super::CONTROL;
 use super::answers::Begun;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Charge};
+use super::incoming::VALUE_BYTES_MAX;
 use super::session::{Answer, Cut, OpenFile, Session, explained};
 use crate::tree::OpenHow;
 use crate::{Caller, Groups, Tree};
@@ -24,6 +25,13 @@ const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPOR
 /// Modes of `fallocate(2)` that do not do the same when done again.
 const MOVING: u32 = (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) as u32;
 
+/// The memory that an operation holds.
+pub(super) struct Held {
+    pub(super) payload: Option<Buffer>,
+    /// For what is known of it, and for its reply.
+    pub(super) charge: Option<Charge>,
+}
+
 impl Session {
     /// Carries out a request, here if that is quick, else in a worker. `fields` are the request's.
     pub(super) fn operate(
@@ -33,7 +41,7 @@ impl Session {
         groups: Groups,
         request: &Request<'_>,
         fields: &[u8],
-        payload: Option<Buffer>,
+        held: Held,
     ) {
         match request {
             Request::Ping(_) => return answer.fresh(&Offset { offset: crate::greeting::now() }),
@@ -56,12 +64,23 @@ impl Session {
         }
         let is_control = matches!(request, Request::Status(_) | Request::Configure(_));
         let since = Instant::now();
-        let asked = Asked { answer, header: *header, groups, fields: fields.to_vec(), payload };
+        let asked = Asked { answer, header: *header, groups, fields: fields.to_vec(), held };
         let job = move || asked.carry_out(since);
         if is_control {
             self.server.control.run(CONTROL, self.number(), job);
         } else {
             self.run(job);
+        }
+    }
+
+    /// Most bytes of the reply to a request, beyond the few that all have.
+    pub(super) fn reply_bytes(&self, request: &Request<'_>) -> usize {
+        match request {
+            Request::ReadDir(read) => read.bytes.min(self.server.limits.transfer_bytes_max) as usize,
+            Request::ReadLink(_) => PATH_BYTES_MAX,
+            Request::GetXattr(_) | Request::ListXattr(_) => VALUE_BYTES_MAX as usize,
+            Request::Status(_) => self.server.status_bytes(),
+            _ => 0,
         }
     }
 
@@ -253,7 +272,7 @@ struct Asked {
     header: RequestHeader,
     groups: Groups,
     fields: Vec<u8>,
-    payload: Option<Buffer>,
+    held: Held,
 }
 
 impl Asked {
@@ -271,7 +290,7 @@ impl Asked {
             self.answer = answer;
         }
         let bytes = self.header.payload as usize;
-        let value = self.payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..bytes]);
+        let value = self.held.payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..bytes]);
         let outcome = match session.acts_for(&self.header, self.groups, &request) {
             Err(cut) => Err(cut.into()),
             Ok(caller) => match session.remembers(caller, &request) {
@@ -293,12 +312,17 @@ impl Asked {
         if let (Request::Open(open), Err(_)) = (&request, &outcome) {
             session.fill(open.handle, None);
         }
-        let Asked { answer, .. } = self;
+        let Asked { answer, held: Held { mut charge, .. }, .. } = self;
         match outcome {
             Ok(Outcome::Done) => answer.done(),
             Ok(Outcome::Fields(fields)) => answer.fields(fields),
             Ok(Outcome::Fresh(fields)) => answer.fresh_fields(&fields),
-            Ok(Outcome::Bytes(bytes)) => answer.bytes(bytes),
+            Ok(Outcome::Bytes(bytes)) => {
+                if let Some(charge) = &mut charge {
+                    charge.shrink(bytes.len());
+                }
+                answer.bytes(bytes, charge);
+            }
             Err(Failed(errno, text)) => answer.error(errno, &text),
         }
     }

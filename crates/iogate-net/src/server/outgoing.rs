@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::wire::ReplyHeader;
 
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Charge};
 use super::connection::Connection;
 use super::lock;
 use crate::socket::Socket;
@@ -17,6 +17,10 @@ const PIECES_MAX: usize = 128;
 /// Capacity that an idle connection keeps.
 const KEPT_BYTES: usize = 1024;
 const KEPT_REPLIES: usize = 32;
+/// What a peer takes of its replies within [`super::Limits::stall_timeout`], at least, or all.
+const PROGRESS_BYTES: usize = 64 << 10;
+/// Most bytes of fields of replies that wait for the peer to read: more than its credits make.
+const UNREAD_BYTES_MAX: usize = 4 << 20;
 /// While dispatches take less than this, the replies of a batch wait for each other.
 const QUICK: Duration = Duration::from_micros(20);
 
@@ -25,7 +29,8 @@ pub(super) enum Payload {
     None,
     /// The first bytes of a buffer.
     Buffer(Buffer, usize),
-    Bytes(Vec<u8>),
+    /// With what they were charged for.
+    Bytes(Vec<u8>, #[expect(dead_code, reason = "given back when dropped")] Option<Charge>),
 }
 
 impl Payload {
@@ -33,7 +38,7 @@ impl Payload {
         match self {
             Payload::None => &[],
             Payload::Buffer(buffer, bytes) => &buffer.as_slice()[..*bytes],
-            Payload::Bytes(bytes) => bytes,
+            Payload::Bytes(bytes, _) => bytes,
         }
     }
 }
@@ -126,8 +131,9 @@ pub(super) struct Outgoing {
     queued: Batch,
     /// A thread sends, or the kernel will say when there is room.
     sending: bool,
-    /// Since when the peer has not taken anything.
+    /// Since when the peer has not taken [`PROGRESS_BYTES`], and what it has taken since.
     stalled: Option<Instant>,
+    taken: usize,
     /// What is queued is the last; then the connection is over.
     last: bool,
     /// Nothing can be sent any more.
@@ -149,6 +155,15 @@ impl Outgoing {
     /// Since when the peer has taken nothing of what waits for it.
     pub(super) fn stalled(&self) -> Option<Instant> {
         self.stalled
+    }
+
+    fn note_progress(&mut self, bytes: usize) {
+        if self.stalled.is_some() {
+            self.taken += bytes;
+            if self.taken >= PROGRESS_BYTES {
+                (self.stalled, self.taken) = (None, 0);
+            }
+        }
     }
 
     /// Whether everything has been sent.
@@ -175,6 +190,11 @@ impl Connection {
         let mut outgoing = lock(&self.outgoing);
         if !outgoing.broken && !outgoing.last {
             outgoing.queued.push(errno, id, encode, payload);
+            if outgoing.queued.heads.len() > UNREAD_BYTES_MAX {
+                // The thread that reads finds the end, and closes the connection.
+                outgoing.give_up();
+                let _ = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both);
+            }
         }
     }
 
@@ -192,7 +212,7 @@ impl Connection {
         loop {
             if batch.is_empty() && !self.socket.wants_flush() {
                 let mut outgoing = lock(&self.outgoing);
-                outgoing.stalled = None;
+                (outgoing.stalled, outgoing.taken) = (None, 0);
                 if outgoing.queued.is_empty() || outgoing.broken {
                     if outgoing.last || outgoing.broken {
                         return Sent::Over;
@@ -213,7 +233,7 @@ impl Connection {
             match sent {
                 Ok(bytes) => {
                     self.count_out(bytes);
-                    lock(&self.outgoing).stalled = None;
+                    lock(&self.outgoing).note_progress(bytes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let mut outgoing = lock(&self.outgoing);

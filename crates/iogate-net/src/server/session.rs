@@ -11,8 +11,9 @@ use iogate_core::wire::{Failure, Hello, NO_HANDLE, Record, RequestHeader, Writte
 
 use iogate_engine::SubmitError;
 
+use super::account::Account;
 use super::appends::Lane;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Charge};
 use super::connection::Connection;
 use super::export::Served;
 use super::incoming::FRESH;
@@ -28,6 +29,7 @@ pub(super) struct Session {
     pub(super) token: [u8; 16],
     pub(super) export: Arc<Served>,
     pub(super) user: Caller,
+    pub(super) account: Arc<Account>,
     pub(super) rights: Rights,
     pub(super) name: String,
     pub(super) forwarder: Option<Forwarder>,
@@ -110,6 +112,7 @@ impl Session {
             ended: false,
         };
         Session {
+            account: server.account(export.index, user.uid),
             server: Arc::clone(server),
             token,
             export,
@@ -165,7 +168,9 @@ impl Session {
     #[must_use]
     pub(super) fn end(&self) -> HashMap<u32, Option<Arc<OpenFile>>> {
         lock(&self.state).ended = true;
-        std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()))
+        let files = std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()));
+        self.server.count_closed(&self.account, files.len());
+        files
     }
 
     /// Ends the session, and has a worker close its files.
@@ -255,6 +260,10 @@ impl Session {
                 Err((libc::EINVAL, format!("handle {handle} is in use: expected another number")))
             }
             Entry::Vacant(entry) => {
+                if !self.server.may_open(&self.account) {
+                    let text = format!("user {} has as many files open as may be: close some", self.user.uid);
+                    return Err((libc::EMFILE, text));
+                }
                 entry.insert(None);
                 Ok(())
             }
@@ -267,7 +276,9 @@ impl Session {
         match (files.get_mut(&handle), file) {
             (Some(slot), Some(file)) => *slot = Some(Arc::new(file)),
             _ => {
-                files.remove(&handle);
+                if files.remove(&handle).is_some() {
+                    self.server.count_closed(&self.account, 1);
+                }
             }
         }
     }
@@ -282,7 +293,10 @@ impl Session {
     pub(super) fn close(&self, handle: u32) -> Result<Arc<OpenFile>, Cut> {
         let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
         match files.entry(handle) {
-            Entry::Occupied(entry) if entry.get().is_some() => entry.remove().ok_or_else(|| unknown(handle)),
+            Entry::Occupied(entry) if entry.get().is_some() => {
+                self.server.count_closed(&self.account, 1);
+                entry.remove().ok_or_else(|| unknown(handle))
+            }
             _ => Err(unknown(handle)),
         }
     }
@@ -351,8 +365,8 @@ impl Answer {
     }
 
     /// As [`Answer::data`].
-    pub(super) fn bytes(mut self, bytes: Vec<u8>) {
-        self.give(None, Payload::Bytes(bytes));
+    pub(super) fn bytes(mut self, bytes: Vec<u8>, charge: Option<Charge>) {
+        self.give(None, Payload::Bytes(bytes, charge));
     }
 
     /// As [`Answer::data`], as fields.

@@ -111,6 +111,10 @@ impl Status {
     }
 }
 
+/// About how many bytes a status has, and each connection in it.
+const STATUS_BYTES: usize = 16 << 10;
+const CONNECTION_BYTES: usize = 1 << 10;
+
 impl Shared {
     /// As much of the status as a session's client may see: who else is connected is for root and the server's own user.
     pub(super) fn status_for(&self, session: &Session) -> Status {
@@ -119,6 +123,11 @@ impl Shared {
             status.connections.retain(|connection| connection.uid == Some(session.user.uid));
         }
         status
+    }
+
+    /// About how many bytes a status has.
+    pub(super) fn status_bytes(&self) -> usize {
+        STATUS_BYTES + CONNECTION_BYTES * lock(&self.connections).len()
     }
 
     pub(super) fn status(&self) -> Status {

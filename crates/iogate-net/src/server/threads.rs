@@ -191,11 +191,14 @@ impl Shared {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    // Most likely no descriptor is left: it is tried again in the next round.
+                Err(error) if has_no_room(&error) => {
+                    // It is tried again in the next round.
                     tracing::warn!(%error, "accepting a connection at {}", listener.endpoint());
                     return;
+                }
+                // Of this connection only.
+                Err(error) => {
+                    tracing::debug!(%error, "a connection at {} was of no use", listener.endpoint());
                 }
             }
         }
@@ -215,19 +218,20 @@ impl Shared {
     fn welcome(self: &Arc<Self>, socket: Box<dyn Socket>, at: &Listener, origin: Origin) -> io::Result<()> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let access = Arc::clone(&at.access);
-        let connection = Arc::new(Connection::new(self, token, socket, access, origin.clone()));
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
-        let count = per_client.entry(origin).or_insert(0);
-        *count += 1;
+        let from_one = per_client.entry(origin.clone()).or_default();
+        let greeting = Arc::clone(&from_one.greeting);
+        let connection = Arc::new(Connection::new(self, token, socket, access, origin, greeting));
         let too_many = if connections.len() >= self.limits.connections {
             Some(format!("the server has {} connections, which is the limit", connections.len()))
-        } else if *count > self.limits.connections_per_client {
-            Some(format!("this client has {} connections, which is the limit", *count - 1))
+        } else if from_one.connections >= self.limits.connections_per_client {
+            Some(format!("this client has {} connections, which is the limit", from_one.connections))
         } else {
             None
         };
         connection.register()?;
+        from_one.connections += 1;
         connections.insert(token, Arc::clone(&connection));
         drop((connections, per_client));
         if self.is_closing() {
@@ -270,6 +274,12 @@ impl Shared {
         let shortest = self.limits.hello_timeout.min(self.limits.stall_timeout).min(self.session_grace);
         ROUND.min(shortest / 4).max(HELD_UP)
     }
+}
+
+/// Whether nothing can be accepted for now.
+fn has_no_room(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().unwrap_or_default();
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EBADF, libc::EINVAL].contains(&errno)
 }
 
 /// Starts further threads when those that there are do not get on, and looks round from time to time.

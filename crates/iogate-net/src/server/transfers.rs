@@ -37,7 +37,9 @@ impl Session {
         if read.bytes > most {
             return Err((libc::EPROTO, format!("a read of {} bytes, expected at most {most}", read.bytes)));
         }
-        let Some(mut buffer) = self.server.pool.take(read.bytes as usize) else { return Ok(Step::Starved) };
+        let Some(mut buffer) = self.server.pool.take(&self.account.memory, read.bytes as usize) else {
+            return Ok(Step::Starved);
+        };
         let Taken::New(answer) = self.admit(connection, header, read.bytes)? else { return Ok(Step::Taken) };
         connection.count_transfer(read.bytes);
         let file = match self.file_for(read.handle, open::READ) {
@@ -48,7 +50,7 @@ impl Session {
             }
         };
         if read.bytes == 0 {
-            answer.bytes(Vec::new());
+            answer.bytes(Vec::new(), None);
             return Ok(Step::Taken);
         }
         let transfer = Transfer {

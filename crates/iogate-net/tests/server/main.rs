@@ -1,5 +1,6 @@
 //! The server over real sockets, and clients made by hand.
 
+mod bounds;
 mod fence;
 mod forwarders;
 mod hostile;

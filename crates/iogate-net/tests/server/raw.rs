@@ -163,6 +163,13 @@ impl Raw {
         id
     }
 
+    /// Sends a request with the next id if the sockets take it; else nothing can be sent any more.
+    pub(crate) fn try_send(&mut self, request: &Request<'_>) -> std::io::Result<()> {
+        self.try_write(&Raw::bytes(self.next, self.acked, request, &[]))?;
+        self.next += 1;
+        Ok(())
+    }
+
     pub(crate) fn try_reply(&mut self) -> std::io::Result<Reply> {
         let mut header = [0; REPLY_HEADER_BYTES];
         self.stream.read_exact(&mut header)?;

@@ -223,6 +223,7 @@ impl Config {
                 .connections_per_client
                 .map_or(default.connections_per_client, |n| n.get()),
             open_files_per_session: given.open_files.map_or(default.open_files_per_session, |n| n.get()),
+            open_files: default.open_files,
             credits: given.requests.map_or(default.credits, |n| n.get()),
             credit_bytes: bytes(&given.bytes, default.credit_bytes),
             transfer_bytes_max: u32::try_from(transfer).unwrap_or(u32::MAX),
