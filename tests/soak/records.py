@@ -54,7 +54,7 @@ def parse(data):
             if at == len(data) or read_at(data, at):
                 break
         gap = data[begin:at]
-        others.append((begin, at - begin, "zeros" if not any(gap) else "a torn record"))
+        others.append((begin, at - begin, "a torn record" if any(gap[:64]) else "zeros"))
     return found, others
 
 
