@@ -38,7 +38,16 @@ gate = {{ scheduler = "twins", window = "1ms" }}
 {client}
 {users}
 """
-USERS = 'trust_clients = true\nusers = { squash = "none" }'
+OWN = f"{os.geteuid()}:{os.getegid()}"
+# For each transport: how a listener knows who connects, and what an export lets them do.
+LISTEN = {
+    "unix": 'auth = "peer"',
+    "tcp": f'auth = "none"\nanonymous = "{OWN}"\nallow_unauthenticated_forwarders = true',
+}
+USERS = {
+    "unix": f'forwarders = [{os.geteuid()}]\nusers = {{ squash = "none" }}',
+    "tcp": f'forwarders = [{os.geteuid()}]\nusers = {{ squash = "all", nobody = "{OWN}" }}',
+}
 
 
 class Node:
@@ -77,18 +86,17 @@ class Stage:
             return f"127.0.0.1:{free.getsockname()[1]}"
 
     def config(self, node, index):
-        unix = self.transport == "unix"
-        user = f'auth = "none"\nanonymous = "{os.geteuid()}:{os.getegid()}"'
-        listen = f'at = "{node.endpoint}"\n' + ('auth = "peer"' if unix else user)
+        listen = f'at = "{node.endpoint}"\n{LISTEN[self.transport]}'
+        users = USERS[self.transport]
         if node in self.servers:
             data = self.folder / node.name
             for part in ("objects", "names"):
                 (data / part).mkdir(parents=True)
-            return SERVER.format(listen=listen, folder=data, users=USERS)
+            return SERVER.format(listen=listen, folder=data, users=users)
         servers = ", ".join(f'"{server.endpoint}"' for server in self.servers)
-        client = "" if unix else 'client = { auth = "none" }'
+        client = "" if self.transport == "unix" else 'client = { auth = "none" }'
         return FORWARDER.format(
-            index=index - SERVERS, forwarders=FORWARDERS, listen=listen, servers=servers, client=client, users=USERS
+            index=index - SERVERS, forwarders=FORWARDERS, listen=listen, servers=servers, client=client, users=users
         )
 
     def start(self, node):
