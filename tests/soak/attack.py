@@ -82,7 +82,9 @@ class Attacker:
 
     def huge(self):
         connected, unix = self.connect()
-        lengths = struct.pack("<IHH", self.random.choice([1 << 24, (1 << 32) - 1]), 0xFFFF, self.random.randrange(60))
+        lengths = struct.pack(
+            "<IHH", self.random.choice([1 << 24, (1 << 32) - 1]), 0xFFFF, self.random.randrange(60)
+        )
         connected.sendall(hello(self.random, unix) + lengths + bytes(56))
         self.hold(connected, bytes(1000))
 
@@ -93,7 +95,15 @@ class Attacker:
 
     def round(self):
         way = self.random.choice(
-            [self.garbage, self.half_a_hello, self.nothing, self.flood, self.slow_write, self.huge, self.somebody_else]
+            [
+                self.garbage,
+                self.half_a_hello,
+                self.nothing,
+                self.flood,
+                self.slow_write,
+                self.huge,
+                self.somebody_else,
+            ]
         )
         with contextlib.suppress(OSError):
             way()

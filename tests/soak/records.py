@@ -98,7 +98,9 @@ def check_appends(data, logs, truncations, finding):
             is_behind = any(cut_begin > end and done for cut_begin, _, done in cuts)
             is_before = all(done and cut_end < begin for _, cut_end, done in cuts)
             if what == "ok" and is_before and place is None:
-                finding("an acknowledged record is lost", f"record {number} of writer {writer}, at {begin:.3f}")
+                finding(
+                    "an acknowledged record is lost", f"record {number} of writer {writer}, at {begin:.3f}"
+                )
             if what == "ok" and is_behind and place is not None:
                 finding("a record from before a truncation is there", f"record {number} of writer {writer}")
             if place is not None:
@@ -130,7 +132,10 @@ def check_cells(data, logs, finding):
             piece = data[cell * CELL : (cell + 1) * CELL]
             if cell in last:
                 what = "zeros" if not any(piece) else "torn"
-                finding("an acknowledged write is lost", f"cell {cell} has {what}, not {acknowledged} of writer {writer}")
+                finding(
+                    "an acknowledged write is lost",
+                    f"cell {cell} has {what}, not {acknowledged} of writer {writer}",
+                )
         elif here[0] != writer or here[1] < acknowledged:
             finding(
                 "an acknowledged write is lost",

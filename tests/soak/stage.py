@@ -96,7 +96,12 @@ class Stage:
         servers = ", ".join(f'"{server.endpoint}"' for server in self.servers)
         client = "" if self.transport == "unix" else 'client = { auth = "none" }'
         return FORWARDER.format(
-            index=index - SERVERS, forwarders=FORWARDERS, listen=listen, servers=servers, client=client, users=users
+            index=index - SERVERS,
+            forwarders=FORWARDERS,
+            listen=listen,
+            servers=servers,
+            client=client,
+            users=users,
         )
 
     def start(self, node):
@@ -136,7 +141,16 @@ class Stage:
         """Mounts through a forwarder. Returns where."""
         point = self.folder / f"mount-{len(self.mounts)}"
         point.mkdir()
-        command = [self.iogate, "mount", "--remote", forwarder.endpoint, point, "-f", "--retry-for", f"{RETRY_FOR}s"]
+        command = [
+            self.iogate,
+            "mount",
+            "--remote",
+            forwarder.endpoint,
+            point,
+            "-f",
+            "--retry-for",
+            f"{RETRY_FOR}s",
+        ]
         with open(self.folder / f"{point.name}.log", "w", encoding="utf-8") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         self.mounts.append((process, point))
@@ -171,7 +185,9 @@ class Stage:
                     self.finding("a node does not end", node.name)
             if node.process.poll() is None:
                 node.process.kill()
-        for process in [process for process, _ in self.mounts] + [node.process for node in self.nodes if node.process]:
+        for process in [process for process, _ in self.mounts] + [
+            node.process for node in self.nodes if node.process
+        ]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(10)
         for log in self.folder.glob("*.log"):

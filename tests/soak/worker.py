@@ -35,6 +35,16 @@ class Worker:
         time.sleep(self.random.random() * PAUSE)
         return time.monotonic() < self.until
 
+    def enter(self):
+        """Waits until the files are there: a program of the preload library that meets a forwarder that is gone before it
+        has met any gets an error at once."""
+        for _ in range(600):
+            try:
+                return os.stat(self.root)
+            except (ConnectionRefusedError, FileNotFoundError):
+                time.sleep(0.1)
+        return None
+
     def finding(self, what, detail):
         print(f"finding {what}: {detail}", flush=True)
 
@@ -50,7 +60,9 @@ class Worker:
             if error.errno not in allowed:
                 self.errors[what] = self.errors.get(what, 0) + 1
                 took = time.monotonic() - begin
-                self.finding("a call failed", f"{what} after {took:.1f} s: call {number}, {error.filename or ''}")
+                self.finding(
+                    "a call failed", f"{what} after {took:.1f} s: call {number}, {error.filename or ''}"
+                )
         end = time.monotonic()
         self.calls += 1
         self.slowest = max(self.slowest, end - begin)
@@ -122,7 +134,9 @@ class Worker:
                 continue
             pieces = []
             while True:
-                piece = self.call(number, lambda: os.read(fd, self.random.randint(1000, 300_000)), allowed=stale)
+                piece = self.call(
+                    number, lambda: os.read(fd, self.random.randint(1000, 300_000)), allowed=stale
+                )
                 if not piece:
                     break
                 pieces.append(piece)
@@ -132,7 +146,9 @@ class Worker:
             data = b"".join(pieces)
             here = read_at(data, 0)
             if piece is not None and (here is None or here[2] != len(data)):
-                self.finding("a replaced file is not whole", f"{here}: {len(data)} bytes, {data.count(0)} of them 0")
+                self.finding(
+                    "a replaced file is not whole", f"{here}: {len(data)} bytes, {data.count(0)} of them 0"
+                )
             number += 1
 
     def cells(self, name, writer, writers, count):
@@ -146,7 +162,10 @@ class Worker:
             if wrote and self.random.random() < 0.2:
                 back = self.call(-1, lambda cell=cell: os.pread(fd, CELL, cell * CELL), -1)
                 if back is not None and back != data:
-                    self.finding("a write cannot be read back", f"cell {cell}: {read_at(back, 0)}, not {number} of {writer}")
+                    self.finding(
+                        "a write cannot be read back",
+                        f"cell {cell}: {read_at(back, 0)}, not {number} of {writer}",
+                    )
             if self.random.random() < 0.1:
                 self.call(-1, lambda: os.fsync(fd), -1)
             number += 1
@@ -198,7 +217,9 @@ class Worker:
             else:
                 content = self.call(number, lambda: load(at(old)))
                 if content is not None and content != record(0, *files[old]):
-                    self.finding("a small file is not what it was", f"{old}: {len(content)} bytes, not {files[old]}")
+                    self.finding(
+                        "a small file is not what it was", f"{old}: {len(content)} bytes, not {files[old]}"
+                    )
         with open(state, "w", encoding="ascii") as file:
             json.dump({"files": files, "unknown": sorted(unknown)}, file)
 
@@ -225,9 +246,13 @@ def main():
     kind, root, log, until, seed, *arguments = sys.argv[1:]
     worker = Worker(root, log, float(until), seed)
     try:
+        worker.enter()
         getattr(worker, kind)(*arguments)
     finally:
-        print(json.dumps({"calls": worker.calls, "errors": worker.errors, "slowest": worker.slowest}), flush=True)
+        print(
+            json.dumps({"calls": worker.calls, "errors": worker.errors, "slowest": worker.slowest}),
+            flush=True,
+        )
 
 
 main()
