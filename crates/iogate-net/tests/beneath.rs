@@ -273,7 +273,12 @@ fn a_file_is_opened_again_only_if_it_is_the_same() {
     let (tree, caller) = (&place.tree, own());
     let file = common::open(&**tree, caller, "f", open::WRITE | open::CREATE).unwrap();
     let again = |path: &str, flags| {
-        let how = OpenHow { flags: flags | open::AGAIN, identity: file.identity(), mode: 0o644 };
+        let how = OpenHow {
+            flags: flags | open::AGAIN,
+            identity: file.identity(),
+            mode: 0o644,
+            ..OpenHow::default()
+        };
         tree.open(caller, Path::new(path), how)
     };
     assert_eq!(again("f", open::READ).unwrap().identity(), file.identity());

@@ -276,7 +276,10 @@ fn a_forwarder_stripes_over_servers() {
     let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), &any_port()));
     let far = |server: &Server| Arc::new(connect(server, Receiving::Background)) as Arc<dyn Tree>;
     let targets = servers[1..].iter().map(far).collect();
-    let tree = Arc::new(StripedTree::new(far(&servers[0]), targets, layout).unwrap());
+    let mut names = options(Receiving::Background);
+    names.client.stripes = true;
+    let names = Arc::new(Remote::connect(servers[0].endpoints(), &names).unwrap());
+    let tree = Arc::new(StripedTree::new(names, targets, layout).unwrap());
     let forwarder = serve(tree, &any_port());
     use_it(&connect(&forwarder, Receiving::Background));
 

@@ -186,6 +186,8 @@ record! {
 pub mod attr {
     /// It has no extended attributes, so no access control list and no security label.
     pub const NO_XATTRS: u32 = 1;
+    /// Of an open file without a name: it and its objects are kept until nobody has it open.
+    pub const KEPT: u32 = 1 << 1;
 }
 
 record! {

@@ -21,7 +21,7 @@ use super::call::{Answer, Call, Done, record};
 use super::remote::{FileNumber, Servers, Spread, path_bytes};
 use super::store::RemoteData;
 use super::unsynced;
-use crate::tree::{Caller, OpenHow, TreeFile};
+use crate::tree::{Caller, ObjectName, OpenHow, TreeFile};
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]
@@ -39,6 +39,9 @@ pub(super) struct Opened {
     /// Flags for opening it on further servers.
     flags: u32,
     identity: Identity,
+    /// As it was opened.
+    attr: Attr,
+    is_new: bool,
     number: FileNumber,
     layout: Layout,
     /// The server of [`Spread::File`].
@@ -133,6 +136,8 @@ impl Opened {
             path: path.to_path_buf(),
             flags: how.flags & (open::READ | open::WRITE | open::NO_FOLLOW) | open::AGAIN,
             identity,
+            attr: answered.attr,
+            is_new: answered.is_new != 0,
             number: servers.number(identity),
             layout,
             home: (hasher.finish() % servers.clients.len() as u64) as usize,
@@ -304,7 +309,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         for (slot, client) in self.handles.iter_mut().zip(&self.servers.clients) {
             if let SlotState::Open(handle) = slot.state.get_mut().unwrap_or_else(PoisonError::into_inner) {
-                client.close(*handle, self.caller);
+                client.close(*handle, self.caller, self.servers.when_gone.get().cloned());
             }
         }
         self.servers.forget(&self.number);
@@ -382,6 +387,14 @@ impl TreeFile for RemoteFile {
 
     fn attr(&self) -> io::Result<Attr> {
         self.opened.attr()
+    }
+
+    fn opened_attr(&self) -> io::Result<Attr> {
+        Ok(self.opened.attr)
+    }
+
+    fn object(&self) -> ObjectName {
+        ObjectName { object: self.opened.attr.object, is_new: self.opened.is_new }
     }
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {

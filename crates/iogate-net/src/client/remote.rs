@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use iogate_core::hash::IdHasher;
@@ -25,7 +25,7 @@ use super::unsynced;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::app::{AppFile, Own, application, stable_hash};
-use crate::tree::{Caller, OpenHow, Tree, TreeFile};
+use crate::tree::{Caller, OpenHow, Tree, TreeFile, WhenGone};
 
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
@@ -78,6 +78,7 @@ pub(super) struct Servers {
     pub(super) receiving: Receiving,
     pub(super) unsynced: unsynced::Files,
     files: Mutex<Files>,
+    pub(super) when_gone: OnceLock<WhenGone>,
 }
 
 /// The numbers of the open files.
@@ -182,6 +183,7 @@ impl Remote {
             receiving,
             unsynced: unsynced::Files::default(),
             files: Mutex::default(),
+            when_gone: OnceLock::new(),
         };
         let client = ClientId(std::process::id());
         let app = options.app.or_else(|| Some(application(&Own, &AppFile::from_environment().ok()?)?.0));
@@ -371,6 +373,10 @@ impl Tree for Remote {
     fn answers(&self) -> u64 {
         let remembered = |client: &Client| if client.is_connected() { client.welcome().answers } else { 0 };
         crate::tree::all_answers(self.servers.clients.iter().map(remembered))
+    }
+
+    fn when_gone(&self, tell: WhenGone) {
+        let _ = self.servers.when_gone.set(tell);
     }
 
     fn state(&self) -> Option<String> {

@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use iogate_core::outstanding::{Limits, Outstanding};
-use iogate_core::wire::{Goodbye, Identity, Opened, Record, Request, Welcome};
+use iogate_core::wire::{Gone, Goodbye, Identity, Opened, Record, Request, Welcome};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::call::{Answer, Call, Done, Waiter};
+use super::call::{Answer, Call, Done, Waiter, record};
 use super::clock::ClockOffset;
 use super::connect::{Connected, NO_SESSION, connect};
 use super::fork::Owner;
@@ -23,7 +23,7 @@ use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::socket::{Socket, kept};
-use crate::tree::Caller;
+use crate::tree::{Caller, WhenGone};
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {
@@ -228,11 +228,21 @@ impl Client {
         }
     }
 
-    /// A file is no longer needed.
-    pub(super) fn close(&self, handle: u32, caller: Caller) {
+    /// A file is no longer needed. Nobody waits for the answer; what it says to be gone is told.
+    pub(super) fn close(&self, handle: u32, caller: Caller, tell: Option<WhenGone>) {
         self.shared.lock().handles.remove(&handle);
         let close = Request::Close(iogate_core::wire::Close { handle });
-        self.start(Call::new(&close, caller, handle, Done::Nothing));
+        let done = match tell {
+            None => Done::Nothing,
+            Some(tell) => Done::Call(Box::new(move |answer| {
+                if let Ok(gone) = answer.and_then(record::<Gone>)
+                    && gone != Gone::NONE
+                {
+                    tell(gone);
+                }
+            })),
+        };
+        self.start(Call::new(&close, caller, handle, done));
     }
 
     /// A path has changed: files that are open below it are found there if they must be opened again.

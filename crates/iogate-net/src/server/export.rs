@@ -1,9 +1,11 @@
 //! What a server offers, and how much of it.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iogate_core::Layout;
+use iogate_core::wire::Gone;
 use iogate_engine::Engine;
 
 use super::answers::Answers;
@@ -85,11 +87,41 @@ pub(super) struct Served {
     pub(super) index: usize,
     pub(super) appends: Arc<Appends>,
     pub(super) entrance: Entrance,
+    /// Objects that nobody can reach any more, and no client was told of.
+    pub(super) gone: Mutex<Vec<Gone>>,
 }
+
+/// Most objects that wait for a client to be told of them; a sweep finds the others.
+const GONE_MAX: usize = 65_536;
 
 impl Served {
     pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
-        Arc::new(Served { export, index, appends: Arc::default(), entrance: Entrance::default() })
+        Arc::new(Served {
+            export,
+            index,
+            appends: Arc::default(),
+            entrance: Entrance::default(),
+            gone: Mutex::default(),
+        })
+    }
+
+    /// Begins to serve it: clients of an earlier server may come back for so long.
+    pub(super) fn begin(self: &Arc<Self>, grace: Duration) -> io::Result<()> {
+        let served = Arc::downgrade(self);
+        self.export.tree.when_gone(Arc::new(move |gone| {
+            if let Some(served) = served.upgrade() {
+                served.leave(gone);
+            }
+        }));
+        self.export.tree.begin_grace(grace)
+    }
+
+    /// Leaves objects to the next client that can discard them.
+    pub(super) fn leave(&self, gone: Gone) {
+        let mut left = super::lock(&self.gone);
+        if left.len() < GONE_MAX {
+            left.push(gone);
+        }
     }
 }
 

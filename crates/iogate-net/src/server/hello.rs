@@ -214,7 +214,8 @@ impl Shared {
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
         let name = greeting::name(hello.name);
-        let session = Arc::new(Session::new(self, token, export, user, rights, name, Forwarder::of(hello)));
+        let forwarder = Forwarder::of(hello);
+        let session = Arc::new(Session::new(self, token, export, user, rights, name, forwarder, hello.flags));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));
         Ok(Entered { session, resumed: false, before: None })

@@ -216,6 +216,9 @@ impl Server {
                 idle: Default::default(),
             }
         });
+        for export in &shared.exports {
+            export.begin(shared.session_grace)?;
+        }
         let server = Server { shared, endpoints };
         threads::start(&server.shared)?;
         Ok(server)

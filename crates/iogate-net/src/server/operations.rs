@@ -54,8 +54,9 @@ impl Session {
             Request::Close(close) => {
                 return match self.close(close.handle) {
                     Ok(file) => self.run(move || {
+                        let gone = answer.session().gone(file.file.close());
                         drop(file);
-                        answer.kept(&Gone::NONE);
+                        answer.kept(&gone);
                     }),
                     Err((errno, text)) => answer.error(errno, &text),
                 };
@@ -161,10 +162,12 @@ impl Session {
             }
             Request::ReadLink(read) => Outcome::Bytes(tree.read_link(caller, path(read.path)?)?),
             Request::Unlink(unlink) => {
-                Outcome::kept(&tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?)
+                let gone = tree.unlink(caller, path(unlink.path)?, unlink.directory != 0)?;
+                Outcome::kept(&self.gone(gone))
             }
             Request::Rename(rename) => {
-                Outcome::kept(&tree.rename(caller, path(rename.path)?, path(rename.to)?, rename.flags)?)
+                let gone = tree.rename(caller, path(rename.path)?, path(rename.to)?, rename.flags)?;
+                Outcome::kept(&self.gone(gone))
             }
             Request::StatFs(_) => Outcome::fresh(&tree.space()?),
             Request::GetXattr(get) => Outcome::Bytes(tree.xattr(caller, path(get.path)?, get.name)?),
@@ -211,6 +214,9 @@ impl Session {
     /// Attributes as the client sees them.
     fn seen(&self, mut attr: Attr) -> Attr {
         self.export.users.client_attr(&mut attr);
+        if !self.stripes {
+            attr.object = Gone::NONE.object;
+        }
         attr
     }
 
@@ -220,10 +226,12 @@ impl Session {
         caller: Caller,
         wish: &wire::Open<'_>,
     ) -> Result<Outcome, Failed> {
-        let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity };
+        let how =
+            OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity, stripes: self.stripes };
         let file = tree.open(caller, path(wish.path)?, how)?;
-        let attr = self.seen(file.attr()?);
-        let opened = Opened { identity: file.identity(), pending_size: u64::MAX, is_new: 0, attr };
+        let attr = self.seen(file.opened_attr()?);
+        let is_new = (self.stripes && file.object().is_new).into();
+        let opened = Opened { identity: file.identity(), pending_size: u64::MAX, is_new, attr };
         self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
         Ok(Outcome::kept(&opened))
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use iogate_core::session::{Admitted, Window};
-use iogate_core::wire::{Failure, Hello, NO_HANDLE, Record, RequestHeader, Written};
+use iogate_core::wire::{self, Failure, Gone, Hello, NO_HANDLE, Record, RequestHeader, Written};
 
 use iogate_engine::SubmitError;
 
@@ -31,6 +31,8 @@ pub(super) struct Session {
     pub(super) user: Caller,
     pub(super) account: Arc<Account>,
     pub(super) rights: Rights,
+    /// It stripes files, and is told what their objects are named by.
+    pub(super) stripes: bool,
     pub(super) name: String,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
@@ -103,7 +105,9 @@ impl Session {
         rights: Rights,
         name: String,
         forwarder: Option<Forwarder>,
+        flags: u32,
     ) -> Session {
+        let stripes = flags & wire::hello::STRIPES != 0 && rights.trusted;
         let state = State {
             window: Window::new(server.limits.credits),
             connection: None,
@@ -118,6 +122,7 @@ impl Session {
             export,
             user,
             rights,
+            stripes,
             name,
             forwarder,
             since: Instant::now(),
@@ -162,6 +167,19 @@ impl Session {
     pub(super) fn connected_peer(&self) -> Option<String> {
         let connection = lock(&self.state).connection.clone()?;
         connection.is_alive().then(|| connection.peer_text())
+    }
+
+    /// What to tell the client of objects that nobody can reach any more: only one that stripes files is told, of these or of others
+    /// that nobody was told of yet.
+    pub(super) fn gone(&self, gone: Gone) -> Gone {
+        if gone == Gone::NONE && self.stripes {
+            return lock(&self.export.gone).pop().unwrap_or(gone);
+        }
+        if gone != Gone::NONE && !self.stripes {
+            self.export.leave(gone);
+            return Gone::NONE;
+        }
+        gone
     }
 
     /// Ends the session. Requests underway go on. Dropping what this returns closes the files, which may take long.

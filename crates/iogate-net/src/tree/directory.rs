@@ -4,10 +4,14 @@
 //! A thread that calls has an empty umask from then on. Only regular files and directories can be opened: FIFOs and
 //! devices belong to the client's machine.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::Store;
@@ -17,9 +21,10 @@ use rustix::io::Errno;
 
 use super::beneath::{self, Place, ProcPath};
 use super::caller::Names;
-use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX};
+use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX, give_object};
+use super::open_files::{ORPHANS, OpenFiles};
 use super::verifier::Verifier;
-use super::{Caller, OpenHow, Tree, TreeFile, stat};
+use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, WhenGone, private, stat};
 
 /// Bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 8 << 10;
@@ -30,9 +35,10 @@ const TRIES: usize = 100;
 pub struct DirectoryTree {
     root: OwnedFd,
     store: Arc<dyn Store>,
-    names: Arc<Names>,
+    pub(super) names: Arc<Names>,
     layouts: OnceLock<Arc<OpenLayouts>>,
     verifier: Arc<Verifier>,
+    pub(super) files: Arc<OpenFiles>,
 }
 
 impl DirectoryTree {
@@ -45,7 +51,15 @@ impl DirectoryTree {
         rustix::fs::stat(ProcPath::new(&root).as_bytes())
             .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
         let verifier = Arc::new(Verifier::of(&root)?);
-        Ok(DirectoryTree { root, verifier, store, names: Arc::new(Names::new()), layouts: OnceLock::new() })
+        let files = Arc::new(OpenFiles::new(rustix::io::fcntl_dupfd_cloexec(&root, 0)?));
+        Ok(DirectoryTree {
+            root,
+            verifier,
+            store,
+            names: Arc::new(Names::new()),
+            layouts: OnceLock::new(),
+            files,
+        })
     }
 
     /// Has each file's own layout asked for while it is open, for an engine over this tree's store. The first call counts.
@@ -54,7 +68,14 @@ impl DirectoryTree {
     }
 
     fn find<'a>(&'a self, path: &'a Path) -> Result<Place<'a>, Errno> {
+        reachable(path)?;
         Place::find(self.root.as_fd(), path)
+    }
+
+    /// Opens a path below the root.
+    fn open_beneath(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        reachable(path)?;
+        beneath::open(self.root.as_fd(), path, flags, mode)
     }
 
     /// Runs an operation on what has a name, in the caller's name.
@@ -74,7 +95,7 @@ impl DirectoryTree {
         let mode = Mode::from_raw_mode(how.mode & 0o7777);
         if has(open::TEMPORARY) {
             let flags = flags | OFlags::TMPFILE;
-            return self.names.act(caller, || beneath::open(self.root.as_fd(), path, flags, mode));
+            return self.names.act(caller, || self.open_beneath(path, flags, mode));
         }
         for _ in 0..TRIES {
             if !exclusive {
@@ -90,7 +111,7 @@ impl DirectoryTree {
                     // A symbolic link to nothing: creates what it names.
                     Err(Errno::EXIST) if !exclusive && !has(open::NO_FOLLOW) => {
                         let create = flags | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-                        beneath::open(self.root.as_fd(), path, create, mode)
+                        self.open_beneath(path, create, mode)
                     }
                     created => created,
                 }
@@ -112,14 +133,25 @@ impl DirectoryTree {
         how: &OpenHow,
         flags: OFlags,
     ) -> io::Result<OwnedFd> {
-        let again = how.flags & open::AGAIN != 0;
         let mut hold = OFlags::PATH;
         if how.flags & open::NO_FOLLOW != 0 {
             hold |= OFlags::NOFOLLOW;
         }
+        self.open_held(caller, how, flags, || self.open_beneath(path, hold, Mode::empty()))
+    }
+
+    /// Opens what `hold` holds in the caller's name.
+    fn open_held(
+        &self,
+        caller: Caller,
+        how: &OpenHow,
+        flags: OFlags,
+        hold: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> io::Result<OwnedFd> {
+        let again = how.flags & open::AGAIN != 0;
         let mut owner = None;
         let opened = self.names.act(caller, || {
-            let held = beneath::open(self.root.as_fd(), path, hold, Mode::empty())?;
+            let held = hold()?;
             let known = stat::of(&held)?;
             if again && known.identity != how.identity {
                 return Err(Errno::STALE);
@@ -147,6 +179,80 @@ impl DirectoryTree {
             (opened, _) => opened,
         }
     }
+
+    /// Opens a file and counts it. `None`: its last name went meanwhile.
+    fn open_counted(
+        &self,
+        caller: Caller,
+        path: &Path,
+        how: &OpenHow,
+    ) -> io::Result<Option<Arc<dyn TreeFile>>> {
+        let again = how.flags & open::AGAIN != 0;
+        let mut is_orphan = false;
+        let fd = match self.open_fd(caller, path, how) {
+            // Renamed, removed, replaced.
+            Err(error) if again && is_another(&error) => {
+                let held = self.files.orphan(how.identity).map_err(|_| Errno::STALE)?;
+                is_orphan = true;
+                self.open_held(caller, how, flags_of(how.flags)?, || Ok(held))?
+            }
+            opened => opened?,
+        };
+        let known = stat::of(&fd)?;
+        let is_file = match FileType::from_raw_mode(known.attr.mode) {
+            FileType::RegularFile => true,
+            FileType::Directory => false,
+            _ => return Err(Errno::NXIO.into()),
+        };
+        let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
+        let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
+        let mut file = DirectoryFile {
+            fd,
+            data,
+            layout,
+            identity: known.identity,
+            store: Arc::clone(&self.store),
+            names: Arc::clone(&self.names),
+            object: ObjectName::default(),
+            counted: None,
+            verifier: Arc::clone(&self.verifier),
+            is_closed: AtomicBool::new(false),
+        };
+        if !is_file {
+            return Ok(Some(Arc::new(file)));
+        }
+        let is_temporary = how.flags & open::TEMPORARY != 0;
+        if is_temporary {
+            // It has no name, and can be opened again all the same.
+            is_orphan = self.files.link(file.fd.as_fd(), known.identity).is_ok();
+        }
+        self.files.opened(known.identity, is_orphan, is_temporary || is_orphan && known.attr.links <= 1);
+        file.counted = Some(Arc::clone(&self.files));
+        // Whoever has taken its last name since it was found may not have seen that it is open.
+        if !is_temporary && rustix::fs::fstat(&file.fd)?.st_nlink == 0 {
+            return Ok(None);
+        }
+        if how.stripes {
+            file.object = give_object(file.fd.as_fd(), how.flags & open::WRITE != 0)?;
+        }
+        Ok(Some(Arc::new(file)))
+    }
+}
+
+/// Whether a path leads to another file than it did, or to none.
+fn is_another(error: &io::Error) -> bool {
+    let errnos = [libc::ESTALE, libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENXIO];
+    error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
+}
+
+/// Fails if a path leads into the server's own folder.
+fn reachable(path: &Path) -> Result<(), Errno> {
+    if private::contains(path) { Err(Errno::NOENT) } else { Ok(()) }
+}
+
+/// What there is to see of a name.
+fn look_at(place: &Place<'_>) -> Result<(stat::Known, stat::Listed), Errno> {
+    Ok((stat::at(&place.dir, place.name)?, stat::list_at(&place.dir, place.name.as_bytes())))
 }
 
 /// Fails with `ESTALE` if this is not the file of `identity`, unless that is zero.
@@ -198,30 +304,15 @@ impl Tree for DirectoryTree {
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let mut how = how;
-        let again = how.flags & open::AGAIN != 0;
-        if again {
+        if how.flags & open::AGAIN != 0 {
             how.flags &= !open::CREATE;
         }
-        let fd = self.open_fd(caller, path, &how).map_err(|error| match error.raw_os_error() {
-            // Renamed, removed, replaced.
-            Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENXIO) if again => Errno::STALE.into(),
-            _ => error,
-        })?;
-        let known = stat::of(&fd)?;
-        if !matches!(FileType::from_raw_mode(known.attr.mode), FileType::RegularFile | FileType::Directory) {
-            return Err(Errno::NXIO.into());
+        for _ in 0..TRIES {
+            if let Some(file) = self.open_counted(caller, path, &how)? {
+                return Ok(file);
+            }
         }
-        let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
-        let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
-        Ok(Arc::new(DirectoryFile {
-            fd,
-            data,
-            layout,
-            identity: known.identity,
-            verifier: Arc::clone(&self.verifier),
-            store: Arc::clone(&self.store),
-            names: Arc::clone(&self.names),
-        }))
+        Err(Errno::BUSY.into())
     }
 
     fn verifier(&self) -> u64 {
@@ -229,11 +320,16 @@ impl Tree for DirectoryTree {
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
-        let known = self.names.act(caller, || {
+        let (place, found) = self.names.act(caller, || {
             let place = self.find(path)?;
-            if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
+            let found = if place.is_root() {
+                (stat::of(&place.dir)?, stat::list_of(&place.dir))
+            } else {
+                look_at(&place)?
+            };
+            Ok((place, found))
         })?;
-        Ok(known.attr)
+        self.attr_at(&place, found)
     }
 
     fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
@@ -245,11 +341,12 @@ impl Tree for DirectoryTree {
     }
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
-        self.with_held(caller, path, |held| {
+        let held = self.with_held(caller, path, |held| {
             expect(&held, identity)?;
             stat::change(held.as_fd(), change, stat::truncate_held)?;
-            Ok(stat::of(&held)?.attr)
-        })
+            Ok(held)
+        })?;
+        self.complete_held(&held)
     }
 
     fn read_dir(
@@ -259,9 +356,13 @@ impl Tree for DirectoryTree {
         after: u64,
         each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
     ) -> io::Result<()> {
+        if path == Path::new(private::NAME).join(ORPHANS) {
+            return if after == 0 { self.read_orphans(caller, each) } else { Ok(()) };
+        }
+        let is_root = path.as_os_str().is_empty();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let dir = self.names.act(caller, || {
-            let dir = beneath::open(self.root.as_fd(), path, flags, Mode::empty())?;
+            let dir = self.open_beneath(path, flags, Mode::empty())?;
             if after != 0 {
                 rustix::fs::seek(&dir, SeekFrom::Start(after))?;
             }
@@ -269,16 +370,22 @@ impl Tree for DirectoryTree {
         })?;
         let mut buffer = Vec::with_capacity(LIST_BYTES);
         let mut batch: Vec<(Entry, Vec<u8>)> = Vec::new();
+        let mut found_at = Vec::new();
         loop {
             batch.clear();
+            found_at.clear();
             let mut list = rustix::fs::RawDir::new(&dir, buffer.spare_capacity_mut());
             self.names.act(caller, || {
                 while let Some(found) = list.next() {
                     let found = found?;
                     let name = found.file_name();
-                    if !matches!(name.to_bytes(), b"." | b"..") {
+                    let is_private = is_root && name.to_bytes() == private::NAME.as_bytes();
+                    if !is_private && !matches!(name.to_bytes(), b"." | b"..") {
                         let attr = match stat::at(&dir, name) {
-                            Ok(known) => Some(known.attr),
+                            Ok(known) => {
+                                found_at.push((batch.len(), known, stat::list_at(&dir, name.to_bytes())));
+                                Some(known.attr)
+                            }
                             Err(Errno::NOENT) => None,
                             // To list needs no permission to look.
                             Err(_) => Some(Attr {
@@ -299,6 +406,13 @@ impl Tree for DirectoryTree {
                 }
                 Ok(())
             })?;
+            for &(index, known, listed) in &found_at {
+                let (entry, name) = &mut batch[index];
+                let name = OsStr::from_bytes(name);
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                entry.attr =
+                    self.complete(known, listed, || rustix::fs::openat(&dir, name, flags, Mode::empty()))?;
+            }
             if batch.is_empty() || !batch.iter().all(|(entry, name)| each(entry, name)) {
                 return Ok(());
             }
@@ -307,33 +421,36 @@ impl Tree for DirectoryTree {
 
     fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
         let permissions = Mode::from_raw_mode(mode & 0o7777);
-        let known = self.names.act(caller, || {
+        let (place, found) = self.names.act(caller, || {
             let place = self.find(path)?;
             match FileType::from_raw_mode(mode) {
                 FileType::Directory => rustix::fs::mkdirat(&place.dir, place.name, permissions)?,
                 kind => rustix::fs::mknodat(&place.dir, place.name, kind, permissions, device.into())?,
             }
-            stat::at(&place.dir, place.name)
+            let found = look_at(&place)?;
+            Ok((place, found))
         })?;
-        Ok(known.attr)
+        self.attr_at(&place, found)
     }
 
     fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
-        let known = self.names.act(caller, || {
+        let (place, found) = self.names.act(caller, || {
             let place = self.find(path)?;
             rustix::fs::symlinkat(target, &place.dir, place.name)?;
-            stat::at(&place.dir, place.name)
+            let found = look_at(&place)?;
+            Ok((place, found))
         })?;
-        Ok(known.attr)
+        self.attr_at(&place, found)
     }
 
     fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
-        let known = self.names.act(caller, || {
+        let (to, found) = self.names.act(caller, || {
             let (from, to) = (self.find(path)?, self.find(to)?);
             rustix::fs::linkat(&from.dir, from.name, &to.dir, to.name, AtFlags::empty())?;
-            stat::at(&to.dir, to.name)
+            let found = look_at(&to)?;
+            Ok((to, found))
         })?;
-        Ok(known.attr)
+        self.attr_at(&to, found)
     }
 
     fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
@@ -345,21 +462,34 @@ impl Tree for DirectoryTree {
     }
 
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
-        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        self.names.act(caller, || {
+        let look = || {
             let place = self.find(path)?;
-            rustix::fs::unlinkat(&place.dir, place.name, flags)
-        })?;
-        Ok(Gone::NONE)
+            let held = if directory { None } else { Some(place.hold()?) };
+            Ok((place, held))
+        };
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        self.remove(caller, look, |place| rustix::fs::unlinkat(&place.dir, place.name, flags))
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let flags = RenameFlags::from_bits_retain(flags);
-        self.names.act(caller, || {
+        let replaces = !flags.intersects(RenameFlags::EXCHANGE | RenameFlags::NOREPLACE);
+        let look = || {
             let (from, to) = (self.find(path)?, self.find(to)?);
+            let held = if replaces { to.hold().ok() } else { None };
+            Ok(((from, to), held))
+        };
+        self.remove(caller, look, |(from, to)| {
             rustix::fs::renameat_with(&from.dir, from.name, &to.dir, to.name, flags)
-        })?;
-        Ok(Gone::NONE)
+        })
+    }
+
+    fn when_gone(&self, tell: WhenGone) {
+        self.files.when_gone(tell);
+    }
+
+    fn begin_grace(&self, time: Duration) -> io::Result<()> {
+        self.files.begin_grace(time)
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -1,17 +1,21 @@
 //! An open file of a directory.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use iogate_core::wire::{Attr, Change, Identity};
+use iogate_core::wire::{Attr, Change, Gone, Identity, attr};
 use iogate_engine::layouts::OpenLayout;
 use iogate_engine::{FileHandle, Store};
-use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
+use rustix::fs::{FallocateFlags, Mode, SeekFrom, XattrFlags};
+use rustix::io::Errno;
 
 use super::caller::Names;
+use super::objects::{OBJECT, ObjectId};
+use super::open_files::OpenFiles;
 use super::verifier::Verifier;
-use super::{Caller, TreeFile, stat};
+use super::{Caller, ObjectName, TreeFile, stat};
 
 /// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
 pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +30,48 @@ pub(super) struct DirectoryFile {
     pub(super) verifier: Arc<Verifier>,
     /// Held for as long as the file is open.
     pub(super) layout: Option<OpenLayout>,
+    pub(super) object: ObjectName,
+    /// Where it counts as open, if it does.
+    pub(super) counted: Option<Arc<OpenFiles>>,
+    pub(super) is_closed: AtomicBool,
+}
+
+/// What a file's objects are named by: it gets a name if it has none.
+pub(super) fn give_object(fd: BorrowedFd<'_>, writes: bool) -> io::Result<ObjectName> {
+    loop {
+        match stat::find_object(fd)? {
+            Some(object) => return Ok(ObjectName { object, is_new: false }),
+            None => {}
+        }
+        let id = ObjectId::random()?;
+        let text = id.to_string();
+        let give = || rustix::fs::fsetxattr(fd, OBJECT, text.as_bytes(), XattrFlags::CREATE);
+        let mut given = give();
+        if given == Err(Errno::ACCESS) {
+            // Made without permission to write, in a process that is not root.
+            let mode = Mode::from_raw_mode(rustix::fs::fstat(fd)?.st_mode & 0o7777);
+            rustix::fs::fchmod(fd, mode | Mode::RUSR | Mode::WUSR)?;
+            given = give();
+            rustix::fs::fchmod(fd, mode)?;
+        }
+        match given {
+            Ok(()) => return Ok(ObjectName { object: id.0, is_new: true }),
+            Err(Errno::EXIST) => {}
+            // Nobody can write it here, and nobody has.
+            Err(Errno::ROFS | Errno::PERM) if !writes => return Ok(ObjectName::default()),
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+impl Drop for DirectoryFile {
+    fn drop(&mut self) {
+        if let Some(files) = &self.counted
+            && !self.is_closed.swap(true, Ordering::Relaxed)
+        {
+            files.tell(files.lost(self.identity, self.fd.as_fd()));
+        }
+    }
 }
 
 impl TreeFile for DirectoryFile {
@@ -38,7 +84,36 @@ impl TreeFile for DirectoryFile {
     }
 
     fn attr(&self) -> io::Result<Attr> {
-        Ok(stat::of(&self.fd)?.attr)
+        let mut found = stat::of(&self.fd)?.attr;
+        let listed = stat::list_of(&self.fd);
+        listed.note(&mut found);
+        if listed.has_object {
+            found.object = match self.object.object {
+                object if object != [0; 16] => object,
+                _ => stat::find_object(&self.fd)?.unwrap_or_default(),
+            };
+        }
+        if let Some(files) = &self.counted {
+            let (extra, is_kept) = files.extra(self.identity);
+            found.links = found.links.saturating_sub(extra);
+            if found.links == 0 && is_kept {
+                found.flags |= attr::KEPT;
+            }
+        }
+        Ok(found)
+    }
+
+    fn object(&self) -> ObjectName {
+        self.object
+    }
+
+    fn close(&self) -> Gone {
+        match &self.counted {
+            Some(files) if !self.is_closed.swap(true, Ordering::Relaxed) => {
+                files.closed(self.identity, self.fd.as_fd())
+            }
+            _ => Gone::NONE,
+        }
     }
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {

@@ -8,9 +8,12 @@ mod beneath;
 mod caller;
 mod credentials;
 mod directory;
+mod directory_entries;
 mod directory_file;
 pub(crate) mod groups;
 mod objects;
+mod open_files;
+mod private;
 mod stat;
 mod striped;
 mod striped_file;
@@ -21,6 +24,7 @@ use std::hash::Hasher;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
@@ -41,6 +45,20 @@ pub struct OpenHow {
     pub mode: u32,
     /// With [`AGAIN`](iogate_core::wire::open::AGAIN): the file that it must be.
     pub identity: Identity,
+    /// A file without a name for its objects gets one; see [`TreeFile::object`].
+    pub stripes: bool,
+}
+
+/// Told of objects that nobody can reach any more. Must not block.
+pub type WhenGone = Arc<dyn Fn(Gone) + Send + Sync>;
+
+/// What a file's objects are named by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The name. Zeros: it has none.
+    pub object: [u8; 16],
+    /// The file got it when it was opened: there are no objects yet.
+    pub is_new: bool,
 }
 
 /// A file system: a directory, several servers, a connection to one.
@@ -136,6 +154,18 @@ pub trait Tree: Send + Sync + 'static {
         0
     }
 
+    /// Whom to tell of objects that nobody can reach any more, where no call returns them: when the last handle of a file without a name
+    /// is dropped. The first call counts.
+    fn when_gone(&self, tell: WhenGone) {
+        let _ = tell;
+    }
+
+    /// To be called when a server begins: its clients may come back within this time, to files that they had open.
+    fn begin_grace(&self, time: Duration) -> io::Result<()> {
+        let _ = time;
+        Ok(())
+    }
+
     /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
     fn state(&self) -> Option<String> {
         None
@@ -153,6 +183,21 @@ pub trait TreeFile: Send + Sync {
 
     /// Its attributes.
     fn attr(&self) -> io::Result<Attr>;
+
+    /// Its attributes when it was opened, or later ones.
+    fn opened_attr(&self) -> io::Result<Attr> {
+        self.attr()
+    }
+
+    /// What its objects are named by, if it was opened for [`OpenHow::stripes`].
+    fn object(&self) -> ObjectName {
+        ObjectName::default()
+    }
+
+    /// Gives the file up, before it is dropped. Returns the objects that nobody can reach any more.
+    fn close(&self) -> Gone {
+        Gone::NONE
+    }
 
     /// Sets its attributes.
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr>;

@@ -9,10 +9,11 @@ use std::hash::Hasher;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use iogate_core::hash::IdHasher;
-use iogate_core::wire::{Attr, Change, Identity, open, set};
+use iogate_core::wire::{Attr, Change, Gone, Identity, attr, open, set};
 use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
@@ -21,6 +22,8 @@ use super::{Caller, OpenHow, Tree, TreeFile};
 
 /// In whose name objects are handled.
 pub(super) const ROOT: Caller = Caller::new(0, 0);
+/// The attribute of a names-file that has the name of its objects.
+pub(super) const OBJECT: &[u8] = b"user.iogate.object";
 /// The directory of a target that has the objects.
 pub(super) const OBJECTS: &str = "OBJECTS";
 /// Most operations underway at once for one call.
@@ -122,7 +125,7 @@ impl Stripes {
             return objects;
         }
         let slots = self.targets.iter().map(|_| Slot::default()).collect();
-        let objects = Arc::new(Objects { id, stripes: Arc::clone(self), slots, doomed: false.into() });
+        let objects = Arc::new(Objects { id, stripes: Arc::clone(self), slots, keepers: Mutex::default() });
         table.insert(id, Arc::downgrade(&objects));
         objects
     }
@@ -131,21 +134,28 @@ impl Stripes {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id).and_then(Weak::upgrade)
     }
 
-    /// Removes the objects of a file without a name: now, or when this process has closed it.
-    pub(super) fn discard(&self, id: ObjectId) -> io::Result<()> {
-        match self.opened(id) {
-            Some(objects) => {
-                objects.doom();
-                Ok(())
-            }
-            None => self.remove(id),
+    /// Removes the objects of a file that nobody can reach any more.
+    pub(super) fn discard(&self, gone: Gone) {
+        if gone == Gone::NONE {
+            return;
+        }
+        let id = ObjectId(gone.object);
+        let path = id.path();
+        if let Err(error) = self.each(|target| absent(self.targets[target].unlink(ROOT, &path, false))) {
+            tracing::warn!(%id, %error, "the objects of a removed file are left over; a sweep removes them");
         }
     }
 
-    fn remove(&self, id: ObjectId) -> io::Result<()> {
-        let path = id.path();
-        self.each(|target| absent(self.targets[target].unlink(ROOT, &path, false)))?;
-        Ok(())
+    /// As [`Stripes::discard`], where nobody should wait for other machines.
+    pub(super) fn discard_later(self: &Arc<Self>, gone: Gone) {
+        if self.are_local {
+            return self.discard(gone);
+        }
+        let stripes = Arc::clone(self);
+        let discard = move || stripes.discard(gone);
+        if let Err(error) = std::thread::Builder::new().name("iogate-discard".into()).spawn(discard) {
+            tracing::warn!(%error, "the objects of a removed file are left over; a sweep removes them");
+        }
     }
 
     /// Of all targets together; `of` one's, or that of a file's object on it.
@@ -162,7 +172,7 @@ impl Stripes {
 
     /// Completes a names-file's attributes by those of its objects.
     pub(super) fn complete(&self, attr: &mut Attr, objects: impl IntoIterator<Item = Option<Attr>>) {
-        (attr.size, attr.blocks) = (0, 0);
+        (attr.size, attr.blocks, attr.object) = (0, 0, [0; 16]);
         for (target, object) in objects.into_iter().enumerate() {
             let Some(object) = object else { continue };
             attr.size = attr.size.max(self.layout.outer_size(TargetId(target as u32), object.size));
@@ -199,9 +209,18 @@ pub(super) struct Objects {
     pub(super) id: ObjectId,
     pub(super) stripes: Arc<Stripes>,
     slots: Box<[Slot]>,
-    /// The file has no name: its objects go with the last handle.
-    doomed: AtomicBool,
+    keepers: Mutex<Vec<Keeper>>,
 }
+
+/// An open names-file: as long as it is open, the server of the names does not say that the objects are gone.
+struct Keeper {
+    names: Arc<dyn TreeFile>,
+    /// When that was last asked for, if the names are far.
+    confirmed: Option<Instant>,
+}
+
+/// How long an open names-file counts as open without being asked. Shorter than servers keep sessions without a connection.
+const CONFIRMED_FOR: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 struct Slot {
@@ -235,8 +254,40 @@ impl Parts for Objects {
 }
 
 impl Objects {
-    pub(super) fn doom(&self) {
-        self.doomed.store(true, Ordering::Relaxed);
+    /// The names-file has been opened, at some time after `since` if it is far.
+    pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Instant>) {
+        self.keepers().push(Keeper { names: Arc::clone(names), confirmed: since });
+    }
+
+    /// The names-file is about to be closed.
+    pub(super) fn let_go(&self, names: &Arc<dyn TreeFile>) {
+        let mut keepers = self.keepers();
+        let at = keepers.iter().position(|keeper| Arc::ptr_eq(&keeper.names, names));
+        let keeper = at.map(|at| keepers.swap_remove(at));
+        drop(keepers);
+        drop(keeper);
+    }
+
+    fn keepers(&self) -> MutexGuard<'_, Vec<Keeper>> {
+        self.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails with `ESTALE` if objects that are not there may have been discarded: what is missing then is not a hole.
+    pub(super) fn confirm(&self) -> io::Result<()> {
+        let (names, is_far) = match self.keepers().last() {
+            None => return Ok(()),
+            Some(Keeper { confirmed: Some(when), .. }) if when.elapsed() < CONFIRMED_FOR => return Ok(()),
+            Some(Keeper { names, confirmed }) => (Arc::clone(names), confirmed.is_some()),
+        };
+        let before = Instant::now();
+        check_kept(&names.attr()?)?;
+        if is_far
+            && let Some(keeper) =
+                self.keepers().last_mut().filter(|keeper| Arc::ptr_eq(&keeper.names, &names))
+        {
+            keeper.confirmed = Some(before);
+        }
+        Ok(())
     }
 
     /// The object on a target; created if it is not there and `create` says so.
@@ -254,6 +305,9 @@ impl Objects {
         let how = |flags| OpenHow { flags, mode: 0o600, ..OpenHow::default() };
         let flags = open::READ | open::WRITE | open::NO_FOLLOW;
         let mut found = absent(tree.open(ROOT, &path, how(flags)))?;
+        if found.is_none() {
+            self.confirm()?;
+        }
         if found.is_none() && create {
             found = absent(tree.open(ROOT, &path, how(flags | open::CREATE)))?;
             if found.is_none() {
@@ -267,12 +321,17 @@ impl Objects {
         Ok(found.map(|object| slot.file.get_or_init(|| object)))
     }
 
-    /// The names-file's attributes, completed.
-    pub(super) fn complete(&self, mut attr: Attr) -> io::Result<Attr> {
+    /// The names-file's attributes, completed. They are asked for after the objects' ones: a file that is still open then had all its
+    /// objects before.
+    pub(super) fn attr(&self, names: impl FnOnce() -> io::Result<Attr>) -> io::Result<Attr> {
         let objects = self.stripes.each(|target| match self.slots[target].file.get() {
             Some(object) => object.attr().map(Some),
             None => self.stripes.attr(self.id, target),
         })?;
+        let mut attr = names()?;
+        if objects.iter().any(Option::is_none) {
+            check_kept(&attr)?;
+        }
         self.stripes.complete(&mut attr, objects);
         Ok(attr)
     }
@@ -362,26 +421,13 @@ impl Drop for Objects {
         if table.get(&self.id).is_some_and(|known| known.strong_count() == 0) {
             table.remove(&self.id);
         }
-        drop(table);
-        if !*self.doomed.get_mut() {
-            return;
-        }
-        let (stripes, id) = (Arc::clone(&self.stripes), self.id);
-        let remove = move || {
-            if let Err(error) = stripes.remove(id) {
-                left_over(id, &error);
-            }
-        };
-        if self.stripes.are_local {
-            remove();
-        } else if let Err(error) = std::thread::Builder::new().spawn(remove) {
-            // In a thread, as the last handle may go where nobody should wait for other machines.
-            left_over(id, &error);
-        }
     }
 }
 
-/// Says that a removed file's objects are still there.
-pub(super) fn left_over(id: ObjectId, error: &io::Error) {
-    tracing::warn!(%id, %error, "the objects of a removed file are left over; a sweep removes them");
+/// Fails with `ESTALE` if the names-file of these attributes went without regard to those who have it open.
+pub(super) fn check_kept(names: &Attr) -> io::Result<()> {
+    if names.links == 0 && names.flags & attr::KEPT == 0 {
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
+    Ok(())
 }

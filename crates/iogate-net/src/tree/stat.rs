@@ -3,7 +3,8 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use iogate_core::wire::{Attr, Change, Identity, Moment, set};
+use iogate_core::reserved;
+use iogate_core::wire::{self, Attr, Change, Identity, Moment, set};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
     UTIME_OMIT, Uid,
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::beneath::ProcPath;
+use super::objects::{OBJECT, ObjectId};
 
 /// What there is to know about a file.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,79 @@ pub(super) fn at(dir: impl AsFd, name: impl Arg) -> Result<Known, Errno> {
 /// Looks at what a descriptor (`O_PATH` or not) holds.
 pub(super) fn of(fd: impl AsFd) -> Result<Known, Errno> {
     statx(fd, c"", AtFlags::EMPTY_PATH)
+}
+
+/// What the names of a file's extended attributes say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listed {
+    /// It has others than iogate's own.
+    has_others: bool,
+    /// It has objects.
+    pub(super) has_object: bool,
+}
+
+impl Listed {
+    fn of(list: Result<&[u8], Errno>) -> Listed {
+        let list = match list {
+            Ok(list) => list,
+            // The file system knows none.
+            Err(Errno::OPNOTSUPP) => &[],
+            // More than there was room for, or not known.
+            Err(_) => return Listed { has_others: true, has_object: true },
+        };
+        let mut listed = Listed::default();
+        for name in list.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+            listed.has_object |= name == OBJECT;
+            listed.has_others |= !reserved::is_attribute(name);
+        }
+        listed
+    }
+
+    /// Notes it in attributes.
+    pub(super) fn note(self, attr: &mut Attr) {
+        if !self.has_others {
+            attr.flags |= wire::attr::NO_XATTRS;
+        }
+    }
+}
+
+/// Room for the names of a few extended attributes.
+const LIST_BYTES: usize = 512;
+
+/// Lists the extended attributes of a name in a directory, without following it.
+pub(super) fn list_at(dir: impl AsFd, name: &[u8]) -> Listed {
+    let mut list = [0u8; LIST_BYTES];
+    let path = [ProcPath::new(dir).as_bytes(), b"/", name].concat();
+    let count = rustix::fs::llistxattr(&path[..], &mut list);
+    Listed::of(count.map(|count| &list[..count]))
+}
+
+/// Lists the extended attributes of what a descriptor (`O_PATH` or not) holds.
+pub(super) fn list_of(fd: impl AsFd) -> Listed {
+    let mut list = [0u8; LIST_BYTES];
+    let count = rustix::fs::listxattr(ProcPath::new(fd).as_bytes(), &mut list);
+    Listed::of(count.map(|count| &list[..count]))
+}
+
+/// What the objects of what a descriptor (`O_PATH` or not) holds are named by; `None` if it has no such name.
+pub(super) fn find_object(fd: impl AsFd) -> std::io::Result<Option<[u8; 16]>> {
+    let mut text = [0u8; 64];
+    match rustix::fs::getxattr(ProcPath::new(fd).as_bytes(), OBJECT, &mut text[..]) {
+        Ok(count) => match ObjectId::parse(&text[..count]) {
+            Some(id) => Ok(Some(id.0)),
+            None => {
+                tracing::error!("the attribute that names a file's objects is damaged");
+                Err(Errno::IO.into())
+            }
+        },
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// As [`find_object`]; zeros if there is none.
+pub(super) fn object_of(fd: impl AsFd) -> [u8; 16] {
+    find_object(fd).ok().flatten().unwrap_or_default()
 }
 
 fn statx(dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Known, Errno> {

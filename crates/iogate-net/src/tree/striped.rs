@@ -7,29 +7,28 @@
 //!   are far. So do those of the entries of a directory.
 //! - Times are the latest of the names-file's and the objects'. A time that is set lies on all of them, so it holds until a
 //!   target writes at a later time by its own clock.
-//! - A file that is removed while another process has it open loses those of its objects that the other has not yet used.
-//! - A crash between the removal of a name and that of the objects leaks their space: [`StripedTree::sweep`].
+//! - Only who has the names removes a file: it counts who has it open, in all processes that use it as a server. It says when a file's
+//!   objects can be reached by nobody any more, and whoever is told discards them. Where that is not heard, after a crash, their
+//!   space leaks: [`StripedTree::sweep`].
+//! - An object that is not there is a hole only while the names-file is open: else reads and writes fail with `ESTALE`.
 //! - Where the names are on another machine, a symbolic link in the last place of a path is not followed by an open.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use iogate_core::Layout;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
+use iogate_core::{Layout, reserved};
 use iogate_engine::Store;
 use iogate_engine::store::StripedStore;
 
-use super::objects::{OBJECTS, ObjectId, ROOT, Stripes, exists, left_over};
+use super::objects::{OBJECT, OBJECTS, ObjectId, ROOT, Stripes, exists};
 use super::striped_file::{StripedDirectory, StripedFile};
-use super::{Caller, OpenHow, Tree, TreeFile};
+use super::{Caller, ObjectName, OpenHow, Tree, TreeFile};
 
-/// The attribute of a names-file that has the name of its objects.
-pub(super) const OBJECT: &[u8] = b"user.iogate.object";
 /// The attribute of the names' root that says how files are striped.
 const STRIPING: &[u8] = b"user.iogate.striping";
-/// What these begin with: not the users' business.
-const RESERVED: &[u8] = b"user.iogate.";
 /// Entries of a directory whose attributes are completed at once.
 const BATCH: usize = 64;
 
@@ -51,94 +50,26 @@ impl StripedTree {
         let id = mark_names(&*names, &layout)?;
         let stripes = Arc::new(Stripes::new(targets, layout));
         stripes.each(|index| mark_target(&*stripes.targets[index], &id, index))?;
+        let later = Arc::downgrade(&stripes);
+        names.when_gone(Arc::new(move |gone| {
+            if let Some(stripes) = later.upgrade() {
+                stripes.discard_later(gone);
+            }
+        }));
         Ok(StripedTree { names, stripes, store })
     }
 
-    /// The id of a file, if it has one.
-    fn known_id(&self, file: &dyn TreeFile, path: &Path) -> io::Result<Option<ObjectId>> {
-        let found = match file.xattr(OBJECT) {
-            Some(found) => found,
-            None => self.by_path(file, path, || self.names.xattr(ROOT, path, OBJECT)),
-        };
-        match found {
-            Ok(text) => parse(&text, path).map(Some),
-            Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The id of a file, which is given one if it has none; and whether it was given.
-    fn id_of(&self, caller: Caller, file: &dyn TreeFile, path: &Path) -> io::Result<(ObjectId, bool)> {
-        loop {
-            if let Some(id) = self.known_id(file, path)? {
-                return Ok((id, false));
-            }
-            let id = ObjectId::random()?;
-            let text = id.to_string();
-            let flags = libc::XATTR_CREATE as u32;
-            let give = || match file.set_xattr(OBJECT, text.as_bytes(), flags) {
-                Some(given) => given,
-                None => self.by_path(file, path, || {
-                    self.names.set_xattr(ROOT, path, Identity::default(), OBJECT, text.as_bytes(), flags)
-                }),
-            };
-            let mut given = give();
-            if given.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EACCES)) {
-                // Made without permission to write, in a process that is not root.
-                let mode = file.attr()?.mode & 0o7777;
-                let to = |mode| Change { which: set::MODE, mode, ..Change::default() };
-                file.set_attr(caller, &to(mode | 0o600))?;
-                given = give();
-                file.set_attr(caller, &to(mode))?;
-            }
-            if exists(given)? {
-                return Ok((id, true));
-            }
-        }
-    }
-
-    /// Does something by the path that a file was opened by. Fails if it leads elsewhere by now.
-    fn by_path<R>(
-        &self,
-        file: &dyn TreeFile,
-        path: &Path,
-        operation: impl FnOnce() -> io::Result<R>,
-    ) -> io::Result<R> {
-        let result = operation();
-        match self.names.attr(ROOT, path) {
-            Ok(attr) if attr.inode == file.identity().inode => result,
-            Ok(attr) if attr.mode & libc::S_IFMT == libc::S_IFLNK => {
-                Err(io::Error::from_raw_os_error(libc::ELOOP))
-            }
-            Ok(_) => Err(io::Error::from_raw_os_error(libc::ESTALE)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The id of the file at a path, if it is a file and has one.
-    pub(super) fn id_at(&self, path: &Path, attr: &Attr) -> io::Result<Option<ObjectId>> {
-        if attr.mode & libc::S_IFMT != libc::S_IFREG {
-            return Ok(None);
-        }
-        match self.names.xattr(ROOT, path, OBJECT) {
-            Ok(text) => parse(&text, path).map(Some),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::ENOENT)) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The names-file's attributes, completed.
-    fn complete(&self, path: &Path, mut attr: Attr) -> io::Result<Attr> {
-        match self.id_at(path, &attr)? {
-            Some(id) => match self.stripes.opened(id) {
-                Some(objects) => objects.complete(attr),
-                None => {
-                    let objects = self.stripes.each(|target| self.stripes.attr(id, target))?;
-                    self.stripes.complete(&mut attr, objects);
-                    Ok(attr)
-                }
-            },
-            None => Ok(attr),
+    fn complete(&self, attr: Attr) -> io::Result<Attr> {
+        let Some(id) = id_of(&attr) else { return Ok(Attr { object: [0; 16], ..attr }) };
+        match self.stripes.opened(id) {
+            Some(objects) => objects.attr(|| Ok(attr)),
+            None => {
+                let objects = self.stripes.each(|target| self.stripes.attr(id, target))?;
+                let mut attr = attr;
+                self.stripes.complete(&mut attr, objects);
+                Ok(attr)
+            }
         }
     }
 
@@ -147,30 +78,24 @@ impl StripedTree {
     fn complete_all(&self, directory: &Path, entries: &mut [(Entry, Vec<u8>)]) {
         let found = {
             let entries = &*entries;
-            let ids = self.stripes.in_parallel(entries.len(), |index| {
-                let (entry, name) = &entries[index];
-                if entry.attr.links == 0 {
-                    return Ok(None);
-                }
-                self.id_at(&join(directory, name), &entry.attr)
-            });
+            let ids: Vec<_> = entries.iter().map(|(entry, _)| id_of(&entry.attr)).collect();
             let targets = self.stripes.targets.len();
             let attrs =
                 self.stripes.in_parallel(entries.len() * targets, |index| match &ids[index / targets] {
-                    Ok(Some(id)) => self.stripes.attr(*id, index % targets),
-                    _ => Ok(None),
+                    Some(id) => self.stripes.attr(*id, index % targets),
+                    None => Ok(None),
                 });
             let mut attrs = attrs.into_iter();
             let found = ids.into_iter().map(|id| {
                 let objects = attrs.by_ref().take(targets).collect::<io::Result<Vec<_>>>();
-                id.and_then(|id| objects.map(|objects| id.map(|_| objects)))
+                objects.map(|objects| id.map(|_| objects))
             });
             found.collect::<Vec<_>>()
         };
         for ((entry, name), found) in entries.iter_mut().zip(found) {
             match found {
                 Ok(Some(objects)) => self.stripes.complete(&mut entry.attr, objects),
-                Ok(None) => {}
+                Ok(None) => entry.attr.object = [0; 16],
                 Err(error) => {
                     let path = join(directory, name);
                     tracing::warn!(path = %path.display(), %error, "a file's size is not known");
@@ -180,38 +105,12 @@ impl StripedTree {
             }
         }
     }
-
-    /// Holds the file at a path while its name goes, to see whether that was the last.
-    fn hold(&self, path: &Path) -> Option<(Arc<dyn TreeFile>, ObjectId)> {
-        let attr = self.names.attr(ROOT, path).ok()?;
-        if attr.mode & libc::S_IFMT != libc::S_IFREG {
-            return None;
-        }
-        let how = OpenHow { flags: open::READ | open::NO_FOLLOW, ..OpenHow::default() };
-        let file = self.names.open(ROOT, path, how).ok()?;
-        let id = self.known_id(&*file, path).ok()??;
-        Some((file, id))
-    }
-
-    /// Removes the objects of a file that was held, if it has no name now.
-    fn let_go(&self, held: Option<(Arc<dyn TreeFile>, ObjectId)>) {
-        let Some((file, id)) = held else { return };
-        let removed = match file.attr() {
-            Ok(attr) if attr.links == 0 => self.stripes.discard(id),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = removed {
-            left_over(id, &error);
-        }
-    }
 }
 
-fn parse(text: &[u8], path: &Path) -> io::Result<ObjectId> {
-    ObjectId::parse(text).ok_or_else(|| {
-        tracing::error!(path = %path.display(), "the attribute that names the file's objects is damaged");
-        io::Error::from_raw_os_error(libc::EIO)
-    })
+/// The id of a file, if it is a file and has one.
+pub(super) fn id_of(attr: &Attr) -> Option<ObjectId> {
+    let is_file = attr.mode & libc::S_IFMT == libc::S_IFREG;
+    (is_file && attr.object != [0; 16]).then_some(ObjectId(attr.object))
 }
 
 fn join(directory: &Path, name: &[u8]) -> PathBuf {
@@ -246,6 +145,16 @@ fn mark_names(names: &dyn Tree, layout: &Layout) -> io::Result<String> {
         ),
         _ => io::Error::new(error.kind(), format!("names could not be marked as striped: {error}")),
     })?;
+    // The root has one too: whoever sees it is told of the files' ones.
+    let (id, flags) = (ObjectId::random()?.to_string(), libc::XATTR_CREATE as u32);
+    exists(names.set_xattr(ROOT, root, Identity::default(), OBJECT, id.as_bytes(), flags))?;
+    if names.attr(ROOT, root)?.object == [0; 16] {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "the server of the names does not tell this process what files' objects are named by: have it trust \
+             this forwarder (`forwarders` of its export)",
+        ));
+    }
     let mark = if made { mark.into_bytes() } else { names.xattr(ROOT, root, STRIPING)? };
     let mark = String::from_utf8_lossy(&mark);
     match mark.split_once(' ') {
@@ -276,7 +185,7 @@ fn mark_target(target: &dyn Tree, names: &str, index: usize) -> io::Result<()> {
 }
 
 fn is_reserved(name: &[u8]) -> bool {
-    name.starts_with(RESERVED)
+    reserved::is_attribute(name)
 }
 
 impl Tree for StripedTree {
@@ -288,6 +197,11 @@ impl Tree for StripedTree {
         self.stripes.verifier(|target| self.stripes.targets[target].verifier())
     }
 
+    fn begin_grace(&self, time: Duration) -> io::Result<()> {
+        self.names.begin_grace(time)?;
+        self.stripes.targets.iter().try_for_each(|target| target.begin_grace(time))
+    }
+
     fn is_local(&self) -> bool {
         self.names.is_local() && self.stripes.targets.iter().all(|target| target.is_local())
     }
@@ -297,29 +211,35 @@ impl Tree for StripedTree {
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
-        let names = self.names.open(caller, path, how)?;
+        let since = (!self.names.is_local()).then(Instant::now);
+        let names = self.names.open(caller, path, OpenHow { stripes: true, ..how })?;
         let writes = how.flags & open::WRITE != 0;
-        let temporary = how.flags & open::TEMPORARY != 0;
-        if !writes && names.attr()?.mode & libc::S_IFMT != libc::S_IFREG {
+        if !writes && names.opened_attr()?.mode & libc::S_IFMT != libc::S_IFREG {
             return Ok(Arc::new(StripedDirectory::new(names)));
         }
-        let (id, new) =
-            if temporary { (ObjectId::random()?, true) } else { self.id_of(caller, &*names, path)? };
+        let ObjectName { object, is_new } = names.object();
+        let id = match object == [0; 16] {
+            false => ObjectId(object),
+            // Nobody has ever written to it, where nobody can.
+            true if !writes => ObjectId::random()?,
+            true => {
+                tracing::error!(path = %path.display(), "the server of the names does not name the file's objects");
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+        };
         let objects = self.stripes.objects(id);
-        if temporary {
-            objects.doom();
-        }
-        if how.flags & open::TRUNCATE != 0 && !new {
+        objects.keep(&names, since);
+        if how.flags & open::TRUNCATE != 0 && !is_new {
             objects.set_size(0)?;
         }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
         let told = objects.losses().into();
-        Ok(Arc::new(StripedFile { names, objects, data, writes, told }))
+        Ok(Arc::new(StripedFile { names, objects, data, writes, is_new, told }))
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
-        self.complete(path, self.names.attr(caller, path)?)
+        self.complete(self.names.attr(caller, path)?)
     }
 
     fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
@@ -351,13 +271,13 @@ impl Tree for StripedTree {
         }
         let attr = self.names.set_attr(caller, path, identity, change)?;
         if change.which & (set::ATIME | set::MTIME) != 0
-            && let Some(id) = self.id_at(path, &attr)?
+            && let Some(id) = id_of(&attr)
         {
             let objects = self.stripes.objects(id);
             objects.set_times(change)?;
-            return objects.complete(attr);
+            return objects.attr(|| Ok(attr));
         }
-        self.complete(path, attr)
+        self.complete(attr)
     }
 
     fn read_dir(
@@ -388,7 +308,7 @@ impl Tree for StripedTree {
     }
 
     fn make_node(&self, caller: Caller, path: &Path, mode: u32, device: u32) -> io::Result<Attr> {
-        self.names.make_node(caller, path, mode, device)
+        self.complete(self.names.make_node(caller, path, mode, device)?)
     }
 
     fn symlink(&self, caller: Caller, target: &Path, path: &Path) -> io::Result<Attr> {
@@ -396,7 +316,7 @@ impl Tree for StripedTree {
     }
 
     fn link(&self, caller: Caller, path: &Path, to: &Path) -> io::Result<Attr> {
-        self.complete(to, self.names.link(caller, path, to)?)
+        self.complete(self.names.link(caller, path, to)?)
     }
 
     fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
@@ -404,16 +324,12 @@ impl Tree for StripedTree {
     }
 
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
-        let held = if directory { None } else { self.hold(path) };
-        self.names.unlink(caller, path, directory)?;
-        self.let_go(held);
+        self.stripes.discard(self.names.unlink(caller, path, directory)?);
         Ok(Gone::NONE)
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
-        let held = if flags == 0 { self.hold(to) } else { None };
-        self.names.rename(caller, path, to, flags)?;
-        self.let_go(held);
+        self.stripes.discard(self.names.rename(caller, path, to, flags)?);
         Ok(Gone::NONE)
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use iogate_core::wire::{Attr, Change, Identity, set};
+use iogate_core::wire::{Attr, Change, Gone, Identity, set};
 use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
 use iogate_engine::store::{Parts, StripedStore};
@@ -20,6 +20,21 @@ pub(super) struct StripedFile {
     pub(super) writes: bool,
     /// Losses that this handle has told of: objects are shared by all handles of a file.
     pub(super) told: AtomicU64,
+    /// It got the name of its objects when it was opened.
+    pub(super) is_new: bool,
+}
+
+impl StripedFile {
+    /// Attributes as clients see them.
+    fn seen(&self, attr: Attr) -> Attr {
+        Attr { object: [0; 16], size: 0, blocks: 0, ..attr }
+    }
+}
+
+impl Drop for StripedFile {
+    fn drop(&mut self) {
+        self.objects.let_go(&self.names);
+    }
 }
 
 impl TreeFile for StripedFile {
@@ -32,7 +47,21 @@ impl TreeFile for StripedFile {
     }
 
     fn attr(&self) -> io::Result<Attr> {
-        self.objects.complete(self.names.attr()?)
+        self.objects.attr(|| self.names.attr())
+    }
+
+    fn close(&self) -> Gone {
+        self.objects.let_go(&self.names);
+        self.objects.stripes.discard(self.names.close());
+        Gone::NONE
+    }
+
+    fn opened_attr(&self) -> io::Result<Attr> {
+        if self.is_new {
+            // It has no objects yet.
+            return Ok(self.seen(self.names.opened_attr()?));
+        }
+        self.attr()
     }
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
@@ -44,7 +73,7 @@ impl TreeFile for StripedFile {
         if change.which & (set::ATIME | set::MTIME) != 0 {
             self.objects.set_times(change)?;
         }
-        self.objects.complete(attr)
+        self.objects.attr(|| Ok(attr))
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {

@@ -5,7 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::objects::{OBJECTS, ObjectId, ROOT};
-use super::{StripedTree, Tree};
+use super::open_files::ORPHANS;
+use super::striped::id_of;
+use super::{StripedTree, Tree, private};
 
 /// What a sweep has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,9 +19,9 @@ pub struct Swept {
 }
 
 impl StripedTree {
-    /// Removes the objects of files that have no name, as a crash may leave them. Files that are open in this process are left
-    /// alone. Files may be made and removed meanwhile, but not renamed, and other processes must not have files open that
-    /// have no name any more. Removes nothing if not all names could be read.
+    /// Removes the objects of files that have no name, as a crash may leave them. Files that are open have one, among the orphans of
+    /// the server that has the names. Files may be made and removed meanwhile, but not renamed. Removes nothing if not all names
+    /// could be read.
     pub fn sweep(&self) -> io::Result<Swept> {
         // Before the names: what is made from now on is not among them.
         let mut objects = Vec::new();
@@ -74,11 +76,14 @@ impl StripedTree {
             for (path, attr) in entries {
                 if is_directory(attr.mode) {
                     directories.push(path);
-                } else if let Some(id) = self.id_at(&path, &attr)? {
+                } else if let Some(id) = id_of(&attr) {
                     named.insert(id);
                 }
             }
         }
+        // Files that were removed and are open somewhere. After the others, as names only go this way.
+        let orphans = Path::new(private::NAME).join(ORPHANS);
+        named.extend(list(&*self.names, &orphans)?.iter().filter_map(|(_, attr)| id_of(attr)));
         Ok(named)
     }
 }

@@ -10,7 +10,7 @@ use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
-use iogate_net::tree::{DirectoryTree, OpenHow, StripedTree};
+use iogate_net::tree::{DirectoryTree, ObjectName, OpenHow, StripedTree, WhenGone};
 use iogate_net::{Caller, Tree, TreeFile};
 
 pub(crate) const ROOT: Caller = Caller::new(0, 0);
@@ -104,6 +104,14 @@ impl TreeFile for FarFile {
         self.0.attr()
     }
 
+    fn object(&self) -> ObjectName {
+        self.0.object()
+    }
+
+    fn close(&self) -> Gone {
+        self.0.close()
+    }
+
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
         self.0.set_attr(caller, change)
     }
@@ -174,6 +182,10 @@ impl Tree for Far {
 
     fn space(&self) -> io::Result<Space> {
         self.tree.space()
+    }
+
+    fn when_gone(&self, tell: WhenGone) {
+        self.tree.when_gone(tell);
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {

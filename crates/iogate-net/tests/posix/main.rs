@@ -100,7 +100,7 @@ impl World for TreeWorld {
             Op::Allocate(handle, mode, offset, bytes) => {
                 self.with(handle, |file| file.allocate(mode, offset, bytes))
             }
-            Op::Sync(handle, data_only) => self.with(handle, |file| file.sync(data_only)),
+            Op::Sync(handle, data_only) => self.with(handle, |file| file.sync(data_only).map(drop)),
             Op::Attr(path) => line(tree.attr(caller, at(path)).map(|attr| seen(&attr))),
             Op::Change(path, ref change) => line(
                 tree.set_attr(caller, at(path), Identity::default(), change)
@@ -138,8 +138,8 @@ impl World for TreeWorld {
             }
             Op::Link(path, to) => line(tree.link(caller, at(path), at(to)).map(|attr| seen(&attr))),
             Op::ReadLink(path) => line(tree.read_link(caller, at(path))),
-            Op::Unlink(path, directory) => line(tree.unlink(caller, at(path), directory)),
-            Op::Rename(path, to, flags) => line(tree.rename(caller, at(path), at(to), flags)),
+            Op::Unlink(path, directory) => line(tree.unlink(caller, at(path), directory).map(drop)),
+            Op::Rename(path, to, flags) => line(tree.rename(caller, at(path), at(to), flags).map(drop)),
             Op::SetXattr(path, value, flags) => {
                 line(tree.set_xattr(caller, at(path), Identity::default(), b"user.x", &[value; 10], flags))
             }

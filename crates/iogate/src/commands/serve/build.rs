@@ -95,7 +95,7 @@ impl Export {
             learnt = layout.layouts.map(|layouts| (Arc::clone(&tree), layouts));
             (tree, layout.gate)
         } else if let Some(address) = &self.forward {
-            let remote = self.remote(&address.0, "", forwarder)?;
+            let remote = self.remote(&address.0, "", forwarder, false)?;
             let layout = remote.layout();
             (Arc::new(remote), layout)
         } else {
@@ -145,11 +145,10 @@ impl Export {
             Some(address) => address.parse().with_context(|| "names".to_owned())?,
             None => self.servers[0].0.clone(),
         };
-        let names = self.remote(&names, NAMES, forwarder)?;
-        let targets = self
-            .servers
-            .iter()
-            .map(|address| Ok(Arc::new(self.remote(&address.0, OBJECTS, forwarder)?) as Arc<dyn Tree>));
+        let names = self.remote(&names, NAMES, forwarder, true)?;
+        let targets = self.servers.iter().map(|address| {
+            Ok(Arc::new(self.remote(&address.0, OBJECTS, forwarder, false)?) as Arc<dyn Tree>)
+        });
         Ok((Arc::new(names), targets.collect::<anyhow::Result<_>>()?))
     }
 
@@ -177,7 +176,13 @@ impl Export {
         Ok(choice.of_mount(directory))
     }
 
-    fn remote(&self, endpoint: &Endpoint, export: &str, forwarder: Forwarder) -> anyhow::Result<Remote> {
+    fn remote(
+        &self,
+        endpoint: &Endpoint,
+        export: &str,
+        forwarder: Forwarder,
+        stripes: bool,
+    ) -> anyhow::Result<Remote> {
         let host = rustix::system::uname();
         let (host, pid) = (host.nodename().to_string_lossy(), std::process::id());
         let scheduler = &self.gate.scheduler;
@@ -185,6 +190,7 @@ impl Export {
         let mut client = ClientOptions {
             name: format!("pid {pid} on {host}"),
             export: export.into(),
+            stripes,
             ..self.client.options(endpoint)?
         };
         if forwarder.nodes > 1 || coordinates {

@@ -1,0 +1,112 @@
+//! What a directory's names lead to, as clients see it, and what becomes of a file whose name goes.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use iogate_core::wire::{Attr, Entry, Gone};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::beneath::Place;
+use super::open_files::OpenFiles;
+use super::{Caller, DirectoryTree, stat};
+
+impl DirectoryTree {
+    /// Completes attributes by what the extended ones say; `hold` holds the file, in the process's own name.
+    pub(super) fn complete(
+        &self,
+        known: stat::Known,
+        listed: stat::Listed,
+        hold: impl FnOnce() -> Result<OwnedFd, Errno>,
+    ) -> io::Result<Attr> {
+        let mut attr = known.attr;
+        listed.note(&mut attr);
+        if attr.links > 1 && FileType::from_raw_mode(attr.mode) == FileType::RegularFile {
+            attr.links -= self.files.extra(known.identity).0;
+        }
+        if listed.has_object {
+            match hold() {
+                Ok(held) if stat::of(&held)?.identity == known.identity => {
+                    attr.object = stat::find_object(&held)?.unwrap_or_default();
+                }
+                // Replaced or removed meanwhile.
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(attr)
+    }
+
+    /// As [`DirectoryTree::complete`], of what a descriptor holds.
+    pub(super) fn complete_held(&self, held: &OwnedFd) -> io::Result<Attr> {
+        let hold = || rustix::io::fcntl_dupfd_cloexec(held, 0);
+        self.complete(stat::of(held)?, stat::list_of(held), hold)
+    }
+
+    /// The attributes of a name, which was just made or looked for; in the caller's name so far.
+    pub(super) fn attr_at(&self, place: &Place<'_>, found: (stat::Known, stat::Listed)) -> io::Result<Attr> {
+        self.complete(found.0, found.1, || place.hold())
+    }
+
+    /// Carries out what may take a file's last name away, and keeps the file if somebody has it open. `look` says which file it
+    /// would be, `remove` does it; both in the caller's name.
+    pub(super) fn remove<'a, P>(
+        &'a self,
+        caller: Caller,
+        look: impl FnOnce() -> Result<(P, Option<OwnedFd>), Errno>,
+        remove: impl Fn(&P) -> Result<(), Errno>,
+    ) -> io::Result<Gone> {
+        let (place, victim, is_done) = self.names.act(caller, || {
+            let (place, held) = look()?;
+            let victim = held.map(OpenFiles::victim).transpose()?.flatten();
+            if victim.as_ref().is_some_and(|victim| self.files.is_used(victim)) {
+                return Ok((place, victim, false));
+            }
+            remove(&place)?;
+            Ok((place, victim, true))
+        })?;
+        let Some(victim) = victim else { return Ok(Gone::NONE) };
+        let removed = if is_done {
+            Ok(())
+        } else {
+            self.files.keep(&victim);
+            self.names.act(caller, || remove(&place))
+        };
+        let gone = self.files.removed(&victim);
+        removed.map(|()| gone)
+    }
+
+    /// The list of the files that have no name and are open, for a server's own users only.
+    pub(super) fn read_orphans(
+        &self,
+        caller: Caller,
+        each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
+    ) -> io::Result<()> {
+        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::NOENT.into());
+        }
+        let orphans = self.files.orphans()?;
+        let list = rustix::fs::openat(orphans, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        for (index, found) in rustix::fs::Dir::new(list)?.enumerate() {
+            let found = found?;
+            let name = found.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let held = match rustix::fs::openat(orphans, name, flags, Mode::empty()) {
+                Err(Errno::NOENT) => continue,
+                held => held?,
+            };
+            let entry = Entry {
+                next: index as u64 + 1,
+                name_bytes: name.to_bytes().len() as u16,
+                attr: self.complete_held(&held)?,
+            };
+            if !each(&entry, name.to_bytes()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! Files that are removed or replaced while others have them open, through other forwarders and over restarts of servers.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{directory, engine, errno, own, read, write};
+use iogate_core::Layout;
+use iogate_core::wire::open;
+use iogate_net::auth::{Credential, Policy};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::server::{Export, Limits, Listener, Users};
+use iogate_net::tree::{OpenHow, StripedTree, Swept};
+use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
+
+const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 4 };
+const NEW: u32 = open::READ | open::WRITE | open::CREATE;
+const GRACE: Duration = Duration::from_secs(60);
+const BYTES: usize = 256 << 10;
+
+fn serve(path: &Path, endpoint: &Endpoint, grace: Duration) -> Server {
+    let tree = directory(path);
+    let export = Export {
+        name: "files".into(),
+        engine: engine(&*tree),
+        tree,
+        read_only: false,
+        striping: Layout::SINGLE,
+        users: Users::default(),
+        forwarders: vec![own().uid],
+    };
+    let config = ServerConfig {
+        exports: vec![export],
+        node: 0,
+        nodes: 1,
+        limits: Limits::default(),
+        session_grace: grace,
+        describe: None,
+    };
+    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
+    Server::start(config, vec![listener]).unwrap()
+}
+
+fn connect(server: &Server, stripes: bool) -> Arc<Remote> {
+    let client = ClientOptions { auth: Credential::None, stripes, ..ClientOptions::default() };
+    Arc::new(
+        Remote::connect(server.endpoints(), &RemoteOptions { client, ..RemoteOptions::default() }).unwrap(),
+    )
+}
+
+/// A server of names and four of data, each with a directory of its own.
+struct Place {
+    dir: tempfile::TempDir,
+    names: Option<Server>,
+    targets: Vec<Server>,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir().unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let server = |name: &str| {
+            fs::create_dir(dir.path().join(name)).unwrap();
+            serve(&dir.path().join(name), &any, GRACE)
+        };
+        let (names, targets) = (server("names"), ["0", "1", "2", "3"].map(server).into());
+        Place { dir, names: Some(names), targets }
+    }
+
+    /// A forwarder's tree: each with connections of its own.
+    fn forwarder(&self) -> StripedTree {
+        let targets = self.targets.iter().map(|server| connect(server, false) as Arc<dyn Tree>).collect();
+        StripedTree::new(connect(self.names.as_ref().unwrap(), true), targets, LAYOUT).unwrap()
+    }
+
+    /// Ends the server of names, does something, and starts it again.
+    fn restart_names(&mut self, grace: Duration, meanwhile: impl FnOnce(&Path)) {
+        let names = self.names.take().unwrap();
+        let endpoint = names.endpoints()[0].clone();
+        drop(names);
+        meanwhile(&self.dir.path().join("names"));
+        self.names = Some(serve(&self.dir.path().join("names"), &endpoint, grace));
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for target in 0..4 {
+            for entry in fs::read_dir(self.dir.path().join(target.to_string()).join("OBJECTS")).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    found.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+                }
+            }
+        }
+        found
+    }
+
+    fn orphans(&self) -> usize {
+        fs::read_dir(self.dir.path().join("names/.iogate/orphans")).map_or(0, Iterator::count)
+    }
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < patience, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn open_file(tree: &dyn Tree, path: &str, flags: u32) -> Arc<dyn TreeFile> {
+    common::open(tree, own(), path, flags).unwrap()
+}
+
+fn pattern(seed: u8) -> Vec<u8> {
+    (0..BYTES).map(|at| (at / 1000) as u8 ^ seed).collect()
+}
+
+fn fill(tree: &dyn Tree, path: &str, seed: u8) {
+    let file = open_file(tree, path, NEW);
+    assert_eq!(write(&engine(tree), &*file, 0, &pattern(seed)).unwrap(), BYTES);
+}
+
+#[test]
+fn a_file_that_another_forwarder_replaces_reads_on() {
+    let place = Place::new();
+    let (one, other) = (place.forwarder(), place.forwarder());
+    fill(&one, "model", 1);
+    let (engine_one, engine_other) = (engine(&one), engine(&other));
+    let reader = open_file(&one, "model", open::READ);
+    assert!(read(&engine_one, &*reader, 0, 1000).unwrap() == pattern(1)[..1000]);
+    fill(&other, "model.new", 2);
+    other.rename(own(), Path::new("model.new"), Path::new("model"), 0).unwrap();
+    assert!(read(&engine_one, &*reader, 0, BYTES + 10).unwrap() == pattern(1));
+    assert_eq!(reader.attr().unwrap().size, BYTES as u64);
+    let new = open_file(&other, "model", open::READ);
+    assert!(read(&engine_other, &*new, 0, BYTES + 10).unwrap() == pattern(2));
+    assert_eq!(place.objects().len(), 8);
+    drop((reader, engine_one));
+    eventually("the old objects go", || place.objects().len() == 4);
+    eventually("the orphan goes", || place.orphans() == 0);
+}
+
+#[test]
+fn a_file_that_another_forwarder_removes_is_written_on() {
+    let place = Place::new();
+    let (one, other) = (place.forwarder(), place.forwarder());
+    let engine = engine(&one);
+    let writer = open_file(&one, "log", NEW);
+    write(&engine, &*writer, 0, &[7; 1000]).unwrap();
+    other.unlink(own(), Path::new("log"), false).unwrap();
+    assert_eq!(errno(other.attr(own(), Path::new("log"))), libc::ENOENT);
+    // Its objects on the other targets are made only now.
+    write(&engine, &*writer, 1000, &pattern(3)[1000..]).unwrap();
+    writer.sync(false).unwrap();
+    assert_eq!(writer.attr().unwrap().links, 0);
+    assert!(read(&engine, &*writer, 1000, BYTES).unwrap() == pattern(3)[1000..]);
+    assert_eq!(other.sweep().unwrap(), Swept::default(), "it is open somewhere");
+    drop((writer, engine));
+    eventually("the objects go", || place.objects().is_empty());
+    assert_eq!(place.orphans(), 0);
+}
+
+#[test]
+fn a_removed_file_outlives_a_restart_of_the_server_of_names() {
+    let mut place = Place::new();
+    let (one, other) = (place.forwarder(), place.forwarder());
+    fill(&one, "f", 1);
+    fill(&one, "late", 2);
+    let how =
+        OpenHow { flags: open::READ | open::WRITE | open::TEMPORARY, mode: 0o600, ..OpenHow::default() };
+    let (reader, late) = (open_file(&one, "f", open::READ), open_file(&one, "late", open::READ));
+    other.unlink(own(), Path::new("f"), false).unwrap();
+    place.restart_names(GRACE, |_| {});
+    other.space().unwrap();
+    // Perhaps nobody has come back to this one when its name goes.
+    other.unlink(own(), Path::new("late"), false).unwrap();
+    let engine = engine(&one);
+    for (file, seed) in [(&reader, 1), (&late, 2)] {
+        assert!(read(&engine, &**file, 0, BYTES).unwrap() == pattern(seed));
+        assert_eq!((file.attr().unwrap().size, file.attr().unwrap().links), (BYTES as u64, 0));
+    }
+    let temporary = one.open(own(), Path::new(""), how).unwrap();
+    write(&engine, &*temporary, 0, &[1; 100]).unwrap();
+    assert_eq!(one.sweep().unwrap(), Swept::default());
+    drop((temporary, engine));
+    eventually("the temporary file's object goes", || place.objects().len() == 8);
+}
+
+#[test]
+fn objects_that_nobody_was_told_of_go_all_the_same() {
+    let place = Place::new();
+    let (one, other) = (place.forwarder(), place.forwarder());
+    fill(&one, "f", 1);
+    // The last handle is that of a client that cannot discard objects, and does not get to know their names.
+    let plain = connect(place.names.as_ref().unwrap(), false);
+    let held = plain.open_file(Path::new("f")).unwrap();
+    assert_eq!(plain.attr(own(), Path::new("f")).unwrap().object, [0; 16]);
+    one.unlink(own(), Path::new("f"), false).unwrap();
+    assert_eq!((place.objects().len(), place.orphans()), (4, 1));
+    drop(held);
+    eventually("the orphan goes", || place.orphans() == 0);
+    eventually("the next forwarder that closes something is told", || {
+        drop(open_file(&other, "g", NEW));
+        place.objects().is_empty()
+    });
+    // A forwarder that is gone may have been told: then a sweep finds them.
+    fill(&one, "h", 1);
+    let held = open_file(&one, "h", open::READ);
+    other.unlink(own(), Path::new("h"), false).unwrap();
+    drop((held, one));
+    eventually("the orphan goes", || place.orphans() == 0);
+    eventually("the objects go", || {
+        other.sweep().unwrap();
+        place.objects().is_empty()
+    });
+}
+
+#[test]
+fn a_file_whose_handle_is_lost_is_stale_and_never_zeros() {
+    let mut place = Place::new();
+    let one = place.forwarder();
+    fill(&one, "f", 1);
+    let file = open_file(&one, "f", open::READ | open::WRITE);
+    let fresh = open_file(&one, "fresh", NEW);
+    let engine = engine(&one);
+    place.restart_names(GRACE, |names| {
+        for name in ["f", "fresh"] {
+            fs::remove_file(names.join(name)).unwrap();
+        }
+    });
+    let sweeper = place.forwarder();
+    assert_eq!(sweeper.sweep().unwrap(), Swept { objects: 4, bytes: BYTES as u64 });
+    std::thread::sleep(Duration::from_secs(1));
+    for (file, path) in [(&file, "f"), (&fresh, "fresh")] {
+        assert_eq!(errno(read(&engine, &**file, 0, 1000)), libc::ESTALE, "{path}");
+        assert_eq!(errno(write(&engine, &**file, 0, &[1; 1000])), libc::ESTALE, "{path}");
+        assert_eq!(errno(file.attr()), libc::ESTALE, "{path}");
+        assert_eq!(errno(file.sync(false)), libc::ESTALE, "{path}");
+    }
+    assert!(place.objects().is_empty());
+}
+
+#[test]
+fn a_removed_file_of_a_plain_directory_outlives_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = serve(dir.path(), &"127.0.0.1:0".parse().unwrap(), GRACE);
+    let (one, other) = (connect(&server, false), connect(&server, false));
+    let file = one.create(Path::new("f"), 0o600).unwrap();
+    let spare = one.create(Path::new("spare"), 0o600).unwrap();
+    file.write_at(0, b"before").unwrap();
+    other.unlink(own(), Path::new("f"), false).unwrap();
+    let endpoint = server.endpoints()[0].clone();
+    drop(server);
+    let _server = serve(dir.path(), &endpoint, GRACE);
+    other.space().unwrap();
+    other.rename(own(), Path::new("spare"), Path::new("g"), 0).unwrap();
+    other.unlink(own(), Path::new("g"), false).unwrap();
+    file.write_at(6, b" and after").unwrap();
+    let mut memory = [0; 100];
+    assert_eq!(file.read_at(0, &mut memory).unwrap(), 16);
+    assert_eq!(&memory[..16], b"before and after");
+    assert_eq!(file.attr().unwrap().links, 0);
+    drop(spare);
+    // The folder is nobody's business.
+    let mut names = Vec::new();
+    let mut take = |_: &_, name: &[u8]| {
+        names.push(String::from_utf8_lossy(name).into_owned());
+        true
+    };
+    other.read_dir(own(), Path::new(""), 0, &mut take).unwrap();
+    assert!(names.is_empty(), "{names:?}");
+    for path in [".iogate", ".iogate/orphans"] {
+        assert_eq!(errno(other.attr(own(), Path::new(path))), libc::ENOENT);
+        assert_eq!(errno(other.open_with(Path::new(path), open::READ, 0)), libc::ENOENT);
+        assert_eq!(errno(other.unlink(own(), Path::new(path), true)), libc::ENOENT);
+    }
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(dir.path().join(".iogate")).unwrap().permissions().mode() & 0o777, 0o700);
+}
