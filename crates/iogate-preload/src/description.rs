@@ -71,7 +71,7 @@ impl Description {
         let link = connect::link()?;
         let path = self.path()?;
         let flags = open::AGAIN | access_of(self.page.flags());
-        let how = OpenHow { flags, mode: 0, identity: self.page.identity() };
+        let how = OpenHow { flags, mode: 0, identity: self.page.identity(), ..OpenHow::default() };
         let file = link.tree.open(connect::caller(), &path.path, how)?;
         let opened = Handle { file, store: link.store };
         *handle = Some(opened.clone());

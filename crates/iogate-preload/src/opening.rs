@@ -101,7 +101,8 @@ fn open_at_server(path: &TreePath, flags: c_int, mode: mode_t) -> Result<(TreePa
     if path.directory {
         ours |= open::DIRECTORY;
     }
-    let how = OpenHow { flags: ours, mode: masked(mode), identity: Identity::default() };
+    let how =
+        OpenHow { flags: ours, mode: masked(mode), identity: Identity::default(), ..OpenHow::default() };
     let link = connect::link()?;
     let opened = |path: &TreePath| -> Result<Handle> {
         let file = link.tree.open(connect::caller(), &path.path, how)?;
