@@ -31,6 +31,7 @@ fn serve(path: &Path, endpoint: &Endpoint, grace: Duration) -> Server {
         striping: Layout::SINGLE,
         users: Users::default(),
         forwarders: vec![own().uid],
+        answers: None,
     };
     let config = ServerConfig {
         exports: vec![export],
