@@ -33,6 +33,10 @@ impl Reactor {
                 Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.access), origin)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // That one client could not be taken says nothing of the next one.
+                Err(error) if error.raw_os_error().is_none() => {
+                    tracing::warn!(%error, "a connection at {} could not be taken", at.endpoint());
+                }
                 Err(error) => {
                     // Most likely no descriptor is left: it is tried again in a while.
                     tracing::warn!(%error, "accepting a connection at {}", at.endpoint());

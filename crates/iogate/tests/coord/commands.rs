@@ -85,6 +85,18 @@ fn that_a_server_does_not_answer_is_said_once() {
 }
 
 #[test]
+fn a_socket_whose_owner_is_busy_is_left_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("busy");
+    let busy = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&busy, 0).unwrap();
+    // One connection fits, and nobody accepts it.
+    let _first = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let at = format!("unix:{}", path.display());
+    refused(dir.path(), &["serve", "--listen", &at, "--state", "state"], 1, "takes no connections just now");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let at = unix(dir.path(), "socket").to_string();

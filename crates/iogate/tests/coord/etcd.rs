@@ -1,11 +1,15 @@
 //! Two coordinators over a real etcd: one leads, whatever is killed.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use iogate_net::Endpoint;
+use iogate_net::coordinator::Journal;
+use iogate_net::coordinator::journal::{ClaimRecord, Record, Standing};
 use iogate_net::turns::{Coordinator, CoordinatorOptions, Limits, Wanted};
 use rustix::process::Signal;
 
@@ -80,4 +84,119 @@ fn a_node_of_etcd_that_never_answers_holds_up_nothing() {
     let began = Instant::now();
     (0..40).for_each(|_| turn());
     assert!(began.elapsed() < Duration::from_secs(40), "{:?} for 40 turns", began.elapsed());
+}
+
+fn claim(number: u64) -> Record {
+    Record::Claim(ClaimRecord {
+        claim: number,
+        session: 1,
+        request: number,
+        place: "scratch".into(),
+        members: Vec::new(),
+        party: 0,
+        job: String::new(),
+        bytes: 0,
+        weight: 1,
+        period: 0,
+        label: String::new(),
+        arrived: 0,
+        held: None,
+    })
+}
+
+/// Stands between a coordinator and etcd: passes requests on, and may keep answers to itself.
+struct Between {
+    url: String,
+    etcd: String,
+    /// The next transaction that puts a claim gets no answer.
+    swallows: AtomicBool,
+    swallowed: Mutex<Vec<u8>>,
+}
+
+impl Between {
+    fn start(etcd: &str) -> Arc<Between> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let between = Arc::new(Between {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            etcd: etcd.trim_start_matches("http://").into(),
+            swallows: AtomicBool::new(false),
+            swallowed: Mutex::default(),
+        });
+        let this = Arc::clone(&between);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let this = Arc::clone(&this);
+                std::thread::spawn(move || this.pass(stream));
+            }
+        });
+        between
+    }
+
+    fn pass(&self, mut client: TcpStream) {
+        while let Some(request) = message(&mut client) {
+            let answer = self.ask(&request);
+            let is_transaction = String::from_utf8_lossy(&request).contains("request_put");
+            if is_transaction && self.swallows.swap(false, Ordering::SeqCst) {
+                *self.swallowed.lock().unwrap() = request;
+                return;
+            }
+            if client.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn ask(&self, request: &[u8]) -> Vec<u8> {
+        let mut etcd = TcpStream::connect(&self.etcd).unwrap();
+        etcd.write_all(request).unwrap();
+        message(&mut etcd).expect("an answer")
+    }
+}
+
+/// A request or an answer of HTTP with its body.
+fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let (mut bytes, mut more) = (Vec::new(), [0; 4096]);
+    loop {
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(head) = head {
+            let text = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
+            let length =
+                text.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+            if bytes.len() >= head + 4 + length.unwrap_or(0) {
+                return Some(bytes);
+            }
+        }
+        match stream.read(&mut more) {
+            Ok(count @ 1..) => bytes.extend_from_slice(&more[..count]),
+            _ => return None,
+        }
+    }
+}
+
+#[test]
+fn a_transaction_is_made_once_however_late_it_is_sent_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let etcd = Etcd::start(&dir.path().join("etcd"));
+    let between = Between::start(&etcd.url);
+    let own = unix(dir.path(), "a");
+    let mut journal =
+        iogate_net::coordinator::Etcd::new(vec![between.url.clone()], "test", own, Duration::from_secs(60))
+            .unwrap();
+    while journal.standing() != Standing::Leads {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let none = || Vec::new();
+    journal.load().unwrap();
+    let begin = Record::Begin { version: 1, token: 0, number: 0, clock_offset: 0, is_incomplete: false };
+    journal.append(&[begin], &mut { none }).unwrap();
+    // It was made, and nobody knows: it is sent again, and is not made twice.
+    between.swallows.store(true, Ordering::SeqCst);
+    journal.append(&[claim(1), claim(2)], &mut { none }).unwrap();
+    assert!(!between.swallowed.lock().unwrap().is_empty());
+    journal.append(&[Record::Gone(1)], &mut { none }).unwrap();
+    // A copy that was on its way all the time.
+    between.ask(&between.swallowed.lock().unwrap());
+    journal.append(&[Record::Gone(3)], &mut { none }).unwrap();
+    let claims: Vec<u64> = journal.load().unwrap().claims.iter().map(|claim| claim.claim).collect();
+    assert_eq!(claims, [2], "what is over stays over");
 }
