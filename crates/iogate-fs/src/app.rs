@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::Origin;
+use iogate_net::Groups;
 use iogate_net::app::{AppFile, Process, application};
 
 use crate::told::Told;
@@ -63,6 +64,21 @@ struct Known {
     seen: Instant,
     /// Of what processes had said by then.
     version: u64,
+    rights: Rights,
+}
+
+/// In whose name a thread acted when it was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rights {
+    uid: u32,
+    gid: u32,
+    groups: Groups,
+}
+
+impl Rights {
+    fn is_of(&self, user: (u32, u32)) -> bool {
+        (self.uid, self.gid) == user
+    }
 }
 
 impl Known {
@@ -73,6 +89,8 @@ impl Known {
 
 struct Question {
     pid: u32,
+    /// Whom it must have been when it was looked at, if that matters.
+    user: Option<(u32, u32)>,
     answer: SyncSender<Known>,
 }
 
@@ -105,7 +123,7 @@ impl Applications {
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
             Some(known) if known.is_fresh(&self.told) => Some(known),
-            _ => self.ask(pid),
+            _ => self.ask(pid, None),
         };
         known.map_or(Origin { client: ClientId(pid), ..Origin::default() }, |known| Origin {
             app: known.app,
@@ -114,9 +132,25 @@ impl Applications {
         })
     }
 
-    fn ask(&self, pid: u32) -> Option<Known> {
+    /// The supplementary groups of the process (or thread) that sends a request in the name of this user and group. Unknown if it does
+    /// not show them in time, or is another user meanwhile. A change of them alone is seen within a second.
+    pub(crate) fn groups(&self, pid: u32, uid: u32, gid: u32) -> Groups {
+        // Root needs none.
+        if pid == 0 || uid == 0 {
+            return Groups::UNKNOWN;
+        }
+        let user = (uid, gid);
+        let known = self.known.read().expect("no map operation panics").get(&pid).copied();
+        let known = match known {
+            Some(known) if known.is_fresh(&self.told) && known.rights.is_of(user) => Some(known),
+            _ => self.ask(pid, Some(user)).filter(|known| known.rights.is_of(user)),
+        };
+        known.map_or(Groups::UNKNOWN, |known| known.rights.groups)
+    }
+
+    fn ask(&self, pid: u32, user: Option<(u32, u32)>) -> Option<Known> {
         let (answer, answered) = mpsc::sync_channel(1);
-        self.to_resolver.send(Question { pid, answer }).ok()?;
+        self.to_resolver.send(Question { pid, user, answer }).ok()?;
         answered.recv_timeout(PATIENCE).ok()
     }
 }
@@ -130,11 +164,15 @@ struct Resolver {
 
 impl Resolver {
     fn run(&self, questions: &Receiver<Question>) {
-        for Question { pid, answer } in questions {
+        for Question { pid, user, answer } in questions {
             let before = self.known.read().expect("no map operation panics").get(&pid).copied();
             let known = match before {
                 // Another request of the same process has asked meanwhile.
-                Some(known) if known.is_fresh(&self.told) => known,
+                Some(known)
+                    if known.is_fresh(&self.told) && user.is_none_or(|user| known.rights.is_of(user)) =>
+                {
+                    known
+                }
                 before => self.look_at(pid, before),
             };
             // Whoever asked may have lost patience.
@@ -145,12 +183,16 @@ impl Resolver {
     fn look_at(&self, pid: u32, before: Option<Known>) -> Known {
         let version = self.told.version();
         let (session, started) = stat(pid).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let rights = rights(&status);
         let mut known = match before {
-            Some(before) if before.started == started && before.version == version => before,
+            Some(before) if before.started == started && before.version == version => {
+                Known { rights, ..before }
+            }
             _ => {
-                let process = process_of(pid).unwrap_or(pid);
+                let process = process_in(&status).unwrap_or(pid);
                 let app = self.application(pid, process, session);
-                Known { app, client: ClientId(process), started, seen: Instant::now(), version }
+                Known { app, client: ClientId(process), started, seen: Instant::now(), version, rights }
             }
         };
         known.seen = Instant::now();
@@ -219,7 +261,26 @@ pub(crate) fn stat(pid: u32) -> Option<(u32, u64)> {
 /// The process that a thread belongs to.
 pub(crate) fn process_of(thread: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    process_in(&status)
+}
+
+/// The process in the text of `/proc/PID/status`.
+fn process_in(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// In whose name a thread acts, by the text of its `/proc/PID/status`. Of a text that says less, nobody known.
+fn rights(status: &str) -> Rights {
+    let numbers = |key: &str| -> Option<Vec<u32>> {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        line.split_ascii_whitespace().map(|number| number.parse().ok()).collect()
+    };
+    // Real, effective, saved, and that of file systems.
+    let of_files = |key| numbers(key)?.get(3).copied();
+    match (of_files("Uid:"), of_files("Gid:"), numbers("Groups:")) {
+        (Some(uid), Some(gid), Some(groups)) => Rights { uid, gid, groups: Groups::of(groups) },
+        _ => Rights::default(),
+    }
 }
 
 #[cfg(test)]
@@ -235,6 +296,21 @@ mod tests {
         assert_eq!(variable(environment, "IOGATE_APP").as_deref(), Some("three"));
         assert_eq!(variable(environment, "EMPTY"), None);
         assert_eq!(variable(environment, "APP"), None);
+    }
+
+    #[test]
+    fn groups_are_those_of_whoever_acts_on_files() {
+        let status =
+            "Name:\tx\nTgid:\t7\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t30 10 20 \nNSpid:\t7\n";
+        let found = rights(status);
+        assert_eq!((found.uid, found.gid, found.groups.list()), (4, 8, Some(&[10, 20, 30][..])));
+        assert_eq!(rights("Uid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t \n").groups.list(), Some(&[][..]));
+        assert_eq!(rights("Name:\tx\n").groups, Groups::UNKNOWN);
+        assert_eq!(process_in(status), Some(7));
+        // Another user's groups are nobody's.
+        let applications = Applications::new(AppFile::default()).expect("a thread can be started");
+        assert_eq!(applications.groups(std::process::id(), 4_000_000, 4_000_000), Groups::UNKNOWN);
+        assert_eq!(applications.groups(0, 1, 1), Groups::UNKNOWN);
     }
 
     #[test]

@@ -39,7 +39,7 @@ const PAGE: u32 = 4096;
 pub(crate) struct Session {
     pub(crate) fs: Box<dyn FileSystem>,
     pub(crate) engine: Arc<Engine>,
-    pub(crate) applications: Applications,
+    pub(crate) applications: Arc<Applications>,
     pub(crate) request_bytes_max: u32,
     pub(crate) pool: Arc<Pool>,
     /// For metadata operations that may take long.
@@ -256,7 +256,7 @@ pub fn mount(
     privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, control| {
+    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, _, control| {
         passthrough::FileSystem::new(root, gate, store, options, agreed, control)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
@@ -277,9 +277,24 @@ pub fn mount_tree(
     let mountpoint = mount::check_mountpoint(mountpoint)?;
     mount::check_empty(&mountpoint)?;
     let root = tree::root(&*tree).map_err(unreadable)?;
-    start(OsStr::new(name), mountpoint, engine, options, control, |agreed, options, names, control| {
-        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), control)))
-    })
+    start(
+        OsStr::new(name),
+        mountpoint,
+        engine,
+        options,
+        control,
+        |agreed, options, names, applications, control| {
+            Ok(Box::new(tree::FileSystem::new(
+                tree,
+                &root,
+                options,
+                agreed,
+                names.clone(),
+                applications.clone(),
+                control,
+            )))
+        },
+    )
 }
 
 /// Attaches to a mount point that has been checked, and serves the file system that `make` makes.
@@ -293,12 +308,14 @@ fn start(
         Agreed,
         &MountOptions,
         &Arc<FileNames>,
+        &Arc<Applications>,
         ControlFiles,
     ) -> Result<Box<dyn FileSystem>, MountError>,
 ) -> Result<Mounted, MountError> {
     let options = &within_bounds(options);
     let applications = Applications::new(options.programs.clone())
         .map_err(|error| MountError::system("starting a thread", error))?;
+    let applications = Arc::new(applications);
     let names = applications.names();
     let control = ControlFiles::new(control, applications.told());
     let file_names = Arc::default();
@@ -306,7 +323,7 @@ fn start(
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
     let session = Arc::new(Session {
-        fs: make(agreed, options, &file_names, control)?,
+        fs: make(agreed, options, &file_names, &applications, control)?,
         engine,
         applications,
         request_bytes_max: agreed.request_bytes_max,

@@ -8,7 +8,7 @@ use iogate_engine::{Origin, Store};
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
 use iogate_net::socket::{TlsClient, keep_descriptors_by};
-use iogate_net::{Caller, Endpoint, Tree};
+use iogate_net::{Caller, Endpoint, Groups, Tree};
 use rustix::io::Errno;
 
 use crate::app::application;
@@ -143,7 +143,12 @@ fn program() -> String {
 
 /// In whose name this process acts now.
 pub(crate) fn caller() -> Caller {
-    Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw())
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let groups = match rustix::process::getgroups() {
+        Ok(groups) => Groups::of(groups.into_iter().map(|group| group.as_raw())),
+        Err(_) => Groups::UNKNOWN,
+    };
+    Caller { groups, ..Caller::new(uid, gid) }
 }
 
 /// Who sends a request, for the schedulers.

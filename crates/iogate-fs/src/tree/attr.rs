@@ -8,8 +8,8 @@ use iogate_net::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::FileSystem;
 use super::node::Node;
-use super::{FileSystem, caller};
 use crate::abi::{
     Attr, AttrOut, EntryOut, GETATTR_FH, GetattrIn, InHeader, Input, SetattrIn, StatfsOut, fattr,
 };
@@ -95,7 +95,7 @@ impl FileSystem {
         let file = file.map(|file| file.file.clone()).or_else(|| node.open_for(0));
         let attr = match file.map(|file| file.attr().map_err(|error| errno_of(&error))) {
             // Not open, or no longer: whoever keeps the tree has lost the file.
-            None | Some(Err(Errno::STALE)) => self.attr_by_path(caller(header), &node)?,
+            None | Some(Err(Errno::STALE)) => self.attr_by_path(self.caller(header), &node)?,
             Some(attr) => attr?,
         };
         node.saw(&attr);
@@ -123,7 +123,7 @@ impl FileSystem {
         let arg: SetattrIn = input.record().ok_or(Errno::INVAL)?;
         let node = self.nodes.get(header.nodeid)?;
         let change = change_of(&arg);
-        let caller = caller(header);
+        let caller = self.caller(header);
         let set = |file: &dyn iogate_net::TreeFile| {
             file.set_attr(caller, &change).map_err(|error| errno_of(&error))
         };

@@ -9,8 +9,8 @@ use iogate_core::wire::Attr;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::FileSystem;
 use super::node::Node;
-use super::{FileSystem, caller};
 use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenOut, ROOT_ID, ReadIn, ReleaseIn};
 
 /// Most entries that are fetched at a time.
@@ -148,7 +148,7 @@ impl FileSystem {
         stream.changes = self.nodes.changes();
         let fetched = self.at([(header.nodeid, b"")], |[path]| {
             (stream.fetched, stream.first, stream.ends) = (Vec::with_capacity(64), next, true);
-            self.tree.read_dir(caller(header), path, after, &mut |entry, name| {
+            self.tree.read_dir(self.caller(header), path, after, &mut |entry, name| {
                 if DOTS.contains(&name) {
                     return true;
                 }

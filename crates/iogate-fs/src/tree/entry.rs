@@ -9,8 +9,8 @@ use iogate_net::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::FileSystem;
 use super::nodes::Place;
-use super::{FileSystem, caller};
 use crate::abi::{InHeader, Input, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn, op};
 
 /// The attribute that holds the access list which a directory hands down.
@@ -24,7 +24,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let place = (header.nodeid, input.file_name()?.to_bytes());
-        let attr = self.at([place], |[path]| self.tree.attr(caller(header), path))?;
+        let attr = self.at([place], |[path]| self.tree.attr(self.caller(header), path))?;
         self.enter(place, &attr, out)
     }
 
@@ -77,7 +77,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let place = (header.nodeid, input.file_name()?.to_bytes());
-        let caller = caller(header);
+        let caller = self.caller(header);
         let mode = self.new_mode(caller, header.nodeid, mode, umask)?;
         let attr = self.at([place], |[path]| self.tree.make_node(caller, path, mode, device))?;
         self.enter(place, &attr, out)
@@ -91,13 +91,13 @@ impl FileSystem {
     ) -> Result<(), Errno> {
         let place = (header.nodeid, input.file_name()?.to_bytes());
         let target = Path::new(OsStr::from_bytes(input.name().ok_or(Errno::INVAL)?.to_bytes()));
-        let attr = self.at([place], |[path]| self.tree.symlink(caller(header), target, path))?;
+        let attr = self.at([place], |[path]| self.tree.symlink(self.caller(header), target, path))?;
         self.enter(place, &attr, out)
     }
 
     pub(super) fn readlink(&self, header: &InHeader, out: &mut Vec<u8>) -> Result<(), Errno> {
         let place = (header.nodeid, &b""[..]);
-        out.extend(self.at([place], |[path]| self.tree.read_link(caller(header), path))?);
+        out.extend(self.at([place], |[path]| self.tree.read_link(self.caller(header), path))?);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl FileSystem {
         let arg: LinkIn = input.record().ok_or(Errno::INVAL)?;
         let place = (header.nodeid, input.file_name()?.to_bytes());
         let places = [(arg.oldnodeid, &b""[..]), place];
-        let attr = self.at(places, |[path, to]| self.tree.link(caller(header), path, to))?;
+        let attr = self.at(places, |[path, to]| self.tree.link(self.caller(header), path, to))?;
         self.enter(place, &attr, out)
     }
 
@@ -121,7 +121,7 @@ impl FileSystem {
         directory: bool,
     ) -> Result<(), Errno> {
         let place = (header.nodeid, input.file_name()?.to_bytes());
-        self.at([place], |[path]| self.tree.unlink(caller(header), path, directory))?;
+        self.at([place], |[path]| self.tree.unlink(self.caller(header), path, directory))?;
         self.nodes.unlinked(place);
         Ok(())
     }
@@ -137,7 +137,7 @@ impl FileSystem {
         let to = (arg.newdir, input.file_name()?.to_bytes());
         let exchange = arg.flags & libc::RENAME_EXCHANGE != 0;
         self.at([from, to], |[path, to_path]| {
-            let rename = || self.tree.rename(caller(header), path, to_path, arg.flags).map(drop);
+            let rename = || self.tree.rename(self.caller(header), path, to_path, arg.flags).map(drop);
             self.nodes.rename(from, to, exchange, rename)
         })
     }

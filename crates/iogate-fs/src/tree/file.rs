@@ -12,8 +12,8 @@ use iogate_net::{Caller, TreeFile};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
+use super::FileSystem;
 use super::node::Node;
-use super::{FileSystem, caller};
 use crate::abi::{
     CreateIn, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input, LseekIn, LseekOut, OpenIn,
     OpenOut, ReleaseIn, fopen,
@@ -110,7 +110,7 @@ impl FileSystem {
         let node = self.nodes.get(header.nodeid)?;
         let flags = access_of(arg.flags);
         let opened = self.at([(node.id, b"")], |[path]| {
-            let file = self.open_at(caller(header), path, flags, 0)?;
+            let file = self.open_at(self.caller(header), path, flags, 0)?;
             if node.is(file.identity()) {
                 return Ok(file);
             }
@@ -120,7 +120,9 @@ impl FileSystem {
         });
         let file = match opened {
             // It has no name any more, and is still open.
-            Err(errno @ Errno::STALE) => self.opened_before(caller(header), &node, flags).ok_or(errno)?,
+            Err(errno @ Errno::STALE) => {
+                self.opened_before(self.caller(header), &node, flags).ok_or(errno)?
+            }
             opened => opened?,
         };
         out.extend_from_slice(self.opened(file, node, flags).as_bytes());
@@ -152,7 +154,7 @@ impl FileSystem {
     ) -> Result<(), Errno> {
         let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
         let place = (header.nodeid, input.file_name()?.to_bytes());
-        let caller = caller(header);
+        let caller = self.caller(header);
         let exclusive = if arg.flags as i32 & libc::O_EXCL != 0 { open::EXCLUSIVE } else { 0 };
         let flags = access_of(arg.flags) | open::CREATE | exclusive;
         let mode = self.new_mode(caller, header.nodeid, arg.mode & 0o7777, arg.umask)?;
@@ -206,7 +208,7 @@ impl FileSystem {
         let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
         let flags = open::READ | open::DIRECTORY;
         self.at([(header.nodeid, b"")], |[path]| {
-            let directory = self.open_at(caller(header), path, flags, 0)?;
+            let directory = self.open_at(self.caller(header), path, flags, 0)?;
             directory.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0).map(drop)
         })
     }

@@ -24,6 +24,7 @@ use self::dir::OpenDir;
 use self::file::OpenFile;
 use self::nodes::{Nodes, Place};
 use crate::abi::{InHeader, Input, op};
+use crate::app::Applications;
 use crate::control::ControlFiles;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem as Operations, Opened, errno_of};
@@ -37,6 +38,7 @@ pub(crate) struct FileSystem {
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
     names: Arc<FileNames>,
+    applications: Arc<Applications>,
     control: ControlFiles,
     cache: CacheMode,
     timeout: Duration,
@@ -54,12 +56,19 @@ pub(crate) fn root(tree: &dyn Tree) -> io::Result<Attr> {
 }
 
 impl FileSystem {
+    /// In whose name a request is carried out.
+    fn caller(&self, header: &InHeader) -> Caller {
+        let groups = self.applications.groups(header.pid, header.uid, header.gid);
+        Caller { groups, ..Caller::new(header.uid, header.gid) }
+    }
+
     pub(crate) fn new(
         tree: Arc<dyn Tree>,
         root: &Attr,
         options: &MountOptions,
         agreed: Agreed,
         names: Arc<FileNames>,
+        applications: Arc<Applications>,
         control: ControlFiles,
     ) -> FileSystem {
         FileSystem {
@@ -68,6 +77,7 @@ impl FileSystem {
             files: Handles::default(),
             dirs: Handles::default(),
             names,
+            applications,
             control,
             cache: options.cache,
             timeout: options.metadata_timeout,
@@ -155,9 +165,4 @@ impl Operations for FileSystem {
             op::OPENDIR | op::RELEASEDIR | op::FLUSH | op::COPY_FILE_RANGE | op::IOCTL | op::TMPFILE
         )
     }
-}
-
-/// In whose name a request is carried out.
-fn caller(header: &InHeader) -> Caller {
-    Caller::new(header.uid, header.gid)
 }

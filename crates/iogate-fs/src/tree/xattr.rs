@@ -4,7 +4,7 @@ use iogate_core::wire::Identity;
 use iogate_core::wire::{Change, set};
 use rustix::io::Errno;
 
-use super::{FileSystem, caller};
+use super::FileSystem;
 use crate::abi::{GetxattrIn, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
 use crate::control::value_reply;
 
@@ -22,7 +22,7 @@ impl FileSystem {
         {
             return value_reply(out, arg.size, &value?);
         }
-        let (caller, name) = (caller(header), name.to_bytes());
+        let (caller, name) = (self.caller(header), name.to_bytes());
         let value = self.at([(header.nodeid, b"")], |[path]| self.tree.xattr(caller, path, name))?;
         value_reply(out, arg.size, &value)
     }
@@ -34,7 +34,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
-        let names = self.at([(header.nodeid, b"")], |[path]| self.tree.xattrs(caller(header), path))?;
+        let names = self.at([(header.nodeid, b"")], |[path]| self.tree.xattrs(self.caller(header), path))?;
         value_reply(out, arg.size, &names)
     }
 
@@ -48,7 +48,7 @@ impl FileSystem {
             return result;
         }
         let node = self.nodes.get(header.nodeid)?;
-        let caller = caller(header);
+        let caller = self.caller(header);
         self.at([(node.id, b"")], |[path]| {
             self.tree.set_xattr(caller, path, Identity::default(), name.to_bytes(), value, arg.flags)
         })?;
@@ -70,7 +70,7 @@ impl FileSystem {
         let name = input.name().ok_or(Errno::INVAL)?.to_bytes();
         let node = self.nodes.get(header.nodeid)?;
         self.at([(node.id, b"")], |[path]| {
-            self.tree.remove_xattr(caller(header), path, Identity::default(), name)
+            self.tree.remove_xattr(self.caller(header), path, Identity::default(), name)
         })?;
         node.lists_changed();
         Ok(())

@@ -12,9 +12,10 @@ use super::outgoing::Payload;
 use super::rights::Rights;
 use super::session::{Forwarder, Session};
 use super::{GREETINGS, Shared, lock};
-use crate::Caller;
-use crate::auth::{Binding, User};
+use crate::auth::{Binding, Policy, User};
 use crate::greeting::{self, Cut};
+use crate::socket::peer_groups;
+use crate::{Caller, Groups};
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
 /// that is done.
@@ -90,7 +91,13 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     let (peer, text) = (connection.socket.peer(), connection.peer_text());
     let User { uid, gid, .. } =
         greeting::identify(&connection.access, &peer, &text, &binding, hello.auth, proof)?;
-    Ok(Caller::new(uid, gid))
+    let caller = Caller::new(uid, gid);
+    // The kernel knows the groups of a process on this host.
+    let groups = match connection.access.policy {
+        Policy::Peer if uid != 0 => peer_groups(connection.socket.fd()),
+        _ => None,
+    };
+    Ok(Caller { groups: groups.map_or(Groups::UNKNOWN, Groups::of), ..caller })
 }
 
 /// Refuses a forwarder that says of itself what contradicts another one that is connected: windows would not be each one's own.
@@ -140,7 +147,7 @@ fn predecessors(
 ) -> Vec<Arc<Session>> {
     let Some(own) = Forwarder::of(hello).filter(|own| own.nodes > 1) else { return Vec::new() };
     let is_before = |session: &&Arc<Session>| {
-        session.user == user
+        session.user.uid == user.uid
             && Arc::ptr_eq(&session.export, export)
             && session.forwarder.is_some_and(|other| {
                 (other.node, other.nodes) == (own.node, own.nodes) && other.instance != own.instance
@@ -191,7 +198,9 @@ impl Shared {
             before.end_soon();
         }
         if let Some(session) = sessions.get(&hello.session) {
-            if session.user != user || !Arc::ptr_eq(&session.export, &export) {
+            if (session.user.uid, session.user.gid) != (user.uid, user.gid)
+                || !Arc::ptr_eq(&session.export, &export)
+            {
                 return Err((libc::EACCES, "the session is another user's, or of another export".into()));
             }
             let Some(before) = session.attach(connection) else {
@@ -204,7 +213,7 @@ impl Shared {
         }
         // Those that wait for their client count: each may have files open.
         let most = 2 * self.limits.connections_per_client;
-        if sessions.values().filter(|session| session.user == user).count() >= most {
+        if sessions.values().filter(|session| session.user.uid == user.uid).count() >= most {
             let text = format!(
                 "user {} has {most} sessions, which is the limit: end those that nobody needs",
                 user.uid

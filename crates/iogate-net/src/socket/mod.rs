@@ -171,6 +171,35 @@ impl Socket for PlainSocket {
     }
 }
 
+/// The supplementary groups of the process at the other end of a Unix socket, as it had them when it connected. `None` if the kernel does
+/// not say.
+pub(crate) fn peer_groups(socket: BorrowedFd<'_>) -> Option<Vec<u32>> {
+    let mut groups = vec![0_u32; 64];
+    loop {
+        let mut bytes = (groups.len() * size_of::<u32>()) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `bytes` bytes into the list, and their number.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<u32>();
+        if result == 0 {
+            groups.truncate(count);
+            return Some(groups);
+        }
+        // Too many for the list: the kernel has said how many.
+        if io::Error::last_os_error().raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
+            return None;
+        }
+        groups.resize(count, 0);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixStream;
