@@ -1,5 +1,6 @@
 //! The tree behind the prefix: which one, and when it is reached.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use iogate_net::{Caller, Endpoint, Groups, Tree};
 use rustix::io::Errno;
 
 use crate::app::application;
-use crate::failed::{self, Result};
+use crate::failed::{self, Failed, Result};
 use crate::kept::keep;
 use crate::settings::{self, Tls};
 use crate::table;
@@ -56,7 +57,7 @@ pub(crate) fn link() -> Result<Link> {
         Some((when, errno)) if when.elapsed() < FAILED_FOR => return Err(errno.into()),
         _ => {}
     }
-    match connect() {
+    match connect_patiently() {
         Ok(link) => {
             state.link = Some(link.clone());
             state.failed = None;
@@ -69,7 +70,44 @@ pub(crate) fn link() -> Result<Link> {
     }
 }
 
-fn connect() -> Result<Link> {
+/// Whether a forwarder has been there for this process, its parent, or the program before it.
+static HAS_BEEN_THERE: AtomicBool = AtomicBool::new(false);
+/// For how long a forwarder that has been there is waited for, as for one whose connection is lost.
+const PATIENCE: Duration = Duration::from_secs(60);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+
+/// Notes that a forwarder has been there: the process has come by a file of one.
+pub(crate) fn has_been_there() {
+    HAS_BEEN_THERE.store(true, Ordering::Relaxed);
+}
+
+/// Connects. A child, and a program started with open files, only waits for a forwarder that is being started again, as its
+/// parent does; a program that has met none gets an error at once.
+fn connect_patiently() -> Result<Link> {
+    let begin = Instant::now();
+    let mut connected = connect(true);
+    while HAS_BEEN_THERE.load(Ordering::Relaxed)
+        && begin.elapsed() < PATIENCE
+        && connected.as_ref().is_err_and(is_away)
+    {
+        std::thread::sleep(BETWEEN_ATTEMPTS);
+        connected = connect(false);
+    }
+    if connected.is_ok() {
+        has_been_there();
+    }
+    connected
+}
+
+fn is_away(failed: &Failed) -> bool {
+    let errno = failed::errno_of(failed);
+    matches!(
+        errno,
+        Errno::CONNREFUSED | Errno::CONNRESET | Errno::NOENT | Errno::PIPE | Errno::TIMEDOUT | Errno::AGAIN
+    )
+}
+
+fn connect(is_first: bool) -> Result<Link> {
     let settings = settings::get().ok_or(Errno::IO)?;
     let endpoints = settings.forwarders.split(',').map(|text| text.trim().parse());
     let endpoints: Vec<Endpoint> = endpoints.collect::<std::result::Result<_, _>>().map_err(|error| {
@@ -103,7 +141,9 @@ fn connect() -> Result<Link> {
     keep_descriptors_by(keep);
     let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
     let remote = Remote::connect(&endpoints, &options).map_err(|error| {
-        tracing::error!("{error}");
+        if is_first {
+            tracing::error!("{error}");
+        }
         errno_of(&error)
     })?;
     Ok(Link { store: remote.store(), tree: Arc::new(remote) })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::io::{DupFlags, Errno, FdFlags};
 
 use crate::abi::Out;
+use crate::connect;
 use crate::description::Description;
 use crate::failed::{Result, answer, guarded, is_inside, set_errno};
 use crate::locks;
@@ -293,5 +294,8 @@ pub(crate) fn adopt_inherited() {
         if table::put(fd.as_raw_fd(), file).is_ok() {
             stdio::now_ours(fd);
         }
+    }
+    if !known.is_empty() {
+        connect::has_been_there();
     }
 }

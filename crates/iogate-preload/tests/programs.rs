@@ -7,13 +7,14 @@ mod forwarder;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use iogate_net::{Endpoint, Server};
 
 /// A forwarder, and what lies behind it.
 struct Setup {
     dir: tempfile::TempDir,
-    _server: Server,
+    server: Option<Server>,
 }
 
 impl Setup {
@@ -24,7 +25,7 @@ impl Setup {
         }
         let endpoint = Endpoint::Unix(dir.path().join("socket"));
         let server = forwarder::serve(&dir.path().join("served"), &endpoint).unwrap();
-        Setup { dir, _server: server }
+        Setup { dir, server: Some(server) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -164,6 +165,31 @@ fn without_a_forwarder_calls_fail_and_the_rest_goes_on() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "status 1\nelsewhere\n");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("cannot be reached"), "{said}");
+}
+
+#[test]
+fn children_wait_for_a_forwarder_that_is_started_again() {
+    let mut setup = Setup::new();
+    std::fs::write(setup.path("served/lines"), "one\ntwo\nthree\n").unwrap();
+    // A shell's own child, and a program that is started with an open file.
+    let script = format!(
+        "exec 3<{PREFIX}/lines; read -u 3 line; echo $line >ready; until [ -e go ]; do sleep 0.01; done
+         (read -u 3 line; echo $line); cat <&3"
+    );
+    let mut shell = Command::new("timeout");
+    shell.args(["200", "bash", "-c", &script]).current_dir(setup.dir.path()).stdout(Stdio::piped());
+    let child = setup.with_library(&mut shell).spawn().unwrap();
+    while !std::fs::read_to_string(setup.path("ready")).is_ok_and(|text| text == "one\n") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(setup.server.take());
+    std::fs::write(setup.path("go"), "").unwrap();
+    // It has some time to miss the forwarder.
+    std::thread::sleep(Duration::from_millis(500));
+    let endpoint = Endpoint::Unix(setup.path("socket"));
+    setup.server = Some(forwarder::serve(&setup.path("served"), &endpoint).unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "two\nthree\n");
 }
 
 #[test]
