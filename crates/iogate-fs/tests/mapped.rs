@@ -3,9 +3,11 @@
 mod common;
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
 
@@ -68,10 +70,11 @@ fn lost(path: &Path, source: &Path, round: u64) -> Vec<String> {
     file.set_len((PAGES * PAGE) as u64).unwrap();
     let mapping = Mapping::new(&file);
     let together = Barrier::new(2 * THREADS);
+    let unseen = AtomicU64::new(0);
     let value = |thread: usize, page: usize| round << 32 | (page as u64) << 8 | thread as u64 + 1;
     std::thread::scope(|scope| {
         for thread in 0..2 * THREADS {
-            let (file, mapping, together) = (&file, &mapping, &together);
+            let (file, mapping, together, unseen) = (&file, &mapping, &together, &unseen);
             scope.spawn(move || {
                 for page in 0..PAGES {
                     together.wait();
@@ -80,13 +83,20 @@ fn lost(path: &Path, source: &Path, round: u64) -> Vec<String> {
                     if thread % 2 == 0 {
                         mapping.store(offset, value);
                     } else {
-                        file.write_all_at(&value.to_ne_bytes(), offset as u64).unwrap();
+                        // The others wait for this thread, so it goes on.
+                        let written = file.write_all_at(&value.to_ne_bytes(), offset as u64);
+                        if written.is_err() || mapping.load(offset) != value {
+                            unseen.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                 }
             });
         }
     });
-    let mut lost = Vec::new();
+    let mut lost = match unseen.into_inner() {
+        0 => Vec::new(),
+        unseen => vec![format!("{unseen} writes that failed, or were answered and not seen in the mapping")],
+    };
     let mut compare = |place: &str, load: &dyn Fn(usize) -> u64| {
         for (page, thread) in (0..PAGES).flat_map(|page| (0..2 * THREADS).map(move |thread| (page, thread))) {
             let found = load(page * PAGE + thread * STRIDE);
@@ -112,5 +122,45 @@ fn stores_to_a_mapping_and_writes_of_the_same_pages_are_all_kept() {
             .flat_map(|round| lost(&mount.at("shared"), &mount.source.join("shared"), round))
             .collect();
         assert!(lost.is_empty(), "{} lost: {:#?}", lost.len(), &lost[..lost.len().min(8)]);
+    });
+}
+
+#[test]
+fn appends_to_a_page_that_is_stored_to_are_kept() {
+    const BEFORE: usize = PAGE / 2;
+    on_all_mounts(|mount| {
+        for round in 0..ROUNDS / 3 {
+            let path = mount.at("log");
+            std::fs::write(&path, [0; BEFORE]).unwrap();
+            let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let mapping = Mapping::new(&file);
+            let ended = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for n in 1_u64.. {
+                        (0..BEFORE).step_by(8).for_each(|offset| mapping.store(offset, n));
+                        if ended.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        if n % 16 == 0 {
+                            mapping.sync();
+                        }
+                    }
+                });
+                let mut log = OpenOptions::new().append(true).open(&path).unwrap();
+                for n in 1..=(PAGE - BEFORE) as u64 / 8 {
+                    log.write_all(&(round << 32 | n).to_ne_bytes()).unwrap();
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            mapping.sync();
+            for path in [&path, &mount.source.join("log")] {
+                let bytes = std::fs::read(path).unwrap();
+                assert_eq!(bytes.len(), PAGE);
+                for (n, record) in (1..).zip(bytes[BEFORE..].chunks(8)) {
+                    assert_eq!(record, (round << 32 | n).to_ne_bytes(), "record {n} of {}", path.display());
+                }
+            }
+        }
     });
 }
