@@ -1,6 +1,7 @@
 //! What one client can take of memory, files and threads leaves enough to others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use iogate_core::wire::*;
 use iogate_net::server::Limits;
@@ -29,7 +30,13 @@ fn another_goes_on(setup: &Setup, rounds: usize) {
 
 #[test]
 fn messages_that_trickle_hold_nobody_up_and_are_cut() {
-    let setup = with_little_memory();
+    let limits = Limits {
+        memory_bytes: 16 * MIB,
+        transfer_bytes_max: MIB as u32,
+        stall_timeout: Duration::from_secs(3),
+        ..Limits::default()
+    };
+    let setup = Setup::with(|config| config.limits = limits);
     // More than fit, so that some of them wait for the memory of others.
     let mut trickling: Vec<_> = (0..24).map(|_| Raw::greet(setup.tcp())).collect();
     let write = Raw::bytes(1, 1, &Request::Write(transfer(1, 0, MIB)), &vec![0; MIB]);
@@ -40,7 +47,7 @@ fn messages_that_trickle_hold_nobody_up_and_are_cut() {
             while !stop.load(Ordering::SeqCst) {
                 // Those that are cut fail.
                 trickling.iter_mut().for_each(|client| drop(client.try_write(&[0])));
-                std::thread::sleep(std::time::Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10));
             }
         });
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
