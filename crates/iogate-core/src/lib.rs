@@ -15,6 +15,7 @@
 //! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
 //! | [`device`] | models of disks and flash |
 //! | [`fair`] | who goes next where many share few threads, or little memory |
+//! | [`ends`] | who may append to a striped file, or set its size: one at a time |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
@@ -34,6 +35,7 @@ pub mod answers;
 pub mod coord;
 pub mod device;
 pub mod fair;
+pub mod ends;
 pub mod gate;
 pub mod hash;
 pub mod layout;

@@ -1,0 +1,105 @@
+//! Which records have been given ranges: who asks again gets the old one.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use crate::hash::HashMap;
+use crate::wire::{AppendRecord, Identity, Range};
+
+/// What a record is known by: client, request, step and user.
+type Key = ([u8; 16], u64, u16, u32);
+
+/// The ranges of the last records.
+pub(super) struct Records {
+    most: usize,
+    known: HashMap<Key, Known>,
+    /// In the order in which they came; some may be forgotten already.
+    order: VecDeque<Key>,
+    /// Those of unsettled tickets, and whether they had their range from before.
+    unsettled: BTreeMap<u64, Vec<(Key, bool)>>,
+}
+
+/// Most unsettled tickets that are remembered: of those who died.
+const UNSETTLED_MAX: usize = 1024;
+
+struct Known {
+    file: Identity,
+    offset: u64,
+    bytes: u32,
+    is_there: bool,
+}
+
+impl Known {
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.bytes)
+    }
+}
+
+fn key(record: &AppendRecord) -> Option<Key> {
+    let is_some = record.client != [0; 16];
+    is_some.then_some((record.client, record.number, record.step, record.uid))
+}
+
+impl Records {
+    pub(super) fn new(most: usize) -> Records {
+        Records { most, known: HashMap::default(), order: VecDeque::new(), unsettled: BTreeMap::new() }
+    }
+
+    /// The range of a record: the one that it had, or a new one at `offset`; and whether that is new.
+    pub(super) fn range(
+        &mut self,
+        file: Identity,
+        ticket: u64,
+        record: &AppendRecord,
+        offset: u64,
+    ) -> (Range, bool) {
+        let new = (Range { offset, is_there: 0 }, true);
+        let Some(key) = key(record) else { return new };
+        let known = self.known.get(&key).filter(|known| (known.file, known.bytes) == (file, record.bytes));
+        let range = match known {
+            Some(known) if known.is_there => {
+                return (Range { offset: known.offset, is_there: 1 }, false);
+            }
+            Some(known) => (Range { offset: known.offset, is_there: 0 }, false),
+            None => new,
+        };
+        if range.1 {
+            self.known.insert(key, Known { file, offset, bytes: record.bytes, is_there: false });
+            self.order.push_back(key);
+            if self.order.len() > self.most
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+        }
+        self.unsettled.entry(ticket).or_default().push((key, !range.1));
+        if self.unsettled.len() > UNSETTLED_MAX
+            && let Some((oldest, _)) = self.unsettled.first_key_value()
+        {
+            self.settle(*oldest, 0, false);
+        }
+        range
+    }
+
+    /// New records of a ticket are there as far as they end before `end`, else they are forgotten. Those that had their range from before
+    /// are there if `all` are.
+    pub(super) fn settle(&mut self, ticket: u64, end: u64, all: bool) {
+        for (key, was_known) in self.unsettled.remove(&ticket).unwrap_or_default() {
+            let Some(known) = self.known.get_mut(&key).filter(|known| !known.is_there) else { continue };
+            known.is_there = if was_known { all } else { known.end() <= end };
+            if !known.is_there && !was_known {
+                self.known.remove(&key);
+            }
+        }
+    }
+
+    /// The file has been cut: ranges behind `end` that nobody has written are void.
+    pub(super) fn cut(&mut self, file: Identity, end: u64) {
+        for (key, _) in self.unsettled.values().flatten() {
+            let is_void = |known: &Known| known.file == file && !known.is_there && known.end() > end;
+            if self.known.get(key).is_some_and(is_void) {
+                self.known.remove(key);
+            }
+        }
+    }
+}

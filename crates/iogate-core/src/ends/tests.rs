@@ -1,0 +1,289 @@
+//! Ends against rules that a naive observer keeps.
+
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+
+const FILE: Identity = Identity { inode: 7, generation: 50 };
+const WALL: u64 = 10;
+
+fn at(ms: u64) -> Time {
+    Time::from_nanos(ms * 1_000_000)
+}
+
+fn ends() -> Ends {
+    Ends::new(Rules::SERVER, at(0), WALL)
+}
+
+fn record(client: u8, number: u64, bytes: u32) -> AppendRecord {
+    AppendRecord { client: [client; 16], number, step: 0, uid: 1, bytes }
+}
+
+fn append(client: u8, number: u64, bytes: u32) -> Wish {
+    Wish::Append(vec![record(client, number, bytes)])
+}
+
+fn opened(ends: &mut Ends, elsewhere: bool) {
+    if ends.open(FILE, elsewhere) {
+        ends.learn(FILE, 0, None);
+    }
+}
+
+/// The only answer, noted.
+fn only(ends: &mut Ends, now: Time, mut all: Vec<Told>) -> Told {
+    assert_eq!(all.len(), 1, "{all:?}");
+    let one = all.remove(0);
+    if one.note.is_some() {
+        assert_eq!(ends.noted(now, FILE, one.ticket, true), []);
+    }
+    one
+}
+
+fn offset(told: &Told) -> u64 {
+    match &told.answer {
+        Answer::Ranges(ranges) => ranges[0].offset,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks, looks if told to, and gets a range.
+fn range(ends: &mut Ends, now: Time, party: Party, wish: Wish, size: u64) -> Told {
+    let all = ends.ask(now, FILE, party, party, wish.clone());
+    let one = only(ends, now, all);
+    if one.answer != Answer::Look {
+        return one;
+    }
+    let Wish::Append(records) = wish else { panic!() };
+    let all = ends.looked(now, FILE, party, party, one.ticket, size, records);
+    only(ends, now, all)
+}
+
+#[test]
+fn one_after_another_gets_the_end() {
+    let mut ends = ends();
+    opened(&mut ends, false);
+    opened(&mut ends, false);
+    let first = range(&mut ends, at(1), 1, append(1, 1, 10), 100);
+    assert_eq!(offset(&first), 100);
+    assert_eq!(ends.ask(at(1), FILE, 2, 22, append(2, 1, 5)), []);
+    let (note, all) = ends.settle(at(2), FILE, 1, first.ticket, 110);
+    assert_eq!(note, None);
+    let second = only(&mut ends, at(2), all);
+    assert_eq!((second.waiter, offset(&second), second.writers), (22, 110, 0), "without a look");
+    assert_eq!(second.note, Some(Note { begun: None, mark: Some(115) }));
+}
+
+#[test]
+fn who_is_stopped_delays_others_and_keeps_its_range() {
+    let mut ends = ends();
+    (0..3).for_each(|_| opened(&mut ends, false));
+    let first = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    assert_eq!(ends.ask(at(10), FILE, 2, 22, append(2, 1, 5)), []);
+    assert_eq!(ends.look_round(at(999)), []);
+    let all = ends.look_round(at(1000));
+    let second = only(&mut ends, at(1000), all);
+    assert_eq!(second.answer, Answer::Look);
+    let all = ends.looked(at(1000), FILE, 2, 22, second.ticket, 0, vec![record(2, 1, 5)]);
+    let second = only(&mut ends, at(1000), all);
+    assert_eq!(offset(&second), 10);
+    // A size waits for both, as long as they may be written to.
+    assert_eq!(ends.ask(at(1100), FILE, 3, 33, Wish::Resize(0)), []);
+    assert_eq!(ends.settle(at(1200), FILE, 2, second.ticket, 15), (None, vec![]));
+    let (_, all) = ends.settle(at(1300), FILE, 1, first.ticket, 10);
+    let third = only(&mut ends, at(1300), all);
+    assert_eq!((third.waiter, &third.answer), (33, &Answer::Yours(None)));
+    // The record is known, in another session too, though the file has been cut since.
+    let (note, _) = ends.settle(at(1400), FILE, 3, third.ticket, 0);
+    assert_eq!(note, Some(Note { begun: Some(None), mark: None }));
+    assert_eq!(ends.noted(at(1400), FILE, third.ticket, true), []);
+    let again = range(&mut ends, at(1500), 2, append(1, 1, 10), 0);
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 1 }]));
+}
+
+#[test]
+fn a_range_that_was_lost_is_given_again_to_the_same_record() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, false));
+    let first = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    assert_eq!(offset(&first), 0);
+    assert_eq!(ends.leave(at(10), FILE, 1, false), []);
+    let other = range(&mut ends, at(20), 2, append(2, 1, 4), 0);
+    assert_eq!(offset(&other), 10);
+    ends.settle(at(20), FILE, 2, other.ticket, 14);
+    let again = range(&mut ends, at(30), 2, append(1, 1, 10), 0);
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 0 }]));
+    ends.settle(at(30), FILE, 2, again.ticket, 14);
+    let again = range(&mut ends, at(40), 2, append(1, 1, 10), 0);
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 1 }]));
+}
+
+#[test]
+fn the_end_is_looked_for_while_others_write_elsewhere() {
+    let mut ends = ends();
+    opened(&mut ends, false);
+    let first = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    opened(&mut ends, true);
+    ends.settle(at(0), FILE, 1, first.ticket, 10);
+    let second = range(&mut ends, at(1), 1, append(1, 2, 10), 500);
+    assert_eq!((offset(&second), second.writers), (500, 1));
+    ends.settle(at(1), FILE, 1, second.ticket, 510);
+    ends.leave(at(2), FILE, 2, true);
+    let third = range(&mut ends, at(3), 1, append(1, 3, 10), 600);
+    assert_eq!((offset(&third), third.writers), (600, 0), "it may have written last");
+    ends.settle(at(3), FILE, 1, third.ticket, 610);
+    assert_eq!(offset(&range(&mut ends, at(4), 1, append(1, 4, 10), 0)), 610, "and now nobody does");
+    // A file from before the start, for a while.
+    let old = Identity { inode: 1, generation: WALL };
+    assert!(ends.open(old, false));
+    ends.learn(old, 40, None);
+    for (now, size, expected, looks) in
+        [(5, 10, 40, true), (6, 90, 90, true), (70_000, 0, 91, true), (70_001, 0, 92, false)]
+    {
+        let all = ends.ask(at(now), old, 9, 9, append(9, now, 1));
+        let mut one = all[0].clone();
+        assert_eq!(one.answer == Answer::Look, looks);
+        if looks {
+            one = ends.looked(at(now), old, 9, 9, one.ticket, size, vec![record(9, now, 1)])[0].clone();
+        }
+        assert_eq!(offset(&one), expected);
+        ends.noted(at(now), old, one.ticket, true);
+        ends.settle(at(now), old, 9, one.ticket, expected + 1);
+    }
+}
+
+#[test]
+fn a_size_that_was_begun_is_finished_first() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, false));
+    let all = ends.ask(at(0), FILE, 1, 1, Wish::Resize(5));
+    let first = only(&mut ends, at(0), all);
+    assert_eq!(first.note, Some(Note { begun: Some(Some(5)), mark: Some(5) }));
+    assert_eq!(ends.ask(at(5000), FILE, 2, 2, append(2, 1, 1)), [], "it takes as long as it takes");
+    let all = ends.leave(at(6000), FILE, 1, false);
+    assert_eq!(only(&mut ends, at(6000), all).answer, Answer::Unfinished);
+    assert_eq!(ends.begun(FILE), Some(5));
+    let all = ends.ask(at(6000), FILE, 2, 2, Wish::Take);
+    let taken = only(&mut ends, at(6000), all);
+    assert_eq!(taken.answer, Answer::Yours(Some(5)));
+    // Not done: it stays begun.
+    assert_eq!(ends.settle(at(6000), FILE, 2, taken.ticket, UNKNOWN), (None, vec![]));
+    assert_eq!(ends.begun(FILE), Some(5));
+    let all = ends.ask(at(6000), FILE, 2, 2, Wish::Take);
+    let taken = only(&mut ends, at(6000), all);
+    let (note, _) = ends.settle(at(6000), FILE, 2, taken.ticket, 5);
+    assert_eq!(note, Some(Note { begun: Some(None), mark: None }));
+    ends.noted(at(6000), FILE, taken.ticket, true);
+    assert_eq!(offset(&range(&mut ends, at(6001), 2, append(2, 1, 1), 5)), 5);
+}
+
+#[test]
+fn what_could_not_be_noted_is_not_given() {
+    let mut ends = ends();
+    opened(&mut ends, false);
+    let first = ends.ask(at(0), FILE, 1, 1, append(1, 1, 10));
+    let told = ends.looked(at(0), FILE, 1, 1, first[0].ticket, 0, vec![record(1, 1, 10)]);
+    assert_eq!(ends.noted(at(0), FILE, told[0].ticket, false), []);
+    let again = range(&mut ends, at(1), 1, append(1, 2, 10), 0);
+    assert_eq!(offset(&again), 0);
+    assert!(again.note.is_some());
+}
+
+/// What an observer of random use knows: which bytes have been given since the last size was set.
+#[test]
+fn no_byte_is_given_twice() {
+    for seed in 1..200u64 {
+        let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut draw = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut ends = ends();
+        let mut parties: Vec<(Party, bool)> = Vec::new();
+        let (mut next_party, mut waiter, mut number, mut now) = (1, 0, 0, 0);
+        // Who waits, and for what; who has the end, and until where.
+        let mut waiting: BTreeMap<Waiter, (Party, Vec<AppendRecord>, bool)> = BTreeMap::new();
+        let mut holding: Vec<(Party, u64, u64)> = Vec::new();
+        let mut given: Vec<(u64, u64)> = Vec::new();
+        let (mut size, mut last_ticket) = (0, 0);
+        for _ in 0..300 {
+            now += draw(400);
+            let mut all: VecDeque<Told> = match draw(8) {
+                0 if parties.len() < 5 => {
+                    let elsewhere = draw(4) == 0;
+                    opened(&mut ends, elsewhere);
+                    parties.push((next_party, elsewhere));
+                    next_party += 1;
+                    Vec::new()
+                }
+                1 if parties.len() > 2 => {
+                    let (party, elsewhere) = parties.remove(draw(parties.len() as u64) as usize);
+                    holding.retain(|held| held.0 != party);
+                    ends.leave(at(now), FILE, party, elsewhere)
+                }
+                2..=4 if !parties.is_empty() => {
+                    let (party, _) = parties[draw(parties.len() as u64) as usize];
+                    waiter += 1;
+                    let resizes = draw(8) == 0;
+                    number += 1;
+                    let records = vec![record(1, number, 1 + draw(50) as u32)];
+                    waiting.insert(waiter, (party, records.clone(), resizes));
+                    let wish = if resizes { Wish::Take } else { Wish::Append(records) };
+                    ends.ask(at(now), FILE, party, waiter, wish)
+                }
+                5 | 6 if !holding.is_empty() => {
+                    let (party, ticket, end) = holding.remove(draw(holding.len() as u64) as usize);
+                    size = size.max(end);
+                    let (note, mut all) = ends.settle(at(now), FILE, party, ticket, end);
+                    if note.is_some() {
+                        all.extend(ends.noted(at(now), FILE, ticket, true));
+                    }
+                    all
+                }
+                _ => ends.look_round(at(now)),
+            }
+            .into();
+            while let Some(one) = all.pop_front() {
+                let (party, records, _) = waiting.remove(&one.waiter).expect("each is told once");
+                if one.note.is_some() {
+                    all.extend(ends.noted(at(now), FILE, one.ticket, true));
+                }
+                match one.answer {
+                    Answer::Look => {
+                        assert!(one.ticket > last_ticket, "tickets grow");
+                        last_ticket = one.ticket;
+                        waiting.insert(one.waiter, (party, records.clone(), false));
+                        all.extend(ends.looked(at(now), FILE, party, one.waiter, one.ticket, size, records));
+                    }
+                    Answer::Ranges(ranges) => {
+                        let (from, to) = (ranges[0].offset, ranges[0].offset + u64::from(records[0].bytes));
+                        assert!(from >= size, "behind what is there");
+                        assert!(given.iter().all(|&(a, b)| to <= a || b <= from), "{from} is given twice");
+                        given.push((from, to));
+                        holding.push((party, one.ticket, to));
+                    }
+                    Answer::Yours(begun) => {
+                        assert_eq!(begun, None);
+                        holding.push((party, one.ticket, size));
+                    }
+                    Answer::Left => assert!(parties.iter().all(|&(other, _)| other != party)),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        // Nobody waits for ever.
+        for (party, elsewhere) in core::mem::take(&mut parties) {
+            for told in ends.leave(at(now), FILE, party, elsewhere) {
+                waiting.remove(&told.waiter);
+                if told.note.is_some() {
+                    ends.noted(at(now), FILE, told.ticket, true);
+                }
+            }
+        }
+        assert!(waiting.is_empty() && !ends.are_waited_for());
+        assert!(ends.files.is_empty());
+    }
+}
