@@ -97,6 +97,7 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
                     offset: offset(index),
                     target,
                     origin: Origin::default(),
+                    extends: false,
                     segments,
                 };
                 let result = direct_store.run(&io).expect("this store works in the calling thread");
@@ -184,6 +185,7 @@ fn submit(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
             memory: memory.as_mut_ptr(),
             bytes: BYTES as u32,
             origin: Origin::default(),
+            extends: false,
         };
         let count = Arc::clone(&completed);
         let done = Box::new(move |result: std::io::Result<usize>| {
@@ -216,7 +218,10 @@ fn deep(engine: &Arc<Engine>, file: &FileHandle, requests: u64) {
         let file = FileHandle::clone(file);
         // SAFETY: a page is free when its last transfer has completed, and all are waited for below.
         unsafe {
-            engine.submit(Transfer { file, op, offset, memory, bytes, origin: Origin::default() }, done)
+            engine.submit(
+                Transfer { file, op, offset, memory, bytes, origin: Origin::default(), extends: false },
+                done,
+            )
         }
         .expect("the engine is open");
         submitted += 1;

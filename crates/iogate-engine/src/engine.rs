@@ -52,6 +52,8 @@ pub struct Transfer {
     pub bytes: u32,
     /// Who sent it.
     pub origin: Origin,
+    /// Of a write: refused with `EEXIST` if the file already reaches behind its first byte when its turn comes.
+    pub extends: bool,
 }
 
 // SAFETY: the memory belongs to whoever submits the transfer, who promises not to touch it until its completion.
@@ -232,6 +234,7 @@ impl Engine {
                 memory: memory.wrapping_add(transferred),
                 bytes: piece as u32,
                 origin,
+                extends: false,
             };
             match self.transfer_one(transfer) {
                 Ok(got) => {

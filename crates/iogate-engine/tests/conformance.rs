@@ -119,6 +119,7 @@ fn execute(
         offset,
         target: TargetId(0),
         origin: Origin::default(),
+        extends: false,
         segments,
     };
     if let Some(result) = store.run(&io) {
@@ -386,7 +387,15 @@ fn a_modelled_device_goes_on_at_once_however_late_its_completions_are_reported()
     let store: Arc<dyn Store> = Arc::new(store);
     again(
         &store,
-        Io { file, op: Op::Write, offset: 0, target: TargetId(0), origin: Origin::default(), segments },
+        Io {
+            file,
+            op: Op::Write,
+            offset: 0,
+            target: TargetId(0),
+            origin: Origin::default(),
+            extends: false,
+            segments,
+        },
         20,
         sender,
     );

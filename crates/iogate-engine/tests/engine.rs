@@ -13,7 +13,7 @@ use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{
     Backend, DirectoryOptions, DirectoryStore, Io, IoDone, MemoryStore, NullStore, OpenMode,
 };
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, SubmitError, Transfer};
+use iogate_engine::{Completion, Engine, EngineConfig, FileHandle, Origin, Store, SubmitError, Transfer};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 
@@ -107,6 +107,7 @@ fn submit(
         memory: memory.as_mut_ptr(),
         bytes: memory.len() as u32,
         origin: Origin::default(),
+        extends: false,
     };
     // SAFETY: the callers keep the memory until they have all results.
     unsafe { engine.submit(transfer, Box::new(move |result| drop(results.send((number, result))))) }
@@ -159,6 +160,7 @@ fn only_the_guilty_request_of_an_aggregate_gets_the_error() {
             offset,
             target,
             origin: Origin::default(),
+            extends: false,
             segments: vec![segment],
         };
         for offset in [0, 350, 700] {
@@ -282,6 +284,7 @@ fn completions_may_submit_without_nesting() {
                 memory: std::ptr::NonNull::dangling().as_ptr(),
                 bytes: 1,
                 origin: Origin::default(),
+                extends: false,
             };
             let next = Arc::clone(engine);
             let done = Box::new(move |result: io::Result<usize>| {
@@ -351,6 +354,7 @@ fn an_engine_dropped_in_its_own_completion_ends() {
         memory: std::ptr::NonNull::dangling().as_ptr(),
         bytes: 1,
         origin: Origin::default(),
+        extends: false,
     };
     let taken = Arc::clone(&last);
     let done = Box::new(move |_: io::Result<usize>| {
@@ -528,7 +532,8 @@ fn a_batch_is_ordered_and_aggregated_as_a_whole() {
             let sender = sender.clone();
             let (file, offset, memory) = (file.clone(), index as u64 * 100, memory.as_mut_ptr());
             let origin = Origin::default();
-            let transfer = Transfer { file, op: Op::Write, offset, memory, bytes: 100, origin };
+            let transfer =
+                Transfer { file, op: Op::Write, offset, memory, bytes: 100, origin, extends: false };
             let done: iogate_engine::Completion = Box::new(move |result| drop(sender.send((index, result))));
             (transfer, done)
         });
@@ -553,7 +558,8 @@ fn a_batch_larger_than_the_gate_goes_through_and_what_is_refused_is_told() {
     let transfer = |offset, bytes| {
         let sender = sender.clone();
         let origin = Origin::default();
-        let transfer = Transfer { file: file.clone(), op: Op::Write, offset, memory, bytes, origin };
+        let transfer =
+            Transfer { file: file.clone(), op: Op::Write, offset, memory, bytes, origin, extends: false };
         let done: iogate_engine::Completion = Box::new(move |result| drop(sender.send(result)));
         (transfer, done)
     };
@@ -565,4 +571,33 @@ fn a_batch_larger_than_the_gate_goes_through_and_what_is_refused_is_told() {
     assert_eq!(results.iter().filter(|result| matches!(result, Ok(64))).count(), 50);
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
     engine.shutdown();
+}
+
+/// Of writes that extend, each is refused or not by what the file is when its turn comes, although they could be one run.
+#[test]
+fn a_write_that_extends_is_refused_by_itself() {
+    let store = Arc::new(MemoryStore::new());
+    let engine = Engine::new(&aggregating(100, 1), store.clone()).unwrap();
+    let file = store.open("f".as_ref(), CREATE).unwrap();
+    engine.write_at(&file, Origin::default(), 0, &[1; 15]).unwrap();
+    let mut memory = [7u8; 30];
+    let (results, answers) = mpsc::channel();
+    let batch = [(0, false), (10, true), (20, true)].map(|(offset, extends)| {
+        let (file, origin) = (file.clone(), Origin::default());
+        let memory = memory[offset as usize..].as_mut_ptr();
+        let transfer = Transfer { file, op: Op::Write, offset, memory, bytes: 10, origin, extends };
+        let results = results.clone();
+        let done = move |result: io::Result<usize>| results.send((offset, result)).unwrap();
+        (transfer, Box::new(done) as Completion)
+    });
+    // SAFETY: the memory outlives the answers, which are waited for.
+    unsafe { engine.submit_all(batch) };
+    for _ in 0..3 {
+        let (offset, result) = answers.recv().unwrap();
+        let errno = result.map_or_else(|error| error.raw_os_error(), |bytes| Some(-(bytes as i32)));
+        assert_eq!(errno, Some(if offset == 10 { libc::EEXIST } else { -10 }), "at {offset}");
+    }
+    let mut found = [0; 40];
+    assert_eq!(engine.read_at(&file, Origin::default(), 0, &mut found).unwrap(), 30);
+    assert_eq!(found[..30], [[7; 10], [1, 1, 1, 1, 1, 0, 0, 0, 0, 0], [7; 10]].concat());
 }

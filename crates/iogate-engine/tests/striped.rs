@@ -68,7 +68,7 @@ fn a_short_read_learns_the_size_although_one_thread_hears_all_answers() {
         let segments = vec![Segment { memory: memory.as_mut_ptr(), bytes: memory.len() }];
         let (target, origin) = (TargetId(0), Origin::default());
         let (tell, told) = channel();
-        let io = Io { file: file.clone(), op, offset, target, origin, segments };
+        let io = Io { file: file.clone(), op, offset, target, origin, extends: false, segments };
         store.start(io, Box::new(move |_, result| tell.send(result).unwrap()));
         told.recv_timeout(Duration::from_secs(20)).unwrap()
     };

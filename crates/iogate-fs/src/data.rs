@@ -313,7 +313,8 @@ impl Session {
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) {
         let Data { file, op, offset, bytes, origin, append, sync, .. } = data;
-        let transfer = Transfer { file: file.data().clone(), op, offset, memory, bytes, origin };
+        let transfer =
+            Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
         let completion: Completion = Box::new(move |result: io::Result<usize>| {
             drop(append);
             let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });

@@ -288,6 +288,7 @@ fn deep(remote: Remote, bytes: usize) -> Box<dyn Fn(usize)> {
                 offset: 0,
                 target: TargetId(0),
                 origin: Origin::default(),
+                extends: false,
                 segments,
             };
             next(&store, io, requests.div_ceil(DEPTH), over.clone());

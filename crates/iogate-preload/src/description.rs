@@ -145,7 +145,8 @@ impl Description {
         }
         let handle = self.handle()?;
         let file = Arc::clone(handle.file.data());
-        let io = Io { file, op, offset, target: TargetId(0), origin: connect::origin(), segments };
+        let io =
+            Io { file, op, offset, target: TargetId(0), origin: connect::origin(), extends: false, segments };
         let done = match handle.store.run(&io) {
             Some(result) => result?,
             None => {

@@ -67,6 +67,13 @@ impl Flight {
         Flight { id, io, shares, stage: Stage::Whole }
     }
 
+    /// As [`Flight::new`], but the shares are not carried out together.
+    pub(super) fn one_by_one(id: DispatchId, io: Io, shares: Vec<Share>) -> Flight {
+        let mut flight = Flight { id, io, shares, stage: Stage::Share(0) };
+        flight.io.segments.truncate(1);
+        flight
+    }
+
     /// Parts with `io` for as long as the store has it.
     pub(super) fn split(self) -> (Io, Waiting) {
         let Flight { id, io, shares, stage } = self;

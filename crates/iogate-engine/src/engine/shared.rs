@@ -92,10 +92,11 @@ impl State {
 
     fn prepare(&mut self, dispatch: &Dispatch) -> Flight {
         let (mut segments, mut shares) = flight::spare();
-        let mut first = None;
+        let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
             let pending = self.table.get(part.request);
-            first.get_or_insert_with(|| (pending.file.clone(), pending.origin));
+            first.get_or_insert_with(|| (pending.file.clone(), pending.origin, pending.extends));
+            extends |= pending.extends;
             let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
             let segment = Segment { memory, bytes: part.bytes as usize };
             segments.push(segment);
@@ -108,9 +109,14 @@ impl State {
                 finished: None,
             });
         }
-        let (file, origin) = first.expect("a dispatch has a part");
+        let (file, origin, first_extends) = first.expect("a dispatch has a part");
         let (op, offset, target) = (dispatch.op, dispatch.offset, dispatch.target);
-        Flight::new(dispatch.id, Io { file, op, offset, target, origin, segments }, shares)
+        let io = Io { file, op, offset, target, origin, extends: first_extends, segments };
+        if extends && shares.len() > 1 {
+            // Each is refused or not by itself.
+            return Flight::one_by_one(dispatch.id, io, shares);
+        }
+        Flight::new(dispatch.id, io, shares)
     }
 }
 
@@ -319,7 +325,7 @@ impl Shared {
 
     /// Hands a flight to the store. Returns it if the store carried it out at once.
     fn begin(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Option<Flight> {
-        while let Some(result) = self.store.run(&flight.io) {
+        while let Some(result) = self.refused(&flight.io).or_else(|| self.store.run(&flight.io)) {
             match flight.settle(result) {
                 Step::Finished => return Some(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),
@@ -331,6 +337,18 @@ impl Shared {
         self.store.start(io, Box::new(move |io, result| engine.landed(flight.join(io), result)));
         *list = frame::close();
         None
+    }
+
+    /// Refuses to extend a file that has been extended. Nothing that overlaps the write is underway.
+    fn refused(&self, io: &Io) -> Option<io::Result<u64>> {
+        if !io.extends || self.store.asks_afar() {
+            return None;
+        }
+        match self.store.size(&io.file) {
+            Ok(size) if size > io.offset => Some(Err(io::Error::from_raw_os_error(libc::EEXIST))),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 
     /// Takes the answer of a store that did not carry a flight out at once.
@@ -349,7 +367,9 @@ impl Shared {
 
     /// A share alone goes through its own request's handle.
     fn retarget(&self, flight: &mut Flight, request: RequestId) {
-        flight.io.file = self.lock().table.get(request).file.clone();
+        let mut state = self.lock();
+        let pending = state.table.get(request);
+        (flight.io.file, flight.io.extends) = (pending.file.clone(), pending.extends);
     }
 
     /// Tells the gate that a flight is over, collects what the gate then says, and gives the requests that are

@@ -23,6 +23,7 @@ pub(super) struct Pending {
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
     pub(super) origin: Origin,
+    pub(super) extends: bool,
     /// Bytes that no finished dispatch has covered yet.
     remaining: u32,
     /// Where the first transfer fell short, from the request's start; `bytes` if none did.
@@ -38,8 +39,19 @@ unsafe impl Send for Pending {}
 
 impl Pending {
     pub(super) fn new(transfer: Transfer, done: Done) -> Pending {
-        let Transfer { file, op, offset, memory, bytes, origin } = transfer;
-        Pending { file, op, offset, memory, origin, remaining: bytes, short_at: bytes, fault: None, done }
+        let Transfer { file, op, offset, memory, bytes, origin, extends } = transfer;
+        Pending {
+            file,
+            op,
+            offset,
+            memory,
+            origin,
+            extends,
+            remaining: bytes,
+            short_at: bytes,
+            fault: None,
+            done,
+        }
     }
 
     /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,

@@ -187,7 +187,7 @@ mod tests {
         let start = |file: usize, offset| {
             let file = FileHandle::clone(&files[file]);
             let (target, origin) = (TargetId(0), Origin::default());
-            let io = Io { file, op: Op::Write, offset, target, origin, segments: Vec::new() };
+            let io = Io { file, op: Op::Write, offset, target, origin, extends: false, segments: Vec::new() };
             store.start(io, Box::new(|_, result| assert_eq!(result.unwrap(), 0)));
         };
         // Two batches of one are in service; the rest waits.

@@ -66,6 +66,9 @@ pub struct Io {
     pub target: TargetId,
     /// Who sent the dispatch's first request, for a store that is itself behind a gate.
     pub origin: Origin,
+    /// It is one request's, and to be refused with `EEXIST` if the file already reaches behind its first byte. The engine sees to that,
+    /// unless the store asks afar: then it passes this on.
+    pub extends: bool,
     /// The memory, in offset order.
     pub segments: Vec<Segment>,
 }

@@ -55,7 +55,15 @@ impl StripedStore {
             let segments = mine.map(|piece| piece.segment).collect();
             let call = file.parts.part(target, io.op == Op::Write).map(|part| {
                 let target = TargetId(target as u32);
-                part.map(|file| Io { file, op: io.op, offset, target, origin: io.origin, segments })
+                part.map(|file| Io {
+                    file,
+                    op: io.op,
+                    offset,
+                    target,
+                    origin: io.origin,
+                    extends: io.extends,
+                    segments,
+                })
             });
             calls.push((target, call));
         }

@@ -342,7 +342,7 @@ impl RemoteFile {
     pub fn read_at(&self, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
         let segment = Segment { memory: memory.as_mut_ptr(), bytes: memory.len() };
         // SAFETY: the memory is borrowed exclusively until this returns.
-        let read = unsafe { self.opened.transfer(Op::Read, self.origin, offset, segment)? };
+        let read = unsafe { self.opened.transfer((Op::Read, 0), self.origin, offset, segment)? };
         Ok(read as usize)
     }
 
@@ -350,7 +350,7 @@ impl RemoteFile {
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         let segment = Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() };
         // SAFETY: the bytes are borrowed until this returns, and a write only reads them.
-        let written = unsafe { self.opened.transfer(Op::Write, self.origin, offset, segment)? };
+        let written = unsafe { self.opened.transfer((Op::Write, 0), self.origin, offset, segment)? };
         Ok(written as usize)
     }
 

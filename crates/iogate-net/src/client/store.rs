@@ -67,7 +67,7 @@ impl Opened {
     /// The memory must be valid (to be written to, for `Op::Read`) until this returns.
     pub(super) unsafe fn transfer(
         &self,
-        op: Op,
+        (op, flags): (Op, u32),
         origin: Origin,
         offset: u64,
         memory: Segment,
@@ -79,7 +79,7 @@ impl Opened {
             let bytes = left.min(end - offset - total).min(u64::from(self.servers.transfer_bytes_max)) as u32;
             let piece = Segment { memory: memory.memory.wrapping_add(total as usize), bytes: bytes as usize };
             let result = self.handle_on(server).and_then(|handle| {
-                let request = request(op, 0, handle, (offset + total, bytes), origin);
+                let request = request(op, flags, handle, (offset + total, bytes), origin);
                 let client = &self.servers.clients[server];
                 client.wait_for(|done| {
                     let call = Call::transfer(&request, self.caller, Memory::One([piece]), done);
@@ -113,7 +113,7 @@ impl Opened {
     fn start(
         self: &Arc<Self>,
         server: usize,
-        op: Op,
+        (op, flags): (Op, u32),
         part: (u64, u32),
         origin: Origin,
         memory: Memory,
@@ -122,7 +122,7 @@ impl Opened {
         let opened = Arc::clone(self);
         self.with_handle(server, move |handle| {
             let known = handle.as_ref().map_or(NO_HANDLE, |handle| *handle);
-            let request = request(op, 0, known, part, origin);
+            let request = request(op, flags, known, part, origin);
             let call = Call::transfer(&request, opened.caller, memory, done);
             let Some(call) = opened.noting(call, server) else { return };
             match handle {
@@ -177,11 +177,12 @@ impl Store for RemoteStore {
         }
         let bytes: usize = io.segments.iter().map(|segment| segment.bytes).sum();
         let (server, end) = opened.server_of(io.offset, io.origin);
-        let (offset, origin, op) = (io.offset, io.origin, io.op);
+        let how = (io.op, if io.extends { transfer::EXTEND } else { 0 });
+        let (offset, origin) = (io.offset, io.origin);
         if bytes <= self.servers.transfer_bytes_max as usize && end - offset >= bytes as u64 {
             let memory = Memory::Many(std::mem::take(&mut io.segments));
             let done = Done::Io(Box::new(io), done);
-            opened.start(server, op, (offset, bytes as u32), origin, memory, done);
+            opened.start(server, how, (offset, bytes as u32), origin, memory, done);
             return;
         }
         let parts =
@@ -192,7 +193,7 @@ impl Store for RemoteStore {
         let join = Arc::new(Join::new(io, done, &parts));
         for (index, Part { server, offset, bytes, segments }) in parts.into_iter().enumerate() {
             let done = Done::Part(Arc::clone(&join), index);
-            opened.start(server, op, (offset, bytes), origin, Memory::Many(segments), done);
+            opened.start(server, how, (offset, bytes), origin, Memory::Many(segments), done);
         }
     }
 
@@ -215,10 +216,11 @@ impl Store for RemoteStore {
 
 /// Carries out a dispatch in the calling thread.
 fn transfer_all(opened: &Opened, io: &Io) -> io::Result<u64> {
+    let how = (io.op, if io.extends { transfer::EXTEND } else { 0 });
     let (mut total, mut expected) = (0, 0);
     for segment in &io.segments {
         // SAFETY: the memory of a dispatch is the store's until it is done.
-        let result = unsafe { opened.transfer(io.op, io.origin, io.offset + total, *segment) };
+        let result = unsafe { opened.transfer(how, io.origin, io.offset + total, *segment) };
         match result {
             Ok(bytes) => total += bytes,
             Err(_) if io.op == Op::Write && total > 0 => break,

@@ -60,6 +60,7 @@ impl Session {
             memory: buffer.as_mut_ptr(),
             bytes: read.bytes,
             origin: origin(read),
+            extends: false,
         };
         let done = move |result: io::Result<usize>| {
             // The handle stays open until here.
@@ -148,6 +149,7 @@ impl Write {
             memory: self.payload.as_mut_ptr(),
             bytes: self.wire.bytes,
             origin: origin(&self.wire),
+            extends: self.wire.flags & transfer::EXTEND != 0,
         };
         // From before the write: if what is behind the store loses its memory meanwhile, the client is told rather too much.
         let verifier = self.file.file.verifier();

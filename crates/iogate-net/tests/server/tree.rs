@@ -142,6 +142,7 @@ impl MemoryTree {
             offset,
             target: Default::default(),
             origin: Default::default(),
+            extends: false,
             segments,
         };
         self.store.run(&io).unwrap().unwrap();

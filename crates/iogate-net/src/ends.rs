@@ -1,0 +1,310 @@
+//! The ends of the striped files of a tree with names: what the decider says is noted with the names-file, then told to who waits.
+//!
+//! The lock is held for deciding only. What is to be noted, and who is to be told, comes out as [`Work`], which the caller does, or has
+//! a worker do.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use iogate_core::Time;
+use iogate_core::ends::{Answer, Note, Rules, Told, UNKNOWN, Waiter, Wish};
+use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
+
+use crate::{Caller, TreeFile};
+
+/// The attribute of a names-file that has the size which somebody has begun to set; empty: nobody has.
+const BEGUN: &[u8] = b"user.iogate.resize";
+/// How often one who waits in this process looks whether it has waited for long enough.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// What is given to who asks for the end of a file.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// How long it is given, and by which ticket to settle it.
+    pub reserved: Reserved,
+    /// Of a reservation: where each record goes.
+    pub ranges: Vec<Range>,
+    /// Of an end without a reservation: the size that is to be set now, which somebody else has begun to set.
+    pub begun: Option<u64>,
+}
+
+/// Told what is given, or why nothing is; `None`: the server stops, and whoever asks may ask its successor.
+type Then = Box<dyn FnOnce(Option<io::Result<Given>>) + Send>;
+
+/// The ends of a tree's files.
+pub(crate) struct Ends {
+    state: Mutex<State>,
+    rules: Rules,
+    started: Instant,
+}
+
+struct State {
+    table: iogate_core::ends::Ends,
+    waiting: HashMap<Waiter, Waiting>,
+    /// The last number of a handle, or of who waits.
+    last: u64,
+}
+
+struct Waiting {
+    /// The names-file.
+    file: Arc<dyn TreeFile>,
+    then: Then,
+}
+
+enum Step {
+    Tell(Told, Waiting),
+    /// Something settled, with what is told then.
+    Note(Identity, u64, Note, Arc<dyn TreeFile>, Box<dyn FnOnce(io::Result<()>) + Send>),
+}
+
+/// What is to be done outside of the lock.
+#[must_use]
+pub(crate) struct Work(VecDeque<Step>);
+
+impl Work {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl State {
+    /// Who is told what. Those who do not wait any more are not.
+    fn told(&mut self, all: Vec<Told>) -> VecDeque<Step> {
+        let told = |told: Told| self.waiting.remove(&told.waiter).map(|waiting| Step::Tell(told, waiting));
+        all.into_iter().filter_map(told).collect()
+    }
+
+    fn wait(&mut self, file: Arc<dyn TreeFile>, then: Then) -> Waiter {
+        self.last += 1;
+        self.waiting.insert(self.last, Waiting { file, then });
+        self.last
+    }
+}
+
+impl Ends {
+    pub(crate) fn new(rules: Rules) -> Arc<Ends> {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        let table = iogate_core::ends::Ends::new(rules, Time::ZERO, wall);
+        let state = State { table, waiting: HashMap::new(), last: 0 };
+        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.started.elapsed().as_nanos() as u64)
+    }
+
+    /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns the size that
+    /// somebody has begun to set, and nobody is setting.
+    pub(crate) fn open(
+        self: &Arc<Self>,
+        file: &dyn TreeFile,
+        elsewhere: bool,
+    ) -> io::Result<(Party, Option<u64>)> {
+        let identity = file.identity();
+        let mut state = self.lock();
+        state.last += 1;
+        let number = state.last;
+        let is_new = state.table.open(identity, elsewhere);
+        drop(state);
+        let party = Party { ends: Arc::clone(self), identity, number, elsewhere };
+        if is_new {
+            let mark = file.attr()?.size;
+            let begun = file.xattr(BEGUN).and_then(Result::ok);
+            let begun = begun.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
+            self.lock().table.learn(identity, mark, begun);
+        }
+        let begun = self.lock().table.begun(identity);
+        Ok((party, begun))
+    }
+
+    /// Lets those go on who have waited for long enough.
+    pub(crate) fn look_round(&self) -> Work {
+        let mut state = self.lock();
+        if !state.table.are_waited_for() {
+            return Work(VecDeque::new());
+        }
+        let told = state.table.look_round(self.now());
+        Work(state.told(told))
+    }
+
+    /// The server stops: nobody is given anything any more.
+    pub(crate) fn close(&self) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        waiting.into_values().for_each(|waiting| (waiting.then)(None));
+    }
+
+    /// Notes what is to be noted, and tells who waits. May take as long as the names' disk does.
+    pub(crate) fn perform(&self, work: Work) {
+        let mut steps = work.0;
+        while let Some(step) = steps.pop_front() {
+            match step {
+                Step::Tell(told, Waiting { file, then }) => {
+                    let noted = match told.note {
+                        Some(note) => {
+                            let noted = write(&*file, note);
+                            steps.extend(self.noted(told.file, told.ticket, noted.is_ok()));
+                            noted
+                        }
+                        None => Ok(()),
+                    };
+                    then(Some(noted.and_then(|()| self.given(told))));
+                }
+                Step::Note(identity, ticket, note, file, then) => {
+                    let noted = write(&*file, note);
+                    if let Err(error) = &noted {
+                        tracing::error!(?identity, %error, "the size of a striped file could not be noted");
+                    }
+                    steps.extend(self.noted(identity, ticket, noted.is_ok()));
+                    then(noted);
+                }
+            }
+        }
+    }
+
+    fn noted(&self, file: Identity, ticket: u64, is_noted: bool) -> VecDeque<Step> {
+        let mut state = self.lock();
+        let told = state.table.noted(self.now(), file, ticket, is_noted);
+        state.told(told)
+    }
+
+    fn given(&self, told: Told) -> io::Result<Given> {
+        let (look, ranges, begun) = match told.answer {
+            Answer::Look => (1, Vec::new(), None),
+            Answer::Ranges(ranges) => (0, ranges, None),
+            Answer::Yours(begun) => (0, Vec::new(), begun),
+            Answer::Unfinished => return Err(io::Error::from_raw_os_error(libc::EINPROGRESS)),
+            Answer::TooLarge => return Err(io::Error::from_raw_os_error(libc::EFBIG)),
+            Answer::Left => return Err(io::Error::from_raw_os_error(libc::EBADF)),
+        };
+        let lease = self.rules.lease.as_nanos();
+        let reserved = Reserved { ticket: told.ticket, lease, look, writers: told.writers };
+        Ok(Given { reserved, ranges, begun })
+    }
+}
+
+/// Notes something with a names-file.
+fn write(file: &dyn TreeFile, note: Note) -> io::Result<()> {
+    if let Some(begun) = note.begun {
+        let text = begun.map_or_else(String::new, |size| size.to_string());
+        // Names that have no attributes but by path belong to somebody else, who notes them.
+        file.set_xattr(BEGUN, text.as_bytes(), 0).unwrap_or(Ok(()))?;
+    }
+    if let Some(size) = note.mark {
+        let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        file.set_attr(own, &Change { which: set::SIZE, size, ..Change::default() })?;
+    }
+    Ok(())
+}
+
+/// A handle through which the end of a file is asked for. Gives back what it has when it is dropped.
+pub(crate) struct Party {
+    ends: Arc<Ends>,
+    identity: Identity,
+    number: u64,
+    elsewhere: bool,
+}
+
+impl Party {
+    /// Asks for ranges; with a ticket, as who has looked.
+    pub(crate) fn reserve(
+        &self,
+        file: &Arc<dyn TreeFile>,
+        (ticket, at_least): (u64, u64),
+        records: Vec<AppendRecord>,
+        then: Then,
+    ) -> Work {
+        let (now, identity, number) = (self.ends.now(), self.identity, self.number);
+        let mut state = self.ends.lock();
+        let waiter = state.wait(Arc::clone(file), then);
+        let table = &mut state.table;
+        let told = match ticket {
+            0 => table.ask(now, identity, number, waiter, Wish::Append(records)),
+            ticket => table.looked(now, identity, number, waiter, ticket, at_least, records),
+        };
+        Work(state.told(told))
+    }
+
+    /// Asks for the end, to set the size; or, with [`UNKNOWN`], to finish what somebody has begun, or just to have it.
+    pub(crate) fn resize(&self, file: &Arc<dyn TreeFile>, size: u64, then: Then) -> Work {
+        let wish = if size == UNKNOWN { Wish::Take } else { Wish::Resize(size) };
+        let mut state = self.ends.lock();
+        let waiter = state.wait(Arc::clone(file), then);
+        let told = state.table.ask(self.ends.now(), self.identity, self.number, waiter, wish);
+        Work(state.told(told))
+    }
+
+    /// Gives the end back.
+    pub(crate) fn settle(
+        &self,
+        file: &Arc<dyn TreeFile>,
+        ticket: u64,
+        end: u64,
+        then: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Work {
+        let mut state = self.ends.lock();
+        let (note, told) = state.table.settle(self.ends.now(), self.identity, self.number, ticket, end);
+        let mut steps = state.told(told);
+        drop(state);
+        match note {
+            Some(note) => {
+                steps.push_back(Step::Note(self.identity, ticket, note, Arc::clone(file), Box::new(then)));
+            }
+            None => then(Ok(())),
+        }
+        Work(steps)
+    }
+
+    /// As [`Party::reserve`], and waits.
+    pub(crate) fn reserve_now(
+        &self,
+        file: &Arc<dyn TreeFile>,
+        looked: (u64, u64),
+        records: &[AppendRecord],
+    ) -> io::Result<Given> {
+        self.wait(|then| self.reserve(file, looked, records.to_vec(), then))
+    }
+
+    /// As [`Party::resize`], and waits.
+    pub(crate) fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
+        self.wait(|then| self.resize(file, size, then))
+    }
+
+    /// As [`Party::settle`], and waits.
+    pub(crate) fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
+        let (tell, told) = mpsc::channel();
+        let work = self.settle(file, ticket, end, move |settled| drop(tell.send(settled)));
+        self.ends.perform(work);
+        told.recv().unwrap_or(Ok(()))
+    }
+
+    fn wait(&self, ask: impl FnOnce(Then) -> Work) -> io::Result<Given> {
+        let (tell, told) = mpsc::channel();
+        let work = ask(Box::new(move |given| drop(tell.send(given))));
+        self.ends.perform(work);
+        loop {
+            match told.recv_timeout(ROUND) {
+                Ok(Some(given)) => return given,
+                Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.ends.perform(self.ends.look_round()),
+            }
+        }
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        let mut state = self.ends.lock();
+        let told = state.table.leave(self.ends.now(), self.identity, self.number, self.elsewhere);
+        let work = Work(state.told(told));
+        drop(state);
+        self.ends.perform(work);
+    }
+}
