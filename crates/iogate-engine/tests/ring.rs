@@ -36,7 +36,7 @@ fn read(store: &DirectoryStore, file: &FileHandle, offset: u64) -> std::io::Resu
     let mut buffer = vec![0; 4096];
     let segments = vec![Segment { memory: buffer.as_mut_ptr(), bytes: buffer.len() }];
     let (file, target, origin) = (file.clone(), TargetId(0), Origin::default());
-    let io = Io { file, op: Op::Read, offset, target, origin, segments };
+    let io = Io { file, op: Op::Read, offset, target, origin, extends: false, segments };
     let (said, result) = channel();
     store.start(io, Box::new(move |_, result| said.send(result).unwrap()));
     let count = result.recv_timeout(Duration::from_secs(60)).expect("it completes")?;

@@ -20,6 +20,7 @@ pub mod auth;
 pub mod client;
 pub mod coordinator;
 pub mod endpoint;
+mod ends;
 mod greeting;
 pub mod server;
 pub mod socket;

@@ -136,6 +136,9 @@ record! {
     }
 }
 
+/// Bytes of a [`Range`].
+pub const RANGE_BYTES: usize = 8 + 1;
+
 record! {
     /// A time: seconds since the Unix epoch, and nanoseconds.
     #[derive(Default)]

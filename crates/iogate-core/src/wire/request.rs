@@ -379,7 +379,7 @@ record! {
     /// Asks for ranges at the end of a striped file, from the server of its names, which gives the end to one client at a time, in the order in
     /// which they ask. Answered with [`Reserved`](super::Reserved), when the end is free, and a payload of one [`Range`](super::Range) for each record.
     /// The payload is one [`AppendRecord`] for each record, in their writers' order. A record that is known from before gets
-    /// its old range.
+    /// its old range. Fails with `EINPROGRESS` if somebody has begun to set the size and not settled: that is to be finished first.
     Reserve {
         /// The open file.
         handle: u32,
@@ -406,13 +406,17 @@ record! {
     }
 }
 
+/// Bytes of an [`AppendRecord`].
+pub const APPEND_RECORD_BYTES: usize = 16 + 8 + 2 + 4 + 4;
+
 record! {
     /// Asks for the end of a striped file, to set its size. Answered with [`Reserved`](super::Reserved), when the end is free. The size is
     /// noted with the file until it is [settled](Settle): whoever opens the file when its client has failed sets it.
     Resize {
         /// The open file.
         handle: u32,
-        /// The size to set.
+        /// The size to set. The largest number: to finish what somebody has begun, which the payload of the answer then says as one
+        /// [`Range`](super::Range) there, or just to have the end.
         size: u64,
     }
 }
@@ -424,7 +428,7 @@ record! {
         handle: u32,
         /// Of what it settles.
         ticket: u64,
-        /// Where the file ends now.
+        /// Where the file ends now. The largest number: it is not known, and a size that was to be set stays begun.
         end: u64,
     }
 }

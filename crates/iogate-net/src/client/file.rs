@@ -9,8 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
-    Allocate, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered, Request, Seek,
-    SetAttr, Striping, Sync, Synced, Written, open,
+    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered,
+    Request, Seek, SetAttr, Striping, Sync, Synced, Written, open,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
@@ -21,7 +21,7 @@ use super::call::{Answer, Call, Done, record};
 use super::remote::{FileNumber, Servers, Spread, path_bytes};
 use super::store::RemoteData;
 use super::unsynced;
-use crate::tree::{Caller, ObjectName, OpenHow, TreeFile};
+use crate::tree::{Caller, Given, ObjectName, OpenHow, TreeFile};
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]
@@ -42,12 +42,14 @@ pub(super) struct Opened {
     /// As it was opened.
     attr: Attr,
     is_new: bool,
+    /// The size that somebody had begun to set when it was opened.
+    pending_size: Option<u64>,
     number: FileNumber,
     layout: Layout,
     /// The server of [`Spread::File`].
     home: usize,
     /// The one on which it was opened.
-    first: usize,
+    pub(super) first: usize,
     handles: Vec<Slot>,
     /// For all handles of the file.
     pub(super) unsynced: Arc<unsynced::File>,
@@ -134,10 +136,11 @@ impl Opened {
             servers: Arc::clone(servers),
             caller,
             path: path.to_path_buf(),
-            flags: how.flags & (open::READ | open::WRITE | open::NO_FOLLOW) | open::AGAIN,
+            flags: how.flags & (open::READ | open::WRITE | open::NO_FOLLOW | open::APPEND) | open::AGAIN,
             identity,
             attr: answered.attr,
             is_new: answered.is_new != 0,
+            pending_size: (answered.pending_size != u64::MAX).then_some(answered.pending_size),
             number: servers.number(identity),
             layout,
             home: (hasher.finish() % servers.clients.len() as u64) as usize,
@@ -433,6 +436,22 @@ impl TreeFile for RemoteFile {
 
     fn layout(&self) -> Option<Layout> {
         (self.opened.layout != Layout::SINGLE).then_some(self.opened.layout)
+    }
+
+    fn pending_size(&self) -> Option<u64> {
+        self.opened.pending_size
+    }
+
+    fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> Option<io::Result<Given>> {
+        Some(self.opened.reserve(ticket, at_least, records))
+    }
+
+    fn resize(&self, size: u64) -> Option<io::Result<Given>> {
+        Some(self.opened.resize(size))
+    }
+
+    fn settle(&self, ticket: u64, end: u64, waits: bool) -> Option<io::Result<()>> {
+        Some(self.opened.settle(ticket, end, waits))
     }
 
     fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {

@@ -11,6 +11,7 @@
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `unsynced` | what was written and not made durable, and whether it is lost |
+//! | `ends` | what a forwarder asks of the end of a striped file |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
 //!
 //! ```no_run
@@ -32,6 +33,7 @@ mod call;
 mod clock;
 mod connect;
 mod control;
+mod ends;
 mod file;
 mod fork;
 mod identity;

@@ -130,7 +130,7 @@ impl Shared {
             if handle.is_stale {
                 continue;
             }
-            let kept = open::READ | open::WRITE | open::NO_FOLLOW | open::DIRECTORY;
+            let kept = open::READ | open::WRITE | open::NO_FOLLOW | open::DIRECTORY | open::APPEND;
             let flags = handle.flags & kept | open::AGAIN;
             let request = Open { handle: number, flags, mode: 0, identity, path: &handle.path };
             again.push(Call::new(&Request::Open(request), handle.caller, number, Done::Restored));

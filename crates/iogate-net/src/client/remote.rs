@@ -251,6 +251,10 @@ impl Tree for Remote {
         self.servers.clients.iter().all(|client| client.welcome().trusted != 0)
     }
 
+    fn asks_for_ends(&self) -> bool {
+        true
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let opened = Opened::open(&self.servers, caller, path, how)?;
         Ok(Arc::new(RemoteFile::new(opened, self.origin)))

@@ -301,6 +301,9 @@ fn handle_of(request: &Request<'_>) -> u32 {
         Request::Allocate(allocate) => allocate.handle,
         Request::Seek(seek) => seek.handle,
         Request::GetLayout(layout) => layout.handle,
+        Request::Reserve(reserve) => reserve.handle,
+        Request::Resize(resize) => resize.handle,
+        Request::Settle(settle) => settle.handle,
         _ => iogate_core::wire::NO_HANDLE,
     }
 }

@@ -144,6 +144,7 @@ mod tests {
             offset: 15,
             target: Default::default(),
             origin: Default::default(),
+            extends: false,
             segments: vec![segment(50, 8), segment(0, 22)],
         };
         let server_of = |offset: u64| ((offset / 20 % 2) as usize, (offset / 20 + 1) * 20);

@@ -7,9 +7,24 @@ use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, 
 
 use super::Shared;
 use super::session::{Answer, Cut, OpenFile, Session};
-use crate::ends::{Given, Work};
+use crate::ends::{Given, Party, Work};
+use crate::{Tree, TreeFile};
 
 impl Session {
+    /// What a handle asks for the end of its file through, if it may; and the size that somebody has begun to set.
+    pub(super) fn party(
+        &self,
+        tree: &dyn Tree,
+        file: &dyn TreeFile,
+        flags: u32,
+    ) -> io::Result<(Option<Party>, Option<u64>)> {
+        if flags & open::WRITE == 0 || !tree.gives_ends() {
+            return Ok((None, None));
+        }
+        let (party, begun) = self.export.ends.open(file, flags & open::APPEND == 0)?;
+        Ok((Some(party), begun))
+    }
+
     /// Takes in what a forwarder wants of the end of a file. What it has sent before on the connection counts before it.
     pub(super) fn ask_for_end(self: &Arc<Self>, answer: Answer, request: &Request<'_>, value: &[u8]) {
         match self.find_end(request, value) {

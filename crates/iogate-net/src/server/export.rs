@@ -11,7 +11,9 @@ use iogate_engine::Engine;
 use super::answers::Answers;
 use super::appends::Appends;
 use super::entrance::Entrance;
+use crate::ends::Ends;
 use crate::{Tree, Users};
+use iogate_core::ends::Rules;
 
 /// A tree under a name.
 pub struct Export {
@@ -89,6 +91,8 @@ pub(super) struct Served {
     pub(super) entrance: Entrance,
     /// Objects that nobody can reach any more, and no client was told of.
     pub(super) gone: Mutex<Vec<Gone>>,
+    /// Of the striped files that have their names here.
+    pub(super) ends: Arc<Ends>,
 }
 
 /// Most objects that wait for a client to be told of them; a sweep finds the others.
@@ -102,6 +106,7 @@ impl Served {
             appends: Arc::default(),
             entrance: Entrance::default(),
             gone: Mutex::default(),
+            ends: Ends::new(Rules::SERVER),
         })
     }
 

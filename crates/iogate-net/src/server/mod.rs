@@ -16,6 +16,7 @@
 //! | `rights.rs` | what a client may do |
 //! | `session.rs` | handles, requests and their replies |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
+//! | `ends.rs` | who may use the end of a striped file |
 //! | `operations.rs` | everything else |
 //! | `answers/` | what is remembered of requests over restarts |
 //! | `outgoing.rs` | replies to bytes |
@@ -28,6 +29,7 @@ mod appends;
 mod buffer;
 mod connection;
 mod crew;
+mod ends;
 mod entrance;
 mod export;
 mod hello;
@@ -176,6 +178,7 @@ impl Server {
                 answers.settle(&*export.tree, &export.users)?;
             }
         }
+        config.exports.iter().for_each(|export| export.tree.use_engine(&export.engine));
         let exports = config.exports.len();
         let shared = Arc::new_cyclic(|shared: &Weak<Shared>| {
             let feed = shared.clone();
@@ -349,6 +352,8 @@ impl Shared {
             // What is being taken in counts as underway after this.
             drop(lock(&connection.receive));
         }
+        // Who waits for the end of a file asks the next server.
+        self.exports.iter().for_each(|export| export.ends.close());
         let mut idle = lock(&self.idle.0);
         while self.underway.load(Ordering::SeqCst) > 0 {
             idle = self.idle.1.wait(idle).unwrap_or_else(PoisonError::into_inner);

@@ -61,6 +61,11 @@ impl Session {
                     Err((errno, text)) => answer.error(errno, &text),
                 };
             }
+            Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
+                let value = held.payload.as_ref().map_or(&[][..], Buffer::as_slice);
+                let value = &value[..header.payload as usize];
+                return self.ask_for_end(answer, request, value);
+            }
             _ => {}
         }
         let is_control = matches!(request, Request::Status(_) | Request::Configure(_));
@@ -199,11 +204,10 @@ impl Session {
                 let text = "this server serves files: turns are given by a coordinator, `iogate coord serve`";
                 return Err((libc::EOPNOTSUPP, text.to_owned()).into());
             }
-            Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
-                let text = "this export does not give out the ends of striped files";
-                return Err((libc::EOPNOTSUPP, text.to_owned()).into());
-            }
             Request::Hello(_)
+            | Request::Reserve(_)
+            | Request::Settle(_)
+            | Request::Resize(_)
             | Request::Ping(_)
             | Request::Close(_)
             | Request::Read(_)
@@ -231,8 +235,10 @@ impl Session {
         let file = tree.open(caller, path(wish.path)?, how)?;
         let attr = self.seen(file.opened_attr()?);
         let is_new = (self.stripes && file.object().is_new).into();
-        let opened = Opened { identity: file.identity(), pending_size: u64::MAX, is_new, attr };
-        self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default() }));
+        let (party, begun) = self.party(tree, &*file, wish.flags)?;
+        let pending_size = begun.unwrap_or(u64::MAX);
+        let opened = Opened { identity: file.identity(), pending_size, is_new, attr };
+        self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default(), party }));
         Ok(Outcome::kept(&opened))
     }
 

@@ -20,6 +20,7 @@ use super::incoming::FRESH;
 use super::outgoing::Payload;
 use super::rights::Rights;
 use super::{Shared, lock};
+use crate::ends::Party;
 pub(super) use crate::greeting::Cut;
 use crate::{Caller, TreeFile};
 
@@ -78,6 +79,8 @@ pub(super) struct OpenFile {
     /// How it was opened, see [`iogate_core::wire::open`].
     pub(super) flags: u32,
     pub(super) appends: Arc<Lane>,
+    /// Through which the end of a striped file with its name here is asked for.
+    pub(super) party: Option<Party>,
 }
 
 /// A reply that is kept until the client has it.
@@ -86,6 +89,8 @@ pub(super) enum Kept {
     /// The most frequent one, without memory of its own.
     Written(Written),
     Fields(u16, Box<[u8]>),
+    /// Fields, and a payload.
+    Whole(Box<[u8]>, Box<[u8]>),
 }
 
 /// What is to be done with a request.
@@ -334,6 +339,10 @@ impl Kept {
     fn queue(&self, connection: &Connection, id: u64) {
         match self {
             Kept::Written(written) => connection.queue(0, id, |fields| written.encode(fields), Payload::None),
+            Kept::Whole(kept, payload) => {
+                let payload = Payload::Bytes(payload.to_vec(), None);
+                connection.queue(0, id, |fields| fields.extend_from_slice(kept), payload);
+            }
             Kept::Fields(errno, kept) => {
                 connection.queue(*errno, id, |fields| fields.extend_from_slice(kept), Payload::None);
             }
@@ -370,6 +379,11 @@ impl Answer {
         let mut fields = Vec::new();
         record.encode(&mut fields);
         self.fields(fields);
+    }
+
+    /// Fields and payload; kept until the client has them.
+    pub(super) fn whole(mut self, fields: &[u8], payload: &[u8]) {
+        self.give(Some(Kept::Whole(fields.into(), payload.into())), Payload::None);
     }
 
     /// What a write did.

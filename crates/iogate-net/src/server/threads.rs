@@ -268,6 +268,7 @@ impl Shared {
         // In case that those who were fed before had no need any more.
         self.feed();
         self.let_in();
+        self.look_at_ends();
     }
 
     fn round(&self) -> Duration {

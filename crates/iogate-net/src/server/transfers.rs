@@ -164,7 +164,9 @@ impl Write {
     fn append(self) {
         let bytes = &self.payload.as_slice()[..self.wire.bytes as usize];
         if let Some(result) = self.file.file.append(self.caller, origin(&self.wire), bytes) {
-            return self.complete(result);
+            // As a sync through this handle will say it.
+            let verifier = self.file.file.verifier();
+            return self.complete(result.map(|written| Written { verifier, ..written }));
         }
         let export = Arc::clone(&self.answer.session().export);
         match export.appends.begin(&*self.file.file, self.wire.bytes) {

@@ -302,6 +302,10 @@ impl Tree for DirectoryTree {
         self.names.acts_for_others()
     }
 
+    fn gives_ends(&self) -> bool {
+        true
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let mut how = how;
         if how.flags & open::AGAIN != 0 {

@@ -16,6 +16,7 @@ mod open_files;
 mod private;
 mod stat;
 mod striped;
+mod striped_append;
 mod striped_file;
 mod sweep;
 mod verifier;
@@ -28,9 +29,10 @@ use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
-use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, Written};
-use iogate_engine::{FileHandle, Origin, Store};
+use iogate_core::wire::{AppendRecord, Attr, Change, Entry, Gone, Identity, Space, Written};
+use iogate_engine::{Engine, FileHandle, Origin, Store};
 
+pub use crate::ends::Given;
 pub use credentials::{Caller, Groups};
 pub use directory::DirectoryTree;
 pub use striped::StripedTree;
@@ -79,6 +81,21 @@ pub trait Tree: Send + Sync + 'static {
     /// Whether operations are carried out in their callers' names. If not, all are in this process's own.
     fn acts_for_others(&self) -> bool {
         true
+    }
+
+    /// Whether the files here may be names-files of striped ones, whose ends are given here.
+    fn gives_ends(&self) -> bool {
+        false
+    }
+
+    /// Whether [`TreeFile::reserve`] and its like ask somebody.
+    fn asks_for_ends(&self) -> bool {
+        false
+    }
+
+    /// Tells of the gate that the tree's reads and writes pass.
+    fn use_engine(&self, engine: &Arc<Engine>) {
+        let _ = engine;
     }
 
     /// Opens a file, or makes one.
@@ -249,6 +266,30 @@ pub trait TreeFile: Send + Sync {
     /// To be called before each write at an offset: the file may have grown on new targets.
     fn before_write(&self, offset: u64) {
         let _ = offset;
+    }
+
+    /// The size that somebody has begun to set, and has not.
+    fn pending_size(&self) -> Option<u64> {
+        None
+    }
+
+    /// Of a names-file: asks whoever has it for ranges at the end of the striped file; with a ticket, as who has looked and found
+    /// that the file has at least so many bytes. Waits. `EINPROGRESS`: finish the size that is begun first. `None`: who asks decides.
+    fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> Option<io::Result<Given>> {
+        let _ = (ticket, at_least, records);
+        None
+    }
+
+    /// As [`TreeFile::reserve`], for the end itself, to set the size; the largest number: to finish what is begun, or just to have the end.
+    fn resize(&self, size: u64) -> Option<io::Result<Given>> {
+        let _ = size;
+        None
+    }
+
+    /// Gives the end back: the file has so many bytes; the largest number: it is not known. `waits`: returns when that is noted.
+    fn settle(&self, ticket: u64, end: u64, waits: bool) -> Option<io::Result<()>> {
+        let _ = (ticket, end, waits);
+        None
     }
 
     /// Writes at the end of the file, where somebody behind the tree decides where that is. `None`: whoever

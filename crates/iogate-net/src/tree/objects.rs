@@ -18,6 +18,7 @@ use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
+use super::striped_append::AppendLane;
 use super::{Caller, OpenHow, Tree, TreeFile};
 
 /// In whose name objects are handled.
@@ -125,7 +126,13 @@ impl Stripes {
             return objects;
         }
         let slots = self.targets.iter().map(|_| Slot::default()).collect();
-        let objects = Arc::new(Objects { id, stripes: Arc::clone(self), slots, keepers: Mutex::default() });
+        let objects = Arc::new(Objects {
+            id,
+            stripes: Arc::clone(self),
+            slots,
+            appends: AppendLane::default(),
+            keepers: Mutex::default(),
+        });
         table.insert(id, Arc::downgrade(&objects));
         objects
     }
@@ -209,6 +216,7 @@ pub(super) struct Objects {
     pub(super) id: ObjectId,
     pub(super) stripes: Arc<Stripes>,
     slots: Box<[Slot]>,
+    pub(super) appends: AppendLane,
     keepers: Mutex<Vec<Keeper>>,
 }
 
@@ -334,6 +342,11 @@ impl Objects {
         }
         self.stripes.complete(&mut attr, objects);
         Ok(attr)
+    }
+
+    /// Where the last byte ends that is on any target.
+    pub(super) fn size(&self) -> io::Result<u64> {
+        Ok(self.attr(|| Ok(Attr { links: 1, ..Attr::default() }))?.size)
     }
 
     /// Sets the file's size; the object that then has the last byte keeps it.

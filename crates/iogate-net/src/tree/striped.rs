@@ -15,17 +15,20 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use iogate_core::ends::Rules;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
 use iogate_core::{Layout, reserved};
-use iogate_engine::Store;
 use iogate_engine::store::StripedStore;
+use iogate_engine::{Engine, Store};
 
 use super::objects::{OBJECT, OBJECTS, ObjectId, ROOT, Stripes, exists};
+use super::striped_append::End;
 use super::striped_file::{StripedDirectory, StripedFile};
 use super::{Caller, ObjectName, OpenHow, Tree, TreeFile};
+use crate::ends::Ends;
 
 /// The attribute of the names' root that says how files are striped.
 const STRIPING: &[u8] = b"user.iogate.striping";
@@ -37,6 +40,10 @@ pub struct StripedTree {
     pub(super) names: Arc<dyn Tree>,
     pub(super) stripes: Arc<Stripes>,
     store: Arc<StripedStore>,
+    /// The gate in front of the store.
+    engine: OnceLock<Weak<Engine>>,
+    /// Of files with names that nobody else gives ends of.
+    ends: Arc<Ends>,
 }
 
 impl StripedTree {
@@ -56,7 +63,8 @@ impl StripedTree {
                 stripes.discard_later(gone);
             }
         }));
-        Ok(StripedTree { names, stripes, store })
+        let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS));
+        Ok(StripedTree { names, stripes, store, engine, ends })
     }
 
     /// The names-file's attributes, completed.
@@ -210,9 +218,19 @@ impl Tree for StripedTree {
         self.names.acts_for_others() && self.stripes.targets.iter().all(|target| target.acts_for_others())
     }
 
+    fn use_engine(&self, engine: &Arc<Engine>) {
+        let _ = self.engine.set(Arc::downgrade(engine));
+    }
+
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let since = (!self.names.is_local()).then(Instant::now);
-        let names = self.names.open(caller, path, OpenHow { stripes: true, ..how })?;
+        // The names-file keeps what it has noted, and who cuts the file takes its end.
+        let cuts = how.flags & open::TRUNCATE != 0;
+        let mut flags = how.flags & !open::TRUNCATE;
+        if cuts {
+            flags |= open::WRITE;
+        }
+        let names = self.names.open(caller, path, OpenHow { flags, stripes: true, ..how })?;
         let writes = how.flags & open::WRITE != 0;
         if !writes && names.opened_attr()?.mode & libc::S_IFMT != libc::S_IFREG {
             return Ok(Arc::new(StripedDirectory::new(names)));
@@ -228,14 +246,20 @@ impl Tree for StripedTree {
             }
         };
         let objects = self.stripes.objects(id);
+        let (end, begun) = End::of(&*names, flags, &self.ends, self.names.asks_for_ends())?;
         objects.keep(&names, since);
-        if how.flags & open::TRUNCATE != 0 && !is_new {
-            objects.set_size(0)?;
-        }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
         let told = objects.losses().into();
-        Ok(Arc::new(StripedFile { names, objects, data, writes, is_new, told }))
+        let (store, engine) = (Arc::clone(&self.store), self.engine.get().cloned());
+        let file = StripedFile { names, objects, data, writes, is_new, told, end, store, engine };
+        if begun.is_some() {
+            file.finish_resize()?;
+        }
+        if cuts && !is_new {
+            file.resize_to(0)?;
+        }
+        Ok(Arc::new(file))
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
@@ -254,7 +278,7 @@ impl Tree for StripedTree {
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         if change.which & set::SIZE != 0 {
             // By a handle, so that it is the same file whose permissions are checked and whose objects are cut.
-            let how = OpenHow { flags: open::WRITE | open::NO_FOLLOW, ..OpenHow::default() };
+            let how = OpenHow { flags: open::WRITE | open::APPEND | open::NO_FOLLOW, ..OpenHow::default() };
             let opened = self.open(caller, path, how).map_err(|error| match error.raw_os_error() {
                 // Not a file, unless something before it is wrong.
                 Some(libc::ENXIO | libc::ELOOP) => {

@@ -1,15 +1,16 @@
 //! An open file, or directory, of a striped tree.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use iogate_core::wire::{Attr, Change, Gone, Identity, set};
+use iogate_core::wire::{Attr, Change, Gone, Identity, Written, set};
 use iogate_core::{FileId, Layout, TargetId};
-use iogate_engine::FileHandle;
 use iogate_engine::store::{Parts, StripedStore};
+use iogate_engine::{Engine, FileHandle, Origin};
 
 use super::objects::Objects;
+use super::striped_append::End;
 use super::{Caller, TreeFile};
 
 pub(super) struct StripedFile {
@@ -20,6 +21,11 @@ pub(super) struct StripedFile {
     pub(super) writes: bool,
     /// Losses that this handle has told of: objects are shared by all handles of a file.
     pub(super) told: AtomicU64,
+    /// Where its end is given.
+    pub(super) end: End,
+    pub(super) store: Arc<StripedStore>,
+    /// The gate in front of the store, if there is one.
+    pub(super) engine: Option<Weak<Engine>>,
     /// It got the name of its objects when it was opened.
     pub(super) is_new: bool,
 }
@@ -66,10 +72,14 @@ impl TreeFile for StripedFile {
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
         // The names-file decides on permissions, and has no bytes itself.
-        let attr = self.names.set_attr(caller, &Change { size: 0, ..*change })?;
-        if change.which & set::SIZE != 0 {
-            self.objects.set_size(change.size)?;
+        let others = Change { which: change.which & !set::SIZE, ..*change };
+        if others.which != 0 || change.which == 0 {
+            self.names.set_attr(caller, &others)?;
         }
+        if change.which & set::SIZE != 0 {
+            self.resize_to(change.size)?;
+        }
+        let attr = self.names.attr()?;
         if change.which & (set::ATIME | set::MTIME) != 0 {
             self.objects.set_times(change)?;
         }
@@ -113,16 +123,23 @@ impl TreeFile for StripedFile {
         };
         let frees = mode & libc::FALLOC_FL_PUNCH_HOLE as u32 != 0;
         let stripes = &self.objects.stripes;
-        stripes.each(|target| {
-            let (from, to) = (stripes.inner_size(target, offset), stripes.inner_size(target, end));
-            if from < to
-                && let Some(object) = self.objects.object(target, !frees)?
-            {
-                object.allocate(mode, from, to - from)?;
-            }
-            Ok(())
-        })?;
-        Ok(())
+        let allocate = || {
+            stripes.each(|target| {
+                let (from, to) = (stripes.inner_size(target, offset), stripes.inner_size(target, end));
+                if from < to
+                    && let Some(object) = self.objects.object(target, !frees)?
+                {
+                    object.allocate(mode, from, to - from)?;
+                }
+                Ok(())
+            })
+        };
+        let extends = !frees && mode & libc::FALLOC_FL_KEEP_SIZE as u32 == 0;
+        if extends { self.with_end(allocate) } else { allocate() }.map(drop)
+    }
+
+    fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
+        Some(self.append_record(caller, origin, bytes))
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

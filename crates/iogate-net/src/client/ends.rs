@@ -1,0 +1,65 @@
+//! What a forwarder asks the server of names of the end of a striped file.
+
+use std::io;
+
+use iogate_core::wire::{
+    AppendRecord, RANGE_BYTES, Range, Record, Request, Reserve, Reserved, Resize, Settle,
+};
+use iogate_engine::store::Segment;
+
+use super::call::{Answer, Call, Done, Memory, not_understood};
+use super::file::Opened;
+use crate::tree::Given;
+
+impl Opened {
+    pub(super) fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> io::Result<Given> {
+        let handle = self.handle_on(self.first)?;
+        let mut value = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut value));
+        let memory = Memory::One([Segment { memory: value.as_mut_ptr(), bytes: value.len() }]);
+        let bytes = value.len() as u64;
+        let call = move |done| {
+            let request = Request::Reserve(Reserve { handle, ticket, at_least });
+            let mut call = Call::new(&request, self.caller, handle, done);
+            call.memory = memory;
+            call.demand.bytes = bytes;
+            Some(call)
+        };
+        let (reserved, ranges) = given(self.servers.clients[self.first].wait_for(call)?)?;
+        let expected = if reserved.look == 0 { records.len() } else { 0 };
+        if ranges.len() != expected {
+            let text = format!("expected {expected} ranges, found {}", ranges.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(Given { reserved, ranges, begun: None })
+    }
+
+    pub(super) fn resize(&self, size: u64) -> io::Result<Given> {
+        let handle = self.handle_on(self.first)?;
+        let request = Request::Resize(Resize { handle, size });
+        let (reserved, ranges) = given(self.servers.clients[self.first].call(&request, self.caller)?)?;
+        let begun = ranges.first().map(|range| range.offset);
+        Ok(Given { reserved, ranges: Vec::new(), begun })
+    }
+
+    pub(super) fn settle(&self, ticket: u64, end: u64, waits: bool) -> io::Result<()> {
+        let handle = self.handle_on(self.first)?;
+        let client = &self.servers.clients[self.first];
+        let request = Request::Settle(Settle { handle, ticket, end });
+        if waits {
+            return client.call(&request, self.caller).map(drop);
+        }
+        client.start(Call::new(&request, self.caller, handle, Done::Nothing));
+        Ok(())
+    }
+}
+
+fn given(answer: Answer) -> io::Result<(Reserved, Vec<Range>)> {
+    let Answer::Other { fields, payload } = answer else {
+        let text = format!("expected what is given of an end, found {answer:?}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    };
+    let reserved = Reserved::decode(&fields).map_err(not_understood)?;
+    let ranges = payload.chunks(RANGE_BYTES).map(Range::decode).collect::<Result<_, _>>();
+    Ok((reserved, ranges.map_err(not_understood)?))
+}
