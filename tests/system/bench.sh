@@ -7,6 +7,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs jq
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"
 cat >"$SIDE/readers.toml" <<'END'
 title = "Two readers"
@@ -25,7 +26,7 @@ nothing_left() {
     [ -z "$(ls -A "$SIDE/scratch")" ] || fail "left behind: $(ls -A "$SIDE/scratch")"
     ! findmnt --raw --noheadings --output TARGET | grep -F -- "$SIDE/scratch" || fail "something stayed mounted"
 }
-bench() { "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" "$@"; }
+bench() { promptly "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" "$@"; }
 
 # A line for each scheduler and metric: both values, whether they agree.
 compared() {

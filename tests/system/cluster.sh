@@ -5,6 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs jq mpicc.mpich mpicc.openmpi
 REPOSITORY=$(cd "$(dirname "$0")/../.." && pwd)
 CLUSTER=$WORK/cluster
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -5,7 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-command -v dbench >/dev/null || skip "there is no dbench"
+needs dbench
 mount_gate
 dbench -D "$MNT" --timelimit=10 4 >"$SIDE/dbench.out" 2>&1 || {
     tail -n 20 "$SIDE/dbench.out"

@@ -5,7 +5,8 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-"$IOGATE" demo --quick --scheduler "$SCHEDULER" --html "$SIDE/report.html" --json >"$SIDE/result.json" ||
+needs jq
+promptly "$IOGATE" demo --quick --scheduler "$SCHEDULER" --html "$SIDE/report.html" --json >"$SIDE/result.json" ||
     fail "the demo failed"
 jq -r '.runs[] | "\(.device): \([.apps[] | "\(.name) \(.completion_ns / 1e6 | round) ms"] | join(", ")); " +
     "\(.gate.read.requests) requests in \(.gate.read.dispatches) dispatches"' "$SIDE/result.json"

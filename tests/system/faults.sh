@@ -6,6 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs fio
 CLUSTER=$WORK/cluster
 OTHER=$WORK/other # a second client's mount
 mkdir "$OTHER"

@@ -5,6 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs fio
 cat >"$SIDE/jobs.fio" <<END
 [global]
 directory=$MNT

@@ -25,9 +25,17 @@ skip() {
     exit 77
 }
 
-# eventually SECONDS COMMAND...: tries until the command succeeds.
+# needs PROGRAM...: skips the test where there is none of that name.
+needs() {
+    local program
+    for program in "$@"; do
+        command -v "$program" >/dev/null || skip "there is no $program"
+    done
+}
+
+# eventually SECONDS COMMAND...: tries until the command succeeds; on a busy machine for longer than it should take.
 eventually() {
-    local tries=$(($1 * 20))
+    local tries=$((($1 < 30 ? 30 : $1) * 20))
     shift
     until "$@"; do
         tries=$((tries - 1))
@@ -72,12 +80,17 @@ unmount_gate() {
 refused() {
     local expected=$1 pattern=$2 status=0
     shift 2
-    timeout 10 "$@" >"$SIDE/refused" 2>&1 </dev/null || status=$?
+    timeout 30 "$@" >"$SIDE/refused" 2>&1 </dev/null || status=$?
     echo "\$ $*" && cat "$SIDE/refused"
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "expected it to fail, and it ended with status $status"
     [ "$expected" = any ] || [ "$status" -eq "$expected" ] || fail "expected exit status $expected, got $status"
     grep -Eqi -- "$pattern" "$SIDE/refused" || fail "expected it to say '$pattern'"
     ! grep -q "panicked at" "$SIDE/refused" || fail "it panicked"
+}
+
+# promptly COMMAND...: before other programs, where that is allowed: for what compares times of little computing.
+promptly() {
+    if chrt --rr 1 true 2>/dev/null; then chrt --rr 1 "$@"; else "$@"; fi
 }
 
 # Kills what the test started and unmounts what it mounted.

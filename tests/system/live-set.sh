@@ -5,10 +5,17 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs fio jq
 mount_gate
-fio --name=load --directory="$MNT" --ioengine=psync --rw=randrw --bsrange=4k-128k --size=16m --numjobs=4 \
-    --verify=crc32c --verify_fatal=1 --verify_backlog=16 --verify_state_save=0 --time_based --runtime=12 \
-    --group_reporting --output="$SIDE/fio.out" &
+# Goes on until all changes have been made, however long that takes.
+verified_load() {
+    until [ -e "$SIDE/over" ]; do
+        fio --name=load --directory="$MNT" --ioengine=psync --rw=randrw --bsrange=4k-128k --size=16m --numjobs=4 \
+            --verify=crc32c --verify_fatal=1 --verify_backlog=16 --verify_state_save=0 --time_based --runtime=4 \
+            --group_reporting --output="$SIDE/fio.out" || return 1
+    done
+}
+verified_load &
 load=$!
 switches=0
 for from in $SCHEDULERS; do
@@ -21,9 +28,10 @@ for from in $SCHEDULERS; do
         switches=$((switches + 2))
     done
 done
+touch "$SIDE/over"
 wait "$load" || fail "fio found a difference, or an error"
 echo "$switches switches"
-[ "$switches" -ge 100 ] || fail "only $switches switches while fio ran"
+[ "$switches" -eq 162 ] || fail "only $switches switches while fio ran"
 "$IOGATE" set "$MNT" scheduler=aioli
 "$IOGATE" set "$MNT" quantum_base=64KiB || fail "a parameter cannot be set live"
 refused any 'aioli' "$IOGATE" set "$MNT" scheduler=aiolo

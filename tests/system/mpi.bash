@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # What the tests of MPI jobs share: their programs, a coordinator, jobs, and what the coordinator has seen of them. Sourced after lib.sh.
 
+needs jq mpicc.mpich mpirun.mpich mpicc.openmpi mpirun.openmpi
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 LIBRARIES=$ROOT/target/mpi
 COORD=unix:$SIDE/coord

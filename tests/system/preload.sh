@@ -6,6 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs fio cc
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --workspace --lib --bins --example forwarder
 library=$root/target/debug/libiogate_preload.so

@@ -6,6 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs fio git
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"
 transport=()
 [ "$TRANSPORT" = auto ] || transport=(--no-uring)

@@ -5,6 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs jq
 mount_gate
 IOGATE_APP=4711 dd if=/dev/zero of="$MNT/a" bs=64k count=32 status=none
 IOGATE_APP=4712 dd if=/dev/zero of="$MNT/b" bs=64k count=16 status=none

@@ -5,6 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs stress-ng
 groups="
 access chdir chmod chown
 copy-file dentry dir dirdeep

@@ -5,6 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs setfattr getfattr tar
 tree=$SIDE/tree
 mkdir -p "$tree/deep/$(printf 'd%.0s' {1..200})/er" "$tree/many" "$tree/empty"
 for size in 0 1 511 512 513 4095 4096 4097 131072 131073 1048577 5000000; do
