@@ -89,9 +89,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl AppendLane {
     /// Has a record appended: by the calling thread, or by another that is at it for several.
-    fn run(&self, queued: Arc<Queued>, carry_out: impl Fn(&[Arc<Queued>])) -> io::Result<(u64, u32)> {
+    fn run(&self, queued: &Arc<Queued>, carry_out: impl Fn(&[Arc<Queued>])) -> io::Result<(u64, u32)> {
         let mut queue = lock(&self.queue);
-        queue.records.push(Arc::clone(&queued));
+        queue.records.push(Arc::clone(queued));
         loop {
             if let Some(result) = lock(&queued.result).take() {
                 return result;
@@ -169,7 +169,7 @@ impl StripedFile {
             bytes: u32::try_from(bytes.len()).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?,
         };
         let queued = Arc::new(Queued { record, bytes: bytes.to_vec(), origin, result: Mutex::default() });
-        let (offset, bytes) = self.objects.appends.run(queued, |batch| self.append_batch(batch))?;
+        let (offset, bytes) = self.objects.appends.run(&queued, |batch| self.append_batch(batch))?;
         Ok(Written { offset, bytes, verifier: self.verifier() })
     }
 
