@@ -71,7 +71,7 @@ fn lost(path: &Path, source: &Path, round: u64) -> Vec<String> {
     let mapping = Mapping::new(&file);
     let together = Barrier::new(2 * THREADS);
     let unseen = AtomicU64::new(0);
-    let value = |thread: usize, page: usize| round << 32 | (page as u64) << 8 | thread as u64 + 1;
+    let value = |thread: usize, page: usize| (round << 32) | ((page as u64) << 8) | (thread as u64 + 1);
     std::thread::scope(|scope| {
         for thread in 0..2 * THREADS {
             let (file, mapping, together, unseen) = (&file, &mapping, &together, &unseen);
@@ -149,7 +149,7 @@ fn appends_to_a_page_that_is_stored_to_are_kept() {
                 });
                 let mut log = OpenOptions::new().append(true).open(&path).unwrap();
                 for n in 1..=(PAGE - BEFORE) as u64 / 8 {
-                    log.write_all(&(round << 32 | n).to_ne_bytes()).unwrap();
+                    log.write_all(&((round << 32) | n).to_ne_bytes()).unwrap();
                 }
                 ended.store(true, Ordering::Relaxed);
             });
@@ -158,7 +158,7 @@ fn appends_to_a_page_that_is_stored_to_are_kept() {
                 let bytes = std::fs::read(path).unwrap();
                 assert_eq!(bytes.len(), PAGE);
                 for (n, record) in (1..).zip(bytes[BEFORE..].chunks(8)) {
-                    assert_eq!(record, (round << 32 | n).to_ne_bytes(), "record {n} of {}", path.display());
+                    assert_eq!(record, ((round << 32) | n).to_ne_bytes(), "record {n} of {}", path.display());
                 }
             }
         }
