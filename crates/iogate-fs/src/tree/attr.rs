@@ -1,6 +1,5 @@
 //! Attributes: reading and changing them, through an open file where there is one.
 
-use iogate_core::wire::Identity;
 use std::io;
 
 use iogate_core::wire::{self, Change, Moment, open, set};
@@ -130,15 +129,14 @@ impl FileSystem {
         let attr = if arg.valid & fattr::FH != 0 {
             set(&*self.files.get(arg.fh)?.file)?
         } else {
-            match self
-                .at([(node.id, b"")], |[path]| self.tree.set_attr(caller, path, Identity::default(), &change))
-            {
-                // It has no name any more, and may still be open.
-                Err(errno @ Errno::STALE) => {
-                    let access = if change.which & set::SIZE != 0 { open::WRITE } else { 0 };
-                    set(&*node.open_for(access).ok_or(errno)?)?
-                }
-                attr => attr?,
+            // A name may be another file's by now: only an open file is sure to be this one.
+            let access = if change.which & set::SIZE != 0 { open::WRITE } else { 0 };
+            match node.open_for(access).map(|file| set(&*file)) {
+                // Not open, or no longer: whoever keeps the tree has lost the file.
+                None | Some(Err(Errno::STALE)) => self.at([(node.id, b"")], |[path]| {
+                    self.tree.set_attr(caller, path, node.identity(), &change)
+                })?,
+                Some(attr) => attr?,
             }
         };
         node.saw(&attr);

@@ -41,9 +41,11 @@ impl FileSystem {
         if masked == mode {
             return Ok(mode);
         }
-        let hands_down = self.nodes.get(parent)?.has_default_list(self.timeout, || {
-            self.at([(parent, b"")], |[path]| self.tree.xattr(caller, path, DEFAULT_LIST)).is_ok()
-        });
+        let node = self.nodes.get(parent)?;
+        let hands_down = !node.has_no_xattrs(self.timeout)
+            && node.has_default_list(self.timeout, || {
+                self.at([(parent, b"")], |[path]| self.tree.xattr(caller, path, DEFAULT_LIST)).is_ok()
+            });
         Ok(if hands_down { mode } else { masked })
     }
 

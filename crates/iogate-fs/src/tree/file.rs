@@ -159,7 +159,7 @@ impl FileSystem {
         let flags = access_of(arg.flags) | open::CREATE | exclusive;
         let mode = self.new_mode(caller, header.nodeid, arg.mode & 0o7777, arg.umask)?;
         let file = self.at([place], |[path]| self.open_at(caller, path, flags, mode))?;
-        let attr = file.attr().map_err(|error| errno_of(&error))?;
+        let attr = file.opened_attr().map_err(|error| errno_of(&error))?;
         let mut node = self.nodes.enter(place, &attr)?;
         if !node.is(file.identity()) {
             self.nodes.is_another(&node);

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use iogate_core::wire::{Attr, Identity};
+use iogate_core::wire::{Attr, Identity, attr};
 use iogate_net::TreeFile;
 
 use crate::append::Appends;
@@ -23,6 +23,8 @@ pub(super) struct Node {
     handles: Mutex<Vec<Handle>>,
     /// Whether it is a directory that hands an access list down, and when that was seen.
     default_list: Mutex<Option<(bool, Instant)>>,
+    /// Since when it is known to have no extended attributes.
+    bare_since: Mutex<Option<Instant>>,
 }
 
 /// An open file, and for what it is open.
@@ -42,12 +44,26 @@ impl Node {
             identity: OnceLock::new(),
             handles: Mutex::default(),
             default_list: Mutex::default(),
+            bare_since: Mutex::default(),
         }
     }
 
     /// Notes attributes that were seen.
     pub(super) fn saw(&self, attr: &Attr) {
         self.mode.store(attr.mode, Ordering::Relaxed);
+        let bare = (attr.flags & attr::NO_XATTRS != 0).then(Instant::now);
+        *self.bare_since.lock().expect("assigning does not panic") = bare;
+    }
+
+    /// Whether it has no extended attributes, as seen in the last `trusted`.
+    pub(super) fn has_no_xattrs(&self, trusted: Duration) -> bool {
+        let since = *self.bare_since.lock().expect("assigning does not panic");
+        since.is_some_and(|since| since.elapsed() < trusted)
+    }
+
+    /// Which file it is, as far as that is known: its generation is from the first time that it was opened.
+    pub(super) fn identity(&self) -> Identity {
+        self.identity.get().copied().unwrap_or(Identity { inode: self.inode, generation: 0 })
     }
 
     /// Type and permissions as last seen.
@@ -103,5 +119,6 @@ impl Node {
     /// Notes that its access lists may have changed.
     pub(super) fn lists_changed(&self) {
         *self.default_list.lock().expect("assigning does not panic") = None;
+        *self.bare_since.lock().expect("assigning does not panic") = None;
     }
 }

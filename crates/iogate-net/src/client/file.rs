@@ -1,26 +1,27 @@
 //! A file that is open on servers.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
-    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, Identity, Offset, Open, Opened as Answered,
-    Request, Seek, SetAttr, Striping, Sync, Synced, Written, open,
+    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Offset, Open,
+    Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced, Written, open,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
 use iogate_engine::{FileHandle, Origin};
 
-use super::Receiving;
-use super::call::{Answer, Call, Done, record};
-use super::remote::{FileNumber, Servers, Spread, path_bytes};
+use super::call::{Answer, Call, Done, payload, record};
+use super::remote::{FileNumber, Servers, Spread, name_bytes, path_bytes};
 use super::store::RemoteData;
-use super::unsynced;
+use super::{Client, Receiving, unsynced};
 use crate::tree::{Caller, Given, ObjectName, OpenHow, TreeFile};
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
@@ -179,6 +180,16 @@ impl Opened {
         Request::Open(Open { handle, flags: self.flags, mode: 0, identity: self.identity, path })
     }
 
+    /// Where the file is by now, after renames by this client.
+    pub(super) fn path(&self) -> Vec<u8> {
+        let first = match *self.handles[self.first].state.lock().unwrap_or_else(PoisonError::into_inner) {
+            SlotState::Open(handle) => Some(handle),
+            _ => None,
+        };
+        let now = first.and_then(|handle| self.servers.clients[self.first].path_of(handle));
+        now.unwrap_or_else(|| self.path.as_os_str().as_bytes().to_vec())
+    }
+
     /// The file's handle on a server, where it is opened if it is not yet. Waits.
     pub(super) fn handle_on(&self, server: usize) -> io::Result<u32> {
         let slot = &self.handles[server];
@@ -195,10 +206,16 @@ impl Opened {
         *state = SlotState::Opening(Vec::new());
         drop(state);
         let client = &self.servers.clients[server];
-        let handle = client.new_handle(&self.path, self.flags, self.caller);
-        let result = path_bytes(&self.path)
-            .and_then(|path| client.call(&self.request(handle, path), self.caller))
-            .map(|_| handle);
+        let result = loop {
+            let path = self.path();
+            let handle = client.new_handle(Path::new(OsStr::from_bytes(&path)), self.flags, self.caller);
+            let opened = client.call(&self.request(handle, &path), self.caller);
+            match opened {
+                // Renamed meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ESTALE) && self.path() != path => {}
+                opened => break opened.map(|_| handle),
+            }
+        };
         slot.settle(&result);
         result
     }
@@ -222,16 +239,21 @@ impl Opened {
                 *state = SlotState::Opening(vec![Box::new(then)]);
                 drop(state);
                 let client = &self.servers.clients[server];
-                let handle = client.new_handle(&self.path, self.flags, self.caller);
+                let path = self.path();
+                let handle = client.new_handle(Path::new(OsStr::from_bytes(&path)), self.flags, self.caller);
                 let opened = Arc::clone(self);
                 let done = move |answer: io::Result<Answer>| {
                     opened.handles[server].settle(&answer.map(|_| handle));
                 };
-                use std::os::unix::ffi::OsStrExt;
-                let request = self.request(handle, self.path.as_os_str().as_bytes());
+                let request = self.request(handle, &path);
                 client.start(Call::new(&request, self.caller, handle, Done::Call(Box::new(done))));
             }
         }
+    }
+
+    /// The server on which the file was opened, and the handle there.
+    fn on_first(&self) -> io::Result<(&Client, u32)> {
+        Ok((&self.servers.clients[self.first], self.handle_on(self.first)?))
     }
 
     /// Asks the server on which the file was opened.
@@ -337,6 +359,7 @@ pub(super) fn layout(striping: &Striping) -> Option<Layout> {
 impl RemoteFile {
     pub(super) fn new(opened: Opened, origin: Origin) -> RemoteFile {
         let opened = Arc::new(opened);
+        opened.servers.note(&opened);
         let data = Arc::new(RemoteData { opened: Arc::clone(&opened) });
         RemoteFile { opened, data, origin }
     }
@@ -394,6 +417,31 @@ impl TreeFile for RemoteFile {
 
     fn opened_attr(&self) -> io::Result<Attr> {
         Ok(self.opened.attr)
+    }
+
+    fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
+        let (client, handle) = self.opened.on_first()?;
+        let request = GetXattr { handle, path: b"", name: name_bytes(name)? };
+        payload(client.call(&Request::GetXattr(request), caller)?)
+    }
+
+    fn set_xattr(&self, caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
+        let handle = self.opened.on_first()?.1;
+        let (identity, name) = (Identity::default(), name_bytes(name)?);
+        let request = SetXattr { handle, flags, identity, path: b"", name };
+        self.opened.servers.set_xattr(self.opened.first, caller, request, value)
+    }
+
+    fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
+        let (client, handle) = self.opened.on_first()?;
+        payload(client.call(&Request::ListXattr(ListXattr { handle, path: b"" }), caller)?)
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
+        let (client, handle) = self.opened.on_first()?;
+        let (identity, name) = (Identity::default(), name_bytes(name)?);
+        let request = RemoveXattr { handle, identity, path: b"", name };
+        client.call(&Request::RemoveXattr(request), caller).map(drop)
     }
 
     fn object(&self) -> ObjectName {

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use iogate_core::hash::IdHasher;
@@ -79,6 +79,8 @@ pub(super) struct Servers {
     pub(super) unsynced: unsynced::Files,
     files: Mutex<Files>,
     pub(super) when_gone: OnceLock<WhenGone>,
+    /// The files that are open, if there are several servers.
+    opened: Mutex<Vec<Weak<Opened>>>,
 }
 
 /// The numbers of the open files.
@@ -118,6 +120,57 @@ impl Servers {
         FileNumber { id: *id, identity }
     }
 
+    /// Sets an extended attribute on a server.
+    pub(super) fn set_xattr(
+        &self,
+        server: usize,
+        caller: Caller,
+        request: SetXattr<'_>,
+        value: &[u8],
+    ) -> io::Result<()> {
+        if value.len() > self.transfer_bytes_max as usize {
+            return Err(io::Error::from_raw_os_error(libc::E2BIG));
+        }
+        let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
+        let call = |done| {
+            let mut call = Call::new(&Request::SetXattr(request), caller, request.handle, done);
+            call.memory = memory;
+            call.demand.bytes = value.len() as u64;
+            Some(call)
+        };
+        self.clients[server].wait_for(call).map(drop)
+    }
+
+    /// Has files that are open here opened on all servers, before the name goes by which they could be.
+    fn open_everywhere(&self, path: &[u8]) {
+        if self.clients.len() < 2 {
+            return;
+        }
+        let opened: Vec<Arc<Opened>> = {
+            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.iter().filter_map(Weak::upgrade).collect()
+        };
+        for file in opened.iter().filter(|file| file.path() == path) {
+            for server in 0..self.clients.len() {
+                if let Err(error) = file.handle_on(server) {
+                    tracing::debug!(%error, "a file whose name goes is not open on all servers");
+                }
+            }
+        }
+    }
+
+    /// A file has been opened.
+    pub(super) fn note(&self, file: &Arc<Opened>) {
+        if self.clients.len() < 2 {
+            return;
+        }
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.len() == opened.capacity() {
+            opened.retain(|file| file.strong_count() > 0);
+        }
+        opened.push(Arc::downgrade(file));
+    }
+
     /// A file that has this number is closed.
     pub(super) fn forget(&self, number: &FileNumber) {
         let mut files = self.files();
@@ -142,7 +195,7 @@ pub(super) fn own_caller() -> Caller {
 }
 
 /// The name of an extended attribute as it is sent.
-fn name_bytes(name: &[u8]) -> io::Result<&[u8]> {
+pub(super) fn name_bytes(name: &[u8]) -> io::Result<&[u8]> {
     if name.len() > NAME_BYTES_MAX {
         return Err(io::Error::from_raw_os_error(libc::ERANGE));
     }
@@ -184,6 +237,7 @@ impl Remote {
             unsynced: unsynced::Files::default(),
             files: Mutex::default(),
             when_gone: OnceLock::new(),
+            opened: Mutex::default(),
         };
         let client = ClientId(std::process::id());
         let app = options.app.or_else(|| Some(application(&Own, &AppFile::from_environment().ok()?)?.0));
@@ -318,15 +372,20 @@ impl Tree for Remote {
 
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         let request = Unlink { directory: u8::from(directory), path: path_bytes(path)? };
+        if !directory {
+            self.servers.open_everywhere(request.path);
+        }
         record(self.names().call(&Request::Unlink(request), caller)?)
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let (from, to) = (path_bytes(path)?, path_bytes(to)?);
-        let gone = record(self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?)?;
-        if flags == 0 {
-            self.servers.clients.iter().for_each(|client| client.renamed(from, to));
+        let exchange = flags & libc::RENAME_EXCHANGE != 0;
+        if !exchange {
+            self.servers.open_everywhere(to);
         }
+        let gone = record(self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?)?;
+        self.servers.clients.iter().for_each(|client| client.renamed(from, to, exchange));
         Ok(gone)
     }
 
@@ -348,19 +407,9 @@ impl Tree for Remote {
         value: &[u8],
         flags: u32,
     ) -> io::Result<()> {
-        if value.len() > self.servers.transfer_bytes_max as usize {
-            return Err(io::Error::from_raw_os_error(libc::E2BIG));
-        }
-        let (handle, path) = (NO_HANDLE, path_bytes(path)?);
-        let request = Request::SetXattr(SetXattr { handle, flags, identity, path, name: name_bytes(name)? });
-        let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
-        let call = |done| {
-            let mut call = Call::new(&request, caller, NO_HANDLE, done);
-            call.memory = memory;
-            call.demand.bytes = value.len() as u64;
-            Some(call)
-        };
-        self.names().wait_for(call).map(drop)
+        let (handle, path, name) = (NO_HANDLE, path_bytes(path)?, name_bytes(name)?);
+        let request = SetXattr { handle, flags, identity, path, name };
+        self.servers.set_xattr(self.servers.names, caller, request, value)
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {

@@ -246,14 +246,24 @@ impl Client {
     }
 
     /// A path has changed: files that are open below it are found there if they must be opened again.
-    pub(super) fn renamed(&self, from: &[u8], to: &[u8]) {
+    /// With `exchange`, those below either path.
+    pub(super) fn renamed(&self, from: &[u8], to: &[u8], exchange: bool) {
+        let rest_of = |path: &[u8], before: &[u8]| match path.strip_prefix(before) {
+            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => Some(rest.to_vec()),
+            _ => None,
+        };
         for handle in self.shared.lock().handles.values_mut() {
-            let rest = match handle.path.strip_prefix(from) {
-                Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest.to_vec(),
-                _ => continue,
-            };
-            handle.path = [to, &rest].concat();
+            if let Some(rest) = rest_of(&handle.path, from) {
+                handle.path = [to, &rest].concat();
+            } else if exchange && let Some(rest) = rest_of(&handle.path, to) {
+                handle.path = [from, &rest].concat();
+            }
         }
+    }
+
+    /// The path of an open file by now.
+    pub(super) fn path_of(&self, handle: u32) -> Option<Vec<u8>> {
+        self.shared.lock().handles.get(&handle).map(|handle| handle.path.clone())
     }
 }
 
@@ -304,6 +314,10 @@ fn handle_of(request: &Request<'_>) -> u32 {
         Request::Reserve(reserve) => reserve.handle,
         Request::Resize(resize) => resize.handle,
         Request::Settle(settle) => settle.handle,
+        Request::GetXattr(get) => get.handle,
+        Request::SetXattr(set) => set.handle,
+        Request::ListXattr(list) => list.handle,
+        Request::RemoveXattr(remove) => remove.handle,
         _ => iogate_core::wire::NO_HANDLE,
     }
 }

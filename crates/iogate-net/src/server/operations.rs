@@ -175,6 +175,20 @@ impl Session {
                 Outcome::kept(&self.gone(gone))
             }
             Request::StatFs(_) => Outcome::fresh(&tree.space()?),
+            Request::GetXattr(get) if get.handle != NO_HANDLE => {
+                Outcome::Bytes(self.file(get.handle)?.file.xattr(caller, get.name)?)
+            }
+            Request::SetXattr(set) if set.handle != NO_HANDLE => {
+                self.file(set.handle)?.file.set_xattr(caller, set.name, value, set.flags)?;
+                Outcome::Done
+            }
+            Request::ListXattr(list) if list.handle != NO_HANDLE => {
+                Outcome::Bytes(self.seen_attributes(self.file(list.handle)?.file.xattrs(caller)?))
+            }
+            Request::RemoveXattr(remove) if remove.handle != NO_HANDLE => {
+                self.file(remove.handle)?.file.remove_xattr(caller, remove.name)?;
+                Outcome::Done
+            }
             Request::GetXattr(get) => Outcome::Bytes(tree.xattr(caller, path(get.path)?, get.name)?),
             Request::SetXattr(set) => {
                 tree.set_xattr(caller, path(set.path)?, set.identity, set.name, value, set.flags)?;

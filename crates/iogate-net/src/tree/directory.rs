@@ -24,7 +24,7 @@ use super::caller::Names;
 use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX, give_object};
 use super::open_files::{ORPHANS, OpenFiles};
 use super::verifier::Verifier;
-use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, WhenGone, private, stat};
+use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of, private, stat};
 
 /// Bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 8 << 10;
@@ -257,7 +257,7 @@ fn look_at(place: &Place<'_>) -> Result<(stat::Known, stat::Listed), Errno> {
 
 /// Fails with `ESTALE` if this is not the file of `identity`, unless that is zero.
 fn expect(held: &OwnedFd, identity: Identity) -> Result<(), Errno> {
-    if identity == Identity::default() || stat::of(held)?.identity == identity {
+    if identity == Identity::default() || is_of(stat::of(held)?.identity, identity) {
         Ok(())
     } else {
         Err(Errno::STALE)

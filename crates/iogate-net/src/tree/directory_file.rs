@@ -158,15 +158,30 @@ impl TreeFile for DirectoryFile {
         }
     }
 
-    fn xattr(&self, name: &[u8]) -> Option<io::Result<Vec<u8>>> {
-        let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
-        let read = rustix::fs::fgetxattr(&self.fd, name, rustix::buffer::spare_capacity(&mut value));
-        value.shrink_to_fit();
-        Some(read.map(|_| value).map_err(io::Error::from))
+    fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
+        self.names.act(caller, || {
+            let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
+            rustix::fs::fgetxattr(&self.fd, name, rustix::buffer::spare_capacity(&mut value))?;
+            value.shrink_to_fit();
+            Ok(value)
+        })
     }
 
-    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Option<io::Result<()>> {
+    fn set_xattr(&self, caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
         let flags = XattrFlags::from_bits_retain(flags);
-        Some(rustix::fs::fsetxattr(&self.fd, name, value, flags).map_err(io::Error::from))
+        self.names.act(caller, || rustix::fs::fsetxattr(&self.fd, name, value, flags))
+    }
+
+    fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
+        self.names.act(caller, || {
+            let mut names = Vec::with_capacity(XATTR_BYTES_MAX);
+            rustix::fs::flistxattr(&self.fd, rustix::buffer::spare_capacity(&mut names))?;
+            names.shrink_to_fit();
+            Ok(names)
+        })
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
+        self.names.act(caller, || rustix::fs::fremovexattr(&self.fd, name))
     }
 }

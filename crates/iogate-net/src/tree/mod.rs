@@ -63,6 +63,12 @@ pub struct ObjectName {
     pub is_new: bool,
 }
 
+/// Whether a file is the one that is meant. A `meant` one without a generation is any file of its number; zero is any file.
+fn is_of(found: Identity, meant: Identity) -> bool {
+    meant == Identity::default()
+        || found.inode == meant.inode && (meant.generation == 0 || found.generation == meant.generation)
+}
+
 /// A file system: a directory, several servers, a connection to one.
 pub trait Tree: Send + Sync + 'static {
     /// What carries out the reads and writes of this tree's files.
@@ -104,7 +110,8 @@ pub trait Tree: Send + Sync + 'static {
     /// The attributes of what is at a path; a symbolic link is not followed.
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr>;
 
-    /// Sets attributes; a symbolic link is not followed. `ESTALE` if the file is not the one of `identity`, unless that is zero.
+    /// Sets attributes; a symbolic link is not followed. `ESTALE` if the file is not the one of `identity`, unless that is zero; without
+    /// a generation, only the number counts.
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr>;
 
     /// Lists a directory from `after` (0, or the `next` of an entry) on, until `each` returns false; that entry is not taken.
@@ -246,16 +253,28 @@ pub trait TreeFile: Send + Sync {
     /// Finds the next hole, or the next data, as `lseek(2)`.
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64>;
 
-    /// Reads an extended attribute in the process's own name. `None`: only to be had by path.
-    fn xattr(&self, name: &[u8]) -> Option<io::Result<Vec<u8>>> {
-        let _ = name;
-        None
+    /// Reads an extended attribute.
+    fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
+        let _ = (caller, name);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    /// Sets an extended attribute in the process's own name; `flags` as of `setxattr(2)`. `None`: only to be had by path.
-    fn set_xattr(&self, name: &[u8], value: &[u8], flags: u32) -> Option<io::Result<()>> {
-        let _ = (name, value, flags);
-        None
+    /// Sets an extended attribute; `flags` as of `setxattr(2)`.
+    fn set_xattr(&self, caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
+        let _ = (caller, name, value, flags);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    /// The names of all extended attributes, each followed by a zero byte.
+    fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
+        let _ = caller;
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
+        let _ = (caller, name);
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
     /// Which target holds a byte, where the tree knows.

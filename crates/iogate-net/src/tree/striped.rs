@@ -27,7 +27,7 @@ use iogate_engine::{Engine, Store};
 use super::objects::{OBJECT, OBJECTS, ObjectId, ROOT, Stripes, exists};
 use super::striped_append::End;
 use super::striped_file::{StripedDirectory, StripedFile};
-use super::{Caller, ObjectName, OpenHow, Tree, TreeFile};
+use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, is_of};
 use crate::ends::Ends;
 
 /// The attribute of the names' root that says how files are striped.
@@ -192,8 +192,15 @@ fn mark_target(target: &dyn Tree, names: &str, index: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn is_reserved(name: &[u8]) -> bool {
-    reserved::is_attribute(name)
+/// Fails if an extended attribute is not the users' business: who could set it could reach another user's objects.
+pub(super) fn refuse_reserved(name: &[u8], errno: i32) -> io::Result<()> {
+    if reserved::is_attribute(name) { Err(io::Error::from_raw_os_error(errno)) } else { Ok(()) }
+}
+
+/// Names of extended attributes, each followed by a zero byte, but for those that are not the users' business.
+pub(super) fn without_reserved(names: Vec<u8>) -> Vec<u8> {
+    let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !reserved::is_attribute(name));
+    kept.flatten().copied().collect()
 }
 
 impl Tree for StripedTree {
@@ -288,7 +295,7 @@ impl Tree for StripedTree {
                 _ => error,
             });
             let opened = opened?;
-            if identity != Identity::default() && opened.identity() != identity {
+            if !is_of(opened.identity(), identity) {
                 return Err(io::Error::from_raw_os_error(libc::ESTALE));
             }
             return opened.set_attr(caller, change);
@@ -372,9 +379,7 @@ impl Tree for StripedTree {
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
-        if is_reserved(name) {
-            return Err(io::Error::from_raw_os_error(libc::ENODATA));
-        }
+        refuse_reserved(name, libc::ENODATA)?;
         self.names.xattr(caller, path, name)
     }
 
@@ -387,23 +392,16 @@ impl Tree for StripedTree {
         value: &[u8],
         flags: u32,
     ) -> io::Result<()> {
-        // Who could set it could reach another user's objects.
-        if is_reserved(name) {
-            return Err(io::Error::from_raw_os_error(libc::EPERM));
-        }
+        refuse_reserved(name, libc::EPERM)?;
         self.names.set_xattr(caller, path, identity, name, value, flags)
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
-        let names = self.names.xattrs(caller, path)?;
-        let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !is_reserved(name));
-        Ok(kept.flatten().copied().collect())
+        self.names.xattrs(caller, path).map(without_reserved)
     }
 
     fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
-        if is_reserved(name) {
-            return Err(io::Error::from_raw_os_error(libc::EPERM));
-        }
+        refuse_reserved(name, libc::EPERM)?;
         self.names.remove_xattr(caller, path, identity, name)
     }
 }

@@ -10,6 +10,7 @@ use iogate_engine::store::{Parts, StripedStore};
 use iogate_engine::{Engine, FileHandle, Origin};
 
 use super::objects::Objects;
+use super::striped::{refuse_reserved, without_reserved};
 use super::striped_append::End;
 use super::{Caller, TreeFile};
 
@@ -169,6 +170,25 @@ impl TreeFile for StripedFile {
         }
     }
 
+    fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
+        refuse_reserved(name, libc::ENODATA)?;
+        self.names.xattr(caller, name)
+    }
+
+    fn set_xattr(&self, caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
+        refuse_reserved(name, libc::EPERM)?;
+        self.names.set_xattr(caller, name, value, flags)
+    }
+
+    fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
+        self.names.xattrs(caller).map(without_reserved)
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
+        refuse_reserved(name, libc::EPERM)?;
+        self.names.remove_xattr(caller, name)
+    }
+
     fn layout(&self) -> Option<Layout> {
         Some(self.objects.stripes.layout)
     }
@@ -228,5 +248,24 @@ impl TreeFile for StripedDirectory {
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
         self.names.seek(offset, hole)
+    }
+
+    fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
+        refuse_reserved(name, libc::ENODATA)?;
+        self.names.xattr(caller, name)
+    }
+
+    fn set_xattr(&self, caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
+        refuse_reserved(name, libc::EPERM)?;
+        self.names.set_xattr(caller, name, value, flags)
+    }
+
+    fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
+        self.names.xattrs(caller).map(without_reserved)
+    }
+
+    fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
+        refuse_reserved(name, libc::EPERM)?;
+        self.names.remove_xattr(caller, name)
     }
 }
