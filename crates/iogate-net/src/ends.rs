@@ -14,6 +14,8 @@ use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
 
 use crate::{Caller, TreeFile};
 
+/// In whose name it is noted: the process's own.
+const OWN: Caller = Caller::new(0, 0);
 /// The attribute of a names-file that has the size which somebody has begun to set; empty: nobody has.
 const BEGUN: &[u8] = b"user.iogate.resize";
 /// How often one who waits in this process looks whether it has waited for long enough.
@@ -115,7 +117,7 @@ impl Ends {
         let party = Party { ends: Arc::clone(self), identity, number, elsewhere };
         if is_new {
             let mark = file.attr()?.size;
-            let begun = file.xattr(BEGUN).and_then(Result::ok);
+            let begun = file.xattr(OWN, BEGUN).ok();
             let begun = begun.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
             self.lock().table.learn(identity, mark, begun);
         }
@@ -193,7 +195,10 @@ fn write(file: &dyn TreeFile, note: Note) -> io::Result<()> {
     if let Some(begun) = note.begun {
         let text = begun.map_or_else(String::new, |size| size.to_string());
         // Names that have no attributes but by path belong to somebody else, who notes them.
-        file.set_xattr(BEGUN, text.as_bytes(), 0).unwrap_or(Ok(()))?;
+        match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
+            noted => noted?,
+        }
     }
     if let Some(size) = note.mark {
         let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

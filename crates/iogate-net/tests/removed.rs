@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{directory, engine, errno, own, read, write};
-use iogate_core::Layout;
-use iogate_core::wire::open;
+use iogate_core::wire::{Change, Moment, open, set};
+use iogate_core::{ClientId, Layout};
+use iogate_engine::Origin;
 use iogate_net::auth::{Credential, Policy};
-use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions, Spread};
 use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::{OpenHow, StripedTree, Swept};
 use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
@@ -28,7 +29,7 @@ fn serve(path: &Path, endpoint: &Endpoint, grace: Duration) -> Server {
         engine: engine(&*tree),
         tree,
         read_only: false,
-        striping: Layout::SINGLE,
+        striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
         users: Users::default(),
         forwarders: vec![own().uid],
         answers: None,
@@ -123,6 +124,37 @@ fn pattern(seed: u8) -> Vec<u8> {
 fn fill(tree: &dyn Tree, path: &str, seed: u8) {
     let file = open_file(tree, path, NEW);
     assert_eq!(write(&engine(tree), &*file, 0, &pattern(seed)).unwrap(), BYTES);
+}
+
+#[test]
+fn a_new_small_file_takes_few_messages() {
+    const FILES: u64 = 300;
+    let place = Place::new();
+    let tree = place.forwarder();
+    let engine = engine(&tree);
+    let taken = || -> u64 {
+        let servers = place.targets.iter().chain(&place.names);
+        servers.flat_map(|server| server.status().connections).map(|connection| connection.requests).sum()
+    };
+    let use_one = |index: u64| {
+        let path = PathBuf::from(format!("file-{index}"));
+        assert_eq!(errno(tree.attr(own(), &path)), libc::ENOENT);
+        let file = open_file(&tree, path.to_str().unwrap(), NEW | open::EXCLUSIVE);
+        assert_eq!(file.opened_attr().unwrap().size, 0);
+        assert_eq!(write(&engine, &*file, 0, &[1; 1000]).unwrap(), 1000);
+        let at = Moment { seconds: 1_000_000, nanoseconds: 0 };
+        let times = Change { which: set::ATIME | set::MTIME, atime: at, mtime: at, ..Change::default() };
+        let attr = file.set_attr(own(), &times).unwrap();
+        assert_eq!((attr.size, attr.mtime), (1000, at));
+    };
+    // The directories of the objects are made with the first ones.
+    (0..FILES).for_each(use_one);
+    let before = taken();
+    (FILES..2 * FILES).for_each(use_one);
+    let each = (taken() - before) as f64 / FILES as f64;
+    // Look, open, open the object, write, set the times of both, close both.
+    assert!(each < 10.0, "{each} messages for each file");
+    eprintln!("{each} messages for each file");
 }
 
 #[test]
@@ -281,4 +313,53 @@ fn a_removed_file_of_a_plain_directory_outlives_a_restart() {
     }
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(fs::metadata(dir.path().join(".iogate")).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+/// Writes and reads on both servers of a file that is open.
+fn use_everywhere(remote: &Remote, file: &dyn TreeFile, seed: u8) {
+    let engine = engine(remote);
+    for client in 0..4 {
+        let origin = Origin { client: ClientId(client), ..Origin::default() };
+        let data = pattern(seed);
+        assert_eq!(engine.write_at(file.data(), origin, 0, &data).unwrap(), BYTES);
+        let mut memory = vec![0; BYTES];
+        assert_eq!(engine.read_at(file.data(), origin, 0, &mut memory).unwrap(), BYTES);
+        assert!(memory == data);
+    }
+}
+
+#[test]
+fn open_files_work_on_under_other_names_with_every_spread() {
+    for spread in [Spread::Client, Spread::Process, Spread::File, Spread::Target] {
+        let dir = tempfile::tempdir().unwrap();
+        let any = "127.0.0.1:0".parse().unwrap();
+        let servers = [serve(dir.path(), &any, GRACE), serve(dir.path(), &any, GRACE)];
+        let endpoints: Vec<Endpoint> =
+            servers.iter().flat_map(|server| server.endpoints().to_vec()).collect();
+        let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
+        let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
+        let remote = Remote::connect(&endpoints, &options).unwrap();
+        // Several files, as it depends on a file's number where it goes.
+        for index in 0..4 {
+            let at = |name: &str| PathBuf::from(format!("{name}-{index}"));
+            let path = |name: &str| at(name).to_str().unwrap().to_owned();
+            for flags in [0, libc::RENAME_NOREPLACE] {
+                let file = open_file(&remote, &path("a"), NEW);
+                remote.rename(own(), &at("a"), &at("b"), flags).unwrap();
+                use_everywhere(&remote, &*file, 1);
+                remote.unlink(own(), &at("b"), false).unwrap();
+                use_everywhere(&remote, &*file, 2);
+            }
+            let (one, other) = (open_file(&remote, &path("a"), NEW), open_file(&remote, &path("b"), NEW));
+            remote.rename(own(), &at("a"), &at("b"), libc::RENAME_EXCHANGE).unwrap();
+            use_everywhere(&remote, &*one, 3);
+            use_everywhere(&remote, &*other, 4);
+            assert!(fs::read(dir.path().join(at("b"))).unwrap() == pattern(3));
+            let replaced = open_file(&remote, &path("c"), NEW);
+            remote.rename(own(), &at("a"), &at("c"), 0).unwrap();
+            use_everywhere(&remote, &*replaced, 5);
+            use_everywhere(&remote, &*other, 6);
+            assert!(fs::read(dir.path().join(at("c"))).unwrap() == pattern(6));
+        }
+    }
 }

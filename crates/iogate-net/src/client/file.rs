@@ -22,7 +22,7 @@ use super::call::{Answer, Call, Done, payload, record};
 use super::remote::{FileNumber, Servers, Spread, name_bytes, path_bytes};
 use super::store::RemoteData;
 use super::{Client, Receiving, unsynced};
-use crate::tree::{Caller, Given, ObjectName, OpenHow, TreeFile};
+use crate::tree::{Caller, Given, ObjectName, OpenHow, TreeFile, Waiting};
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]
@@ -413,6 +413,19 @@ impl TreeFile for RemoteFile {
 
     fn attr(&self) -> io::Result<Attr> {
         self.opened.attr()
+    }
+
+    fn begin_attr(&self) -> Waiting<'_, Attr> {
+        if self.opened.servers.receiving == Receiving::Inline {
+            return Box::new(|| self.opened.attr());
+        }
+        match self.opened.on_first() {
+            Ok((client, handle)) => {
+                let request = Request::GetAttr(GetAttr { handle, path: b"" });
+                client.begin(&request, self.opened.caller, record)
+            }
+            Err(error) => Box::new(move || Err(error)),
+        }
     }
 
     fn opened_attr(&self) -> io::Result<Attr> {

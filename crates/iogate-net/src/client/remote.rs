@@ -25,7 +25,7 @@ use super::unsynced;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::app::{AppFile, Own, application, stable_hash};
-use crate::tree::{Caller, OpenHow, Tree, TreeFile, WhenGone};
+use crate::tree::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
 
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
@@ -317,6 +317,19 @@ impl Tree for Remote {
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
         let request = GetAttr { handle: NO_HANDLE, path: path_bytes(path)? };
         record(self.names().call(&Request::GetAttr(request), caller)?)
+    }
+
+    fn begin_attr<'a>(&'a self, caller: Caller, path: &'a Path) -> Waiting<'a, Attr> {
+        if self.servers.receiving == Receiving::Inline {
+            return Box::new(move || self.attr(caller, path));
+        }
+        match path_bytes(path) {
+            Ok(path) => {
+                let request = Request::GetAttr(GetAttr { handle: NO_HANDLE, path });
+                self.names().begin(&request, caller, record)
+            }
+            Err(error) => Box::new(move || Err(error)),
+        }
     }
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {

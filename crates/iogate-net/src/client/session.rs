@@ -23,7 +23,7 @@ use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::socket::{Socket, kept};
-use crate::tree::{Caller, WhenGone};
+use crate::tree::{Caller, Waiting, WhenGone};
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {
@@ -206,6 +206,24 @@ impl Client {
                 thread::park();
             }
         }
+    }
+
+    /// Asks, and returns what waits for the answer. Only with a thread of the client's own.
+    pub(super) fn begin<'a, T: 'a>(
+        &'a self,
+        request: &Request<'_>,
+        caller: Caller,
+        then: impl FnOnce(Answer) -> io::Result<T> + 'a,
+    ) -> Waiting<'a, T> {
+        let (sender, answer) = std::sync::mpsc::sync_channel(1);
+        let done = Done::Call(Box::new(move |answer| {
+            let _ = sender.send(answer);
+        }));
+        self.start(Call::new(request, caller, handle_of(request), done));
+        Box::new(move || {
+            let answer = answer.recv().unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::EIO)));
+            then(answer?)
+        })
     }
 
     /// Submits a request that no thread waits for. Without a thread of the client's own, receives until it is answered.

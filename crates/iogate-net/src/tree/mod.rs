@@ -51,6 +51,9 @@ pub struct OpenHow {
     pub stripes: bool,
 }
 
+/// Waits for the answer to what has begun.
+pub type Waiting<'a, T> = Box<dyn FnOnce() -> io::Result<T> + 'a>;
+
 /// Told of objects that nobody can reach any more. Must not block.
 pub type WhenGone = Arc<dyn Fn(Gone) + Send + Sync>;
 
@@ -109,6 +112,11 @@ pub trait Tree: Send + Sync + 'static {
 
     /// The attributes of what is at a path; a symbolic link is not followed.
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr>;
+
+    /// Begins what [`Tree::attr`] does. Many may be underway at once.
+    fn begin_attr<'a>(&'a self, caller: Caller, path: &'a Path) -> Waiting<'a, Attr> {
+        Box::new(move || self.attr(caller, path))
+    }
 
     /// Sets attributes; a symbolic link is not followed. `ESTALE` if the file is not the one of `identity`, unless that is zero; without
     /// a generation, only the number counts.
@@ -207,6 +215,11 @@ pub trait TreeFile: Send + Sync {
 
     /// Its attributes.
     fn attr(&self) -> io::Result<Attr>;
+
+    /// Begins what [`TreeFile::attr`] does.
+    fn begin_attr(&self) -> Waiting<'_, Attr> {
+        Box::new(|| self.attr())
+    }
 
     /// Its attributes when it was opened, or later ones.
     fn opened_attr(&self) -> io::Result<Attr> {

@@ -19,7 +19,7 @@ use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
 use super::striped_append::AppendLane;
-use super::{Caller, OpenHow, Tree, TreeFile};
+use super::{Caller, OpenHow, Tree, TreeFile, Waiting};
 
 /// In whose name objects are handled.
 pub(super) const ROOT: Caller = Caller::new(0, 0);
@@ -132,6 +132,7 @@ impl Stripes {
             slots,
             appends: AppendLane::default(),
             keepers: Mutex::default(),
+            new_since: OnceLock::new(),
         });
         table.insert(id, Arc::downgrade(&objects));
         objects
@@ -172,9 +173,17 @@ impl Stripes {
         hasher.finish()
     }
 
-    /// The attributes of an object, if it is there.
-    pub(super) fn attr(&self, id: ObjectId, target: usize) -> io::Result<Option<Attr>> {
-        absent(self.targets[target].attr(ROOT, &id.path()))
+    /// The attributes of files' objects, on all targets each: all are asked for before any is waited for.
+    pub(super) fn attrs(&self, ids: &[Option<ObjectId>]) -> Vec<io::Result<Vec<Option<Attr>>>> {
+        let paths: Vec<_> = ids.iter().map(|id| id.map(|id| id.path())).collect();
+        let asked: Vec<Vec<Waiting<'_, Attr>>> = paths
+            .iter()
+            .map(|path| {
+                let path = path.as_ref();
+                self.targets.iter().filter_map(|target| Some(target.begin_attr(ROOT, path?))).collect()
+            })
+            .collect();
+        asked.into_iter().map(|all| all.into_iter().map(|waiting| absent(waiting())).collect()).collect()
     }
 
     /// Completes a names-file's attributes by those of its objects.
@@ -218,7 +227,12 @@ pub(super) struct Objects {
     slots: Box<[Slot]>,
     pub(super) appends: AppendLane,
     keepers: Mutex<Vec<Keeper>>,
+    /// When this process gave the file the name of its objects, if it did.
+    new_since: OnceLock<Instant>,
 }
+
+/// How long a new file's objects count as this process's only, for its attributes: as long as attributes may be old anyway.
+const NEW_FOR: Duration = Duration::from_secs(1);
 
 /// An open names-file: as long as it is open, the server of the names does not say that the objects are gone.
 struct Keeper {
@@ -312,16 +326,16 @@ impl Objects {
         let path = self.id.path();
         let how = |flags| OpenHow { flags, mode: 0o600, ..OpenHow::default() };
         let flags = open::READ | open::WRITE | open::NO_FOLLOW;
-        let mut found = absent(tree.open(ROOT, &path, how(flags)))?;
+        // Of a new file there is none yet, most likely; if there is, it is opened all the same.
+        let is_new = create && self.new_since.get().is_some();
+        let mut found = if is_new { None } else { absent(tree.open(ROOT, &path, how(flags)))? };
         if found.is_none() {
             self.confirm()?;
         }
         if found.is_none() && create {
             found = absent(tree.open(ROOT, &path, how(flags | open::CREATE)))?;
             if found.is_none() {
-                for directory in [PathBuf::from(OBJECTS), self.id.directory()] {
-                    exists(tree.make_node(ROOT, &directory, libc::S_IFDIR | 0o700, 0))?;
-                }
+                exists(tree.make_node(ROOT, &self.id.directory(), libc::S_IFDIR | 0o700, 0))?;
                 found = Some(tree.open(ROOT, &path, how(flags | open::CREATE))?);
             }
             slot.created.store(true, Ordering::Relaxed);
@@ -332,11 +346,34 @@ impl Objects {
     /// The names-file's attributes, completed. They are asked for after the objects' ones: a file that is still open then had all its
     /// objects before.
     pub(super) fn attr(&self, names: impl FnOnce() -> io::Result<Attr>) -> io::Result<Attr> {
-        let objects = self.stripes.each(|target| match self.slots[target].file.get() {
-            Some(object) => object.attr().map(Some),
-            None => self.stripes.attr(self.id, target),
-        })?;
-        let mut attr = names()?;
+        self.attr_of(0..self.slots.len(), names)
+    }
+
+    /// As [`Objects::attr`], when the names-file's attributes have just been changed.
+    pub(super) fn changed_attr(&self, names: Attr) -> io::Result<Attr> {
+        self.attr_of(self.used(), || Ok(names))
+    }
+
+    fn attr_of(
+        &self,
+        targets: impl IntoIterator<Item = usize>,
+        names: impl FnOnce() -> io::Result<Attr>,
+    ) -> io::Result<Attr> {
+        let path = self.id.path();
+        let ask = |target: usize| match self.slots[target].file.get() {
+            Some(object) => (target, true, object.begin_attr()),
+            None => (target, false, self.stripes.targets[target].begin_attr(ROOT, &path)),
+        };
+        let asked: Vec<_> = targets.into_iter().map(ask).collect();
+        let mut objects = vec![None; self.slots.len()];
+        for (target, is_open, waiting) in asked {
+            objects[target] = if is_open { Some(waiting()?) } else { absent(waiting())? };
+        }
+        self.complete(names()?, objects)
+    }
+
+    /// Completes the names-file's attributes by the objects' ones.
+    pub(super) fn complete(&self, mut attr: Attr, objects: Vec<Option<Attr>>) -> io::Result<Attr> {
         if objects.iter().any(Option::is_none) {
             check_kept(&attr)?;
         }
@@ -347,6 +384,18 @@ impl Objects {
     /// Where the last byte ends that is on any target.
     pub(super) fn size(&self) -> io::Result<u64> {
         Ok(self.attr(|| Ok(Attr { links: 1, ..Attr::default() }))?.size)
+    }
+
+    /// The file has just got the name of its objects: there are none but those that this process makes, as far as other nodes see its
+    /// attributes by now.
+    pub(super) fn begin_new(&self) {
+        let _ = self.new_since.set(Instant::now());
+    }
+
+    /// The targets on which there may be objects.
+    fn used(&self) -> Vec<usize> {
+        let is_new = self.new_since.get().is_some_and(|since| since.elapsed() < NEW_FOR);
+        (0..self.slots.len()).filter(|&target| !is_new || self.slots[target].file.get().is_some()).collect()
     }
 
     /// Sets the file's size; the object that then has the last byte keeps it.
@@ -360,16 +409,22 @@ impl Objects {
     }
 
     /// Sets the times of all objects that are there, as they are set on the names-file.
-    pub(super) fn set_times(&self, change: &Change) -> io::Result<()> {
+    /// Returns their attributes.
+    pub(super) fn set_times(&self, change: &Change) -> io::Result<Vec<Option<Attr>>> {
         let times = set::ATIME | set::MTIME | set::ATIME_NOW | set::MTIME_NOW;
         let change = Change { which: change.which & times, ..*change };
-        self.stripes.each(|target| self.change(target, false, &change))?;
-        Ok(())
+        let used = self.used();
+        let changed = self.stripes.in_parallel(used.len(), |index| self.change(used[index], false, &change));
+        let mut objects = vec![None; self.slots.len()];
+        for (target, changed) in used.into_iter().zip(changed) {
+            objects[target] = changed?;
+        }
+        Ok(objects)
     }
 
-    fn change(&self, target: usize, create: bool, change: &Change) -> io::Result<()> {
+    fn change(&self, target: usize, create: bool, change: &Change) -> io::Result<Option<Attr>> {
         if let Some(object) = self.slots[target].file.get() {
-            object.set_attr(ROOT, change)?;
+            object.set_attr(ROOT, change).map(Some)
         } else {
             let changed = absent(self.stripes.targets[target].set_attr(
                 ROOT,
@@ -381,10 +436,10 @@ impl Objects {
                 && create
                 && let Some(object) = self.object(target, true)?
             {
-                object.set_attr(ROOT, change)?;
+                return object.set_attr(ROOT, change).map(Some);
             }
+            Ok(changed)
         }
-        Ok(())
     }
 
     /// The same whether an object is there or not, as long as nothing is lost.

@@ -73,7 +73,7 @@ impl StripedTree {
         match self.stripes.opened(id) {
             Some(objects) => objects.attr(|| Ok(attr)),
             None => {
-                let objects = self.stripes.each(|target| self.stripes.attr(id, target))?;
+                let objects = self.stripes.attrs(&[Some(id)]).remove(0)?;
                 let mut attr = attr;
                 self.stripes.complete(&mut attr, objects);
                 Ok(attr)
@@ -87,17 +87,9 @@ impl StripedTree {
         let found = {
             let entries = &*entries;
             let ids: Vec<_> = entries.iter().map(|(entry, _)| id_of(&entry.attr)).collect();
-            let targets = self.stripes.targets.len();
-            let attrs =
-                self.stripes.in_parallel(entries.len() * targets, |index| match &ids[index / targets] {
-                    Some(id) => self.stripes.attr(*id, index % targets),
-                    None => Ok(None),
-                });
-            let mut attrs = attrs.into_iter();
-            let found = ids.into_iter().map(|id| {
-                let objects = attrs.by_ref().take(targets).collect::<io::Result<Vec<_>>>();
-                objects.map(|objects| id.map(|_| objects))
-            });
+            let found = self.stripes.attrs(&ids);
+            let found = ids.into_iter().zip(found);
+            let found = found.map(|(id, objects)| objects.map(|objects| id.map(|_| objects)));
             found.collect::<Vec<_>>()
         };
         for ((entry, name), found) in entries.iter_mut().zip(found) {
@@ -255,6 +247,9 @@ impl Tree for StripedTree {
         let objects = self.stripes.objects(id);
         let (end, begun) = End::of(&*names, flags, &self.ends, self.names.asks_for_ends())?;
         objects.keep(&names, since);
+        if is_new {
+            objects.begin_new();
+        }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);
         let told = objects.losses().into();
@@ -305,8 +300,8 @@ impl Tree for StripedTree {
             && let Some(id) = id_of(&attr)
         {
             let objects = self.stripes.objects(id);
-            objects.set_times(change)?;
-            return objects.attr(|| Ok(attr));
+            let changed = objects.set_times(change)?;
+            return objects.complete(attr, changed);
         }
         self.complete(attr)
     }

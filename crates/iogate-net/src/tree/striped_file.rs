@@ -82,9 +82,10 @@ impl TreeFile for StripedFile {
         }
         let attr = self.names.attr()?;
         if change.which & (set::ATIME | set::MTIME) != 0 {
-            self.objects.set_times(change)?;
+            let changed = self.objects.set_times(change)?;
+            return self.objects.complete(attr, changed);
         }
-        self.objects.attr(|| Ok(attr))
+        self.objects.changed_attr(attr)
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
