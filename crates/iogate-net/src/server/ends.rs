@@ -18,7 +18,7 @@ impl Session {
         file: &dyn TreeFile,
         flags: u32,
     ) -> io::Result<(Option<Party>, Option<u64>)> {
-        if flags & open::WRITE == 0 || !tree.gives_ends() {
+        if !self.stripes || flags & open::WRITE == 0 || !tree.gives_ends() {
             return Ok((None, None));
         }
         let (party, begun) = self.export.ends.open(file, flags & open::APPEND == 0)?;
