@@ -26,6 +26,8 @@ pub struct Demand {
     pub bytes: u64,
     /// Whether it may be carried out twice.
     pub repeatable: bool,
+    /// Whether a server that remembers requests over sessions would know it again.
+    pub has_origin: bool,
 }
 
 /// The requests of a session that are not answered yet. `T` is what the driver knows of one.
@@ -100,7 +102,7 @@ impl<T> Outstanding<T> {
     /// Adds a request that restores a new session (opens a file again). Others wait until all of these are answered.
     /// It is dropped with the session.
     pub fn push_restoring(&mut self, item: T) {
-        let demand = Demand { bytes: 0, repeatable: false };
+        let demand = Demand { bytes: 0, repeatable: false, has_origin: false };
         self.restoring.push_back(Entry { item, demand, restores: true });
         self.restoring_left += 1;
     }
@@ -176,10 +178,11 @@ impl<T> Outstanding<T> {
         self.next = self.acked;
     }
 
-    /// There is a new session. Returns, in their order, the requests of the old one of which nobody can say whether they took
-    /// effect; what restored the old session is dropped, and everything else starts over.
-    pub fn renewed(&mut self, limits: Limits) -> Vec<T> {
-        let unknown = self.forget_session();
+    /// There is a new session, with a server that `remembers` what it was sent with an origin, or not. Returns, in their order, the
+    /// requests of the old one of which nobody can say whether they took effect; what restored the old session is dropped, and
+    /// everything else starts over.
+    pub fn renewed(&mut self, limits: Limits, remembers: bool) -> Vec<T> {
+        let unknown = self.forget_session(remembers);
         self.limits = limits;
         self.is_connected = true;
         unknown
@@ -190,19 +193,20 @@ impl<T> Outstanding<T> {
         let window = core::mem::take(&mut self.window).into_iter().flatten();
         let waiting = core::mem::take(&mut self.waiting);
         let all = window.chain(waiting).filter(|entry| !entry.restores).map(|entry| entry.item).collect();
-        self.forget_session();
+        self.forget_session(false);
         self.is_connected = false;
         all
     }
 
-    fn forget_session(&mut self) -> Vec<T> {
+    fn forget_session(&mut self, remembers: bool) -> Vec<T> {
+        let may_repeat = |demand: &Demand| demand.repeatable || remembers && demand.has_origin;
         let mut unknown = Vec::new();
         let mut again = VecDeque::new();
         for (id, entry) in (self.acked..).zip(core::mem::take(&mut self.window)) {
             match entry {
                 None => {}
                 Some(entry) if entry.restores => {}
-                Some(entry) if id >= self.begun || entry.demand.repeatable => again.push_back(entry),
+                Some(entry) if id >= self.begun || may_repeat(&entry.demand) => again.push_back(entry),
                 Some(entry) => unknown.push(entry.item),
             }
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use iogate_core::{FileId, Op};
-use iogate_engine::store::{FileHandle, Io, IoDone, OpenMode, Store};
+use iogate_engine::store::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 
 /// Names that are remembered; files opened later go by their numbers.
 const NAMES_MAX: usize = 65_536;
@@ -73,6 +73,10 @@ impl Store for WatchedStore {
         let file = self.inner.open(path, mode)?;
         self.remember(file.id(), || Some(path.to_owned()));
         Ok(file)
+    }
+
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        self.inner.adopt_appending(fd)
     }
 
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {

@@ -22,9 +22,9 @@ enum Ask {
 impl Ask {
     fn demand(self) -> Demand {
         match self {
-            Ask::Append(_) => Demand { bytes: 300, repeatable: false },
-            Ask::Set(_) => Demand { bytes: 10, repeatable: true },
-            Ask::Open => Demand { bytes: 0, repeatable: false },
+            Ask::Append(_) => Demand { bytes: 300, repeatable: false, has_origin: true },
+            Ask::Set(_) => Demand { bytes: 10, repeatable: true, has_origin: false },
+            Ask::Open => Demand { bytes: 0, repeatable: false, has_origin: false },
         }
     }
 }
@@ -197,7 +197,7 @@ impl World {
         self.session = self.server.last_session;
         let session = Session { window: Window::new(LIMITS.requests), underway: Vec::new(), is_open: false };
         self.server.sessions.insert(self.session, session);
-        for ask in self.client.renewed(LIMITS) {
+        for ask in self.client.renewed(LIMITS, false) {
             assert!(matches!(ask, Ask::Append(_)), "what may be repeated is");
             self.fate(ask, Fate::Failed);
         }
@@ -273,12 +273,12 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
     client.push(Ask::Set(2), Ask::Set(2).demand());
     client.push(Ask::Append(3), Ask::Append(3).demand());
     assert!(client.next_to_write().is_none(), "without a connection");
-    assert_eq!(client.renewed(LIMITS), []);
+    assert_eq!(client.renewed(LIMITS, false), []);
     assert_eq!(client.next_to_write().map(|next| next.id), Some(1));
     assert_eq!(client.next_to_write().map(|next| next.id), Some(2));
     assert!(client.get(3).is_none(), "not written yet");
     client.disconnected();
-    assert_eq!(client.renewed(LIMITS), [Ask::Append(1)]);
+    assert_eq!(client.renewed(LIMITS, false), [Ask::Append(1)]);
     client.push_restoring(Ask::Open);
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Open));
     assert!(client.next_to_write().is_none(), "others wait until the session is restored");
@@ -292,9 +292,9 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
 #[test]
 fn a_request_beyond_the_credits_goes_alone() {
     let mut client = Outstanding::new();
-    client.renewed(Limits { requests: 4, bytes: 10 });
+    client.renewed(Limits { requests: 4, bytes: 10 }, false);
     for bytes in [20, 5, 5, 1] {
-        client.push(bytes, Demand { bytes, repeatable: true });
+        client.push(bytes, Demand { bytes, repeatable: true, has_origin: false });
     }
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(20));
     assert!(client.next_to_write().is_none());

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{FileHandle, Io, IoDone, OpenMode, Store};
+use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 
 /// Passes dispatches on in batches.
 pub struct BatchedStore {
@@ -116,6 +116,10 @@ impl Shared {
 impl Store for BatchedStore {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
         self.inner.open(path, mode)
+    }
+
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        self.inner.adopt_appending(fd)
     }
 
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {

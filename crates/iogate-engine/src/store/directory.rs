@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use super::direct::DirectFile;
 use super::ids::Ids;
 use super::ring::Ring;
-use super::{FileHandle, Io, IoDone, OpenMode, Store, StoreFile, vectored};
+use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store, StoreFile, vectored};
 
 /// How dispatches reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -141,6 +141,25 @@ impl DirectoryFile {
     }
 }
 
+/// A number in use.
+#[derive(Debug)]
+struct Claim {
+    id: FileId,
+    ids: Arc<Ids>,
+}
+
+impl StoreFile for Claim {
+    fn id(&self) -> FileId {
+        self.id
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.ids.release(self.id);
+    }
+}
+
 impl StoreFile for DirectoryFile {
     fn id(&self) -> FileId {
         self.id
@@ -197,6 +216,13 @@ impl Store for DirectoryStore {
         }))
     }
 
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        let stat = rustix::fs::fstat(&fd)?;
+        // As if it were another device's: no file has its number.
+        let id = self.ids.claim(!stat.st_dev, stat.st_ino);
+        Ok(AppendFile::new(fd, Arc::new(Claim { id, ids: Arc::clone(&self.ids) })))
+    }
+
     fn start(&self, io: Io, done: IoDone) {
         if let Some(result) = self.run(&io) {
             return done(io, result);
@@ -218,6 +244,9 @@ impl Store for DirectoryStore {
     }
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
+        if let Some(file) = AppendFile::of(&io.file) {
+            return Some(file.carry_out(io));
+        }
         let file = match file_of(&io.file) {
             Ok(file) => file,
             Err(error) => return Some(Err(error)),

@@ -1,5 +1,6 @@
 //! What executes a dispatch.
 
+mod appending;
 mod batched;
 mod direct;
 mod directory;
@@ -22,6 +23,7 @@ use iogate_core::{FileId, Op, TargetId};
 
 use crate::engine::Origin;
 
+pub use appending::{AppendFile, Appended};
 pub use batched::BatchedStore;
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
@@ -94,6 +96,12 @@ pub trait Store: Send + Sync + 'static {
     /// Takes over a file that a front end opened itself below the store's root (a directory's, a modelled one's).
     /// Fails with [`io::ErrorKind::Unsupported`] where files are known by path only.
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle>;
+
+    /// Takes over a description of such a file that was opened with `O_APPEND`, for batches at its end. Fails as [`Store::adopt`].
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        drop(fd);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this store has no descriptions of files"))
+    }
 
     /// Carries out a dispatch and calls `done`, before it returns or later in another thread.
     ///

@@ -24,7 +24,7 @@ use std::time::Duration;
 use iogate_core::device::{Device, Placement, Transfer};
 use iogate_core::{Span, Time};
 
-use super::{FileHandle, Io, IoDone, OpenMode, Store};
+use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 use crate::clock::Clock;
 use crate::engine::precise_sleep;
 
@@ -116,6 +116,10 @@ impl Timeline {
 impl Store for ModelledStore {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
         self.inner.open(path, mode)
+    }
+
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        self.inner.adopt_appending(fd)
     }
 
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {

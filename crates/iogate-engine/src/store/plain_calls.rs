@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use iogate_core::Op;
 
-use super::{FileHandle, Io, IoDone, OpenMode, Store};
+use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 
 /// Passes on each segment of a dispatch as a call of its own, in offset order, each when the one before is done.
 pub struct PlainCalls {
@@ -26,6 +26,10 @@ impl PlainCalls {
 impl Store for PlainCalls {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
         self.inner.open(path, mode)
+    }
+
+    fn adopt_appending(&self, fd: OwnedFd) -> io::Result<Arc<AppendFile>> {
+        self.inner.adopt_appending(fd)
     }
 
     fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {

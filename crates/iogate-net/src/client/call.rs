@@ -106,7 +106,7 @@ impl Call {
     pub(super) fn new(request: &Request<'_>, caller: Caller, handle: u32, done: Done) -> Call {
         let mut fields = Vec::with_capacity(64);
         request.encode(&mut fields);
-        let demand = Demand { bytes: 0, repeatable: request.is_idempotent() };
+        let demand = Demand { bytes: 0, repeatable: request.is_idempotent(), has_origin: false };
         let (kind, body) = (request.kind(), Body::Fields(fields));
         Call {
             kind,
@@ -129,7 +129,11 @@ impl Call {
         done: Done,
     ) -> Option<Call> {
         let (Request::Read(transfer) | Request::Write(transfer)) = *request else { return None };
-        let demand = Demand { bytes: u64::from(transfer.bytes), repeatable: request.is_idempotent() };
+        let demand = Demand {
+            bytes: u64::from(transfer.bytes),
+            repeatable: request.is_idempotent(),
+            has_origin: false,
+        };
         let (kind, handle, body) = (request.kind(), transfer.handle, Body::Transfer(transfer));
         Some(Call { kind, caller, owns_origin: false, handle, body, memory, demand, done, unsynced: None })
     }

@@ -381,7 +381,7 @@ impl RemoteFile {
     }
 
     /// Writes at the end of the file, wherever that is then; says where it was. At most as much as the server
-    /// takes in one message (see [`Remote::transfer_bytes_max`](super::Remote::transfer_bytes_max)).
+    /// takes in one message (see [`Remote::append_bytes_max`](super::Remote::append_bytes_max)).
     pub fn append(&self, bytes: &[u8]) -> io::Result<Written> {
         self.opened.append(self.opened.caller.user(), self.origin, bytes)
     }
@@ -513,6 +513,10 @@ impl TreeFile for RemoteFile {
 
     fn settle(&self, ticket: u64, end: u64, waits: bool) -> Option<io::Result<()>> {
         Some(self.opened.settle(ticket, end, waits))
+    }
+
+    fn appends_elsewhere(&self) -> bool {
+        true
     }
 
     fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {

@@ -79,14 +79,16 @@ impl Shared {
         match connected {
             Ok(Connected { socket, welcome, clock }) => {
                 let resumed = welcome.resumed != 0 && session != NO_SESSION;
-                (state.welcome, state.clock) = (welcome, clock);
+                let before = std::mem::replace(&mut state.welcome, welcome).answers;
+                let remembers = before != 0 && before == welcome.answers;
+                state.clock = clock;
                 self.verifier.store(welcome.verifier, Ordering::Release);
                 self.look_at_clock(&mut state);
                 let unknown = if resumed {
                     state.requests.resumed();
                     Vec::new()
                 } else {
-                    self.renew(&mut state)
+                    self.renew(&mut state, remembers)
                 };
                 self.install(&mut state, socket);
                 if session != NO_SESSION || gave_up {
@@ -119,10 +121,11 @@ impl Shared {
         given_up
     }
 
-    /// Begins a new session: its files are opened again before anything else happens. Returns the requests that fail.
-    fn renew(&self, state: &mut State) -> Vec<Call> {
+    /// Begins a new session, with a server that `remembers` the requests of the old one, or not: its files are opened again before
+    /// anything else happens. Returns the requests that fail.
+    fn renew(&self, state: &mut State, remembers: bool) -> Vec<Call> {
         let limits = limits(&state.welcome);
-        let unknown = state.requests.renewed(limits);
+        let unknown = state.requests.renewed(limits, remembers);
         let mut again = Vec::new();
         for (&number, handle) in &mut state.handles {
             let Some(identity) = handle.identity else { continue };

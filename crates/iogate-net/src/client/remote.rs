@@ -75,6 +75,7 @@ pub(super) struct Servers {
     pub(super) names: usize,
     pub(super) layout: Layout,
     pub(super) transfer_bytes_max: u32,
+    pub(super) append_bytes_max: u32,
     pub(super) receiving: Receiving,
     pub(super) unsynced: unsynced::Files,
     files: Mutex<Files>,
@@ -226,6 +227,7 @@ impl Remote {
         let clients = clients.collect::<Result<Vec<Client>, ClientError>>()?;
         let names = if clients.len() == 1 { 0 } else { chosen };
         let welcome = clients[names].welcome();
+        let append_max = clients.iter().map(|client| client.welcome().append_bytes_max).min();
         let bytes_max = clients.iter().map(|client| client.welcome().transfer_bytes_max).min();
         let servers = Servers {
             spread: if clients.len() == 1 { Spread::Client } else { options.spread },
@@ -233,6 +235,7 @@ impl Remote {
             names,
             layout: layout(&welcome.striping).unwrap_or(Layout::SINGLE),
             transfer_bytes_max: bytes_max.unwrap_or(1).max(1),
+            append_bytes_max: append_max.unwrap_or(1).max(1),
             receiving,
             unsynced: unsynced::Files::default(),
             files: Mutex::default(),
@@ -265,6 +268,11 @@ impl Remote {
     /// Most bytes of one message's data; longer transfers are several.
     pub fn transfer_bytes_max(&self) -> u32 {
         self.servers.transfer_bytes_max
+    }
+
+    /// Most bytes of a record that is appended as one.
+    pub fn append_bytes_max(&self) -> u32 {
+        self.servers.append_bytes_max
     }
 
     /// The stripes of files that have no layout of their own, as the server says.
@@ -434,6 +442,10 @@ impl Tree for Remote {
         let request =
             RemoveXattr { handle: NO_HANDLE, identity, path: path_bytes(path)?, name: name_bytes(name)? };
         self.names().call(&Request::RemoveXattr(request), caller).map(drop)
+    }
+
+    fn append_bytes_max(&self) -> u32 {
+        self.servers.append_bytes_max
     }
 
     fn answers(&self) -> u64 {

@@ -112,7 +112,7 @@ impl Client {
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
         let Connected { socket, welcome, clock } = connect(endpoint, &options, NO_SESSION)?;
         let mut requests = Outstanding::new();
-        requests.renewed(limits(&welcome));
+        requests.renewed(limits(&welcome), false);
         let state = State {
             requests,
             link: Some(Arc::new(Link::new(socket))),
@@ -410,6 +410,7 @@ impl Shared {
             return call.finish(answer);
         }
         state.asynchronous += usize::from(call.is_asynchronous());
+        call.demand.has_origin = call.caller.origin.is_some();
         let demand = call.demand;
         state.requests.push(call, demand);
         if state.lead == Lead::Free {

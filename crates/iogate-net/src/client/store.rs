@@ -134,7 +134,7 @@ impl Opened {
 
     /// Writes at the end of the file.
     pub(super) fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
-        let max = self.servers.transfer_bytes_max as usize;
+        let max = self.servers.append_bytes_max as usize;
         let bytes = &bytes[..bytes.len().min(max)];
         let server = self.append_server();
         let handle = self.handle_on(server)?;

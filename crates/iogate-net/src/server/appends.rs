@@ -1,98 +1,476 @@
-//! Writes at the end of a file: each behind the ones before it, whatever their order in the gate.
+//! Writes at the end of a file: a lane for each file, shared by all who have it open, in which records go in order of arrival.
+//!
+//! What waits while the lane's last batch is underway goes together, as one write in the gate; never two at once. Where the file is
+//! this machine's, the kernel decides where a batch goes (`O_APPEND`), with respect to everybody who writes to the file; else
+//! the file's size does, when the batch before is done.
+//!
+//! No lock is held while anything is asked of the file, the gate or the log of answers; completions only hand a batch on to a worker.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Instant;
 
-use iogate_core::FileId;
+use iogate_core::Op;
+use iogate_core::answers::{AppendIntent, Key, Lies, Outcome, State};
+use iogate_core::wire::{Identity, Record, Request, Written};
+use iogate_engine::store::AppendFile;
+use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
 
+use super::answers::{Answers, Begun, Running, ToNote};
+use super::buffer::Buffer;
+use super::export::Served;
 use super::lock;
-use super::session::Session;
+use super::session::{OpenFile, Session};
+use super::transfers::{Write, origin};
 use crate::TreeFile;
 
-/// Where the next append to each file goes, while appends are underway that the file's size does not show yet.
+/// Records of a batch.
+const RECORDS_MAX: usize = 1024;
+/// Bytes of a batch of several records.
+const BATCH_BYTES: usize = 1 << 20;
+/// Lanes that are there before those that nobody uses are looked for.
+const LANES_MIN: usize = 1024;
+
+/// The lanes of an export's files.
 #[derive(Default)]
 pub(super) struct Appends {
-    files: Mutex<HashMap<FileId, Underway>>,
+    lanes: Mutex<Lanes>,
 }
 
-struct Underway {
-    count: u32,
-    end: u64,
-}
-
-/// An append that is underway; dropped when it has been carried out.
-pub(super) struct AppendGuard {
-    appends: Arc<Appends>,
-    file: FileId,
-    /// Where it goes.
-    pub(super) offset: u64,
+#[derive(Default)]
+struct Lanes {
+    files: HashMap<Identity, Weak<Lane>>,
+    /// How many there are before unused ones are dropped.
+    enough: usize,
 }
 
 impl Appends {
-    /// The offset of an append of `bytes` bytes: behind the file's end and the appends that are underway.
-    pub(super) fn begin(self: &Arc<Self>, file: &dyn TreeFile, bytes: u32) -> io::Result<AppendGuard> {
-        let id = file.data().id();
-        let mut files = lock(&self.files);
-        let offset = match files.get(&id) {
-            Some(underway) => underway.end,
-            None => file.attr()?.size,
-        };
-        let end =
-            offset.checked_add(u64::from(bytes)).ok_or_else(|| io::Error::from_raw_os_error(libc::EFBIG))?;
-        let underway = files.entry(id).or_insert(Underway { count: 0, end });
-        underway.count += 1;
-        underway.end = end;
-        Ok(AppendGuard { appends: Arc::clone(self), file: id, offset })
-    }
-}
-
-impl Drop for AppendGuard {
-    fn drop(&mut self) {
-        let mut files = lock(&self.appends.files);
-        if let Some(underway) = files.get_mut(&self.file) {
-            underway.count -= 1;
-            if underway.count == 0 {
-                files.remove(&self.file);
-            }
+    /// The lane of a file. Files whose end somebody behind the tree decides have one for each handle: they are not in order among
+    /// each other anyway, and need not wait for each other.
+    pub(super) fn lane(&self, file: &dyn TreeFile) -> Arc<Lane> {
+        if file.appends_elsewhere() {
+            return Arc::default();
         }
+        let mut lanes = lock(&self.lanes);
+        if lanes.files.len() > lanes.enough.max(LANES_MIN) {
+            lanes.files.retain(|_, lane| lane.strong_count() > 0);
+            lanes.enough = 2 * lanes.files.len();
+        }
+        let slot = lanes.files.entry(file.identity()).or_default();
+        slot.upgrade().unwrap_or_else(|| {
+            let lane = Arc::default();
+            *slot = Arc::downgrade(&lane);
+            lane
+        })
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Jobs that are carried out one after another, in the order in which they came, by workers.
+/// The records that are to be appended to a file.
 #[derive(Default)]
 pub(super) struct Lane {
     queue: Mutex<Queue>,
+    /// The file's own description; `None`: it has none.
+    appender: OnceLock<Option<Arc<AppendFile>>>,
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    waiting: VecDeque<Append>,
+    /// A batch is underway.
     busy: bool,
+    /// What the gate does not take together goes alone.
+    alone: usize,
+    /// Where the next batch lies for the gate.
+    position: u64,
 }
 
-impl Lane {
-    /// Runs a job when all before it are done.
-    pub(super) fn run(self: &Arc<Self>, session: &Session, job: impl FnOnce() + Send + 'static) {
-        let mut queue = lock(&self.queue);
-        queue.jobs.push_back(Box::new(job));
-        if !std::mem::replace(&mut queue.busy, true) {
-            let lane = Arc::clone(self);
-            session.run(move || lane.work_off());
+/// A record that is to be appended.
+pub(super) struct Append {
+    pub(super) write: Write,
+    /// When it came.
+    pub(super) since: Instant,
+    /// It is remembered, so that it is not appended twice.
+    running: Option<Running>,
+}
+
+impl Append {
+    pub(super) fn new(write: Write) -> Append {
+        Append { write, since: Instant::now(), running: None }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.write.bytes()
+    }
+
+    /// Answers. What became of it has been noted.
+    fn complete(mut self, result: io::Result<Written>) {
+        if let Some(running) = &mut self.running {
+            running.over();
+        }
+        self.write.complete(result);
+    }
+
+    fn fail(self, error: &io::Error) {
+        let error = again(error);
+        self.complete(Err(error));
+    }
+}
+
+fn again(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
+/// Records that go together.
+struct Batch {
+    records: Vec<Append>,
+    /// Several of them, one behind the other.
+    joined: Option<Buffer>,
+    bytes: usize,
+    /// Where it goes, if nobody else appends meanwhile.
+    place: u64,
+}
+
+impl Batch {
+    fn memory(&mut self) -> *mut u8 {
+        match &mut self.joined {
+            Some(joined) => joined.as_mut_ptr(),
+            None => self.records[0].write.memory(),
         }
     }
 
-    fn work_off(&self) {
-        loop {
-            let mut queue = lock(&self.queue);
-            let Some(job) = queue.jobs.pop_front() else {
-                queue.busy = false;
-                return;
-            };
+    /// Where each record begins in it.
+    fn starts(&self) -> Vec<u64> {
+        let lengths = self.records.iter().map(|record| record.bytes().len() as u64);
+        let sum = |end: &mut u64, bytes| {
+            *end += bytes;
+            Some(*end - bytes)
+        };
+        lengths.scan(0, sum).collect()
+    }
+}
+
+impl Lane {
+    /// Appends a record when all before it are there.
+    pub(super) fn push(self: &Arc<Self>, append: Append) {
+        let session = Arc::clone(append.write.session());
+        let mut queue = lock(&self.queue);
+        queue.waiting.push_back(append);
+        if !std::mem::replace(&mut queue.busy, true) {
             drop(queue);
-            super::guarded(job);
+            let lane = Arc::clone(self);
+            session.run(move || lane.go_on());
         }
+    }
+
+    /// Takes the records that go together next.
+    fn take(&self) -> Vec<Append> {
+        let mut queue = lock(&self.queue);
+        let (mut records, mut bytes) = (Vec::new(), 0);
+        let most = if queue.alone > 0 { 1 } else { RECORDS_MAX };
+        while let Some(next) = queue.waiting.front()
+            && records.len() < most
+            && (records.is_empty() || bytes + next.bytes().len() <= BATCH_BYTES)
+        {
+            bytes += next.bytes().len();
+            records.extend(queue.waiting.pop_front());
+        }
+        queue.alone = queue.alone.saturating_sub(records.len());
+        queue.busy = !records.is_empty();
+        records
+    }
+
+    /// Puts records back in front of those that wait.
+    fn put_back(&self, records: impl DoubleEndedIterator<Item = Append>, alone: usize) {
+        let mut queue = lock(&self.queue);
+        queue.alone = queue.alone.max(alone);
+        records.rev().for_each(|record| queue.waiting.push_front(record));
+    }
+
+    /// Carries out the next batch, or begins to: it goes on when that is done.
+    fn go_on(self: &Arc<Self>) {
+        loop {
+            let records = self.take();
+            if records.is_empty() {
+                return;
+            }
+            let records: Vec<Append> = records.into_iter().filter_map(|record| self.admit(record)).collect();
+            let Some(first) = records.first() else { continue };
+            if !first.write.file.file.appends_elsewhere() {
+                match self.begin(records) {
+                    Some(batch) => return self.submit(batch),
+                    None => continue,
+                }
+            }
+            for record in records {
+                let write = &record.write;
+                let verifier = write.file.file.verifier();
+                let appended = write.file.file.append(write.caller, origin(&write.wire), record.bytes());
+                let appended = appended.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
+                record.complete(appended.map(|written| Written { verifier, ..written }));
+            }
+        }
+    }
+
+    /// Answers a record that is known, drops one that nobody waits for, and lets the others pass.
+    fn admit(self: &Arc<Self>, record: Append) -> Option<Append> {
+        let Append { write, since, running } = record;
+        let write = write.if_wanted(since)?;
+        let session = write.session();
+        let answers = session.export.answers.clone().filter(|_| running.is_none());
+        let key = Key::of(write.caller.uid, &write.caller.origin);
+        let (Some(answers), Some(key)) = (answers, key) else {
+            return Some(Append { write, since, running });
+        };
+        let error = |errno| io::Error::from_raw_os_error(errno);
+        match answers.begin(key, write.caller.origin.answered_below()) {
+            Begun::New(running) => return Some(Append { write, since, running: Some(running) }),
+            Begun::Running => {
+                let lane = Arc::clone(self);
+                answers.wait(&key, move || lane.push(Append { write, since, running: None }));
+            }
+            Begun::Unknown => write.complete(Err(error(libc::EIO))),
+            Begun::Known(known) => write.complete(match Outcome::decode(&known) {
+                Ok(known) if known.errno != 0 => Err(error(known.errno.into())),
+                Ok(known) => Written::decode(known.fields).map_err(|_| error(libc::EIO)),
+                Err(_) => Err(error(libc::EIO)),
+            }),
+        }
+        None
+    }
+
+    /// The file's own description, which is opened by the first record.
+    fn appender(&self, file: &OpenFile, export: &Served) -> Option<&Arc<AppendFile>> {
+        let open = || {
+            let appender = file.file.append_file()?;
+            if let Some(answers) = &export.answers {
+                settle(answers, &*file.file, &appender);
+            }
+            Some(appender)
+        };
+        self.appender.get_or_init(open).as_ref()
+    }
+
+    /// Finds out what became of records that were underway when the process before ended. Before anybody can change the file.
+    pub(super) fn settle(&self, file: &OpenFile, export: &Served) {
+        let is_due = |answers: &Arc<Answers>| answers.has_unsettled(&file.file.identity());
+        if export.answers.as_ref().is_some_and(is_due) {
+            self.appender(file, export);
+        }
+    }
+
+    /// Makes a batch of records, and notes it. `None`: they have been answered.
+    fn begin(&self, mut records: Vec<Append>) -> Option<Batch> {
+        let first = &records[0].write;
+        let (file, session) = (Arc::clone(&first.file), Arc::clone(first.session()));
+        let size = match self.appender(&file, &session.export) {
+            Some(appender) => appender.size(),
+            None => file.file.attr().map(|attr| attr.size),
+        };
+        let place = match size {
+            Ok(place) => place,
+            Err(error) => {
+                records.into_iter().for_each(|record| record.fail(&error));
+                return None;
+            }
+        };
+        let mut joined = None;
+        if records.len() > 1 {
+            let bytes: usize = records.iter().map(|record| record.bytes().len()).sum();
+            match session.server.pool.take(&session.account.memory, bytes) {
+                Some(mut memory) => {
+                    let mut rest = memory.as_mut_slice();
+                    for record in &records {
+                        let (here, behind) = rest.split_at_mut(record.bytes().len());
+                        here.copy_from_slice(record.bytes());
+                        rest = behind;
+                    }
+                    joined = Some(memory);
+                }
+                // Without memory, one after the other.
+                None => self.put_back(records.drain(1..), 1),
+            }
+        }
+        let bytes = records.iter().map(|record| record.bytes().len()).sum();
+        let mut batch = Batch { records, joined, bytes, place };
+        let identity = file.file.identity();
+        let mut notes = Vec::new();
+        for (record, start) in batch.records.iter().zip(batch.starts()) {
+            let Some(running) = &record.running else { continue };
+            let page = PAGE_BYTES as u64;
+            let intent = AppendIntent::new(identity, place + start, record.bytes(), page);
+            let mut bytes = Vec::new();
+            intent.encode(&mut bytes);
+            notes.push(running.note(State::Intent, bytes));
+        }
+        if let Some(answers) = &session.export.answers
+            && let Err(error) = answers.remember(&notes)
+        {
+            std::mem::take(&mut batch.records).into_iter().for_each(|record| record.fail(&error));
+            return None;
+        }
+        Some(batch)
+    }
+
+    fn submit(self: &Arc<Self>, mut batch: Batch) {
+        let write = &batch.records[0].write;
+        let (file, session) = (Arc::clone(&write.file), Arc::clone(write.session()));
+        let (origin, bytes) = (origin(&write.wire), batch.bytes as u32);
+        let memory = batch.memory();
+        let (data, offset) = if let Some(Some(appender)) = self.appender.get() {
+            let mut queue = lock(&self.queue);
+            let offset = queue.position.max(batch.place);
+            queue.position = offset + u64::from(bytes);
+            drop(queue);
+            // SAFETY: the memory is the batch's, which lives in the completion.
+            unsafe { appender.begin(memory, batch.bytes) };
+            (Arc::clone(appender) as FileHandle, offset)
+        } else {
+            file.file.before_write(batch.place);
+            (FileHandle::clone(file.file.data()), batch.place)
+        };
+        let transfer = Transfer { file: data, op: Op::Write, offset, memory, bytes, origin, extends: false };
+        // From before the write: if what is behind the store loses its memory meanwhile, the clients are told rather too much.
+        let verifier = file.file.verifier();
+        let lane = Arc::clone(self);
+        let worker = Arc::clone(&session);
+        let done: Completion = Box::new(move |result| {
+            // Others are noted and answered by a worker: a completion must not wait for the log.
+            worker.run(move || lane.finish(batch, result, verifier));
+        });
+        // SAFETY: the memory is the batch's, which lives in the completion.
+        unsafe { session.export.engine.submit_all([(transfer, done)]) }
+    }
+
+    /// A batch has been carried out.
+    fn finish(self: &Arc<Self>, mut batch: Batch, result: io::Result<usize>, verifier: u64) {
+        let is_rejected = matches!(&result, Err(error) if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none());
+        if is_rejected && batch.records.len() > 1 {
+            let count = batch.records.len();
+            self.put_back(batch.records.into_iter(), count);
+            return self.go_on();
+        }
+        let appender = self.appender.get().and_then(Option::as_ref);
+        let written = match (appender, result) {
+            (None, Ok(bytes)) => Ok((batch.place, bytes as u64)),
+            (None, Err(error)) => Err(error),
+            (Some(appender), result) => {
+                appender.end().map(|appended| (appended.offset, appended.bytes)).map_err(|error| {
+                    // Refused by the gate: nothing has been tried.
+                    if error.raw_os_error() == Some(libc::ECANCELED) {
+                        result.err().unwrap_or(error)
+                    } else {
+                        error
+                    }
+                })
+            }
+        };
+        let starts = batch.starts();
+        let ends =
+            starts.iter().zip(&batch.records).map(|(start, record)| start + record.bytes().len() as u64);
+        let whole = match &written {
+            Ok((_, bytes)) => ends.take_while(|end| end <= bytes).count(),
+            Err(_) => 0,
+        };
+        if let (Ok((offset, bytes)), Some(start)) = (&written, starts.get(whole))
+            && bytes > start
+            && let Some(appender) = appender
+        {
+            // The store is full: what is there of the next record is no record.
+            let cut = appender.cut(offset + start, offset + bytes);
+            if !matches!(cut, Ok(true)) {
+                tracing::error!(
+                    ?cut,
+                    "a record was torn by a full file system, and something lies behind it"
+                );
+            }
+        }
+        let rest = batch.records.split_off(whole);
+        let failure = match &written {
+            Ok(_) => io::Error::from_raw_os_error(libc::ENOSPC),
+            Err(error) => again(error),
+        };
+        // The first that did not fit fails; those behind it may be shorter.
+        let failed = if written.is_ok() { 1 } else { rest.len() };
+        let mut results = Vec::new();
+        for (record, start) in batch.records.into_iter().zip(&starts) {
+            let offset = written.as_ref().map_or(0, |(offset, _)| offset + start);
+            let bytes = record.write.wire.bytes;
+            results.push((record, Ok(Written { offset, bytes, verifier })));
+        }
+        let mut rest = rest.into_iter();
+        results.extend(rest.by_ref().take(failed).map(|record| (record, Err(again(&failure)))));
+        self.put_back(rest, 0);
+        let session = results.first().map(|(record, _)| Arc::clone(record.write.session()));
+        if let Some(answers) = session.and_then(|session| session.export.answers.clone()) {
+            let notes: Vec<ToNote> =
+                results.iter().filter_map(|(record, result)| outcome(record, result)).collect();
+            // If the log does not take them, their intents there tell as much.
+            let _ = answers.remember(&notes);
+        }
+        results.into_iter().for_each(|(record, result)| record.complete(result));
+        self.go_on();
+    }
+}
+
+/// What to note of a record that was appended, or was not.
+fn outcome(record: &Append, result: &io::Result<Written>) -> Option<ToNote> {
+    let running = record.running.as_ref()?;
+    Some(running.note(State::Outcome, outcome_bytes(result)))
+}
+
+fn outcome_bytes(result: &io::Result<Written>) -> Vec<u8> {
+    let (mut fields, mut bytes) = (Vec::new(), Vec::new());
+    let errno = match result {
+        Ok(written) => {
+            written.encode(&mut fields);
+            0
+        }
+        Err(error) => super::session::explained(error).0 as u16,
+    };
+    Outcome { kind: Request::WRITE, errno, fields: &fields }.encode(&mut bytes);
+    bytes
+}
+
+/// Finds out which records of a file were appended by the process before, which did not get to note it, and cuts off one that is torn.
+fn settle(answers: &Answers, file: &dyn TreeFile, appender: &AppendFile) {
+    let mut notes = Vec::new();
+    for (key, intent) in answers.take_unsettled(&file.identity()) {
+        let mut there = vec![0; intent.bytes as usize];
+        let found = appender.size().and_then(|size| {
+            let bytes = appender.read_at(intent.place, &mut there)?;
+            Ok((size, intent.judge(size, &there[..bytes])))
+        });
+        let lies = match found {
+            Ok((size, Lies::Torn)) => match appender.cut(intent.place, size) {
+                Ok(true) => Lies::Nothing,
+                _ => Lies::Other,
+            },
+            Ok((_, lies)) => lies,
+            Err(_) => Lies::Other,
+        };
+        tracing::info!(
+            ?lies,
+            offset = intent.place,
+            bytes = intent.bytes,
+            "a record was underway at the end"
+        );
+        let (offset, bytes, verifier) = (intent.place, intent.bytes, file.verifier());
+        let (state, bytes) = match lies {
+            Lies::Whole => (State::Outcome, outcome_bytes(&Ok(Written { offset, bytes, verifier }))),
+            Lies::Nothing | Lies::Torn => (State::Void, Vec::new()),
+            Lies::Other => (State::Outcome, outcome_bytes(&Err(io::Error::from_raw_os_error(libc::EIO)))),
+        };
+        notes.push(ToNote { key, below: 0, state, bytes });
+    }
+    // What the log does not take is found out again by the next process.
+    let _ = answers.remember(&notes);
+}
+
+impl Session {
+    /// Appends a record to a file of the session.
+    pub(super) fn append(&self, write: Write) {
+        let lane = Arc::clone(&write.file.lane);
+        lane.push(Append::new(write));
     }
 }

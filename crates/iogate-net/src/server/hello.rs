@@ -56,7 +56,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         credits: limits.credits,
         credit_bytes: limits.credit_bytes,
         transfer_bytes_max: limits.transfer_bytes_max,
-        append_bytes_max: limits.transfer_bytes_max,
+        append_bytes_max: server.append_bytes_max(&session.export),
         answers: session.export.answers(),
         verifier: session.export.tree.verifier(),
         uid: session.user.uid,

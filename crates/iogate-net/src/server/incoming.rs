@@ -324,7 +324,9 @@ impl Connection {
             return Err((libc::EPROTO, text.into()));
         }
         let most = if kind("Write") {
-            self.server.limits.transfer_bytes_max
+            let appended =
+                self.session.get().map_or(0, |session| self.server.append_bytes_max(&session.export));
+            appended.max(self.server.limits.transfer_bytes_max)
         } else if hello {
             PROOF_BYTES_MAX
         } else if kind("SetXattr") || kind("Reserve") {

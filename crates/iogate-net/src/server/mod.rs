@@ -299,6 +299,13 @@ impl Shared {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
+    /// Most bytes of a record that is appended as one: it is all in memory before it is written.
+    fn append_bytes_max(&self, export: &Served) -> u32 {
+        let Limits { credit_bytes, memory_bytes, .. } = self.limits;
+        let most = credit_bytes.min(memory_bytes as u64).min(PAYLOAD_BYTES_MAX.into()) as u32;
+        most.min(export.tree.append_bytes_max())
+    }
+
     fn is_closing(&self) -> bool {
         self.closing.load(Ordering::SeqCst)
     }

@@ -252,7 +252,12 @@ impl Session {
         let (party, begun) = self.party(tree, &*file, wish.flags)?;
         let pending_size = begun.unwrap_or(u64::MAX);
         let opened = Opened { identity: file.identity(), pending_size, is_new, attr };
-        self.fill(wish.handle, Some(OpenFile { file, flags: wish.flags, appends: Arc::default(), party }));
+        let lane = self.export.appends.lane(&*file);
+        let file = OpenFile { file, flags: wish.flags, lane, party };
+        if wish.flags & open::WRITE != 0 {
+            file.lane.settle(&file, &self.export);
+        }
+        self.fill(wish.handle, Some(file));
         Ok(Outcome::kept(&opened))
     }
 

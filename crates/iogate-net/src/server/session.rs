@@ -78,7 +78,8 @@ pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
     /// How it was opened, see [`iogate_core::wire::open`].
     pub(super) flags: u32,
-    pub(super) appends: Arc<Lane>,
+    /// For what is appended.
+    pub(super) lane: Arc<Lane>,
     /// Through which the end of a striped file with its name here is asked for.
     pub(super) party: Option<Party>,
 }

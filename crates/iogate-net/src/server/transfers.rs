@@ -9,7 +9,6 @@ use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
 use iogate_engine::{Completion, FileHandle, Origin, Transfer};
 
-use super::appends::AppendGuard;
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::incoming::Step;
@@ -87,6 +86,10 @@ impl Session {
             let text = format!("a write of {} bytes has {} bytes of payload", write.bytes, header.payload);
             return Err((libc::EPROTO, text));
         }
+        let most = self.server.limits.transfer_bytes_max;
+        if write.bytes > most && write.flags & transfer::APPEND == 0 {
+            return Err((libc::EPROTO, format!("a write of {} bytes, expected at most {most}", write.bytes)));
+        }
         let Taken::New(answer) = self.admit(connection, header, write.bytes)? else { return Ok(()) };
         connection.count_transfer(write.bytes);
         let file = match self.file_for(write.handle, open::WRITE) {
@@ -103,17 +106,10 @@ impl Session {
         let caller = self.writer(header);
         let write = Write { answer, file, payload, wire: *write, caller };
         if write.wire.flags & transfer::APPEND != 0 {
-            let lane = Arc::clone(&write.file.appends);
-            let since = Instant::now();
-            lane.run(self, move || {
-                let Write { answer, file, payload, wire, caller } = write;
-                if let Some(answer) = answer.if_wanted(since) {
-                    Write { answer, file, payload, wire, caller }.append();
-                }
-            });
+            self.append(write);
         } else {
             let offset = write.wire.offset;
-            batch.push(write.prepare(offset, None));
+            batch.push(write.prepare(offset));
         }
         Ok(())
     }
@@ -129,18 +125,18 @@ impl Session {
 }
 
 /// A write with everything that it needs.
-struct Write {
+pub(super) struct Write {
     answer: Answer,
-    file: Arc<OpenFile>,
+    pub(super) file: Arc<OpenFile>,
     payload: Buffer,
-    wire: wire::Transfer,
+    pub(super) wire: wire::Transfer,
     /// For which request.
-    caller: Caller,
+    pub(super) caller: Caller,
 }
 
 impl Write {
     /// What to submit, to write at `offset`.
-    fn prepare(mut self, offset: u64, append: Option<AppendGuard>) -> (Transfer, Completion) {
+    fn prepare(mut self, offset: u64) -> (Transfer, Completion) {
         self.file.file.before_write(offset);
         let transfer = Transfer {
             file: FileHandle::clone(self.file.file.data()),
@@ -154,33 +150,34 @@ impl Write {
         // From before the write: if what is behind the store loses its memory meanwhile, the client is told rather too much.
         let verifier = self.file.file.verifier();
         let done = move |result: io::Result<usize>| {
-            drop(append);
             self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32, verifier }));
         };
         (transfer, Box::new(done))
     }
 
-    /// Writes at the end of the file, or submits that.
-    fn append(self) {
-        let bytes = &self.payload.as_slice()[..self.wire.bytes as usize];
-        if let Some(result) = self.file.file.append(self.caller, origin(&self.wire), bytes) {
-            // As a sync through this handle will say it.
-            let verifier = self.file.file.verifier();
-            return self.complete(result.map(|written| Written { verifier, ..written }));
-        }
-        let export = Arc::clone(&self.answer.session().export);
-        match export.appends.begin(&*self.file.file, self.wire.bytes) {
-            Ok(guard) => {
-                let write = self.prepare(guard.offset, Some(guard));
-                // SAFETY: the memory is a buffer that lives in the completion.
-                unsafe { export.engine.submit_all([write]) }
-            }
-            Err(error) => self.answer.failed(&error),
-        }
+    /// The data.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.payload.as_slice()[..self.wire.bytes as usize]
+    }
+
+    /// Its first byte.
+    pub(super) fn memory(&mut self) -> *mut u8 {
+        self.payload.as_mut_ptr()
+    }
+
+    /// Who waits for it.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        self.answer.session()
+    }
+
+    /// The write, if its client still waits: it came at `since`.
+    pub(super) fn if_wanted(self, since: Instant) -> Option<Write> {
+        let answer = self.answer.if_wanted(since)?;
+        Some(Write { answer, ..self })
     }
 
     /// Makes it durable if that is asked for, and answers.
-    fn complete(self, result: io::Result<Written>) {
+    pub(super) fn complete(self, result: io::Result<Written>) {
         let Write { answer, file, payload, wire, .. } = self;
         drop(payload);
         let sync = wire.flags & (transfer::SYNC | transfer::DATA_SYNC);
@@ -202,7 +199,7 @@ impl Write {
     }
 }
 
-fn origin(wire: &wire::Transfer) -> Origin {
+pub(super) fn origin(wire: &wire::Transfer) -> Origin {
     Origin {
         app: AppId(wire.app),
         client: ClientId(wire.client),

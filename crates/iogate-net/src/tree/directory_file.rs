@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use iogate_core::wire::{Attr, Change, Gone, Identity, attr};
 use iogate_engine::layouts::OpenLayout;
+use iogate_engine::store::AppendFile;
 use iogate_engine::{FileHandle, Store};
-use rustix::fs::{FallocateFlags, Mode, SeekFrom, XattrFlags};
+use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
+use super::beneath::ProcPath;
 use super::caller::Names;
 use super::objects::{OBJECT, ObjectId};
 use super::open_files::OpenFiles;
@@ -150,6 +152,21 @@ impl TreeFile for DirectoryFile {
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
         let from = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         Ok(rustix::fs::seek(&self.fd, from)?)
+    }
+
+    fn append_file(&self) -> Option<Arc<AppendFile>> {
+        let flags = OFlags::APPEND | OFlags::CLOEXEC;
+        let path = ProcPath::new(&self.fd);
+        let open = |access| rustix::fs::openat(CWD, path.as_bytes(), flags | access, Mode::empty());
+        // To be read by those who look for records that were torn.
+        let fd = open(OFlags::RDWR).or_else(|_| open(OFlags::WRONLY));
+        let opened = fd.map_err(io::Error::from).and_then(|fd| self.store.adopt_appending(fd));
+        if let Err(error) = &opened
+            && error.kind() != io::ErrorKind::Unsupported
+        {
+            tracing::warn!(%error, "a file cannot be opened for appends: its size says where they go");
+        }
+        opened.ok()
     }
 
     fn before_write(&self, offset: u64) {

@@ -29,7 +29,10 @@ use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
-use iogate_core::wire::{AppendRecord, Attr, Change, Entry, Gone, Identity, Space, Written};
+use iogate_core::wire::{
+    AppendRecord, Attr, Change, Entry, Gone, Identity, PAYLOAD_BYTES_MAX, Space, Written,
+};
+use iogate_engine::store::AppendFile;
 use iogate_engine::{Engine, FileHandle, Origin, Store};
 
 pub use crate::ends::Given;
@@ -198,6 +201,11 @@ pub trait Tree: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Most bytes of a record that is appended as one.
+    fn append_bytes_max(&self) -> u32 {
+        PAYLOAD_BYTES_MAX
+    }
+
     /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
     fn state(&self) -> Option<String> {
         None
@@ -322,6 +330,16 @@ pub trait TreeFile: Send + Sync {
     fn settle(&self, ticket: u64, end: u64, waits: bool) -> Option<io::Result<()>> {
         let _ = (ticket, end, waits);
         None
+    }
+
+    /// The file's description for batches at its end, where the kernel decides where that is; opened anew. `None`: it has none.
+    fn append_file(&self) -> Option<Arc<AppendFile>> {
+        None
+    }
+
+    /// Whether [`append`](TreeFile::append) writes.
+    fn appends_elsewhere(&self) -> bool {
+        false
     }
 
     /// Writes at the end of the file, where somebody behind the tree decides where that is. `None`: whoever

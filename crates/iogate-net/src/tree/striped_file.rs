@@ -140,6 +140,10 @@ impl TreeFile for StripedFile {
         if extends { self.with_end(allocate) } else { allocate() }.map(drop)
     }
 
+    fn appends_elsewhere(&self) -> bool {
+        true
+    }
+
     fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> Option<io::Result<Written>> {
         Some(self.append_record(caller, origin, bytes))
     }

@@ -18,8 +18,8 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use iogate_core::answers::{Key, Limits, Memory, Note, Outcome, State as Noted, Table};
-use iogate_core::wire::Record;
+use iogate_core::answers::{AppendIntent, Key, Limits, Memory, Note, Outcome, State as Noted, Table};
+use iogate_core::wire::{Identity, Record, Request};
 
 use super::lock;
 use log::{Batch, File};
@@ -41,6 +41,8 @@ pub struct Answers {
     written: Condvar,
     keeping: Keeping,
     number: u64,
+    /// Records that were being appended to files when the process before ended.
+    appends: Mutex<HashMap<Identity, Vec<(Key, AppendIntent)>>>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -97,7 +99,16 @@ impl Answers {
             batch: Arc::default(),
             writing: false,
         };
-        Ok(Answers { state: Mutex::new(state), written: Condvar::new(), keeping, number })
+        let (state, written) = (Mutex::new(state), Condvar::new());
+        let answers = Answers { state, written, keeping, number, appends: Mutex::default() };
+        for (key, bytes) in answers.unsettled() {
+            if let Ok(intent) = AppendIntent::decode(&bytes)
+                && intent.kind == Request::WRITE
+            {
+                lock(&answers.appends).entry(intent.file).or_default().push((key, intent));
+            }
+        }
+        Ok(answers)
     }
 
     /// The same as long as nothing that should be remembered is lost; not zero.
@@ -231,6 +242,18 @@ impl Answers {
         let waiting = running.remove();
         drop(state);
         waiting.into_iter().for_each(|then| then());
+    }
+
+    /// Whether records were being appended to a file when the process before ended, and nobody has looked yet.
+    pub(super) fn has_unsettled(&self, file: &Identity) -> bool {
+        lock(&self.appends).contains_key(file)
+    }
+
+    /// These records, in the order of their places.
+    pub(super) fn take_unsettled(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
+        let mut records = lock(&self.appends).remove(file).unwrap_or_default();
+        records.sort_by_key(|(_, intent)| intent.place);
+        records
     }
 
     /// The intents that have no outcome.

@@ -134,6 +134,9 @@ impl Answers {
         let mut notes = Vec::new();
         for (key, bytes) in self.unsettled() {
             let Ok(intent) = NameIntent::decode(&bytes) else { continue };
+            if intent.kind == Request::WRITE {
+                continue;
+            }
             let other = if [Request::LINK, Request::RENAME].contains(&intent.kind) {
                 identity(tree, caller, intent.to)
             } else {
