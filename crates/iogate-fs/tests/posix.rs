@@ -120,6 +120,10 @@ fn names_below(root: &Path) -> Vec<(String, u32, u64)> {
         let path = entry.unwrap().path();
         let metadata = path.symlink_metadata().unwrap();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name == ".iogate" {
+            // What a server keeps for files that are open without a name.
+            continue;
+        }
         names.push((name, metadata.mode(), if metadata.is_dir() { 0 } else { metadata.size() }));
         if metadata.is_dir() {
             names.extend(names_below(&path));
