@@ -85,7 +85,10 @@ impl Session {
             }
             _ => {}
         }
-        let clears_mode = match header.opcode {
+        let is_outdated = match header.opcode {
+            // Whoever opens a file sees what was written elsewhere: the kernel compares what it has cached with new attributes.
+            op::OPEN if !self.is_direct => true,
+            // The kernel does not know that the mode may have changed.
             op::OPEN => {
                 let mut input = input;
                 input.record::<OpenIn>().is_some_and(|open| open.open_flags & OPEN_KILL_SUIDGID != 0)
@@ -93,8 +96,7 @@ impl Session {
             op::FALLOCATE => header.uid != 0,
             _ => false,
         };
-        // The kernel does not know that the mode may have changed.
-        if clears_mode {
+        if is_outdated {
             self.notifier.drop_attributes(header.nodeid);
         }
         Ok(())
