@@ -39,7 +39,7 @@ END
     eventually 10 grep -q ready "$SIDE/$name.out" || fail "$name does not start"
 }
 chmod 711 "$WORK" "$SIDE"
-as test -x "$SIDE" || skip "other users cannot reach $SIDE"
+without test -x "$SIDE" || skip "other users cannot reach $SIDE"
 serve server "directory = \"$SRC\""
 serve forwarder "forward = \"unix:$SIDE/server.socket\""
 

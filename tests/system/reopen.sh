@@ -21,9 +21,19 @@ server=$!
 eventually 10 grep -q ready "$SIDE/serve.out" || fail "the server does not start"
 "$IOGATE" mount --remote "unix:$SIDE/socket" "$MNT" --cache "$CACHE"
 is_mounted || fail "not mounted"
-for round in $(seq 20); do
-    echo "version $round" >"$SRC/file"
-    [ "$(cat "$MNT/file")" = "version $round" ] || fail "round $round: $(cat "$MNT/file")"
-    sleep 0.01 # so that the next change has another time
-done
+python3 - "$SRC/file" "$MNT/file" <<'END' || fail "an earlier version is shown"
+import os, sys, time
+source, seen = sys.argv[1:]
+for round in range(50):
+    # Another size now and then, and always another time.
+    data = b"version %d" % round
+    fd = os.open(source, os.O_CREAT | os.O_WRONLY)
+    os.pwrite(fd, data, 0)
+    os.close(fd)
+    fd = os.open(seen, os.O_RDONLY)
+    found = os.pread(fd, 100, 0)
+    os.close(fd)
+    assert found == data, (found, data)
+    time.sleep(0.01)
+END
 "$IOGATE" umount "$MNT"

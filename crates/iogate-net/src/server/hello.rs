@@ -222,9 +222,7 @@ impl Shared {
         }
         let mut token = [0; 16];
         super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
-        let name = greeting::name(hello.name);
-        let forwarder = Forwarder::of(hello);
-        let session = Arc::new(Session::new(self, token, export, user, rights, name, forwarder, hello.flags));
+        let session = Arc::new(Session::new(self, token, export, user, rights, hello));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));
         Ok(Entered { session, resumed: false, before: None })

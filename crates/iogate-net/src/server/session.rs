@@ -109,11 +109,9 @@ impl Session {
         export: Arc<Served>,
         user: Caller,
         rights: Rights,
-        name: String,
-        forwarder: Option<Forwarder>,
-        flags: u32,
+        hello: &Hello<'_>,
     ) -> Session {
-        let stripes = flags & wire::hello::STRIPES != 0 && rights.trusted;
+        let stripes = hello.flags & wire::hello::STRIPES != 0 && rights.trusted;
         let state = State {
             window: Window::new(server.limits.credits),
             connection: None,
@@ -129,8 +127,8 @@ impl Session {
             user,
             rights,
             stripes,
-            name,
-            forwarder,
+            name: crate::greeting::name(hello.name),
+            forwarder: Forwarder::of(hello),
             since: Instant::now(),
             state: Mutex::new(state),
             files: RwLock::default(),
