@@ -1,0 +1,92 @@
+//! Two mounts over stripes, each a forwarder of its own: what one removes or replaces, the other reads and writes on.
+
+mod common;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Recorder, can_mount, engine_over, serve};
+use iogate_core::Layout;
+use iogate_fs::{MountOptions, Mounted};
+use iogate_net::auth::Credential;
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::tree::StripedTree;
+use iogate_net::{Server, Tree};
+
+fn connect(server: &Server, stripes: bool) -> Arc<dyn Tree> {
+    let client = ClientOptions { auth: Credential::None, stripes, ..ClientOptions::default() };
+    Arc::new(
+        Remote::connect(server.endpoints(), &RemoteOptions { client, ..RemoteOptions::default() }).unwrap(),
+    )
+}
+
+/// Unmounted whatever happens.
+struct Taken(Option<Mounted>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(mounted) = self.0.take() {
+            let _ = mounted.detach();
+            mounted.wait();
+        }
+    }
+}
+
+fn mount(path: &Path, names: &Server, targets: &[Server]) -> Taken {
+    let layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: targets.len() as u32 };
+    let targets = targets.iter().map(|server| connect(server, false)).collect();
+    let tree: Arc<dyn Tree> = Arc::new(StripedTree::new(connect(names, true), targets, layout).unwrap());
+    let engine = engine_over(tree.store());
+    let control = Arc::new(Recorder::default());
+    let options = MountOptions::default();
+    Taken(Some(iogate_fs::mount_tree(tree, "stripes", path, engine, &options, control).unwrap()))
+}
+
+fn pattern(seed: u8) -> Vec<u8> {
+    (0..256 << 10).map(|at| (at / 1000) as u8 ^ seed).collect()
+}
+
+#[test]
+fn what_another_mount_removes_or_replaces_is_read_and_written_on() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let path = dir.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        path
+    };
+    let names = serve(&at("names"));
+    let targets: Vec<Server> = (0..4).map(|index| serve(&at(&index.to_string()))).collect();
+    let (one, other) = (at("one"), at("other"));
+    let _mounts = (mount(&one, &names, &targets), mount(&other, &names, &targets));
+
+    // Replaced while it is read.
+    fs::write(one.join("model"), pattern(1)).unwrap();
+    let mut reader = File::open(one.join("model")).unwrap();
+    let mut begin = vec![0; 1000];
+    reader.read_exact(&mut begin).unwrap();
+    fs::write(other.join("model.new"), pattern(2)).unwrap();
+    fs::rename(other.join("model.new"), other.join("model")).unwrap();
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest).unwrap();
+    assert!([begin, rest].concat() == pattern(1));
+    assert!(fs::read(other.join("model")).unwrap() == pattern(2));
+    assert_eq!(reader.metadata().unwrap().nlink(), 0);
+
+    // Removed while it is written.
+    let mut writer =
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(one.join("log")).unwrap();
+    writer.write_all(&pattern(3)[..100]).unwrap();
+    fs::remove_file(other.join("log")).unwrap();
+    writer.write_all(&pattern(3)[100..]).unwrap();
+    writer.sync_all().unwrap();
+    let mut found = vec![0; 256 << 10];
+    writer.read_exact_at(&mut found, 0).unwrap();
+    assert!(found == pattern(3));
+    assert!(fs::metadata(other.join("log")).is_err());
+}
