@@ -50,8 +50,8 @@ impl DirectoryTree {
 
     /// Carries out what may take a file's last name away, and keeps the file if somebody has it open. `look` says which file it
     /// would be, `remove` does it; both in the caller's name.
-    pub(super) fn remove<'a, P>(
-        &'a self,
+    pub(super) fn remove<P>(
+        &self,
         caller: Caller,
         look: impl FnOnce() -> Result<(P, Option<OwnedFd>), Errno>,
         remove: impl Fn(&P) -> Result<(), Errno>,

@@ -41,9 +41,8 @@ pub(super) struct DirectoryFile {
 /// What a file's objects are named by: it gets a name if it has none.
 pub(super) fn give_object(fd: BorrowedFd<'_>, writes: bool) -> io::Result<ObjectName> {
     loop {
-        match stat::find_object(fd)? {
-            Some(object) => return Ok(ObjectName { object, is_new: false }),
-            None => {}
+        if let Some(object) = stat::find_object(fd)? {
+            return Ok(ObjectName { object, is_new: false });
         }
         let id = ObjectId::random()?;
         let text = id.to_string();

@@ -190,7 +190,7 @@ pub(super) fn refuse_reserved(name: &[u8], errno: i32) -> io::Result<()> {
 }
 
 /// Names of extended attributes, each followed by a zero byte, but for those that are not the users' business.
-pub(super) fn without_reserved(names: Vec<u8>) -> Vec<u8> {
+pub(super) fn without_reserved(names: &[u8]) -> Vec<u8> {
     let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !reserved::is_attribute(name));
     kept.flatten().copied().collect()
 }
@@ -392,7 +392,7 @@ impl Tree for StripedTree {
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
-        self.names.xattrs(caller, path).map(without_reserved)
+        self.names.xattrs(caller, path).map(|names| without_reserved(&names))
     }
 
     fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {

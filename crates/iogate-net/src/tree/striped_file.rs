@@ -186,7 +186,7 @@ impl TreeFile for StripedFile {
     }
 
     fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
-        self.names.xattrs(caller).map(without_reserved)
+        self.names.xattrs(caller).map(|names| without_reserved(&names))
     }
 
     fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
@@ -266,7 +266,7 @@ impl TreeFile for StripedDirectory {
     }
 
     fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
-        self.names.xattrs(caller).map(without_reserved)
+        self.names.xattrs(caller).map(|names| without_reserved(&names))
     }
 
     fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
