@@ -11,14 +11,15 @@ use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_net::app::stable_hash;
 use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
-use iogate_net::server::{self, Limits, Listener, ServerConfig};
+use iogate_net::server::{self, Keeping, Limits, Listener, ServerConfig};
 use iogate_net::tree::{DirectoryTree, StripedTree};
 use iogate_net::{Endpoint, Tree};
 use iogate_report::Summary;
 use iogate_report::summary::Numbers;
 
-use super::config::{Config, Export};
+use super::config::{Answers, Config, Export};
 use super::described::{Described, DeviceUse};
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::failure::Failure;
@@ -48,9 +49,14 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
     let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
     let (mut exports, mut devices) = (Vec::new(), HashMap::new());
+    // Which server on which machine this is.
+    let mut listeners = u64::from(stable_hash(rustix::system::uname().nodename().to_bytes()));
+    for listen in &config.listen {
+        listeners = listeners.rotate_left(7) ^ u64::from(stable_hash(listen.at.0.to_string().as_bytes()));
+    }
     for export in &config.export {
         let (built, modelled) =
-            export.build(forwarder).with_context(|| format!("export `{}`", export.name))?;
+            export.build(forwarder, listeners).with_context(|| format!("export `{}`", export.name))?;
         exports.push(built);
         devices.insert(export.name.clone(), modelled);
     }
@@ -87,7 +93,11 @@ type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
 
 impl Export {
     /// What is served, and the modelled devices in it.
-    fn build(&self, forwarder: Forwarder) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
+    fn build(
+        &self,
+        forwarder: Forwarder,
+        listeners: u64,
+    ) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
         let (mut modelled, mut learnt) = (Vec::new(), None);
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
             let (tree, layout) = (self.directory_tree(directory, &mut modelled)?, self.layout_of(directory)?);
@@ -123,9 +133,39 @@ impl Export {
             striping: layout,
             users: self.users.build()?,
             forwarders: super::security::numbers(&self.forwarders).context("forwarders")?,
-            answers: None,
+            answers: self.remembered(listeners)?,
         };
         Ok((export, modelled))
+    }
+
+    /// What is remembered of requests: beside the names, in a file that no other server here uses.
+    fn remembered(&self, listeners: u64) -> anyhow::Result<Option<Arc<server::Answers>>> {
+        let names = self.names.as_deref().filter(|_| self.servers.is_empty()).map(Path::new);
+        let Some(directory) = self.directory.as_deref().or(names) else { return Ok(None) };
+        let keeping = match self.answers {
+            Answers::None => return Ok(None),
+            _ if self.read_only => return Ok(None),
+            Answers::Boot => Keeping::Boot,
+            Answers::Sync => Keeping::Sync,
+        };
+        let path = self.answers_at.clone().unwrap_or_else(|| {
+            let number = listeners.rotate_left(7) ^ u64::from(stable_hash(self.name.as_bytes()));
+            directory.join(".iogate").join(format!("answers-{number:016x}"))
+        });
+        match server::Answers::open(&path, keeping) {
+            Ok(answers) => Ok(Some(Arc::new(answers))),
+            Err(error) if keeping == Keeping::Sync || self.answers_at.is_some() => {
+                Err(error).with_context(|| format!("answers in {}", path.display()))
+            }
+            Err(error) => {
+                eprintln!(
+                    "warning: export `{}`: {}: {error}: what a kill of the server interrupts will fail with EIO",
+                    self.name,
+                    path.display()
+                );
+                Ok(None)
+            }
+        }
     }
 
     /// Where names are, and where the stripes.

@@ -83,6 +83,19 @@ pub(crate) struct Tls {
     pub(crate) users: BTreeMap<String, Ids>,
 }
 
+/// How long what is remembered of requests is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Answers {
+    /// Until the machine restarts.
+    #[default]
+    Boot,
+    /// For good.
+    Sync,
+    /// As long as a session.
+    None,
+}
+
 /// A file system that is served, behind a gate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +148,12 @@ pub(crate) struct Export {
 
     #[serde(default)]
     pub(crate) read_only: bool,
+    /// What is remembered of requests that must not be carried out twice: `boot`, `sync` or `none`.
+    #[serde(default)]
+    pub(crate) answers: Answers,
+    /// The file that it is in; else one below the directory.
+    #[serde(default)]
+    pub(crate) answers_at: Option<PathBuf>,
     /// Users who may say in whose name a request is: forwarders, and mounts that several users share.
     #[serde(default)]
     pub(crate) forwarders: Vec<User>,
@@ -463,6 +482,8 @@ impl Config {
             layout: None,
             client: Client::default(),
             read_only,
+            answers: Answers::Boot,
+            answers_at: None,
             forwarders: vec![User::Number(rustix::process::geteuid().as_raw())],
             users: Users { squash: Squash::None, ..Users::default() },
         };
