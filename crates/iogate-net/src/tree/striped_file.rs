@@ -72,6 +72,9 @@ impl TreeFile for StripedFile {
     }
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
+        if change.which & set::SIZE != 0 && !self.writes {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         // The names-file decides on permissions, and has no bytes itself.
         let others = Change { which: change.which & !set::SIZE, ..*change };
         if others.which != 0 || change.which == 0 {

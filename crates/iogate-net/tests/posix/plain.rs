@@ -21,12 +21,13 @@ use crate::{World, digest, line, pattern, seen, seen_times};
 pub(crate) struct PlainWorld {
     pub(crate) root: PathBuf,
     handles: Vec<Option<OwnedFd>>,
+    writes_keep_bits: bool,
 }
 
 impl PlainWorld {
-    /// The world below a directory.
-    pub(crate) fn new(root: PathBuf) -> PlainWorld {
-        PlainWorld { root, handles: (0..HANDLES).map(|_| None).collect() }
+    /// The world below a directory. `writes_keep_bits`: root's writes leave set-user-ID and set-group-ID bits.
+    pub(crate) fn new(root: PathBuf, writes_keep_bits: bool) -> PlainWorld {
+        PlainWorld { root, handles: (0..HANDLES).map(|_| None).collect(), writes_keep_bits }
     }
 
     fn with<T: Debug>(&self, handle: usize, f: impl FnOnce(&OwnedFd) -> io::Result<T>) -> String {
@@ -93,6 +94,9 @@ impl World for PlainWorld {
     /// In a thread that is another user for good.
     fn does(&mut self, caller: Caller, op: &Op) -> String {
         if caller == ROOT {
+            // A tree limits the threads that use it, this one too, but for operations in root's own name. Data is written with the limits.
+            let writes = matches!(op, Op::Write(..) | Op::Allocate(..));
+            let _unlimited = (!writes || self.writes_keep_bits).then(|| iogate_engine::privileges::unlimited().unwrap());
             return self.does_itself(op);
         }
         let user = move || {
