@@ -352,7 +352,7 @@ fn no_thread_of_a_mount_passes_disk_quotas() {
             for thread in 0..16 {
                 let file = &file;
                 scope.spawn(move || {
-                    (0..64).for_each(|n| file.write_all_at(&[1; 4096], (thread << 20) + n * 4096).unwrap())
+                    (0..64).for_each(|n| file.write_all_at(&[1; 4096], (thread << 20) + n * 4096).unwrap());
                 });
             }
         });

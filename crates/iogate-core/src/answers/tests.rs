@@ -1,3 +1,5 @@
+//! What a server remembers, held against a naive model, bounds, and bytes that stay as they are.
+
 use std::collections::BTreeMap;
 use std::vec::Vec;
 

@@ -96,7 +96,8 @@ impl World for PlainWorld {
         if caller == ROOT {
             // A tree limits the threads that use it, this one too, but for operations in root's own name. Data is written with the limits.
             let writes = matches!(op, Op::Write(..) | Op::Allocate(..));
-            let _unlimited = (!writes || self.writes_keep_bits).then(|| iogate_engine::privileges::unlimited().unwrap());
+            let _unlimited =
+                (!writes || self.writes_keep_bits).then(|| iogate_engine::privileges::unlimited().unwrap());
             return self.does_itself(op);
         }
         let user = move || {

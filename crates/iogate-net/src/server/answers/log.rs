@@ -35,7 +35,7 @@ impl Batch {
 
     pub(super) fn settle(&self, result: &io::Result<()>) {
         let errno = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let _ = self.result.set(result.as_ref().map(|()| ()).map_err(errno));
+        let _ = self.result.set(result.as_ref().copied().map_err(errno));
     }
 }
 

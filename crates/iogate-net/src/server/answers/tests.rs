@@ -1,3 +1,5 @@
+//! The log over restarts of the server, torn ends and disks that refuse.
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
