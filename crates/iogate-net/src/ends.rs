@@ -12,12 +12,16 @@ use iogate_core::Time;
 use iogate_core::ends::{Answer, Note, Rules, Told, UNKNOWN, Waiter, Wish};
 use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
 
+use crate::ends_kept::{Kept, KeptRanges};
+use crate::server::Answers;
 use crate::{Caller, TreeFile};
 
 /// In whose name it is noted: the process's own.
 const OWN: Caller = Caller::new(0, 0);
-/// The attribute of a names-file that has the size which somebody has begun to set; empty: nobody has.
+/// The attribute of a names-file that has the size which somebody has begun to set; or, when it is set, [`VOID`].
 const BEGUN: &[u8] = b"user.iogate.resize";
+/// In that attribute, before the ticket up to which ranges are void.
+const VOID: char = '-';
 /// How often one who waits in this process looks whether it has waited for long enough.
 const ROUND: Duration = Duration::from_millis(100);
 
@@ -40,6 +44,8 @@ pub(crate) struct Ends {
     state: Mutex<State>,
     rules: Rules,
     started: Instant,
+    /// Ranges over restarts; `None`: a process that dies forgets them.
+    kept: Option<KeptRanges>,
 }
 
 struct State {
@@ -52,6 +58,8 @@ struct State {
 struct Waiting {
     /// The names-file.
     file: Arc<dyn TreeFile>,
+    /// Those that are to be given ranges.
+    records: Vec<AppendRecord>,
     then: Then,
 }
 
@@ -78,19 +86,25 @@ impl State {
         all.into_iter().filter_map(told).collect()
     }
 
-    fn wait(&mut self, file: Arc<dyn TreeFile>, then: Then) -> Waiter {
+    fn wait(&mut self, file: Arc<dyn TreeFile>, records: Vec<AppendRecord>, then: Then) -> Waiter {
         self.last += 1;
-        self.waiting.insert(self.last, Waiting { file, then });
+        self.waiting.insert(self.last, Waiting { file, records, then });
         self.last
     }
 }
 
 impl Ends {
     pub(crate) fn new(rules: Rules) -> Arc<Ends> {
+        Ends::over_restarts(rules, None)
+    }
+
+    /// Ends whose ranges are remembered in the export's log.
+    pub(crate) fn over_restarts(rules: Rules, answers: Option<Arc<Answers>>) -> Arc<Ends> {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let table = iogate_core::ends::Ends::new(rules, Time::ZERO, wall);
         let state = State { table, waiting: HashMap::new(), last: 0 };
-        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now() })
+        let kept = answers.map(KeptRanges::new);
+        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now(), kept })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -146,19 +160,25 @@ impl Ends {
         let mut steps = work.0;
         while let Some(step) = steps.pop_front() {
             match step {
-                Step::Tell(told, Waiting { file, then }) => {
+                Step::Tell(told, Waiting { file, records, then }) => {
+                    let kept = match (&self.kept, &told.answer) {
+                        (Some(kept), Answer::Ranges(ranges)) => {
+                            kept.keep(told.file, told.ticket, &records, ranges)
+                        }
+                        _ => Ok(()),
+                    };
                     let noted = match told.note {
                         Some(note) => {
-                            let noted = write(&*file, note);
+                            let noted = kept.and_then(|()| write(&*file, note, told.ticket));
                             steps.extend(self.noted(told.file, told.ticket, noted.is_ok()));
                             noted
                         }
-                        None => Ok(()),
+                        None => kept,
                     };
                     then(Some(noted.and_then(|()| self.given(told))));
                 }
                 Step::Note(identity, ticket, note, file, then) => {
-                    let noted = write(&*file, note);
+                    let noted = write(&*file, note, ticket);
                     if let Err(error) = &noted {
                         tracing::error!(?identity, %error, "the size of a striped file could not be noted");
                     }
@@ -190,10 +210,10 @@ impl Ends {
     }
 }
 
-/// Notes something with a names-file.
-fn write(file: &dyn TreeFile, note: Note) -> io::Result<()> {
+/// Notes something with a names-file. Where no size is begun any more, ranges that were given up to the ticket are void.
+fn write(file: &dyn TreeFile, note: Note, ticket: u64) -> io::Result<()> {
     if let Some(begun) = note.begun {
-        let text = begun.map_or_else(String::new, |size| size.to_string());
+        let text = begun.map_or_else(|| format!("{VOID}{ticket}"), |size| size.to_string());
         // Names that have no attributes but by path belong to somebody else, who notes them.
         match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
@@ -225,9 +245,13 @@ impl Party {
         then: Then,
     ) -> Work {
         let (now, identity, number) = (self.ends.now(), self.identity, self.number);
+        let earlier = self.earlier(&**file, &records);
         let mut state = self.ends.lock();
-        let waiter = state.wait(Arc::clone(file), then);
+        let waiter = state.wait(Arc::clone(file), records.clone(), then);
         let table = &mut state.table;
+        for (record, offset) in earlier {
+            table.restore(identity, &record, offset);
+        }
         let told = match ticket {
             0 => table.ask(now, identity, number, waiter, Wish::Append(records)),
             ticket => table.looked(now, identity, number, waiter, ticket, at_least, records),
@@ -235,11 +259,29 @@ impl Party {
         Work(state.told(told))
     }
 
+    /// The ranges that records had before the server started, as far as they are not void.
+    fn earlier(&self, file: &dyn TreeFile, records: &[AppendRecord]) -> Vec<(AppendRecord, u64)> {
+        let found = self.ends.kept.as_ref().map(|kept| kept.take(self.identity, records)).unwrap_or_default();
+        if found.is_empty() {
+            return Vec::new();
+        }
+        let void = match file.xattr(OWN, BEGUN) {
+            // While a size is being set, nobody can say which are.
+            Ok(text) => match std::str::from_utf8(&text).unwrap_or_default().strip_prefix(VOID) {
+                Some(ticket) => ticket.parse().unwrap_or(u64::MAX),
+                None => u64::MAX,
+            },
+            Err(_) => 0,
+        };
+        let counts = |(_, kept): &(AppendRecord, Kept)| kept.ticket > void;
+        found.into_iter().filter(counts).map(|(record, kept)| (record, kept.offset)).collect()
+    }
+
     /// Asks for the end, to set the size; or, with [`UNKNOWN`], to finish what somebody has begun, or just to have it.
     pub(crate) fn resize(&self, file: &Arc<dyn TreeFile>, size: u64, then: Then) -> Work {
         let wish = if size == UNKNOWN { Wish::Take } else { Wish::Resize(size) };
         let mut state = self.ends.lock();
-        let waiter = state.wait(Arc::clone(file), then);
+        let waiter = state.wait(Arc::clone(file), Vec::new(), then);
         let told = state.table.ask(self.ends.now(), self.identity, self.number, waiter, wish);
         Work(state.told(told))
     }

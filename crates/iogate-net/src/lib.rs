@@ -21,6 +21,7 @@ pub mod client;
 pub mod coordinator;
 pub mod endpoint;
 mod ends;
+mod ends_kept;
 mod greeting;
 pub mod server;
 pub mod socket;

@@ -225,6 +225,11 @@ impl Ends {
         }
     }
 
+    /// A record has had its range since before the server's start, and nobody can tell whether it is there.
+    pub fn restore(&mut self, file: Identity, record: &AppendRecord, offset: u64) {
+        self.records.restore(file, record, offset);
+    }
+
     /// The size of a file that somebody has begun to set, and nobody is setting.
     pub fn begun(&self, file: Identity) -> Option<u64> {
         self.files.get(&file)?.begun
@@ -293,7 +298,8 @@ impl Ends {
                         found.end = if end == UNKNOWN { top } else { end.clamp(base, top) };
                         found.is_exact = knows && end != UNKNOWN;
                         self.records.settle(ticket, found.end, end >= top);
-                        None
+                        // Ranges behind it are given again, and what is remembered of them elsewhere is void.
+                        (found.end < top).then_some(None)
                     }
                     Hold::Resize(size) if end == UNKNOWN => {
                         found.begun = Some(size);

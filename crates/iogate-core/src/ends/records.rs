@@ -45,6 +45,22 @@ impl Records {
         Records { most, known: HashMap::default(), order: VecDeque::new(), unsettled: BTreeMap::new() }
     }
 
+    /// Remembers the range of a record, unless one is known.
+    pub(super) fn restore(&mut self, file: Identity, record: &AppendRecord, offset: u64) {
+        let Some(key) = key(record).filter(|key| !self.known.contains_key(key)) else { return };
+        self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false });
+    }
+
+    fn remember(&mut self, key: Key, known: Known) {
+        self.known.insert(key, known);
+        self.order.push_back(key);
+        if self.order.len() > self.most
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
     /// The range of a record: the one that it had, or a new one at `offset`; and whether that is new.
     pub(super) fn range(
         &mut self,
@@ -64,13 +80,7 @@ impl Records {
             None => new,
         };
         if range.1 {
-            self.known.insert(key, Known { file, offset, bytes: record.bytes, is_there: false });
-            self.order.push_back(key);
-            if self.order.len() > self.most
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-            }
+            self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false });
         }
         self.unsettled.entry(ticket).or_default().push((key, !range.1));
         if self.unsettled.len() > UNSETTLED_MAX

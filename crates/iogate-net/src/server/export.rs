@@ -100,13 +100,14 @@ const GONE_MAX: usize = 65_536;
 
 impl Served {
     pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
+        let ends = Ends::over_restarts(Rules::SERVER, export.answers.clone());
         Arc::new(Served {
             export,
             index,
             appends: Arc::default(),
             entrance: Entrance::default(),
             gone: Mutex::default(),
-            ends: Ends::new(Rules::SERVER),
+            ends,
         })
     }
 

@@ -56,6 +56,7 @@ use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 pub use crate::users::Users;
+pub(crate) use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use listener::Listener;

@@ -134,6 +134,13 @@ impl Answers {
         }
     }
 
+    /// All remembered values.
+    pub(crate) fn values(&self) -> Vec<(Key, Vec<u8>)> {
+        let state = lock(&self.state);
+        let notes = state.table.notes().filter(|note| note.state == Noted::Value);
+        notes.map(|note| (note.key, note.bytes.to_vec())).collect()
+    }
+
     /// Remembers notes, all in one batch. They are in the log when this returns; if that fails, they are forgotten again (but
     /// outcomes, of which the log then knows less than the process).
     pub(crate) fn remember(&self, notes: &[ToNote]) -> io::Result<()> {
