@@ -1,7 +1,7 @@
 //! What a front end, a server or a client sees of a file system: names, attributes, open files.
 //!
 //! Calls block, and fail with the errors that Linux has for them ([`io::Error::raw_os_error`]). Paths are relative to the tree's
-//! root; the empty one is the root itself. Data does not go through a tree: an [`Engine`](iogate_engine::Engine) over
+//! root; the empty one is the root itself. Data does not go through a tree: an [`Engine`] over
 //! [`Tree::store`] carries it, by way of [`TreeFile::data`].
 
 mod beneath;
