@@ -173,11 +173,12 @@ fn acknowledged_records_are_there_once_whatever_is_killed() {
     grown(&other, 50);
     is_over.store(true, Ordering::SeqCst);
     let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    assert!(acknowledged.iter().map(Vec::len).sum::<usize>() > 100, "most of what was seen to grow");
     let found = records(&watched);
     for (writer, acknowledged) in acknowledged.iter().enumerate() {
         let found = &found[&(writer as u32)];
         assert!(found.windows(2).all(|pair| pair[0] < pair[1]), "once, and in order: {found:?}");
         assert!(acknowledged.iter().all(|index| found.binary_search(index).is_ok()), "all");
-        assert!(acknowledged.len() > 50);
+        assert!(!acknowledged.is_empty());
     }
 }
