@@ -63,9 +63,21 @@ impl Setup {
         assert_eq!(self.list("served"), self.list("plain"), "what it leaves");
     }
 
-    /// Everything in a directory, with what it is.
+    /// Everything in a directory, with what it is; but what is the server's own.
     fn list(&self, name: &str) -> Vec<String> {
-        let format = ["-type", "f", "-printf", "%P %m %s\\n", "-o", "-printf", "%P %y\\n"];
+        let format = [
+            "-path",
+            "./.iogate",
+            "-prune",
+            "-o",
+            "-type",
+            "f",
+            "-printf",
+            "%P %m %s\\n",
+            "-o",
+            "-printf",
+            "%P %y\\n",
+        ];
         let found = run(Command::new("find").args(format).current_dir(self.path(name)));
         let mut lines: Vec<String> =
             String::from_utf8_lossy(&found.stdout).lines().map(str::to_owned).collect();
