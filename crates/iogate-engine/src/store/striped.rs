@@ -41,8 +41,8 @@ impl StripedStore {
         Ok(StripedStore { targets: targets.into(), layout })
     }
 
-    /// Carries out the pieces of a dispatch.
-    fn carry_out(&self, io: Io, pieces: Vec<Piece>, done: IoDone) {
+    /// Carries out the pieces of a dispatch. `known` is the file's size as a first attempt of a read has found it.
+    fn carry_out(&self, io: Io, pieces: Vec<Piece>, known: Option<u64>, done: IoDone) {
         let file = match file_of(&io.file) {
             Ok(file) => file,
             Err(error) => return done(io, Err(error)),
@@ -73,7 +73,7 @@ impl StripedStore {
         if left == 0 {
             return done(io, Ok(0));
         }
-        let join = Join { io, done, pieces, results, left, targets, layout };
+        let join = Join { io, done, pieces, results, left, targets, layout, known };
         let join = Arc::new(Mutex::new(Some(join)));
         for (target, call) in calls {
             let call = match call {
@@ -237,11 +237,11 @@ impl Store for StripedStore {
             let (targets, layout) = (Arc::clone(&self.targets), self.layout);
             let store = StripedStore { targets, layout };
             return elsewhere(move |thread| match thread {
-                Ok(()) => store.carry_out(io, pieces, done),
+                Ok(()) => store.carry_out(io, pieces, None, done),
                 Err(error) => done(io, Err(error)),
             });
         }
-        self.carry_out(io, pieces, done);
+        self.carry_out(io, pieces, None, done);
     }
     fn blocks(&self) -> bool {
         self.targets.iter().any(|target| target.blocks())
@@ -272,6 +272,15 @@ struct Join {
     left: usize,
     targets: Arc<[Arc<dyn Store>]>,
     layout: Layout,
+    /// The file's size before this attempt, where it is the second one of a read.
+    known: Option<u64>,
+}
+
+/// What has become of a read.
+enum Outcome {
+    Read(u64),
+    /// Something is missing before the end of the file, which is here.
+    Missing(u64),
 }
 
 impl Join {
@@ -304,9 +313,22 @@ impl Join {
     fn tell(mut self, thread: io::Result<()>) {
         let result = thread.and_then(|()| match self.io.op {
             Op::Read => self.read_result(),
-            Op::Write => self.write_result(),
+            Op::Write => self.write_result().map(Outcome::Read),
         });
-        (self.done)(self.io, result);
+        match result {
+            Ok(Outcome::Read(count)) => (self.done)(self.io, Ok(count)),
+            Ok(Outcome::Missing(size)) => elsewhere(move |thread| self.try_again(thread, size)),
+            Err(error) => (self.done)(self.io, Err(error)),
+        }
+    }
+
+    /// Reads once more: what one target did not have when it was asked may have come before another one was.
+    fn try_again(self, thread: io::Result<()>, size: u64) {
+        if let Err(error) = thread {
+            return (self.done)(self.io, Err(error));
+        }
+        let store = StripedStore { targets: self.targets, layout: self.layout };
+        store.carry_out(self.io, self.pieces, Some(size), self.done);
     }
 
     /// The bytes before the first piece that is not whole; its target's error if there are none.
@@ -327,19 +349,35 @@ impl Join {
         Ok(written)
     }
 
-    /// Fills holes with zeros, up to the end of the file.
-    fn read_result(&mut self) -> io::Result<u64> {
+    /// Fills holes with zeros, up to the end of the file, if they are still there at the second attempt.
+    fn read_result(&mut self) -> io::Result<Outcome> {
         if let Some(Err(_)) = self.results.iter().flatten().find(|result| result.is_err()) {
             let failed = self.results.iter_mut().filter_map(Option::take).find_map(Result::err);
             return Err(failed.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EIO)));
         }
-        let mut left = self.counts();
         let total = self.pieces.iter().map(|piece| piece.segment.bytes as u64).sum::<u64>();
-        if left.iter().sum::<u64>() == total {
-            return Ok(total);
+        if self.counts().iter().sum::<u64>() == total {
+            return Ok(Outcome::Read(total));
         }
         let size = size_of(&self.targets, &self.layout, file_of(&self.io.file)?)?;
-        let count = size.saturating_sub(self.io.offset).min(total);
+        // What has come behind the end since the first attempt may lie behind something that is on its way.
+        let end = self.known.map_or(size, |known| known.min(size));
+        let count = end.saturating_sub(self.io.offset).min(total);
+        let missing = self.missing(count);
+        if !missing.is_empty() && self.known.is_none() {
+            return Ok(Outcome::Missing(size));
+        }
+        for Segment { memory, bytes } in missing {
+            // SAFETY: within the dispatch's segments, which are ours until `done` is called.
+            unsafe { memory.write_bytes(0, bytes) };
+        }
+        Ok(Outcome::Read(count))
+    }
+
+    /// What no target has given of the first `count` bytes.
+    fn missing(&self, count: u64) -> Vec<Segment> {
+        let mut left = self.counts();
+        let mut missing = Vec::new();
         let mut at = 0;
         for piece in &self.pieces {
             let bytes = piece.segment.bytes as u64;
@@ -347,12 +385,12 @@ impl Join {
             left[piece.target] -= got;
             let wanted = count.saturating_sub(at).min(bytes);
             if got < wanted {
-                // SAFETY: within the segment, which is ours until `done` is called.
-                unsafe { piece.segment.memory.add(got as usize).write_bytes(0, (wanted - got) as usize) };
+                let memory = piece.segment.memory.wrapping_add(got as usize);
+                missing.push(Segment { memory, bytes: (wanted - got) as usize });
             }
             at += bytes;
         }
-        Ok(count)
+        missing
     }
 
     fn counts(&self) -> Vec<u64> {
