@@ -209,25 +209,21 @@ impl StripedFile {
         }
         for stretch in stretches {
             let extends = reserved.writers > 0 && stretch.is_new && *refused != Some(stretch.offset);
-            let written = self.write_stretch(&stretch, extends);
-            let count = *written.as_ref().unwrap_or(&0);
+            let (count, failure) = self.write_stretch(&stretch, extends);
             let mut at = stretch.offset;
             for queued in &stretch.records {
-                let here = (stretch.offset + count as u64).saturating_sub(at).min(queued.bytes.len() as u64);
-                // What is refused or fails behind its first bytes is written elsewhere, or for the first part.
-                if here == queued.bytes.len() as u64 || here > 0 && !extends {
-                    queued.finish(Ok((at, here as u32)));
-                }
                 at += queued.bytes.len() as u64;
+                // What is refused or fails behind its first bytes is no record.
+                if at > stretch.offset + count as u64 {
+                    break;
+                }
+                queued.finish(Ok((at - queued.bytes.len() as u64, queued.record.bytes)));
             }
-            if count == stretch.bytes.len() {
-                continue;
-            }
-            let whole = stretch.offset + count as u64;
+            let Some(failure) = failure else { continue };
+            let whole = stretch.offset + done_bytes(&stretch, count);
             let mut end = if stretch.is_new { whole } else { base };
-            if extends {
-                end = stretch.offset + done_bytes(&stretch, count);
-            } else if asked.elapsed() < lease
+            if !extends
+                && asked.elapsed() < lease
                 && stretch.is_new
                 && reserved.writers == 0
                 && self.objects.set_size(end).is_err()
@@ -235,39 +231,39 @@ impl StripedFile {
                 end = top;
             }
             self.settle(reserved.ticket, end);
-            return Err(match written {
-                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {
-                    *refused = Some(stretch.offset);
-                    Halt::Again
-                }
-                Err(error) => Halt::Failed(error),
-                Ok(_) => Halt::Again,
-            });
+            if failure.raw_os_error() != Some(libc::EEXIST) {
+                return Err(Halt::Failed(failure));
+            }
+            if count == 0 {
+                *refused = Some(stretch.offset);
+            }
+            return Err(Halt::Again);
         }
         self.settle(reserved.ticket, top);
         Ok(())
     }
 
-    /// Writes; several times, if that extends and is long, as each part is refused or not.
-    fn write_stretch(&self, stretch: &Stretch<'_>, extends: bool) -> io::Result<usize> {
+    /// Writes; several times, if that extends and is long, as each part is refused or not. Returns how much is there, and why that
+    /// is not all.
+    fn write_stretch(&self, stretch: &Stretch<'_>, extends: bool) -> (usize, Option<io::Error>) {
         let origin = stretch.records.first().map_or_else(Origin::default, |first| first.origin);
-        let most = if extends { EXTEND_BYTES } else { usize::MAX };
         let mut total = 0;
-        while total < stretch.bytes.len() {
-            let bytes = &stretch.bytes[total..];
-            let bytes = &bytes[..bytes.len().min(most)];
-            match self.write_now(stretch.offset + total as u64, bytes, origin, extends) {
-                Ok(written) => {
-                    total += written;
-                    if written < bytes.len() {
-                        break;
+        for part in stretch.bytes.chunks(if extends { EXTEND_BYTES } else { usize::MAX }) {
+            let mut rest = part;
+            while !rest.is_empty() {
+                // Behind its first bytes the place is taken. What is short fails for the same reason then, which is known by that.
+                let extends = extends && rest.len() == part.len();
+                match self.write_now(stretch.offset + total as u64, rest, origin, extends) {
+                    Ok(0) => return (total, Some(io::Error::from_raw_os_error(libc::ENOSPC))),
+                    Ok(written) => {
+                        total += written;
+                        rest = &rest[written..];
                     }
+                    Err(error) => return (total, Some(error)),
                 }
-                Err(_) if total > 0 => break,
-                Err(error) => return Err(error),
             }
         }
-        Ok(total)
+        (total, None)
     }
 
     /// Writes through the gate, if there is one, and waits.

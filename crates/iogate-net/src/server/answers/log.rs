@@ -84,7 +84,12 @@ impl File {
             rustix::fs::ftruncate(&file.fd, 0)?;
             write_all(file.fd.as_fd(), &file.header.to_bytes(), 0)?;
         }
-        rustix::fs::ftruncate(&file.fd, *file.end.get_mut())?;
+        let end = *file.end.get_mut();
+        // Even to the size that it has, this would give back the room behind it.
+        if rustix::fs::fstat(&file.fd)?.st_size as u64 != end {
+            rustix::fs::ftruncate(&file.fd, end)?;
+        }
+        file.reserve(end);
         if sync {
             rustix::fs::fsync(&file.fd)?;
             sync_folder(path)?;
@@ -108,11 +113,15 @@ impl File {
         }
         self.end.store(behind, Ordering::Relaxed);
         if behind + RESERVE_BYTES / 2 > self.reserved.load(Ordering::Relaxed) {
-            // Without room, or where it cannot be kept, it is asked for again after as many bytes.
-            let _ = rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, behind, RESERVE_BYTES);
-            self.reserved.store(behind + RESERVE_BYTES, Ordering::Relaxed);
+            self.reserve(behind);
         }
         Ok(())
+    }
+
+    /// Keeps room behind the end. Without any, or where it cannot be kept, it is asked for again after as many bytes.
+    fn reserve(&self, end: u64) {
+        let _ = rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, end, RESERVE_BYTES);
+        self.reserved.store(end + RESERVE_BYTES, Ordering::Relaxed);
     }
 
     /// Whether most of it is of no use, if `live` bytes are.
