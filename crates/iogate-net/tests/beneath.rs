@@ -228,6 +228,104 @@ fn nothing_leads_out_while_names_change() {
 }
 
 #[test]
+fn nothing_leads_into_the_servers_own_folder() {
+    let place = place();
+    let (tree, caller) = (&place.tree, own());
+    fs::create_dir(place.export(".iogate")).unwrap();
+    fs::write(place.export(".iogate/answers"), "keys").unwrap();
+    for folder in ["a", "a/b"] {
+        tree.make_node(caller, Path::new(folder), libc::S_IFDIR | 0o755, 0).unwrap();
+    }
+    for (link, target) in [
+        ("in", ".iogate"),
+        ("chain", "in"),
+        ("self", "."),
+        ("a/up", ".."),
+        ("a/b/in", "../../.iogate"),
+        ("log", ".iogate/answers"),
+        ("a/log", "up/self/in/answers"),
+        ("new", ".iogate/new"),
+        ("a/new", "b/../up/.iogate/new"),
+        ("a/newer", "../new"),
+    ] {
+        tree.symlink(caller, Path::new(target), Path::new(link)).unwrap();
+    }
+    for path in [
+        ".iogate",
+        ".iogate/answers",
+        "in/answers",
+        "in/new",
+        "chain/answers",
+        "self/.iogate",
+        "self/.iogate/answers",
+        "self/self/.iogate/new",
+        "a/up/.iogate",
+        "a/up/.iogate/answers",
+        "a/up/self/in/answers",
+        "a/b/in/answers",
+    ] {
+        place.refuses_all(path);
+    }
+    for link in ["in", "chain", "log", "a/log", "new", "a/new", "a/newer", "a/b/in"] {
+        for flags in [
+            open::READ,
+            open::WRITE | open::TRUNCATE,
+            open::READ | open::WRITE | open::CREATE,
+            open::WRITE | open::CREATE | open::TRUNCATE,
+            open::READ | open::WRITE | open::TEMPORARY,
+            open::READ | open::DIRECTORY,
+        ] {
+            assert_ne!(errno(common::open(&**tree, caller, link, flags)), 0, "{link} {flags:x}");
+        }
+        let listed = tree.read_dir(caller, Path::new(link), 0, &mut |_, _| panic!("{link} was listed"));
+        assert_ne!(errno(listed), 0, "{link}");
+    }
+    let names: Vec<_> =
+        fs::read_dir(place.export(".iogate")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["answers"]);
+    assert_eq!(fs::read(place.export(".iogate/answers")).unwrap(), b"keys");
+    assert_eq!(fs::metadata(place.export(".iogate/answers")).unwrap().nlink(), 1);
+}
+
+#[test]
+fn links_that_stay_below_are_followed() {
+    let place = place();
+    let (tree, caller) = (&place.tree, own());
+    fs::create_dir_all(place.export("a/b")).unwrap();
+    for (link, target) in [
+        ("a/up", ".."),
+        ("new", "a/b/../made"),
+        ("newer", "a/up/new"),
+        ("round", "a/circle"),
+        ("a/circle", "../round"),
+        ("folder", "a/"),
+        ("absolute", "/a/made"),
+    ] {
+        symlink(target, place.export(link)).unwrap();
+    }
+    let create = open::READ | open::WRITE | open::CREATE;
+    for (path, error) in [("round", libc::ELOOP), ("folder", libc::EISDIR), ("absolute", libc::EACCES)] {
+        assert_eq!(errno(common::open(&**tree, caller, path, create)), error, "{path}");
+    }
+    let made = common::open(&**tree, caller, "a/up/newer", create).unwrap();
+    assert_eq!(made.identity().inode, fs::metadata(place.export("a/made")).unwrap().ino());
+    let found = common::open(&**tree, caller, "newer", create).unwrap();
+    assert_eq!(found.identity(), made.identity());
+    assert_eq!(errno(common::open(&**tree, caller, "new", create | open::EXCLUSIVE)), libc::EEXIST);
+    // In a folder where everybody makes names, only one's own links are followed.
+    let protects =
+        fs::read_to_string("/proc/sys/fs/protected_symlinks").is_ok_and(|value| value.trim() == "1");
+    if caller == ROOT && protects {
+        fs::create_dir(place.export("tmp")).unwrap();
+        fs::set_permissions(place.export("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+        symlink("../trap", place.export("tmp/trap")).unwrap();
+        std::os::unix::fs::lchown(place.export("tmp/trap"), Some(USER.uid), Some(USER.gid)).unwrap();
+        assert_eq!(errno(common::open(&**tree, caller, "tmp/trap", create)), libc::EACCES);
+        assert!(!place.export("trap").exists());
+    }
+}
+
+#[test]
 fn opening_neither_blocks_nor_touches_a_device() {
     let place = place();
     let (tree, caller) = (&place.tree, own());

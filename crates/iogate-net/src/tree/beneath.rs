@@ -2,21 +2,28 @@
 //!
 //! The kernel resolves what comes before the last component, and stops where it would leave the root, whatever is renamed or
 //! replaced meanwhile. The last component is then an argument of a call on its directory, or is held by an `O_PATH` descriptor.
+//!
+//! What is in the root's `.iogate` is the server's own. A path without symbolic links leads there only by that name, as nobody can give
+//! the folder another one; where there are links, the kernel is asked where they have led.
 
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use iogate_core::reserved;
 use iogate_core::wire::PATH_BYTES_MAX;
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// Most bytes of a name, in Linux.
 const NAME_BYTES_MAX: usize = 255;
 /// How often to try when the kernel cannot tell, for renames at the same time, whether a path stays below.
 const TRIES: usize = 1000;
+/// How many symbolic links are followed, one behind the other, as in Linux.
+const LINKS_MAX: usize = 40;
 
 /// A name in a directory. The root itself is `.` in the root.
 pub(super) struct Place<'a> {
@@ -43,17 +50,52 @@ impl<'a> Place<'a> {
     /// Finds the directory that the last component of `path` is in.
     pub(super) fn find(root: BorrowedFd<'a>, path: &'a Path) -> Result<Place<'a>, Errno> {
         check(path)?;
-        let bytes = path.as_os_str().as_bytes();
-        let (dir, name) = match bytes.iter().rposition(|&byte| byte == b'/') {
-            None if bytes.is_empty() => (Dir::Root(root), &b"."[..]),
-            None => (Dir::Root(root), bytes),
-            Some(slash) => {
-                let parent = Path::new(OsStr::from_bytes(&bytes[..slash]));
-                let flags = OFlags::PATH | OFlags::DIRECTORY;
-                (Dir::Below(open(root, parent, flags, Mode::empty())?), &bytes[slash + 1..])
-            }
+        let (parent, name) = split(path);
+        let Some(parent) = parent else {
+            let name = if name.is_empty() { OsStr::new(".") } else { name };
+            return Ok(Place { dir: Dir::Root(root), name });
         };
-        Ok(Place { dir, name: OsStr::from_bytes(name) })
+        let dir = open(root, parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
+        Place { dir: Dir::Below(dir), name }.unless_own(root)
+    }
+
+    /// As [`Place::find`], of a path that a symbolic link has led to.
+    fn find_linked(root: BorrowedFd<'a>, path: &'a Path) -> Result<Place<'a>, Errno> {
+        let (parent, name) = split(path);
+        if matches!(name.as_bytes(), b"" | b"." | b"..") {
+            return Err(Errno::ISDIR);
+        }
+        let parent = parent.unwrap_or(Path::new("."));
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let dir = resolved(root, parent, flags, Mode::empty(), resolve)?;
+        refuse_own(root, dir.as_fd(), None)?;
+        Place { dir: Dir::Below(dir), name }.unless_own(root)
+    }
+
+    /// Fails if this is the server's own folder.
+    fn unless_own(self, root: BorrowedFd<'_>) -> Result<Place<'a>, Errno> {
+        if self.name.as_bytes() == reserved::DIRECTORY {
+            refuse_own(root, self.dir.as_fd(), Some(self.name))?;
+        }
+        Ok(self)
+    }
+
+    /// Where the symbolic link leads that has the name; `EEXIST` if something else has. In a folder where everybody makes names, only
+    /// the folder's owner's links and those of `uid` are followed, as the kernel has it where it protects links.
+    fn link_target(&self, uid: u32) -> Result<PathBuf, Errno> {
+        let link = rustix::fs::statat(&self.dir, self.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(link.st_mode) != FileType::Symlink {
+            return Err(Errno::EXIST);
+        }
+        let folder = rustix::fs::fstat(&self.dir)?;
+        let everybody = libc::S_ISVTX | libc::S_IWOTH;
+        let is_shared = folder.st_mode & everybody == everybody;
+        if is_shared && link.st_uid != uid && link.st_uid != folder.st_uid && protects_links() {
+            return Err(Errno::ACCESS);
+        }
+        let target = rustix::fs::readlinkat(&self.dir, self.name, Vec::new())?;
+        Ok(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
     }
 
     pub(super) fn is_root(&self) -> bool {
@@ -70,11 +112,58 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Opens a path below the root. Symbolic links are followed as long as they stay below; `EACCES` where they do not.
+/// Opens a path below the root. Symbolic links are followed as long as they stay below; `EACCES` where they do not, `ENOENT` where they
+/// lead to what is the server's own. The flags are not to change what is opened, or create.
 pub(super) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
     check(path)?;
+    if reserved::is_path(path.as_os_str().as_bytes()) {
+        return Err(Errno::NOENT);
+    }
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match resolved(root, path, flags, mode, ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS) {
+        Err(Errno::LOOP) => {}
+        opened => return opened,
+    }
+    let opened = resolved(root, path, flags, mode, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS)?;
+    refuse_own(root, opened.as_fd(), None)?;
+    Ok(opened)
+}
+
+/// Creates a file that is not there; `EEXIST` if something is. Symbolic links to nothing are followed for a user `uid`, which never
+/// creates anything but below the root, and not among what is the server's own.
+pub(super) fn create(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    follows: Option<u32>,
+) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut linked: Option<PathBuf> = None;
+    for _ in 0..LINKS_MAX {
+        let place = match &linked {
+            None => Place::find(root, path)?,
+            Some(linked) => Place::find_linked(root, linked)?,
+        };
+        let Some(uid) = follows else { return rustix::fs::openat(&place.dir, place.name, flags, mode) };
+        match rustix::fs::openat(&place.dir, place.name, flags, mode) {
+            Err(Errno::EXIST) => {}
+            created => return created,
+        }
+        let target = place.link_target(uid)?;
+        let from = linked.as_deref().unwrap_or(path);
+        linked = Some(split(from).0.unwrap_or(Path::new("")).join(target));
+    }
+    Err(Errno::LOOP)
+}
+
+fn resolved(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    flags: OFlags,
+    mode: Mode,
+    resolve: ResolveFlags,
+) -> Result<OwnedFd, Errno> {
     for _ in 0..TRIES {
         match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, mode, resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -84,6 +173,38 @@ pub(super) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode)
         }
     }
     Err(Errno::BUSY)
+}
+
+/// Fails with `ENOENT` if what a descriptor holds, or a name in it, is the server's own.
+fn refuse_own(root: BorrowedFd<'_>, held: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), Errno> {
+    let path_of = |fd| rustix::fs::readlink(ProcPath::new(fd).as_bytes(), Vec::new());
+    let (root, held) = (path_of(root)?, path_of(held)?);
+    let root = root.as_bytes().strip_suffix(b"/").unwrap_or(root.as_bytes());
+    // The root itself has been renamed meanwhile.
+    let below = held.as_bytes().strip_prefix(root).ok_or(Errno::STALE)?;
+    if !matches!(below.first(), None | Some(b'/')) {
+        return Err(Errno::STALE);
+    }
+    let below = [below, b"/", name.map_or(&[], OsStr::as_bytes)].concat();
+    if reserved::is_path(&below) { Err(Errno::NOENT) } else { Ok(()) }
+}
+
+/// See `protected_symlinks` in `proc_sys_fs(5)`.
+fn protects_links() -> bool {
+    static PROTECTS: OnceLock<bool> = OnceLock::new();
+    *PROTECTS.get_or_init(|| {
+        std::fs::read("/proc/sys/fs/protected_symlinks").map_or(true, |value| value.trim_ascii() != b"0")
+    })
+}
+
+/// What comes before the last slash, if there is one, and what comes behind it.
+fn split(path: &Path) -> (Option<&Path>, &OsStr) {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.iter().rposition(|&byte| byte == b'/') {
+        None => (None, path.as_os_str()),
+        Some(0) => (Some(Path::new("/")), OsStr::from_bytes(&bytes[1..])),
+        Some(at) => (Some(Path::new(OsStr::from_bytes(&bytes[..at]))), OsStr::from_bytes(&bytes[at + 1..])),
+    }
 }
 
 /// A path is names with a slash between two of them, or empty.

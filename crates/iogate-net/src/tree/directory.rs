@@ -104,17 +104,11 @@ impl DirectoryTree {
                     opened => return opened,
                 }
             }
-            let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let uid = if self.acts_for_others() { caller.uid } else { rustix::process::geteuid().as_raw() };
+            let follows = (!exclusive && !has(open::NO_FOLLOW)).then_some(uid);
             let created = self.names.act(caller, || {
-                let place = self.find(path)?;
-                match rustix::fs::openat(&place.dir, place.name, create, mode) {
-                    // A symbolic link to nothing: creates what it names.
-                    Err(Errno::EXIST) if !exclusive && !has(open::NO_FOLLOW) => {
-                        let create = flags | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOCTTY;
-                        self.open_beneath(path, create, mode)
-                    }
-                    created => created,
-                }
+                reachable(path)?;
+                beneath::create(self.root.as_fd(), path, flags, mode, follows)
             });
             match created {
                 // Somebody else created it, or removed it.
