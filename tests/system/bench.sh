@@ -4,6 +4,7 @@
 # all. All is tried up to four times, as whatever else runs on the machine takes its time from the real run only.
 # limit: 60
 # variants: fifo
+# alone: it compares times
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -2,6 +2,7 @@
 # A two-layer cluster, a mount over its forwarders, real MPI programs on it; nodes that are killed and started again.
 # limit: 180
 # variants: fifo
+# alone: it starts a dozen processes
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

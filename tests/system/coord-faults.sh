@@ -2,6 +2,7 @@
 # Programs take turns, one after another, while the coordinator and they themselves are killed and stopped.
 # limit: 60
 # variants: fifo
+# alone: what stands still must not be what is merely slow
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -3,6 +3,7 @@
 # turn and knows it, the others go on, and nobody has a turn beside another. In the end nothing is left of it.
 # limit: 60
 # variants: fifo
+# alone: leases and time limits run while links are down
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -2,6 +2,7 @@
 # The demo's programs finish sooner with scheduling, and its report is one file that a browser draws.
 # limit: 90
 # variants: aioli
+# alone: it compares times
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -3,6 +3,7 @@
 # acknowledged as durable is there, the others go on, and everything recovers by itself.
 # limit: 180
 # variants: fifo
+# alone: what stands still must not be what is merely slow
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -3,6 +3,7 @@
 # on the bricks, and a mount's gate counts each brick's share.
 # limit: 120
 # variants: twins server-window
+# alone: its daemons give up on a busy machine
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

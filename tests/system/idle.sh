@@ -2,6 +2,7 @@
 # A mount that has nothing to do uses no CPU.
 # limit: 40
 # variants: fifo aioli twins fifo/direct/device
+# alone: it measures what a mount does not use
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -4,6 +4,7 @@
 # three times, as whatever else runs on the machine takes its time from one or the other.
 # limit: 120
 # variants: fifo
+# alone: it compares times
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/system/mpi.bash

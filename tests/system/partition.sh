@@ -3,6 +3,7 @@
 # behind them waits, the others go on, and nothing is lost. In the end nothing is left of it.
 # limit: 120
 # variants: fifo
+# alone: leases and time limits run while links are down
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

@@ -3,6 +3,7 @@
 # coordinator knows them by their numbers. A Slurm of one node, with its own daemons, ports and key.
 # limit: 120
 # variants: fifo
+# alone: its daemons give up on a busy machine
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 # shellcheck source=tests/system/mpi.bash

@@ -5,8 +5,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::gate::TARGETS_MAX;
 use crate::request::TargetId;
+
+/// Targets are numbered from 0 to one below this.
+pub const TARGETS_MAX: u32 = 4096;
 
 /// Round-robin striping, as in every parallel file system: stripe `k` of a file is on target
 /// `(first_target + k) mod targets` (TWINS thesis, equation 4.1).

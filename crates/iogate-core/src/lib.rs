@@ -7,10 +7,13 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`time`] | points and spans of time, in nanoseconds |
+//! | [`units`] | quantities as people write them |
 //! | [`request`] | what arrives at a gate, and the identifiers in it |
 //! | [`layout`] | which target of a striped store holds a byte |
 //! | [`gate`] | the scheduling point: ordering, one scheduler, statistics |
+//! | `queue` | what is queued in a gate, indexed by byte range; gate and schedulers share it |
 //! | [`sched`] | the algorithms, a file each |
+//! | [`wait`] | why a gate that has requests dispatches none |
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
 //! | [`device`] | models of disks and flash |
@@ -41,17 +44,21 @@ pub mod hash;
 pub mod layout;
 pub mod nearest;
 pub mod outstanding;
+mod queue;
 pub mod request;
 pub mod reserved;
 pub mod sched;
 pub mod session;
 pub mod stats;
 pub mod time;
+pub mod units;
 pub mod unsynced;
+pub mod wait;
 pub mod wire;
 
-pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected, WaitReason};
+pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected};
 pub use layout::{Extent, FileLayout, Layout};
 pub use request::{AppId, ClientId, FileId, Op, Request, RequestId, TargetId};
 pub use sched::{SchedulerConfig, SchedulerKind};
 pub use time::{Span, Time};
+pub use wait::WaitReason;

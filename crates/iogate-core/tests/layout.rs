@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use iogate_core::gate::TARGETS_MAX;
 use iogate_core::layout::ExtentError;
+use iogate_core::layout::TARGETS_MAX;
 use iogate_core::{
     AppId, ClientId, Decision, Extent, FileId, FileLayout, Gate, GateConfig, Layout, Op, Outcome, Request,
     RequestId, SchedulerConfig, TargetId, Time,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::gate::WaitReason;
+use iogate_core::WaitReason;
 use iogate_core::stats::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
 use iogate_core::{AppId, FileId, SchedulerConfig, Time};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use iogate_core::coord::backoff::BackoffConfig;
-use iogate_core::sched::parse_scaled;
+use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
 use iogate_net::app::JOBS;
 use iogate_net::auth::{Credential, Munge};
@@ -14,7 +14,6 @@ use iogate_net::turns::CoordinatorOptions;
 
 /// Where munged listens on most systems.
 const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
-const TIMES: &[(&str, u64)] = &[("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
 
 /// How a process waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -292,7 +291,7 @@ fn places(get: Get<'_>) -> Result<Vec<(PathBuf, String)>, SettingsError> {
 
 fn time(get: Get<'_>, name: &'static str, default: Duration) -> Result<Duration, SettingsError> {
     let Some(text) = get(name) else { return Ok(default) };
-    match parse_scaled(&text, TIMES, None) {
+    match parse_time(&text) {
         Some(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),
         None => Err(wrong(name, "a time with its unit, such as 250ms or 30s", text)),
     }

@@ -9,6 +9,7 @@ use core::str::FromStr;
 use crate::nearest::{did_you_mean, nearest};
 use crate::sched::{ConfigError, Param, ParamUnit};
 use crate::time::Span;
+use crate::units::MS;
 
 /// Who is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +88,6 @@ impl Default for CoordConfig {
     }
 }
 
-const MS: u64 = 1_000_000;
 const DAY: u64 = 86_400 * 1_000 * MS;
 const ORDERS: &[&str] = &["fcfs", "shortest", "weighted", "sets"];
 const PASSINGS: &[&str] = &["preserve", "relaxed"];

@@ -23,12 +23,9 @@ use alloc::vec::Vec;
 
 use super::{Device, Disk, DiskConfig, Flash, FlashConfig, Raid0, SeekTimes, Unit};
 use crate::nearest::{did_you_mean, nearest};
-use crate::sched::{TIME_UNITS, parse_scaled};
 use crate::time::Span;
+use crate::units::{self, KIB, MIB};
 
-const US: u64 = 1_000;
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
 const MB: u64 = 1_000_000;
 
 const fn seek(track_to_track_us: u64, average_us: u64, full_stroke_us: u64) -> SeekTimes {
@@ -301,7 +298,7 @@ impl Preset {
 /// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     if let Some(time) = spec.strip_prefix("unit:") {
-        return match parse_scaled(time, TIME_UNITS, Some(US)) {
+        return match units::parse_micros(time) {
             Some(ns) => Ok(Box::new(Unit::new(Span::from_nanos(ns)))),
             None => Err(DeviceSpecError::BadTime { spec: spec.into() }),
         };

@@ -1,21 +1,20 @@
 //! The scheduling point: ordering by byte range, one scheduler, statistics.
 
-pub(crate) mod pending;
 mod service;
-mod tree;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use self::pending::{NONE, Pending, SlotId};
 use self::service::Service;
 use crate::hash::HashMap;
-use crate::layout::{FileLayout, Holding, Layout};
+use crate::layout::{FileLayout, Holding, Layout, TARGETS_MAX};
+use crate::queue::{NONE, Pending, SlotId};
 use crate::request::{AppId, FileId, Op, Request, RequestId, TargetId};
 use crate::sched::{ConfigError, Pick, Scheduler, SchedulerConfig};
 use crate::stats::{Conflict, Stats};
 use crate::time::Time;
+use crate::wait::WaitReason;
 
 /// Settings of a [`Gate`].
 #[derive(Clone, Debug)]
@@ -77,36 +76,6 @@ pub enum Decision {
     Idle,
 }
 
-/// Why a gate that has requests dispatches none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
-pub enum WaitReason {
-    /// aioli, mlf: what follows the last dispatch is expected to arrive (a synchronous reader).
-    Contiguous,
-    /// aioli, mlf: a new strided front was seen, and the piece before the next run is expected.
-    Shift,
-    /// aioli, mlf: longer runs were seen recently, and this one is expected to grow.
-    BetterRun,
-    /// twins: the window belongs to another target.
-    Window,
-}
-
-impl WaitReason {
-    /// All of them, in the order of [`Stats::waits`].
-    pub const ALL: [WaitReason; 4] =
-        [WaitReason::Contiguous, WaitReason::Shift, WaitReason::BetterRun, WaitReason::Window];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            WaitReason::Contiguous => "contiguous",
-            WaitReason::Shift => "shift",
-            WaitReason::BetterRun => "better-run",
-            WaitReason::Window => "window",
-        }
-    }
-}
-
 /// How the store carried out a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -151,9 +120,6 @@ pub enum Rejected {
     #[error("the gate is closed")]
     Closed,
 }
-
-/// Targets are numbered from 0 to one below this.
-pub const TARGETS_MAX: u32 = 4096;
 
 /// The scheduling point: the same type on a client, a forwarder and a data server.
 ///

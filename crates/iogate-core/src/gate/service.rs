@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::pending::{NONE, Pending, Slot, SlotId};
 use super::{Dispatch, DispatchId, Outcome};
+use crate::queue::{NONE, Pending, Slot, SlotId};
 use crate::request::{Op, TargetId};
 use crate::stats::Sums;
 use crate::time::Time;

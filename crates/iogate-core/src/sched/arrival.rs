@@ -3,7 +3,7 @@
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
 
-use crate::gate::pending::{NONE, Pending, SlotId, State};
+use crate::queue::{NONE, Pending, SlotId, State};
 use crate::time::{Span, Time};
 
 /// The slot is in the list's heap, not linked.

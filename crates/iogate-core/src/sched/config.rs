@@ -6,6 +6,7 @@ use core::fmt;
 
 use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
+use crate::units::{self, KIB, MIB, MS, SECOND};
 
 /// The algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,11 +54,6 @@ pub struct Param {
     /// One line of help.
     pub help: &'static str,
 }
-
-const MS: u64 = 1_000_000;
-const SECOND: u64 = 1_000 * MS;
-const KIB: u64 = 1024;
-const MIB: u64 = 1024 * KIB;
 
 const RUN_BYTES_MAX: Param = Param {
     name: "run_bytes_max",
@@ -413,9 +409,9 @@ impl Param {
             expected: expected.into(),
         };
         let value = match self.unit {
-            ParamUnit::Bytes => parse_scaled(text, BYTE_UNITS, Some(1))
+            ParamUnit::Bytes => units::parse_size(text)
                 .ok_or_else(|| bad("a number of bytes, such as 4096, 32KiB or 16MiB"))?,
-            ParamUnit::Time => parse_scaled(text, TIME_UNITS, None)
+            ParamUnit::Time => units::parse_time(text)
                 .ok_or_else(|| bad("a time with its unit, such as 900us, 250ms or 1s"))?,
             ParamUnit::Count => text.parse().map_err(|_| bad("a whole number"))?,
             ParamUnit::Flag => match text {
@@ -442,58 +438,12 @@ impl Param {
     /// Writes a value so that [`Param::parse`] reads it back.
     pub fn format(&self, value: u64) -> String {
         match self.unit {
-            ParamUnit::Bytes => format_scaled(value, BYTE_UNITS, ""),
-            ParamUnit::Time => format_scaled(value, TIME_UNITS, "ns"),
+            ParamUnit::Bytes => units::format_size(value),
+            ParamUnit::Time => units::format_time(value),
             ParamUnit::Count => value.to_string(),
             ParamUnit::Flag => (value != 0).to_string(),
             ParamUnit::Choice(words) => words.get(value as usize).copied().unwrap_or("?").to_string(),
         }
-    }
-}
-
-/// Largest first, so that formatting takes the first that divides.
-const BYTE_UNITS: &[(&str, u64)] = &[
-    ("TiB", 1 << 40),
-    ("GiB", 1 << 30),
-    ("MiB", MIB),
-    ("KiB", KIB),
-    ("T", 1 << 40),
-    ("G", 1 << 30),
-    ("M", MIB),
-    ("K", KIB),
-    ("k", KIB),
-    ("B", 1),
-];
-pub(crate) const TIME_UNITS: &[(&str, u64)] = &[("s", SECOND), ("ms", MS), ("us", 1_000), ("ns", 1)];
-
-/// A number with a unit, as in `1.5ms`; `bare` is the factor of a number without one, where that is allowed. `None` if it is not
-/// such a text, or too large.
-pub fn parse_scaled(text: &str, units: &[(&str, u64)], bare: Option<u64>) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = (&text[..digits], text[digits..].trim());
-    let factor = if unit.is_empty() {
-        // Zero needs no unit.
-        if number.bytes().all(|b| b == b'0') && !number.is_empty() { 1 } else { bare? }
-    } else {
-        units.iter().find(|(name, _)| *name == unit)?.1
-    };
-    match number.split_once('.') {
-        None => number.parse::<u64>().ok()?.checked_mul(factor),
-        Some((whole, fraction)) if fraction.len() <= 9 => {
-            let scale = 10u64.pow(fraction.len() as u32);
-            let whole = if whole.is_empty() { 0 } else { whole.parse::<u64>().ok()? };
-            let fraction = if fraction.is_empty() { 0 } else { fraction.parse::<u64>().ok()? };
-            let part = u128::from(fraction) * u128::from(factor) / u128::from(scale);
-            whole.checked_mul(factor)?.checked_add(part as u64)
-        }
-        Some(_) => None,
-    }
-}
-
-fn format_scaled(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
-    match units.iter().find(|(_, factor)| value >= *factor && value.is_multiple_of(*factor) && *factor > 1) {
-        Some((name, factor)) => alloc::format!("{}{name}", value / factor),
-        None => alloc::format!("{value}{smallest}"),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use super::arrival::ArrivalList;
 use super::{Pick, Scheduler};
-use crate::gate::pending::{Pending, SlotId};
+use crate::queue::{Pending, SlotId};
 use crate::time::Time;
 
 #[derive(Default)]

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::Pick;
 use super::arrival::ArrivalList;
 use super::heap::IndexedHeap;
-use crate::gate::pending::{Pending, SlotId};
 use crate::hash::HashMap;
+use crate::queue::{Pending, SlotId};
 
 /// Window index, then the id that is served one at a time within it.
 pub(super) type GroupKey = (u64, u32);

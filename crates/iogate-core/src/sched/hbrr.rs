@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::pending::{Pending, QueueId, RunCap, SlotId};
+use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::request::Op;
 use crate::time::{Span, Time};
 

@@ -34,13 +34,11 @@ pub mod twins;
 
 use alloc::boxed::Box;
 
-pub(crate) use config::TIME_UNITS;
+pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
 
-pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind, parse_scaled};
-
-use crate::gate::WaitReason;
-use crate::gate::pending::{Pending, RunCap, SlotId};
+use crate::queue::{Pending, RunCap, SlotId};
 use crate::time::Time;
+use crate::wait::WaitReason;
 
 /// What a scheduler wants done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

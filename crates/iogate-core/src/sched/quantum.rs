@@ -29,9 +29,9 @@ use core::marker::PhantomData;
 use super::arrival::{ArrivalList, FLAG_FREE};
 use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::WaitReason;
-use crate::gate::pending::{Pending, QueueId, Run, RunCap, SlotId};
+use crate::queue::{Pending, QueueId, Run, RunCap, SlotId};
 use crate::time::{Span, Time};
+use crate::wait::WaitReason;
 
 /// Flags of a run, kept on its first request: it has waited already.
 const WAITED_SHIFT: u8 = FLAG_FREE;

@@ -8,7 +8,7 @@
 
 use super::groups::Groups;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::pending::{Pending, SlotId};
+use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
 
 pub(super) struct ServerWindow {

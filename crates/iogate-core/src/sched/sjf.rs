@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::arrival::ArrivalList;
 use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::pending::{Pending, QueueId, RunCap, SlotId};
+use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::time::{Span, Time};
 
 pub(super) struct Sjf {

@@ -10,7 +10,7 @@
 
 use super::arrival::ArrivalList;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::pending::{Pending, RunCap, SlotId};
+use crate::queue::{Pending, RunCap, SlotId};
 use crate::time::Time;
 
 pub(super) struct ToAgg {

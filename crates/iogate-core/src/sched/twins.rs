@@ -22,9 +22,9 @@ use alloc::vec::Vec;
 use super::arrival::ArrivalList;
 use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig};
-use crate::gate::WaitReason;
-use crate::gate::pending::{Pending, SlotId};
+use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
+use crate::wait::WaitReason;
 
 pub(super) struct Twins {
     window: Span,

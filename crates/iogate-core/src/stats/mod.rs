@@ -8,9 +8,9 @@ mod tracked;
 pub use histogram::Histogram;
 pub use tracked::Tracked;
 
-use crate::gate::WaitReason;
 use crate::request::{AppId, FileId, Op, TargetId};
 use crate::time::{Span, Time};
+use crate::wait::WaitReason;
 
 /// How many files, applications and targets are counted one by one; those that come later are counted together.
 pub const TRACKED_MAX: usize = 1024;

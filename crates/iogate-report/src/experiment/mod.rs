@@ -12,6 +12,7 @@ mod measure;
 
 use std::collections::BTreeMap;
 
+use iogate_core::units;
 use iogate_sim::metrics::{APP, Better, LAYER, Metric, RUN, Unit};
 use iogate_sim::result::RunResult;
 use iogate_sim::stat::Estimate;
@@ -296,26 +297,10 @@ impl Axis {
 
 /// `8`, `0.5`, `32KiB` (in bytes) and `250ms` (in seconds) as numbers.
 fn number(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 14] = [
-        ("", 1.0),
-        ("B", 1.0),
-        ("KiB", 1024.0),
-        ("MiB", 1048576.0),
-        ("GiB", 1073741824.0),
-        ("TiB", 1099511627776.0),
-        ("KB", 1e3),
-        ("MB", 1e6),
-        ("GB", 1e9),
-        ("ns", 1e-9),
-        ("us", 1e-6),
-        ("ms", 1e-3),
-        ("s", 1.0),
-        ("min", 60.0),
-    ];
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = UNITS.iter().find(|(unit, _)| *unit == &text[digits.len()..])?.1;
-    let value: f64 = digits.trim_end().parse().ok()?;
-    Some(value * factor).filter(|value| value.is_finite())
+    let plain = || text.parse().ok().filter(|value: &f64| value.is_finite());
+    let bytes = || units::parse_size(text).map(|bytes| bytes as f64);
+    let seconds = || units::parse_time(text).map(|nanoseconds| nanoseconds as f64 / 1e9);
+    plain().or_else(bytes).or_else(seconds)
 }
 
 impl Point {

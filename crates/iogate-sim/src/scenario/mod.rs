@@ -10,7 +10,6 @@ mod problem;
 mod read;
 pub mod schema;
 mod table;
-mod units;
 
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;

@@ -4,8 +4,9 @@ mod keys;
 
 use std::fmt;
 
+use iogate_core::units;
+
 use super::document::{Data, Value};
-use super::units;
 use keys::{
     APP, BACKOFF, BATCH, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK, SERVERS,
 };
@@ -98,10 +99,10 @@ impl Takes {
             (Takes::Count(min, max) | Takes::Bytes(min, max), Data::Integer(number)) => {
                 within(u64::try_from(*number).ok()?, min, max)
             }
-            (Takes::Bytes(min, max), Data::Text(text)) => within(units::bytes(text)?, min, max),
-            (Takes::Time(min), Data::Text(text)) => within(units::nanoseconds(text)?, min, TIME_MAX),
+            (Takes::Bytes(min, max), Data::Text(text)) => within(units::parse_size(text)?, min, max),
+            (Takes::Time(min), Data::Text(text)) => within(units::parse_time(text)?, min, TIME_MAX),
             (Takes::Time(0), Data::Integer(0)) => Some(0),
-            (Takes::Rate, Data::Text(text)) => within(units::bytes_per_second(text)?, 1, 1 << 60),
+            (Takes::Rate, Data::Text(text)) => within(units::parse_rate(text)?, 1, 1 << 60),
             (Takes::Flag, Data::Flag(flag)) => Some((*flag).into()),
             (Takes::Choice(words), Data::Text(text)) => {
                 words.iter().position(|word| word == text).map(|index| index as u64)

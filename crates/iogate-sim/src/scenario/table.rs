@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use iogate_core::Span;
 use iogate_core::nearest::nearest;
+use iogate_core::{Span, units};
 
 use super::document::{Data, Value, parse_value};
 use super::problem::{PROBLEMS_MAX, Place, Problem, ProblemKind};
 use super::schema::{Absent, Key, Schema, TIME_MAX, Takes};
-use super::units;
 use crate::rng::Distribution;
 
 /// What was wrong so far.
@@ -257,7 +256,7 @@ impl<'a> Table<'a> {
         let time = self.read(name, |_, value| {
             let Data::Text(text) = &value.data else { return None };
             let (sign, text) = text.strip_prefix('-').map_or((1, text.as_str()), |rest| (-1, rest));
-            let ns = units::nanoseconds(text).filter(|ns| *ns <= TIME_MAX)?;
+            let ns = units::parse_time(text).filter(|ns| *ns <= TIME_MAX)?;
             Some(sign * i64::try_from(ns).ok()?)
         });
         time.unwrap_or(0)

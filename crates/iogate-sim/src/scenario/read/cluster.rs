@@ -3,11 +3,12 @@
 use iogate_core::device;
 use iogate_core::nearest::nearest;
 use iogate_core::sched::SchedulerConfig;
+use iogate_core::units;
 
 use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
 use crate::scenario::table::Table;
-use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, Servers, Spread, units};
+use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, Servers, Spread};
 
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
 const FORWARD_DEPTH: u32 = 16;
@@ -149,7 +150,7 @@ fn check_device(servers: &Table<'_>, device: &str) {
         return;
     }
     if let Some(mean) = device.strip_prefix("exponential:") {
-        if units::nanoseconds(mean).is_none_or(|ns| ns == 0) {
+        if units::parse_time(mean).is_none_or(|ns| ns == 0) {
             servers.unfit(
                 "device",
                 format!("device '{device}': expected a time with its unit after 'exponential:', as in 5ms"),

@@ -16,7 +16,7 @@ impl Rng {
 /// Drives the tree and a sorted map with the same operations.
 fn compare(seed: u64, operations: usize, offsets: u64, bytes_max: u64, grow: u64) {
     let mut rng = Rng(seed);
-    let (mut arena, mut tree) = (Arena::default(), Tree::default());
+    let (mut arena, mut tree) = (Arena::default(), RangeIndex::default());
     let mut model: BTreeMap<(u64, u64), (u32, u32)> = BTreeMap::new();
     let mut seqs: Vec<u64> = Vec::new();
     for step in 0..operations as u64 {
@@ -70,7 +70,7 @@ fn compare(seed: u64, operations: usize, offsets: u64, bytes_max: u64, grow: u64
 fn empties_from_either_end_and_from_the_middle() {
     for (seed, rank) in [(1u64, 0.0), (2, 1.0), (3, 0.5), (4, 0.3)] {
         let mut rng = Rng(seed);
-        let (mut arena, mut tree) = (Arena::default(), Tree::default());
+        let (mut arena, mut tree) = (Arena::default(), RangeIndex::default());
         let mut keys: Vec<Key> = (0..3_000).map(|seq| Key { offset: rng.below(2_000), seq }).collect();
         for key in &keys {
             arena.insert(&mut tree, *key, 7, key.seq as u32, u64::from);

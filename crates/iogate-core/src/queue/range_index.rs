@@ -31,7 +31,7 @@ pub(crate) struct Key {
 
 /// One ordered set of byte ranges. Its nodes live in the arena.
 #[derive(Clone, Copy)]
-pub(crate) struct Tree {
+pub(crate) struct RangeIndex {
     root: u32,
     /// Levels of inner nodes above the leaves.
     height: u8,
@@ -77,13 +77,13 @@ impl Path {
     }
 }
 
-impl Default for Tree {
-    fn default() -> Tree {
-        Tree { root: NONE, height: 0, len: 0 }
+impl Default for RangeIndex {
+    fn default() -> RangeIndex {
+        RangeIndex { root: NONE, height: 0, len: 0 }
     }
 }
 
-impl Tree {
+impl RangeIndex {
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -175,7 +175,7 @@ impl Arena {
     }
 
     /// The leaf in which `key` belongs, and the way there.
-    fn descend(&self, tree: &Tree, key: Key) -> (Path, u32) {
+    fn descend(&self, tree: &RangeIndex, key: Key) -> (Path, u32) {
         let mut path = Path { steps: [(NONE, 0); HEIGHT_MAX], len: 0 };
         let mut node = tree.root;
         for _ in 0..tree.height {
@@ -187,7 +187,7 @@ impl Arena {
         (path, node)
     }
 
-    fn leaf_of(&self, tree: &Tree, key: Key) -> u32 {
+    fn leaf_of(&self, tree: &RangeIndex, key: Key) -> u32 {
         let child = |node, _| self.inner(node).children[self.child_of(node, key)];
         (0..tree.height).fold(tree.root, child)
     }
@@ -195,7 +195,7 @@ impl Arena {
     /// Adds an entry; says between which others it stands.
     pub(crate) fn insert(
         &mut self,
-        tree: &mut Tree,
+        tree: &mut RangeIndex,
         key: Key,
         bytes: u32,
         slot: u32,
@@ -240,7 +240,7 @@ impl Arena {
     #[allow(clippy::too_many_arguments, reason = "one entry and where it goes")]
     fn insert_splitting(
         &mut self,
-        tree: &mut Tree,
+        tree: &mut RangeIndex,
         path: &Path,
         leaf: u32,
         index: usize,
@@ -299,7 +299,7 @@ impl Arena {
     /// Puts a new right sibling beside the child at the end of `path`, splitting upwards as needed.
     fn add_child(
         &mut self,
-        tree: &mut Tree,
+        tree: &mut RangeIndex,
         path: &Path,
         mut left: (u32, Bounds),
         mut right: (Key, u32, Bounds),
@@ -345,7 +345,7 @@ impl Arena {
     }
 
     /// Removes the entry of `slot`, which is in the tree under `key`.
-    pub(crate) fn remove(&mut self, tree: &mut Tree, key: Key, slot: u32, seq_of: impl Fn(u32) -> u64) {
+    pub(crate) fn remove(&mut self, tree: &mut RangeIndex, key: Key, slot: u32, seq_of: impl Fn(u32) -> u64) {
         let (path, leaf) = self.descend(tree, key);
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         debug_assert_eq!(self.leaf(leaf).slots[index], slot, "the entry is where its key says");
@@ -354,7 +354,7 @@ impl Arena {
         tree.len -= 1;
         if tree.len == 0 {
             self.free(tree.root, tree.height);
-            *tree = Tree::default();
+            *tree = RangeIndex::default();
             return;
         }
         self.lower_ends(&path, leaf, end);
@@ -386,7 +386,7 @@ impl Arena {
     }
 
     /// Drops root nodes that only lead on.
-    fn lower_root(&mut self, tree: &mut Tree) {
+    fn lower_root(&mut self, tree: &mut RangeIndex) {
         while tree.height > 0 && self.inner(tree.root).len == 1 {
             let child = self.inner(tree.root).children[0];
             self.free_inners.push(tree.root);
@@ -410,7 +410,7 @@ impl Arena {
 
     /// The node at the end of `path` is thin: merges it with a neighbour under the same parent where both fit in
     /// three quarters of a node, and goes on upwards.
-    fn shrink(&mut self, tree: &mut Tree, path: &Path) {
+    fn shrink(&mut self, tree: &mut RangeIndex, path: &Path) {
         for level in (0..path.len).rev() {
             let (parent, index) = (path.steps[level].0, path.steps[level].1 as usize);
             let children_are_leaves = level + 1 == path.len;
@@ -472,11 +472,11 @@ impl Arena {
     }
 
     /// Forgets all entries of a tree.
-    pub(crate) fn clear(&mut self, tree: &mut Tree) {
+    pub(crate) fn clear(&mut self, tree: &mut RangeIndex) {
         if tree.root != NONE {
             self.free(tree.root, tree.height);
         }
-        *tree = Tree::default();
+        *tree = RangeIndex::default();
     }
 
     fn free(&mut self, node: u32, height: u8) {
@@ -491,18 +491,18 @@ impl Arena {
     }
 
     /// The place of the first entry in order.
-    pub(crate) fn begin(&self, tree: &Tree) -> Cursor {
+    pub(crate) fn begin(&self, tree: &RangeIndex) -> Cursor {
         let leaf = (0..tree.height).fold(tree.root, |node, _| self.inner(node).children[0]);
         Cursor { leaf, index: 0 }
     }
 
     /// The first entry in order.
-    pub(crate) fn first(&self, tree: &Tree) -> Option<u32> {
+    pub(crate) fn first(&self, tree: &RangeIndex) -> Option<u32> {
         self.at(self.begin(tree)).map(|(.., slot)| slot)
     }
 
     /// The place of the first entry whose key is at least `key`.
-    pub(crate) fn seek(&self, tree: &Tree, key: Key, seq_of: impl Fn(u32) -> u64) -> Cursor {
+    pub(crate) fn seek(&self, tree: &RangeIndex, key: Key, seq_of: impl Fn(u32) -> u64) -> Cursor {
         if tree.root == NONE {
             return Cursor { leaf: NONE, index: 0 };
         }
@@ -542,7 +542,7 @@ impl Arena {
     /// An entry that overlaps `[offset, end)` and arrived before `seq`; the last one in order, where there are several.
     pub(crate) fn overlap(
         &self,
-        tree: &Tree,
+        tree: &RangeIndex,
         offset: u64,
         end: u64,
         seq: u64,

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::tree::{Arena, Cursor, Key, Neighbours, Tree};
+use super::range_index::{Arena, Cursor, Key, Neighbours, RangeIndex};
 use crate::hash::HashMap;
 use crate::request::{AppId, FileId, Op, Request, RequestId};
 use crate::stats::Stats;
@@ -101,9 +101,9 @@ impl Slot {
 pub(crate) struct File {
     pub(crate) id: FileId,
     /// Requests that may run, by operation.
-    pub(crate) queued: [Tree; 2],
+    pub(crate) queued: [RangeIndex; 2],
     /// Requests that are held back, by operation.
-    pub(crate) held: [Tree; 2],
+    pub(crate) held: [RangeIndex; 2],
     /// Requests in the gate.
     pub(crate) requests: u32,
     /// First of its dispatches in service.
@@ -223,8 +223,8 @@ impl Pending {
         }
         let fresh = File {
             id,
-            queued: [Tree::default(); 2],
-            held: [Tree::default(); 2],
+            queued: [RangeIndex::default(); 2],
+            held: [RangeIndex::default(); 2],
             requests: 0,
             in_service: NONE,
             last_end: [None; 2],
@@ -408,7 +408,7 @@ impl Pending {
 
     // ---- queues ------------------------------------------------------------------------------------------
 
-    fn tree(&self, queue: QueueId) -> &Tree {
+    fn tree(&self, queue: QueueId) -> &RangeIndex {
         &self.files[queue.file()].queued[queue.op()]
     }
 

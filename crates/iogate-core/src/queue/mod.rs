@@ -1,0 +1,6 @@
+//! What is queued in a gate, and the index of it that gate and schedulers share.
+
+mod pending;
+mod range_index;
+
+pub(crate) use self::pending::{NONE, Pending, QueueId, Run, RunCap, Slot, SlotId, State};
