@@ -18,6 +18,7 @@
 pub mod app;
 pub mod auth;
 pub mod client;
+mod clock;
 pub mod coordinator;
 pub mod endpoint;
 mod ends;

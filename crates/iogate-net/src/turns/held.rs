@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use iogate_core::coord::Admission;
 use iogate_core::wire::{Granted, Record, Release, Renew, Renewed, Request};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, NoAnswer};
 use super::{Claimed, Local, lock};
+use crate::clock::since_boot;
 
 /// How long the end of a turn waits for the coordinator's word; then the keeper goes on trying.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
@@ -55,8 +55,7 @@ pub(super) struct Kept {
 
 /// Nanoseconds of a clock that never goes back, and goes on while the machine sleeps: leases end then too.
 pub(super) fn clock() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    since_boot().as_nanos() as u64
 }
 
 impl Held {

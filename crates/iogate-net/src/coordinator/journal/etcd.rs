@@ -15,12 +15,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use reach::Reach;
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use super::record::Sum;
 use super::{Journal, JournalError, Loaded, Record, Standing};
 use crate::Endpoint;
+use crate::clock::since_boot;
 
 /// The lease is kept, or tried for, so many times while it lasts.
 const TIMES: u32 = 4;
@@ -62,13 +62,8 @@ struct State {
 struct Lead {
     /// At which the key was made: no other leader has the same.
     revision: i64,
-    /// The lease is not over before, on [`clock`].
+    /// The lease is not over before, on [`since_boot`].
     until: Duration,
-}
-
-/// A clock that goes on while the machine sleeps, as etcd's does.
-fn clock() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
 /// A number as etcd writes it: as text.
@@ -91,7 +86,7 @@ impl Shared {
 
     /// Being the leader, if that is so now.
     fn lead(&self) -> Option<Lead> {
-        self.state().lead.filter(|lead| clock() < lead.until)
+        self.state().lead.filter(|lead| since_boot() < lead.until)
     }
 
     /// Tries to lead, and goes on leading, until it is to stop.
@@ -117,7 +112,7 @@ impl Shared {
     }
 
     fn step(&self, lease: &mut Option<i64>) -> Result<(), String> {
-        let sent = clock();
+        let sent = since_boot();
         if let Some(id) = *lease {
             let kept = self.reach.ask("lease/keepalive", &json!({ "ID": id }))?;
             if number(&kept["result"]["TTL"]).is_none_or(|ttl| ttl <= 0) {

@@ -1,0 +1,42 @@
+//! The clock of leases: it goes on while the machine sleeps, as those of other machines do.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time since the machine was started, asleep or not. It never goes back.
+pub(crate) fn since_boot() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const ASLEEP: &str = "1000000";
+
+    #[test]
+    fn a_lease_runs_on_while_the_machine_sleeps() {
+        // In a time namespace the clocks can be as far apart as after a long sleep.
+        if std::env::var_os("IOGATE_TEST_ASLEEP").is_some() {
+            let awake = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap();
+            assert!(since_boot() > awake + Duration::from_secs(900_000), "{:?} {awake:?}", since_boot());
+            return;
+        }
+        let after_sleep = |program: &std::path::Path| {
+            let mut command = Command::new("unshare");
+            command.args(["--time", "--boottime", ASLEEP, "--fork"]).arg(program);
+            command
+        };
+        if !after_sleep("true".as_ref()).output().is_ok_and(|output| output.status.success()) {
+            return eprintln!("skipped: there are no time namespaces for this user");
+        }
+        let mut command = after_sleep(&std::env::current_exe().unwrap());
+        let name = "clock::tests::a_lease_runs_on_while_the_machine_sleeps";
+        let output = command.args(["--exact", name]).env("IOGATE_TEST_ASLEEP", "").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+}
