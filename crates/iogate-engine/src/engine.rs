@@ -52,7 +52,8 @@ pub struct Transfer {
     pub bytes: u32,
     /// Who sent it.
     pub origin: Origin,
-    /// Of a write: refused with `EEXIST` if the file already reaches behind its first byte when its turn comes.
+    /// Of a write: refused with `EEXIST` if the file already reaches behind its first byte when its turn comes, and that is not by the
+    /// same bytes.
     pub extends: bool,
 }
 

@@ -13,7 +13,7 @@ use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{
     Backend, DirectoryOptions, DirectoryStore, Io, IoDone, MemoryStore, NullStore, OpenMode,
 };
-use iogate_engine::{Completion, Engine, EngineConfig, FileHandle, Origin, Store, SubmitError, Transfer};
+use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, SubmitError, Transfer};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 
@@ -571,30 +571,4 @@ fn a_batch_larger_than_the_gate_goes_through_and_what_is_refused_is_told() {
     assert_eq!(results.iter().filter(|result| matches!(result, Ok(64))).count(), 50);
     assert_eq!(results.iter().filter(|result| result.is_err()).count(), 1);
     engine.shutdown();
-}
-
-/// Of writes that extend, each is refused or not by what the file is when its turn comes, although they could be one run.
-#[test]
-fn a_write_that_extends_is_refused_by_itself() {
-    let store = Arc::new(MemoryStore::new());
-    let engine = Engine::new(&aggregating(100, 1), store.clone()).unwrap();
-    let file = store.open("f".as_ref(), CREATE).unwrap();
-    engine.write_at(&file, Origin::default(), 0, &[1; 15]).unwrap();
-    let mut memory = [7u8; 30];
-    let (results, answers) = mpsc::channel();
-    let batch = [(0, false), (10, true), (20, true)].map(|(offset, extends)| {
-        let (file, origin) = (file.clone(), Origin::default());
-        let memory = memory[offset as usize..].as_mut_ptr();
-        let transfer = Transfer { file, op: Op::Write, offset, memory, bytes: 10, origin, extends };
-        let results = results.clone();
-        let done = move |result: io::Result<usize>| results.send((offset, result)).unwrap();
-        (transfer, Box::new(done) as Completion)
-    });
-    // SAFETY: the memory outlives the answers, which are waited for.
-    unsafe { engine.submit_all(batch) };
-    for _ in 0..3 {
-        let (offset, result) = answers.recv().unwrap();
-        let errno = result.map_or_else(|error| error.raw_os_error(), |bytes| Some(-(bytes as i32)));
-        assert_eq!(errno, Some(if offset == 10 { libc::EEXIST } else { -10 }), "at {offset}");
-    }
 }

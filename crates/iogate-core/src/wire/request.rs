@@ -38,7 +38,8 @@ pub mod transfer {
     pub const DATA_SYNC: u32 = 1 << 1;
     /// Answered when the data and all attributes are durable.
     pub const SYNC: u32 = 1 << 2;
-    /// Of a write: it extends the file. Refused with `EEXIST`, and nothing written, if the file already reaches behind its first byte.
+    /// Of a write: it extends the file. Refused with `EEXIST`, and nothing written, if the file already reaches behind its first byte, and
+    /// that is not by the same bytes.
     pub const EXTEND: u32 = 1 << 3;
 }
 

@@ -339,16 +339,37 @@ impl Shared {
         None
     }
 
-    /// Refuses to extend a file that has been extended. Nothing that overlaps the write is underway.
+    /// Refuses to extend a file that has been extended, but by the write itself. Nothing that overlaps the write is underway.
     fn refused(&self, io: &Io) -> Option<io::Result<u64>> {
         if !io.extends || self.store.asks_afar() {
             return None;
         }
         match self.store.size(&io.file) {
-            Ok(size) if size > io.offset => Some(Err(io::Error::from_raw_os_error(libc::EEXIST))),
+            Ok(size) if size > io.offset && !self.has(io) => {
+                Some(Err(io::Error::from_raw_os_error(libc::EEXIST)))
+            }
             Ok(_) => None,
             Err(error) => Some(Err(error)),
         }
+    }
+
+    /// Whether the file has the bytes that are to be written, or the first of them and nothing behind: the write has been sent before,
+    /// and its answer was lost when the process was killed. It may be carried out again.
+    fn has(&self, io: &Io) -> bool {
+        let (mut there, mut offset) = ([0; 4096], io.offset);
+        for segment in &io.segments {
+            // SAFETY: the segments are valid and ours until the dispatch is done: the promise of `Engine::submit`.
+            let bytes = unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) };
+            for piece in bytes.chunks(there.len()) {
+                match self.store.peek(&io.file, offset, &mut there[..piece.len()]) {
+                    Ok(count) if there[..count] != piece[..count] => return false,
+                    Ok(count) if count < piece.len() => return true,
+                    Ok(count) => offset += count as u64,
+                    Err(_) => return false,
+                }
+            }
+        }
+        true
     }
 
     /// Takes the answer of a store that did not carry a flight out at once.

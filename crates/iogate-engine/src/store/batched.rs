@@ -142,6 +142,10 @@ impl Store for BatchedStore {
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         self.inner.size(file)
     }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(file, offset, memory)
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use super::direct::DirectFile;
 use super::ids::Ids;
 use super::ring::Ring;
-use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store, StoreFile, vectored};
+use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Segment, Store, StoreFile, vectored};
 
 /// How dispatches reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -274,5 +274,12 @@ impl Store for DirectoryStore {
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         Ok(rustix::fs::fstat(&file_of(file)?.fd)?.st_size as u64)
+    }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        let fd = file_of(file)?.fd.as_fd();
+        let segment = [Segment { memory: memory.as_mut_ptr(), bytes: memory.len() }];
+        // SAFETY: the memory is borrowed for the call.
+        unsafe { vectored::transfer(fd, Op::Read, offset, &segment, 1) }.map(|bytes| bytes as usize)
     }
 }

@@ -127,4 +127,12 @@ impl Store for MemoryStore {
         let file = file_of(file)?;
         Ok(file.bytes.read().unwrap_or_else(PoisonError::into_inner).len() as u64)
     }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        let bytes = file_of(file)?.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        let there = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let count = there.len().min(memory.len());
+        memory[..count].copy_from_slice(&there[..count]);
+        Ok(count)
+    }
 }

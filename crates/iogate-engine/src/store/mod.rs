@@ -136,6 +136,13 @@ pub trait Store: Send + Sync + 'static {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this store does not know the sizes of its files"))
     }
 
+    /// Reads in the calling thread, from wherever that is fastest: for a look at what is there already. Fewer bytes than asked for: the
+    /// file ends there. Not where [`Store::asks_afar`].
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        let _ = (file, offset, memory);
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this store does not read by itself"))
+    }
+
     /// Makes what was written to a file durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()>;
 }

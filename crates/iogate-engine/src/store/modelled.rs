@@ -155,6 +155,10 @@ impl Store for ModelledStore {
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         self.inner.size(file)
     }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(file, offset, memory)
+    }
 }
 
 impl Drop for ModelledStore {
