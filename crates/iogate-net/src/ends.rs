@@ -22,6 +22,8 @@ const OWN: Caller = Caller::new(0, 0);
 const BEGUN: &[u8] = b"user.iogate.resize";
 /// In that attribute, before the ticket up to which ranges are void.
 const VOID: char = '-';
+/// While a size is being set, nobody can say which ranges are void.
+const VOID_ALL: u64 = u64::MAX;
 /// How often one who waits in this process looks whether it has waited for long enough.
 const ROUND: Duration = Duration::from_millis(100);
 
@@ -131,9 +133,10 @@ impl Ends {
         let party = Party { ends: Arc::clone(self), identity, number, elsewhere };
         if is_new {
             let mark = file.attr()?.size;
-            let begun = file.xattr(OWN, BEGUN).ok();
-            let begun = begun.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
-            self.lock().table.learn(identity, mark, begun);
+            let text = begun(file);
+            let given = self.kept.as_ref().map_or(0, |kept| kept.end(identity, void(text.as_deref())));
+            let begun = text.and_then(|text| text.parse().ok());
+            self.lock().table.learn(identity, mark, begun, given);
         }
         let begun = self.lock().table.begun(identity);
         Ok((party, begun))
@@ -169,7 +172,10 @@ impl Ends {
                     };
                     let noted = match told.note {
                         Some(note) => {
-                            let noted = kept.and_then(|()| write(&*file, note, told.ticket));
+                            let noted = kept.and_then(|()| {
+                                write(&*file, note, told.ticket)
+                                    .inspect_err(|_| self.forget(&records, &told.answer))
+                            });
                             steps.extend(self.noted(told.file, told.ticket, noted.is_ok()));
                             noted
                         }
@@ -186,6 +192,13 @@ impl Ends {
                     then(noted);
                 }
             }
+        }
+    }
+
+    /// Ranges are not given, though the log has them.
+    fn forget(&self, records: &[AppendRecord], answer: &Answer) {
+        if let (Some(kept), Answer::Ranges(ranges)) = (&self.kept, answer) {
+            kept.forget(records, ranges);
         }
     }
 
@@ -207,6 +220,19 @@ impl Ends {
         let lease = self.rules.lease.as_nanos();
         let reserved = Reserved { ticket: told.ticket, lease, look, writers: told.writers };
         Ok(Given { reserved, ranges, begun })
+    }
+}
+
+/// What is noted with a names-file of its size.
+fn begun(file: &dyn TreeFile) -> Option<String> {
+    Some(String::from_utf8_lossy(&file.xattr(OWN, BEGUN).ok()?).into_owned())
+}
+
+/// The ticket up to which ranges are void, by what is noted.
+fn void(begun: Option<&str>) -> u64 {
+    match begun.map(|text| text.strip_prefix(VOID)) {
+        None => 0,
+        Some(ticket) => ticket.and_then(|ticket| ticket.parse().ok()).unwrap_or(VOID_ALL),
     }
 }
 
@@ -265,14 +291,7 @@ impl Party {
         if found.is_empty() {
             return Vec::new();
         }
-        let void = match file.xattr(OWN, BEGUN) {
-            // While a size is being set, nobody can say which are.
-            Ok(text) => match std::str::from_utf8(&text).unwrap_or_default().strip_prefix(VOID) {
-                Some(ticket) => ticket.parse().unwrap_or(u64::MAX),
-                None => u64::MAX,
-            },
-            Err(_) => 0,
-        };
+        let void = void(begun(file).as_deref());
         let counts = |(_, kept): &(AppendRecord, Kept)| kept.ticket > void;
         found.into_iter().filter(counts).map(|(record, kept)| (record, kept.offset)).collect()
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::answers::{Key, State};
-use iogate_core::wire::{AppendRecord, Identity, Range};
+use iogate_core::wire::{AppendRecord, Identity, Range, range};
 
 use crate::server::{Answers, ToNote};
 
@@ -24,6 +24,10 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.bytes.into())
+    }
+
     fn to_bytes(self) -> [u8; KEPT_BYTES] {
         let mut bytes = [0; KEPT_BYTES];
         let numbers = [self.file.inode, self.file.generation, self.ticket, self.offset];
@@ -52,13 +56,26 @@ fn key(record: &AppendRecord) -> Option<Key> {
 pub(crate) struct KeptRanges {
     answers: Arc<Answers>,
     earlier: Mutex<HashMap<Key, Kept>>,
+    /// Ticket and end of each of these ranges, by file.
+    ends: HashMap<Identity, Vec<(u64, u64)>>,
 }
 
 impl KeptRanges {
     pub(crate) fn new(answers: Arc<Answers>) -> KeptRanges {
         let values = answers.values().into_iter();
-        let earlier = values.filter_map(|(key, bytes)| Some((key, Kept::from_bytes(&bytes)?))).collect();
-        KeptRanges { answers, earlier: Mutex::new(earlier) }
+        let earlier: HashMap<Key, Kept> =
+            values.filter_map(|(key, bytes)| Some((key, Kept::from_bytes(&bytes)?))).collect();
+        let mut ends: HashMap<Identity, Vec<(u64, u64)>> = HashMap::new();
+        for kept in earlier.values() {
+            ends.entry(kept.file).or_default().push((kept.ticket, kept.end()));
+        }
+        KeptRanges { answers, earlier: Mutex::new(earlier), ends }
+    }
+
+    /// Where the last range of a file ends that was given before the server started, of those that are not void; 0 if there is none.
+    pub(crate) fn end(&self, file: Identity, void: u64) -> u64 {
+        let ranges = self.ends.get(&file).into_iter().flatten();
+        ranges.filter(|(ticket, _)| *ticket > void).map(|(_, end)| *end).max().unwrap_or(0)
     }
 
     /// The ranges that records of a file were given before the server started.
@@ -82,15 +99,30 @@ impl KeptRanges {
         records: &[AppendRecord],
         ranges: &[Range],
     ) -> io::Result<()> {
-        let note = |(record, range): (&AppendRecord, &Range)| {
-            let kept = Kept { file, ticket, offset: range.offset, bytes: record.bytes };
-            let bytes = kept.to_bytes().to_vec();
-            (range.is_there == 0).then_some(())?;
-            Some(ToNote { key: key(record)?, below: 0, state: State::Value, bytes })
-        };
-        let notes: Vec<ToNote> = records.iter().zip(ranges).filter_map(note).collect();
-        self.answers.remember(&notes)
+        self.answers.remember(&notes(records, ranges, State::Value, |record, range| {
+            Kept { file, ticket, offset: range.offset, bytes: record.bytes }.to_bytes().to_vec()
+        }))
     }
+
+    /// Ranges are given to others after all.
+    pub(crate) fn forget(&self, records: &[AppendRecord], ranges: &[Range]) {
+        // If the log does not take that, the memory has it.
+        let _ = self.answers.remember(&notes(records, ranges, State::Void, |_, _| Vec::new()));
+    }
+}
+
+/// What to note of records that have got new ranges.
+fn notes(
+    records: &[AppendRecord],
+    ranges: &[Range],
+    state: State,
+    bytes: impl Fn(&AppendRecord, &Range) -> Vec<u8>,
+) -> Vec<ToNote> {
+    let is_new = |(_, range): &(&AppendRecord, &Range)| range.is_there == range::NEW;
+    let note = |(record, range): (&AppendRecord, &Range)| {
+        Some(ToNote { key: key(record)?, below: 0, state, bytes: bytes(record, range) })
+    };
+    records.iter().zip(ranges).filter(is_new).filter_map(note).collect()
 }
 
 #[cfg(test)]
@@ -112,10 +144,16 @@ mod tests {
         kept.keep(FILE, 5, &[record(1), record(2)], &ranges).unwrap();
         drop(kept);
         let kept = KeptRanges::new(open());
+        assert_eq!([0, 4, 5].map(|void| kept.end(FILE, void)), [128, 128, 0]);
         let other = Identity { inode: 9, ..FILE };
         let expected = Kept { file: FILE, ticket: 5, offset: 64, bytes: 64 };
         assert_eq!(kept.take(FILE, &[record(1), record(2), record(3)]), [(record(1), expected)]);
         assert_eq!(kept.take(FILE, &[record(1)]), []);
+        kept.keep(FILE, 6, &[record(3)], &ranges[..1]).unwrap();
+        kept.forget(&[record(3)], &ranges[..1]);
+        drop(kept);
+        let kept = KeptRanges::new(open());
+        assert_eq!((kept.end(FILE, 5), kept.take(FILE, &[record(3)])), (0, vec![]), "not given after all");
         drop(kept);
         assert_eq!(KeptRanges::new(open()).take(other, &[record(1)]), [], "of another file");
     }

@@ -5,7 +5,8 @@
 //! a server that is killed gives no range twice and knows which size somebody has begun to set.
 //!
 //! - Who does not settle ranges within the *lease* keeps them, and the next one goes on behind them: a forwarder that is stopped
-//!   delays others and never blocks them. A size is set after all ranges are settled, or *void* because they are too old.
+//!   delays others and never blocks them. What it has not written by then stays its record's range: left alone, it would be a hole
+//!   between records. A size is set after all ranges are settled, or *void* because they are too old.
 //! - Who has begun to set a size keeps the end until it settles or leaves. Then the size stays begun: all who come are told to
 //!   finish it first.
 //! - Where the file ends is known while all write at its end. While a handle writes elsewhere, and for a while after a
@@ -215,12 +216,13 @@ impl Ends {
         !found.is_known
     }
 
-    /// What is noted with a file: the mark, and the size that is begun.
-    pub fn learn(&mut self, file: Identity, mark: u64, begun: Option<u64>) {
+    /// What is noted with a file: the mark, and the size that is begun. All ranges that records were `given` before the start lie before
+    /// that: whoever asks again gets them, and nobody else does.
+    pub fn learn(&mut self, file: Identity, mark: u64, begun: Option<u64>, given: u64) {
         let Some(found) = self.files.get_mut(&file).filter(|found| !found.is_known) else { return };
-        (found.is_known, found.mark, found.end, found.begun) = (true, mark, mark, begun);
-        if begun.is_some() {
-            // Whoever began it before the start may still be at it.
+        (found.is_known, found.mark, found.end, found.begun) = (true, mark, mark.max(given), begun);
+        if begun.is_some() || given > 0 {
+            // Whoever had the end before the start may still be at it.
             found.overdue.push(Overdue { ticket: 0, party: 0, since: self.started });
         }
     }
@@ -330,7 +332,7 @@ impl Ends {
             _ => {
                 if let Some(index) = found.overdue.iter().position(|overdue| overdue.ticket == ticket) {
                     found.overdue.remove(index);
-                    self.records.settle(ticket, end, false);
+                    self.records.settle_late(ticket, end);
                 }
                 return (None, self.advance(now, file));
             }
@@ -357,12 +359,14 @@ impl Ends {
                 holder.phase = Phase::Held(now);
                 return Vec::new();
             }
-            (Phase::Granting, Hold::Append { base, .. }) => {
+            (Phase::Granting, Hold::Append { base, .. }) if !is_noted => {
                 found.end = *base;
                 self.records.settle(ticket, 0, false);
             }
             (Phase::Granting, Hold::Resize(size)) if is_noted => found.begun = Some(*size),
             (Phase::Settling, Hold::Resize(_) | Hold::Bare) if !is_noted => found.begun = Some(found.end),
+            // A server that starts anew would take what lies behind the end for given.
+            (Phase::Settling, Hold::Append { top, .. }) if !is_noted => found.end = *top,
             _ => {}
         }
         if !is_noted {

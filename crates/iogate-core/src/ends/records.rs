@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use crate::hash::HashMap;
-use crate::wire::{AppendRecord, Identity, Range};
+use crate::wire::{AppendRecord, Identity, Range, range};
 
 /// What a record is known by: client, request, step and user.
 type Key = ([u8; 16], u64, u16, u32);
@@ -69,30 +69,29 @@ impl Records {
         record: &AppendRecord,
         offset: u64,
     ) -> (Range, bool) {
-        let new = (Range { offset, is_there: 0 }, true);
+        let new = (Range { offset, is_there: range::NEW }, true);
         let Some(key) = key(record) else { return new };
         let known = self.known.get(&key).filter(|known| (known.file, known.bytes) == (file, record.bytes));
-        let range = match known {
+        let found = match known {
             Some(known) if known.is_there => {
-                return (Range { offset: known.offset, is_there: 1 }, false);
+                return (Range { offset: known.offset, is_there: range::THERE }, false);
             }
-            Some(known) => (Range { offset: known.offset, is_there: 0 }, false),
+            Some(known) => (Range { offset: known.offset, is_there: range::EARLIER }, false),
             None => new,
         };
-        if range.1 {
+        if found.1 {
             self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false });
         }
-        self.unsettled.entry(ticket).or_default().push((key, !range.1));
-        if self.unsettled.len() > UNSETTLED_MAX
-            && let Some((oldest, _)) = self.unsettled.first_key_value()
-        {
-            self.settle(*oldest, 0, false);
+        self.unsettled.entry(ticket).or_default().push((key, !found.1));
+        if self.unsettled.len() > UNSETTLED_MAX {
+            // Its records keep their ranges.
+            self.unsettled.pop_first();
         }
-        range
+        found
     }
 
-    /// New records of a ticket are there as far as they end before `end`, else they are forgotten. Those that had their range from before
-    /// are there if `all` are.
+    /// Who has the end settles: new records are there as far as they end before `end`, else they are forgotten, as their ranges are given
+    /// again. Those that had their range from before are there if `all` are.
     pub(super) fn settle(&mut self, ticket: u64, end: u64, all: bool) {
         for (key, was_known) in self.unsettled.remove(&ticket).unwrap_or_default() {
             let Some(known) = self.known.get_mut(&key).filter(|known| !known.is_there) else { continue };
@@ -103,13 +102,18 @@ impl Records {
         }
     }
 
-    /// The file has been cut: ranges behind `end` that nobody has written are void.
-    pub(super) fn cut(&mut self, file: Identity, end: u64) {
-        for (key, _) in self.unsettled.values().flatten() {
-            let is_void = |known: &Known| known.file == file && !known.is_there && known.end() > end;
-            if self.known.get(key).is_some_and(is_void) {
-                self.known.remove(key);
+    /// Who had the end settles after others got it: new records are there as far as they end before `end`. The others keep their ranges,
+    /// behind which others have written.
+    pub(super) fn settle_late(&mut self, ticket: u64, end: u64) {
+        for (key, was_known) in self.unsettled.remove(&ticket).unwrap_or_default() {
+            if let Some(known) = self.known.get_mut(&key).filter(|_| !was_known) {
+                known.is_there |= known.end() <= end;
             }
         }
+    }
+
+    /// The file has been cut: ranges that reach behind `end` and that nobody has written are void, whoever had them and whenever.
+    pub(super) fn cut(&mut self, file: Identity, end: u64) {
+        self.known.retain(|_, known| known.file != file || known.is_there || known.end() <= end);
     }
 }

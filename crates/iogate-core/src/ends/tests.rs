@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::wire::range;
 
 const FILE: Identity = Identity { inode: 7, generation: 50 };
 const WALL: u64 = 10;
@@ -27,7 +28,7 @@ fn append(client: u8, number: u64, bytes: u32) -> Wish {
 
 fn opened(ends: &mut Ends, elsewhere: bool) {
     if ends.open(FILE, elsewhere) {
-        ends.learn(FILE, 0, None);
+        ends.learn(FILE, 0, None, 0);
     }
 }
 
@@ -113,7 +114,7 @@ fn a_range_that_was_lost_is_given_again_to_the_same_record() {
     assert_eq!(offset(&other), 10);
     ends.settle(at(20), FILE, 2, other.ticket, 14);
     let again = range(&mut ends, at(30), 2, append(1, 1, 10), 0);
-    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 0 }]));
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: range::EARLIER }]));
     ends.settle(at(30), FILE, 2, again.ticket, 14);
     let again = range(&mut ends, at(40), 2, append(1, 1, 10), 0);
     assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 1 }]));
@@ -137,7 +138,7 @@ fn the_end_is_looked_for_while_others_write_elsewhere() {
     // A file from before the start, for a while.
     let old = Identity { inode: 1, generation: WALL };
     assert!(ends.open(old, false));
-    ends.learn(old, 40, None);
+    ends.learn(old, 40, None, 0);
     for (now, size, expected, looks) in
         [(5, 10, 40, true), (6, 90, 90, true), (70_000, 0, 91, true), (70_001, 0, 92, false)]
     {
@@ -176,6 +177,73 @@ fn a_size_that_was_begun_is_finished_first() {
     assert_eq!(note, Some(Note { begun: Some(None), mark: None }));
     ends.noted(at(6000), FILE, taken.ticket, true);
     assert_eq!(offset(&range(&mut ends, at(6001), 2, append(2, 1, 1), 5)), 5);
+}
+
+#[test]
+fn what_was_given_before_the_start_is_not_given_to_others() {
+    // Killed after a range was in the log, and before its end was noted with the file.
+    let mut ends = ends();
+    let file = Identity { generation: WALL - 1, ..FILE };
+    assert!(ends.open(file, false));
+    ends.learn(file, 100, None, 164);
+    let look = ends.ask(at(0), file, 1, 1, append(1, 2, 10))[0].clone();
+    assert_eq!(look.answer, Answer::Look);
+    let told = ends.looked(at(0), file, 1, 1, look.ticket, 100, vec![record(1, 2, 10)])[0].clone();
+    assert_eq!(offset(&told), 164);
+    ends.noted(at(0), file, told.ticket, true);
+    ends.settle(at(0), file, 1, told.ticket, 174);
+    // Whoever had the range may be about to write there.
+    assert_eq!(ends.ask(at(4_999), file, 1, 3, Wish::Resize(0)), []);
+    assert_eq!(ends.look_round(at(5_000))[0].answer, Answer::Yours(None));
+}
+
+#[test]
+fn what_is_not_there_when_it_is_settled_late_keeps_its_range() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, false));
+    let both = vec![record(1, 1, 10), record(1, 2, 10)];
+    let late = range(&mut ends, at(0), 1, Wish::Append(both), 0);
+    assert_eq!(ends.ask(at(500), FILE, 2, 2, append(2, 1, 5)), []);
+    let look = ends.look_round(at(1_000))[0].clone();
+    let told = ends.looked(at(1_000), FILE, 2, 2, look.ticket, 0, vec![record(2, 1, 5)]);
+    let next = only(&mut ends, at(1_000), told);
+    assert_eq!(offset(&next), 20);
+    ends.settle(at(1_000), FILE, 2, next.ticket, 25);
+    // The first is there, of the second a part.
+    ends.settle(at(1_500), FILE, 1, late.ticket, 15);
+    for (number, offset, is_there) in [(1, 0, range::THERE), (2, 10, range::EARLIER)] {
+        let again = range(&mut ends, at(2_000), 2, append(1, number, 10), 25);
+        assert_eq!(again.answer, Answer::Ranges(vec![Range { offset, is_there }]));
+        ends.settle(at(2_000), FILE, 2, again.ticket, UNKNOWN);
+    }
+}
+
+#[test]
+fn a_range_that_was_cut_off_is_not_given_again_to_its_record() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, false));
+    // Had by one who asks again before the file is cut, and who has to wait.
+    ends.restore(FILE, &record(1, 1, 10), 0);
+    let all = ends.ask(at(2), FILE, 2, 2, Wish::Resize(0));
+    let cut = only(&mut ends, at(2), all);
+    ends.settle(at(2), FILE, 2, cut.ticket, 0);
+    ends.noted(at(2), FILE, cut.ticket, true);
+    let other = range(&mut ends, at(3), 2, append(2, 1, 10), 0);
+    assert_eq!(offset(&other), 0);
+    ends.settle(at(3), FILE, 2, other.ticket, 10);
+    assert_eq!(offset(&range(&mut ends, at(4), 2, append(1, 1, 10), 0)), 10);
+}
+
+#[test]
+fn a_range_that_was_noted_for_one_who_left_is_not_given_to_others() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, false));
+    let look = ends.ask(at(0), FILE, 1, 1, append(1, 1, 10))[0].clone();
+    let told = ends.looked(at(0), FILE, 1, 1, look.ticket, 0, vec![record(1, 1, 10)])[0].clone();
+    assert!(told.note.is_some());
+    assert_eq!(ends.leave(at(0), FILE, 1, false), []);
+    assert_eq!(ends.noted(at(0), FILE, told.ticket, true), []);
+    assert_eq!(offset(&range(&mut ends, at(1), 2, append(2, 1, 10), 0)), 10);
 }
 
 #[test]

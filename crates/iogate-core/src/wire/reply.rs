@@ -131,9 +131,19 @@ record! {
     Range {
         /// Its first byte.
         offset: u64,
-        /// 1: it is there already, all of it.
+        /// 0: the range is new. 1: the record is there already, all of it. 2: it had the range before, and it is not known whether it is there.
         is_there: u8,
     }
+}
+
+/// Values of [`Range::is_there`].
+pub mod range {
+    /// The range is new.
+    pub const NEW: u8 = 0;
+    /// The record is there already, all of it.
+    pub const THERE: u8 = 1;
+    /// The record had the range before, and nobody knows whether it is there.
+    pub const EARLIER: u8 = 2;
 }
 
 /// Bytes of a [`Range`].

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use iogate_core::ends::UNKNOWN;
-use iogate_core::wire::{AppendRecord, Range, Written, open};
+use iogate_core::wire::{AppendRecord, Range, Written, open, range};
 use iogate_core::{AppId, Op, TargetId};
 use iogate_engine::store::{Io, Segment, Store};
 use iogate_engine::{FileHandle, Origin, Transfer};
@@ -26,6 +26,8 @@ const EXTEND_BYTES: usize = 1 << 20;
 const TRIES: u32 = 100;
 /// Ranges that have been had for so many leases may be void.
 const LEASES_MAX: u32 = 4;
+/// In place of an end in [`StripedFile::settle`]: all records are there, and no range was new. No file reaches there.
+const ALL: u64 = 1 << 63;
 
 /// Where the end of a file is given.
 pub(super) enum End {
@@ -148,7 +150,14 @@ struct Stretch<'a> {
     offset: u64,
     bytes: Vec<u8>,
     records: Vec<&'a Arc<Queued>>,
+    /// Nobody has had the range before.
     is_new: bool,
+}
+
+impl Stretch<'_> {
+    fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
 }
 
 /// Why an attempt has not carried out all.
@@ -175,10 +184,8 @@ impl StripedFile {
 
     fn append_batch(&self, batch: &[Arc<Queued>]) {
         let mut left: Vec<&Arc<Queued>> = batch.iter().collect();
-        // Those that were refused at a range that they have kept are written there all the same.
-        let mut refused = None;
         for _ in 0..TRIES {
-            match self.append_once(&left, &mut refused) {
+            match self.append_once(&left) {
                 Ok(()) => return,
                 Err(Halt::Failed(error)) => {
                     for queued in left {
@@ -195,21 +202,23 @@ impl StripedFile {
     }
 
     /// Asks for ranges and writes what has none yet there.
-    fn append_once(&self, left: &[&Arc<Queued>], refused: &mut Option<u64>) -> Result<(), Halt> {
+    fn append_once(&self, left: &[&Arc<Queued>]) -> Result<(), Halt> {
         let records: Vec<_> = left.iter().map(|queued| queued.record).collect();
         let asked = Instant::now();
         let Given { reserved, ranges, .. } = self.reserve_looking(&records).map_err(Halt::Failed)?;
         let lease = Duration::from_nanos(reserved.lease);
-        let top = left.iter().zip(&ranges).map(|(queued, range)| end_of(queued, range)).max().unwrap_or(0);
-        let stretches = stretches(left, &ranges, top);
-        let base = stretches.iter().find(|stretch| stretch.is_new).map_or(top, |stretch| stretch.offset);
+        let stretches = stretches(left, &ranges);
+        let new = || stretches.iter().filter(|stretch| stretch.is_new);
+        let base = new().next().map_or(0, |first| first.offset);
+        let top = new().next_back().map_or(ALL, Stretch::end);
         if asked.elapsed() > lease * LEASES_MAX {
             self.settle(reserved.ticket, base);
             return Err(Halt::Again);
         }
-        for stretch in stretches {
-            let extends = reserved.writers > 0 && stretch.is_new && *refused != Some(stretch.offset);
-            let (count, failure) = self.write_stretch(&stretch, extends);
+        for stretch in &stretches {
+            // What had its range from before is written there, whatever is there by now: mostly its own bytes.
+            let extends = reserved.writers > 0 && stretch.is_new;
+            let (count, failure) = self.write_stretch(stretch, extends);
             let mut at = stretch.offset;
             for queued in &stretch.records {
                 at += queued.bytes.len() as u64;
@@ -220,7 +229,7 @@ impl StripedFile {
                 queued.finish(Ok((at - queued.bytes.len() as u64, queued.record.bytes)));
             }
             let Some(failure) = failure else { continue };
-            let whole = stretch.offset + done_bytes(&stretch, count);
+            let whole = stretch.offset + done_bytes(stretch, count);
             let mut end = if stretch.is_new { whole } else { base };
             if !extends
                 && asked.elapsed() < lease
@@ -231,13 +240,8 @@ impl StripedFile {
                 end = top;
             }
             self.settle(reserved.ticket, end);
-            if failure.raw_os_error() != Some(libc::EEXIST) {
-                return Err(Halt::Failed(failure));
-            }
-            if count == 0 {
-                *refused = Some(stretch.offset);
-            }
-            return Err(Halt::Again);
+            let is_refused = failure.raw_os_error() == Some(libc::EEXIST);
+            return Err(if is_refused { Halt::Again } else { Halt::Failed(failure) });
         }
         self.settle(reserved.ticket, top);
         Ok(())
@@ -401,10 +405,6 @@ impl StripedFile {
     }
 }
 
-fn end_of(queued: &Queued, range: &Range) -> u64 {
-    range.offset + u64::from(queued.record.bytes)
-}
-
 /// Bytes of the records that are whole within the first `count` bytes.
 fn done_bytes(stretch: &Stretch<'_>, count: usize) -> u64 {
     let mut done = 0;
@@ -417,25 +417,17 @@ fn done_bytes(stretch: &Stretch<'_>, count: usize) -> u64 {
     done as u64
 }
 
-/// Contiguous records, in their order; those that are there already are done. The last stretch is new: it reaches to `top`, and what had
-/// its range from before lies before it.
-fn stretches<'a>(left: &[&'a Arc<Queued>], ranges: &[Range], top: u64) -> Vec<Stretch<'a>> {
-    let mut base = top;
-    for (queued, range) in left.iter().zip(ranges).rev() {
-        if range.is_there != 0 || end_of(queued, range) != base {
-            continue;
-        }
-        base = range.offset;
-    }
+/// Contiguous records, in their order; those that are there already are done. Those with new ranges come last.
+fn stretches<'a>(left: &[&'a Arc<Queued>], ranges: &[Range]) -> Vec<Stretch<'a>> {
     let mut stretches: Vec<Stretch<'a>> = Vec::new();
     for (queued, range) in left.iter().zip(ranges) {
-        if range.is_there != 0 {
+        if range.is_there == range::THERE {
             queued.finish(Ok((range.offset, queued.record.bytes)));
             continue;
         }
-        let is_new = range.offset >= base;
+        let is_new = range.is_there == range::NEW;
         match stretches.last_mut() {
-            Some(last) if last.offset + last.bytes.len() as u64 == range.offset && last.is_new == is_new => {
+            Some(last) if last.end() == range.offset && last.is_new == is_new => {
                 last.bytes.extend_from_slice(&queued.bytes);
                 last.records.push(queued);
             }
@@ -445,7 +437,7 @@ fn stretches<'a>(left: &[&'a Arc<Queued>], ranges: &[Range], top: u64) -> Vec<St
             }
         }
     }
-    stretches.sort_by_key(|stretch| stretch.offset);
+    stretches.sort_by_key(|stretch| (stretch.is_new, stretch.offset));
     stretches
 }
 
