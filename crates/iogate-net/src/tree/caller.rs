@@ -21,10 +21,22 @@ thread_local! {
 /// What a thread is without a caller.
 struct Own {
     groups: Vec<Gid>,
+    gid: u32,
     capabilities: CapabilitySets,
 }
 
 impl Own {
+    /// The calling thread as it is, which has an umask of its own from now on.
+    fn with<R>(run: impl FnOnce(&Own) -> io::Result<R>) -> io::Result<R> {
+        OWN.with(|cell| match cell.get() {
+            Some(own) => run(own),
+            None => {
+                let own = prepare_thread()?;
+                run(cell.get_or_init(|| own))
+            }
+        })
+    }
+
     fn is_unlimited(&self) -> bool {
         privileges::taken_back(self.capabilities).effective == self.capabilities.effective
     }
@@ -53,15 +65,7 @@ impl Names {
         caller: Caller,
         operation: impl FnOnce() -> Result<R, Errno>,
     ) -> io::Result<R> {
-        let own_gid = rustix::process::getegid().as_raw();
-        OWN.with(|cell| {
-            let own = match cell.get() {
-                Some(own) => own,
-                None => {
-                    let own = prepare_thread()?;
-                    cell.get_or_init(|| own)
-                }
-            };
+        Own::with(|own| {
             if !self.is_root {
                 return Ok(operation()?);
             }
@@ -69,13 +73,55 @@ impl Names {
             if caller.uid == u32::MAX || caller.gid == u32::MAX {
                 return Err(Errno::PERM.into());
             }
-            if caller.uid == 0 && caller.gid == own_gid && own.is_unlimited() {
+            if caller.uid == 0 && caller.gid == own.gid {
+                let _unlimited = Unlimited::take(own)?;
                 return Ok(operation()?);
             }
             let groups = if caller.uid == 0 { None } else { Some(groups_of(caller)?) };
-            let _name = Name::take(caller, groups.as_deref(), own, own_gid)?;
+            let _name = Name::take(caller, groups.as_deref(), own)?;
             Ok(operation()?)
         })
+    }
+
+    /// As [`Names::act`], for what only looks: of root it takes nothing that the thread does not have.
+    pub(super) fn look<R>(
+        &self,
+        caller: Caller,
+        operation: impl FnOnce() -> Result<R, Errno>,
+    ) -> io::Result<R> {
+        if self.is_root && caller.uid == 0 && caller.gid != u32::MAX {
+            return Own::with(|_| Ok(operation()?));
+        }
+        self.act(caller, operation)
+    }
+}
+
+/// Gives a thread of root's for an operation in root's own name what it gave up for reads and writes, until dropped.
+struct Unlimited<'a>(Option<&'a Own>);
+
+impl<'a> Unlimited<'a> {
+    fn take(own: &'a Own) -> Result<Unlimited<'a>, Errno> {
+        if own.is_unlimited() {
+            return Ok(Unlimited(None));
+        }
+        rustix::thread::set_capabilities(None, privileges::taken_back(own.capabilities))?;
+        Ok(Unlimited(Some(own)))
+    }
+}
+
+impl Drop for Unlimited<'_> {
+    fn drop(&mut self) {
+        if let Some(own) = self.0 {
+            end_unless(rustix::thread::set_capabilities(None, own.capabilities));
+        }
+    }
+}
+
+/// Ends the process if a thread is not itself again.
+fn end_unless(restored: Result<(), Errno>) {
+    if let Err(error) = restored {
+        tracing::error!(%error, "a thread could not leave its caller's name: the process ends");
+        std::process::abort();
     }
 }
 
@@ -95,22 +141,25 @@ fn prepare_thread() -> Result<Own, Errno> {
     let _ = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) };
     rustix::process::umask(Mode::empty());
     privileges::limit_thread().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::PERM))?;
-    Ok(Own { groups: rustix::process::getgroups()?, capabilities: rustix::thread::capabilities(None)? })
+    Ok(Own {
+        groups: rustix::process::getgroups()?,
+        gid: rustix::process::getegid().as_raw(),
+        capabilities: rustix::thread::capabilities(None)?,
+    })
 }
 
 /// The thread's ids, groups and capabilities, until dropped.
 struct Name<'a> {
     own: &'a Own,
-    own_gid: u32,
     others_groups: bool,
 }
 
 impl<'a> Name<'a> {
-    fn take(caller: Caller, groups: Option<&[Gid]>, own: &'a Own, own_gid: u32) -> Result<Name<'a>, Errno> {
+    fn take(caller: Caller, groups: Option<&[Gid]>, own: &'a Own) -> Result<Name<'a>, Errno> {
         if let Some(groups) = groups {
             rustix::thread::set_thread_groups(groups)?;
         }
-        let name = Name { own, own_gid, others_groups: groups.is_some() };
+        let name = Name { own, others_groups: groups.is_some() };
         // The group first, while the user may still change it.
         set_gid(caller.gid);
         set_uid(caller.uid);
@@ -137,13 +186,10 @@ impl Drop for Name<'_> {
     fn drop(&mut self) {
         set_uid(0);
         let restored = rustix::thread::set_capabilities(None, self.own.capabilities).and_then(|()| {
-            set_gid(self.own_gid);
+            set_gid(self.own.gid);
             if self.others_groups { rustix::thread::set_thread_groups(&self.own.groups) } else { Ok(()) }
         });
-        if let Err(error) = restored {
-            tracing::error!(%error, "a thread could not leave its caller's name: the process ends");
-            std::process::abort();
-        }
+        end_unless(restored);
     }
 }
 

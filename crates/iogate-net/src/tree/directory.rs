@@ -88,6 +88,16 @@ impl DirectoryTree {
         self.names.act(caller, || operation(self.find(path)?.hold()?))
     }
 
+    /// As [`DirectoryTree::with_held`], for what only looks.
+    fn look_held<R>(
+        &self,
+        caller: Caller,
+        path: &Path,
+        operation: impl FnOnce(OwnedFd) -> Result<R, Errno>,
+    ) -> io::Result<R> {
+        self.names.look(caller, || operation(self.find(path)?.hold()?))
+    }
+
     fn open_fd(&self, caller: Caller, path: &Path, how: &OpenHow) -> io::Result<OwnedFd> {
         let has = |flag| how.flags & flag != 0;
         let exclusive = has(open::CREATE) && has(open::EXCLUSIVE);
@@ -144,7 +154,7 @@ impl DirectoryTree {
     ) -> io::Result<OwnedFd> {
         let again = how.flags & open::AGAIN != 0;
         let mut owner = None;
-        let opened = self.names.act(caller, || {
+        let open = || {
             let held = hold()?;
             let known = stat::of(&held)?;
             if again && known.identity != how.identity {
@@ -165,7 +175,12 @@ impl DirectoryTree {
                 }
                 opened => opened,
             }
-        });
+        };
+        let opened = if how.flags & open::TRUNCATE != 0 {
+            self.names.act(caller, open)
+        } else {
+            self.names.look(caller, open)
+        };
         match (opened, owner) {
             // Who created a file may write it, whatever its permissions are, as long as it is open; and the owner
             // could change them.
@@ -318,7 +333,7 @@ impl Tree for DirectoryTree {
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
-        let (place, found) = self.names.act(caller, || {
+        let (place, found) = self.names.look(caller, || {
             let place = self.find(path)?;
             let found = if place.is_root() {
                 (stat::of(&place.dir)?, stat::list_of(&place.dir))
@@ -331,7 +346,7 @@ impl Tree for DirectoryTree {
     }
 
     fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
-        let known = self.names.act(caller, || {
+        let known = self.names.look(caller, || {
             let place = self.find(path)?;
             if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
         })?;
@@ -359,7 +374,7 @@ impl Tree for DirectoryTree {
         }
         let is_root = path.as_os_str().is_empty();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = self.names.act(caller, || {
+        let dir = self.names.look(caller, || {
             let dir = self.open_beneath(path, flags, Mode::empty())?;
             if after != 0 {
                 rustix::fs::seek(&dir, SeekFrom::Start(after))?;
@@ -373,7 +388,7 @@ impl Tree for DirectoryTree {
             batch.clear();
             found_at.clear();
             let mut list = rustix::fs::RawDir::new(&dir, buffer.spare_capacity_mut());
-            self.names.act(caller, || {
+            self.names.look(caller, || {
                 while let Some(found) = list.next() {
                     let found = found?;
                     let name = found.file_name();
@@ -452,7 +467,7 @@ impl Tree for DirectoryTree {
     }
 
     fn read_link(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
-        let target = self.names.act(caller, || {
+        let target = self.names.look(caller, || {
             let place = self.find(path)?;
             rustix::fs::readlinkat(&place.dir, place.name, Vec::new())
         })?;
@@ -504,7 +519,7 @@ impl Tree for DirectoryTree {
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
-        self.with_held(caller, path, |held| {
+        self.look_held(caller, path, |held| {
             let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
             let path = ProcPath::new(&held);
             rustix::fs::getxattr(path.as_bytes(), name, rustix::buffer::spare_capacity(&mut value))?;
@@ -530,7 +545,7 @@ impl Tree for DirectoryTree {
     }
 
     fn xattrs(&self, caller: Caller, path: &Path) -> io::Result<Vec<u8>> {
-        self.with_held(caller, path, |held| {
+        self.look_held(caller, path, |held| {
             let mut names = Vec::with_capacity(XATTR_BYTES_MAX);
             let path = ProcPath::new(&held);
             rustix::fs::listxattr(path.as_bytes(), rustix::buffer::spare_capacity(&mut names))?;

@@ -175,7 +175,7 @@ impl TreeFile for DirectoryFile {
     }
 
     fn xattr(&self, caller: Caller, name: &[u8]) -> io::Result<Vec<u8>> {
-        self.names.act(caller, || {
+        self.names.look(caller, || {
             let mut value = Vec::with_capacity(XATTR_BYTES_MAX);
             rustix::fs::fgetxattr(&self.fd, name, rustix::buffer::spare_capacity(&mut value))?;
             value.shrink_to_fit();
@@ -189,7 +189,7 @@ impl TreeFile for DirectoryFile {
     }
 
     fn xattrs(&self, caller: Caller) -> io::Result<Vec<u8>> {
-        self.names.act(caller, || {
+        self.names.look(caller, || {
             let mut names = Vec::with_capacity(XATTR_BYTES_MAX);
             rustix::fs::flistxattr(&self.fd, rustix::buffer::spare_capacity(&mut names))?;
             names.shrink_to_fit();
