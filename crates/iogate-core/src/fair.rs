@@ -97,6 +97,21 @@ impl<J> FairQueue<J> {
         Some(Started { group: index, member, job })
     }
 
+    /// Counts a job that whoever asks runs at once, if it may run now and no other could. Its end is to be told, too.
+    pub fn begin(&mut self, group: usize, member: u64) -> bool {
+        let Group { running, members, .. } = &self.groups[group];
+        let known = members.get(&member);
+        let is_free = known.is_none_or(|known| known.jobs.is_empty() && known.running < self.member_max);
+        if !is_free || self.has_next() || !may_take(*running, self.running, self.max, 1) {
+            return false;
+        }
+        let Group { running, members, .. } = &mut self.groups[group];
+        members.entry(member).or_insert_with(|| Member { running: 0, jobs: VecDeque::new() }).running += 1;
+        *running += 1;
+        self.running += 1;
+        true
+    }
+
     /// Notes that a job that ran has ended.
     pub fn ended(&mut self, group: usize, member: u64) {
         self.running -= 1;
@@ -162,6 +177,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(usize, u64),
+        Begin(usize, u64),
         Next,
         End(usize),
     }
@@ -169,6 +185,7 @@ mod tests {
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             3 => (0..4usize, 0..5u64).prop_map(|(group, member)| Step::Push(group, member)),
+            1 => (0..4usize, 0..5u64).prop_map(|(group, member)| Step::Begin(group, member)),
             3 => Just(Step::Next),
             2 => any::<usize>().prop_map(Step::End),
         ];
@@ -200,6 +217,15 @@ mod tests {
                         queue.push(group, member, number);
                         waiting.insert(number);
                         number += 1;
+                    }
+                    Step::Begin(group, member) => {
+                        let others_could = queue.has_next();
+                        if queue.begin(group, member) {
+                            assert!(!others_could);
+                            running.push((group, member));
+                            assert!(running.len() <= max);
+                            assert!(running.iter().filter(|one| **one == (group, member)).count() <= each);
+                        }
                     }
                     Step::Next => {
                         start(&mut queue, &mut running, &mut waiting);

@@ -20,6 +20,7 @@ use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
 use super::answers::{Answers, Begun, Running, ToNote};
 use super::buffer::Buffer;
 use super::export::Served;
+use super::incoming::TakenIn;
 use super::lock;
 use super::session::{OpenFile, Session};
 use super::transfers::{Write, origin};
@@ -151,16 +152,19 @@ impl Batch {
 }
 
 impl Lane {
-    /// Appends a record when all before it are there.
-    pub(super) fn push(self: &Arc<Self>, append: Append) {
-        let session = Arc::clone(append.write.session());
+    /// Takes in a record that is to be appended when all before it are there. Returns whether the caller is to have somebody
+    /// [go on](Lane::go_on): nobody is at it.
+    #[must_use]
+    fn push(&self, append: Append) -> bool {
         let mut queue = lock(&self.queue);
         queue.waiting.push_back(append);
-        if !std::mem::replace(&mut queue.busy, true) {
-            drop(queue);
-            let lane = Arc::clone(self);
-            session.run(move || lane.go_on());
-        }
+        !std::mem::replace(&mut queue.busy, true)
+    }
+
+    /// Has a worker go on.
+    fn go_on_soon(self: &Arc<Self>, session: &Session) {
+        let lane = Arc::clone(self);
+        session.run(move || lane.go_on());
     }
 
     /// Takes the records that go together next.
@@ -187,7 +191,7 @@ impl Lane {
         records.rev().for_each(|record| queue.waiting.push_front(record));
     }
 
-    /// Carries out the next batch, or begins to: it goes on when that is done.
+    /// Carries out what waits. Where a batch is not done at once, somebody goes on when it is.
     fn go_on(self: &Arc<Self>) {
         loop {
             let records = self.take();
@@ -197,10 +201,12 @@ impl Lane {
             let records: Vec<Append> = records.into_iter().filter_map(|record| self.admit(record)).collect();
             let Some(first) = records.first() else { continue };
             if !first.write.file.file.appends_elsewhere() {
-                match self.begin(records) {
-                    Some(batch) => return self.submit(batch),
-                    None => continue,
+                let Some(batch) = self.begin(records) else { continue };
+                match self.submit(batch) {
+                    Some(done) => self.finish(done),
+                    None => return,
                 }
+                continue;
             }
             for record in records {
                 let write = &record.write;
@@ -227,7 +233,12 @@ impl Lane {
             Begun::New(running) => return Some(Append { write, since, running: Some(running) }),
             Begun::Running => {
                 let lane = Arc::clone(self);
-                answers.wait(&key, move || lane.push(Append { write, since, running: None }));
+                answers.wait(&key, move || {
+                    let session = Arc::clone(write.session());
+                    if lane.push(Append { write, since, running: None }) {
+                        lane.go_on_soon(&session);
+                    }
+                });
             }
             Begun::Unknown => write.complete(Err(error(libc::EIO))),
             Begun::Known(known) => write.complete(match Outcome::decode(&known) {
@@ -312,7 +323,8 @@ impl Lane {
         Some(batch)
     }
 
-    fn submit(self: &Arc<Self>, mut batch: Batch) {
+    /// Brings a batch to the gate. Returns it if it is done by then; else somebody goes on when it is.
+    fn submit(self: &Arc<Self>, mut batch: Batch) -> Option<Done> {
         let write = &batch.records[0].write;
         let (file, session) = (Arc::clone(&write.file), Arc::clone(write.session()));
         let (origin, bytes) = (origin(&write.wire), batch.bytes as u32);
@@ -334,21 +346,34 @@ impl Lane {
         let verifier = file.file.verifier();
         let lane = Arc::clone(self);
         let worker = Arc::clone(&session);
+        let place = Arc::new(Mutex::new(Place::Submitter(None)));
+        let submitter = Arc::clone(&place);
         let done: Completion = Box::new(move |result| {
-            // Others are noted and answered by a worker: a completion must not wait for the log.
-            worker.run(move || lane.finish(batch, result, verifier));
+            let done = Done { batch, result, verifier };
+            let mut place = lock(&place);
+            match &mut *place {
+                Place::Submitter(slot) => *slot = Some(done),
+                // A completion must not wait for the log.
+                Place::Worker => worker.run(move || {
+                    lane.finish(done);
+                    lane.go_on();
+                }),
+            }
         });
         // SAFETY: the memory is the batch's, which lives in the completion.
         unsafe { session.export.engine.submit_all([(transfer, done)]) }
+        match std::mem::replace(&mut *lock(&submitter), Place::Worker) {
+            Place::Submitter(done) => done,
+            Place::Worker => None,
+        }
     }
 
-    /// A batch has been carried out.
-    fn finish(self: &Arc<Self>, mut batch: Batch, result: io::Result<usize>, verifier: u64) {
+    /// Notes and answers a batch that has been carried out.
+    fn finish(&self, Done { mut batch, result, verifier }: Done) {
         let is_rejected = matches!(&result, Err(error) if error.kind() == io::ErrorKind::InvalidInput && error.raw_os_error().is_none());
         if is_rejected && batch.records.len() > 1 {
             let count = batch.records.len();
-            self.put_back(batch.records.into_iter(), count);
-            return self.go_on();
+            return self.put_back(batch.records.into_iter(), count);
         }
         let appender = self.appender.get().and_then(Option::as_ref);
         let written = match (appender, result) {
@@ -409,8 +434,22 @@ impl Lane {
             let _ = answers.remember(&notes);
         }
         results.into_iter().for_each(|(record, result)| record.complete(result));
-        self.go_on();
     }
+}
+
+/// A batch that has been carried out.
+struct Done {
+    batch: Batch,
+    result: io::Result<usize>,
+    /// From before the write.
+    verifier: u64,
+}
+
+/// Who finishes a batch.
+enum Place {
+    /// The thread that submits it, if it is done by then.
+    Submitter(Option<Done>),
+    Worker,
 }
 
 /// What to note of a record that was appended, or was not.
@@ -469,8 +508,10 @@ fn settle(answers: &Answers, file: &dyn TreeFile, appender: &AppendFile) {
 
 impl Session {
     /// Appends a record to a file of the session.
-    pub(super) fn append(&self, write: Write) {
+    pub(super) fn append(&self, write: Write, taken: &mut TakenIn) {
         let lane = Arc::clone(&write.file.lane);
-        lane.push(Append::new(write));
+        if lane.push(Append::new(write)) {
+            taken.keep(self, move || lane.go_on());
+        }
     }
 }

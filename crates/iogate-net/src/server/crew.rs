@@ -47,6 +47,20 @@ impl Crew {
         }
     }
 
+    /// Runs a job in this thread, which counts as one of the crew's for that time; in another one later if others wait, or if it is not
+    /// its turn.
+    pub(super) fn run_here(self: &Arc<Self>, group: usize, member: u64, job: Job) {
+        if !lock(&self.state).jobs.begin(group, member) {
+            return self.run(group, member, job);
+        }
+        let mut next = Some(Started { group, member, job });
+        while let Some(started) = next {
+            self.carry_out(started);
+            // What has ended may have made room for others.
+            next = self.see_to_it(lock(&self.state));
+        }
+    }
+
     /// Has a thread come for a job that may run now, if there is one. Returns the job if there is no thread at all.
     fn see_to_it(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Started<Job>> {
         if !state.jobs.has_next() {
@@ -117,6 +131,30 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn who_runs_a_job_itself_counts_as_one_of_the_crew() {
+        let crew = Crew::new("test", 1, 8, 1);
+        let (sender, said) = mpsc::channel();
+        let say = move |what| {
+            let sender = sender.clone();
+            move || sender.send((what, std::thread::current().id())).unwrap()
+        };
+        let (inner, own) = (Arc::clone(&crew), std::thread::current().id());
+        crew.run_here(
+            0,
+            1,
+            Box::new(move || {
+                // The member has its thread: this one.
+                inner.run_here(0, 1, Box::new(say("later")));
+                say("first")();
+            }),
+        );
+        assert_eq!(said.recv().unwrap(), ("first", own));
+        let (what, thread) = said.recv().unwrap();
+        assert_eq!(what, "later");
+        assert_ne!(thread, own);
+    }
 
     #[test]
     fn what_hangs_leaves_threads_to_others_and_goes_on_later() {

@@ -13,7 +13,7 @@ use super::buffer::{Buffer, Pool, Share};
 use super::connection::{Connection, KeptBatch, Partial, Receive};
 use super::operations::Held;
 use super::outgoing::Cork;
-use super::session::{Cut, Taken};
+use super::session::{Cut, Session, Taken};
 use super::{Shared, lock};
 use crate::Groups;
 use crate::greeting::PROOF_BYTES_MAX;
@@ -45,8 +45,33 @@ const FED_AT_ONCE: usize = 4;
 /// What a thread that reads from connections has for itself.
 pub(super) struct Desk {
     scratch: Vec<u8>,
-    /// Reads and writes that have come in together.
+    pub(super) taken: TakenIn,
+}
+
+/// What has come in together, and is to be carried out.
+#[derive(Default)]
+pub(super) struct TakenIn {
+    /// Reads and writes.
     pub(super) batch: Vec<(Transfer, Completion)>,
+    /// The last one of everything else, which this thread may carry out itself.
+    last: Option<Job>,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl TakenIn {
+    /// Keeps a job for this thread; a worker gets the one before.
+    pub(super) fn keep(&mut self, session: &Session, job: impl FnOnce() + Send + 'static) {
+        if let Some(before) = self.last.replace(Box::new(job)) {
+            session.run(before);
+        }
+    }
+
+    /// Drops what a panic has left.
+    pub(super) fn clear(&mut self) {
+        self.batch.clear();
+        self.last = None;
+    }
 }
 
 /// How it goes on after what could be read.
@@ -77,7 +102,7 @@ pub(super) enum Step {
 
 impl Desk {
     pub(super) fn new() -> Desk {
-        Desk { scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX], batch: Vec::new() }
+        Desk { scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX], taken: TakenIn::default() }
     }
 }
 
@@ -90,10 +115,18 @@ impl Connection {
             drop(receive);
             return self.done_reading();
         };
-        let session = self.session.get().filter(|_| !desk.batch.is_empty());
+        let taken = &mut desk.taken;
+        let mut last = self.session.get().zip(taken.last.take());
+        let session = self.session.get().filter(|_| !taken.batch.is_empty());
+        if session.is_some()
+            && let Some((session, job)) = last.take()
+        {
+            // It need not wait for reads and writes.
+            session.run(job);
+        }
         let inside = session.map(|session| self.server.enter(&session.export, self));
         if let Some(None) = inside {
-            receive.kept = Some(KeptBatch { batch: std::mem::take(&mut desk.batch), next, since });
+            receive.kept = Some(KeptBatch { batch: std::mem::take(&mut taken.batch), next, since });
             return;
         }
         let unfinished = !receive.left.is_empty() || receive.partial.is_some();
@@ -119,12 +152,18 @@ impl Connection {
                 Next::Cut((errno, why)) => self.refuse(errno as u16, &why),
             }
         };
-        let Some(session) = session else { return go_on() };
+        let Some(session) = session else {
+            go_on();
+            if let Some((session, job)) = last {
+                session.run_here(job);
+            }
+            return;
+        };
         // What a client that is gone has sent must not follow what comes after its end.
         let is_wanted = || since.elapsed() < FRESH || self.is_alive();
         Cork::over(|| {
             // SAFETY: the memory of each transfer is a buffer that lives in its completion.
-            unsafe { session.export.engine.submit_all_then(desk.batch.drain(..), is_wanted, go_on) }
+            unsafe { session.export.engine.submit_all_then(taken.batch.drain(..), is_wanted, go_on) }
         });
     }
 
@@ -137,7 +176,7 @@ impl Connection {
         is_there: bool,
     ) -> Option<(Next, Instant)> {
         if let Some(KeptBatch { batch, next, since }) = receive.kept.take() {
-            desk.batch = batch;
+            desk.taken.batch = batch;
             return Some((next, since));
         }
         if self.is_closed() || self.server.is_closing() {
@@ -256,7 +295,7 @@ impl Connection {
             && let Some(Partial { header, fields, payload, .. }) = receive.partial.take()
         {
             receive.began = None;
-            if let Step::Last = self.take(&header, &fields, Some(payload), &mut desk.batch)? {
+            if let Step::Last = self.take(&header, &fields, Some(payload), &mut desk.taken)? {
                 receive.left = desk.scratch[..bytes].to_vec();
                 return Ok(Step::Last);
             }
@@ -274,7 +313,7 @@ impl Connection {
             let start = REQUEST_HEADER_BYTES + usize::from(header.fields);
             let Some(fields) = rest.get(REQUEST_HEADER_BYTES..start) else { break Step::Taken };
             if header.payload == 0 {
-                match self.take(&header, fields, None, &mut desk.batch)? {
+                match self.take(&header, fields, None, &mut desk.taken)? {
                     Step::Taken => at += start,
                     Step::Starved => break Step::Starved,
                     Step::Last => {
@@ -294,7 +333,7 @@ impl Connection {
                 receive.partial = Some(Partial { header, fields: fields.into(), payload, filled });
                 break Step::Taken;
             }
-            if let Step::Last = self.take(&header, fields, Some(payload), &mut desk.batch)? {
+            if let Step::Last = self.take(&header, fields, Some(payload), &mut desk.taken)? {
                 break Step::Last;
             }
         };
@@ -359,7 +398,7 @@ impl Connection {
         header: &RequestHeader,
         fields: &[u8],
         payload: Option<Buffer>,
-        batch: &mut Vec<(Transfer, Completion)>,
+        taken: &mut TakenIn,
     ) -> Result<Step, Cut> {
         let Some(session) = self.session.get() else {
             super::hello::greet(self, header, fields, payload)?;
@@ -369,8 +408,8 @@ impl Connection {
         let (groups, fields) = header.split_groups(fields).map_err(malformed)?;
         let request = Request::decode(header.kind, fields).map_err(malformed)?;
         match request {
-            Request::Read(read) => return session.read(self, header, &read, batch),
-            Request::Write(write) => session.write(self, header, &write, payload, batch)?,
+            Request::Read(read) => return session.read(self, header, &read, &mut taken.batch),
+            Request::Write(write) => session.write(self, header, &write, payload, taken)?,
             other => {
                 let bytes = OPERATION_BYTES + fields.len() + session.reply_bytes(&other);
                 // What comes with a payload has that memory, and answers little.
@@ -385,7 +424,7 @@ impl Connection {
                     // Lists of groups are kept: those of others than forwarders would fill the memory, and do not count.
                     let groups =
                         groups.filter(|_| session.rights.trusted).map_or(Groups::UNKNOWN, Groups::of);
-                    session.operate(answer, header, groups, &other, fields, Held { payload, charge });
+                    session.operate(answer, header, groups, &other, fields, Held { payload, charge }, taken);
                 }
             }
         }

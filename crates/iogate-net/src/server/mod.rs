@@ -2,7 +2,8 @@
 //!
 //! All threads wait on one `epoll`, which tells of each connection once: the thread that is told reads what is there, has the gate
 //! take it, and only then lets the kernel tell again. So requests of a connection reach the gate in order, and whatever a thread
-//! is held up by, the next one goes on with the connection. Everything but reads and writes is done by workers.
+//! is held up by, the next one goes on with the connection. Everything but reads and writes is done by workers, or by the
+//! thread itself if it came alone and another thread waits for events: then nobody has to be woken.
 //!
 //! | file | purpose |
 //! |---|---|

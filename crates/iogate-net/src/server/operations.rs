@@ -14,7 +14,7 @@ use iogate_core::wire::{
 use super::CONTROL;
 use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
-use super::incoming::VALUE_BYTES_MAX;
+use super::incoming::{TakenIn, VALUE_BYTES_MAX};
 use super::session::{Answer, Cut, OpenFile, Session, explained};
 use crate::tree::OpenHow;
 use crate::{Caller, Groups, Tree};
@@ -33,7 +33,9 @@ pub(super) struct Held {
 }
 
 impl Session {
-    /// Carries out a request, here if that is quick, else in a worker. `fields` are the request's.
+    /// Carries out a request, here if that is quick; else leaves it to a worker, or to the calling thread when it has read all there
+    /// is. `fields` are the request's.
+    #[expect(clippy::too_many_arguments, reason = "all of one request")]
     pub(super) fn operate(
         self: &Arc<Self>,
         answer: Answer,
@@ -42,6 +44,7 @@ impl Session {
         request: &Request<'_>,
         fields: &[u8],
         held: Held,
+        taken: &mut TakenIn,
     ) {
         match request {
             Request::Ping(_) => return answer.fresh(&Offset { offset: crate::greeting::now() }),
@@ -53,7 +56,7 @@ impl Session {
             }
             Request::Close(close) => {
                 return match self.close(close.handle) {
-                    Ok(file) => self.run(move || {
+                    Ok(file) => taken.keep(self, move || {
                         let gone = answer.session().gone(file.file.close());
                         drop(file);
                         answer.kept(&gone);
@@ -74,8 +77,11 @@ impl Session {
         let job = move || asked.carry_out(since);
         if is_control {
             self.server.control.run(CONTROL, self.number(), job);
-        } else {
+        } else if matches!(request, Request::Sync(_) | Request::Allocate(_) | Request::Goodbye(_)) {
+            // What may well take long.
             self.run(job);
+        } else {
+            taken.keep(self, job);
         }
     }
 

@@ -208,6 +208,15 @@ impl Session {
         self.server.workers.run(self.export.index, self.number(), job);
     }
 
+    /// Runs a job of this session in the calling thread, which has read it from a connection, if another one waits
+    /// for events, and as far as workers may; else in a worker.
+    pub(super) fn run_here(&self, job: Box<dyn FnOnce() + Send>) {
+        match self.server.threads.has_waiting() {
+            true => self.server.workers.run_here(self.export.index, self.number(), job),
+            false => self.run(job),
+        }
+    }
+
     /// The session among others.
     pub(super) fn number(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.token;

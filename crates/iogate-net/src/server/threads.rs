@@ -53,6 +53,11 @@ impl Threads {
         }
     }
 
+    /// Whether a thread waits for an event.
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
     /// Threads that do not wait for an event.
     pub(super) fn busy_count(&self) -> usize {
         let waiting = self.waiting.load(Ordering::SeqCst);
@@ -147,7 +152,7 @@ fn serve(shared: &Arc<Shared>) {
         shared.threads.busy();
         guarded(|| shared.handle(token, flags, &mut desk));
         // A panic may have left some.
-        desk.batch.clear();
+        desk.taken.clear();
         shared.threads.waiting.fetch_add(1, Ordering::SeqCst);
     }
 }

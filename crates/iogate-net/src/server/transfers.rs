@@ -11,7 +11,7 @@ use iogate_engine::{Completion, FileHandle, Origin, Transfer};
 
 use super::buffer::Buffer;
 use super::connection::Connection;
-use super::incoming::Step;
+use super::incoming::{Step, TakenIn};
 use super::lock;
 use super::session::{Answer, Cut, OpenFile, Session, Taken};
 use crate::Caller;
@@ -80,7 +80,7 @@ impl Session {
         header: &RequestHeader,
         write: &wire::Transfer,
         payload: Option<Buffer>,
-        batch: &mut Vec<(Transfer, Completion)>,
+        taken: &mut TakenIn,
     ) -> Result<(), Cut> {
         if write.bytes != header.payload {
             let text = format!("a write of {} bytes has {} bytes of payload", write.bytes, header.payload);
@@ -106,10 +106,10 @@ impl Session {
         let caller = self.writer(header);
         let write = Write { answer, file, payload, wire: *write, caller };
         if write.wire.flags & transfer::APPEND != 0 {
-            self.append(write);
+            self.append(write, taken);
         } else {
             let offset = write.wire.offset;
-            batch.push(write.prepare(offset));
+            taken.batch.push(write.prepare(offset));
         }
         Ok(())
     }
