@@ -1,6 +1,7 @@
 //! Threads for what may take long, so that nothing else waits behind it: started when needed, gone after a while.
 
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -41,6 +42,17 @@ impl Workers {
 
     /// Runs a job soon, in another thread. If no thread can be had, in this one. A panic in it ends that job only.
     pub fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) {
+        if let Err((error, job)) = self.run_elsewhere(job) {
+            tracing::warn!(%error, "no worker thread can be started");
+            job();
+        }
+    }
+
+    /// As [`Workers::run`], but never in this thread: returns the job, and why, if no thread can be had.
+    pub fn run_elsewhere(
+        self: &Arc<Self>,
+        job: impl FnOnce() + Send + 'static,
+    ) -> Result<(), (io::Error, Box<dyn FnOnce() + Send>)> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.push_back(Box::new(job));
         if queue.jobs.len() <= queue.idle {
@@ -51,16 +63,14 @@ impl Workers {
             let started = std::thread::Builder::new().name(self.name.into()).spawn(move || this.work());
             if let Err(error) = started {
                 queue.threads -= 1;
-                if queue.threads == 0 {
-                    tracing::warn!(%error, "no worker thread can be started");
-                    let job = queue.jobs.pop_back();
-                    drop(queue);
-                    if let Some(job) = job {
-                        job();
-                    }
+                if queue.threads == 0
+                    && let Some(job) = queue.jobs.pop_back()
+                {
+                    return Err((error, job));
                 }
             }
         }
+        Ok(())
     }
 
     fn work(&self) {

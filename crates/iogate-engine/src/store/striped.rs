@@ -11,16 +11,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use iogate_core::{FileId, Layout, Op, TargetId};
 
 use super::{FileHandle, Io, IoDone, OpenMode, Segment, Store, StoreFile};
+use crate::Workers;
+use crate::privileges::limit_thread_or_warn;
+
+/// Most threads that ask far targets for one store.
+const THREADS_MAX: usize = 256;
 
 /// Several stores as the targets of one.
+#[derive(Clone)]
 pub struct StripedStore {
     targets: Arc<[Arc<dyn Store>]>,
     layout: Layout,
+    /// For what asks far targets: the thread that submits or completes may be what their answers come in.
+    far: Arc<Workers>,
 }
 
 impl StripedStore {
@@ -38,7 +45,8 @@ impl StripedStore {
                 ),
             ));
         }
-        Ok(StripedStore { targets: targets.into(), layout })
+        let far = Workers::new("iogate-striped", THREADS_MAX, limit_thread_or_warn);
+        Ok(StripedStore { targets: targets.into(), layout, far })
     }
 
     /// Carries out the pieces of a dispatch. `known` is the file's size as a first attempt of a read has found it.
@@ -67,13 +75,12 @@ impl StripedStore {
             });
             calls.push((target, call));
         }
-        let (targets, layout) = (Arc::clone(&self.targets), self.layout);
         let results = (0..self.targets.len()).map(|_| None).collect();
         let left = calls.len();
         if left == 0 {
             return done(io, Ok(0));
         }
-        let join = Join { io, done, pieces, results, left, targets, layout, known };
+        let join = Join { io, done, pieces, results, left, store: self.clone(), known };
         let join = Arc::new(Mutex::new(Some(join)));
         for (target, call) in calls {
             let call = match call {
@@ -184,18 +191,17 @@ fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
     pieces
 }
 
-/// Runs what asks far targets, in a thread of its own: the calling one may be what their answers come in. It is told if there is
-/// no thread.
-fn elsewhere(run: impl FnOnce(io::Result<()>) + Send + 'static) {
+/// Runs what asks far targets in a thread that may wait for them. It is told if there is no thread.
+fn elsewhere(far: &Arc<Workers>, run: impl FnOnce(io::Result<()>) + Send + 'static) {
     let run = Arc::new(Mutex::new(Some(run)));
     let there = Arc::clone(&run);
     let take = |run: &Mutex<Option<_>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let started = thread::Builder::new().name("iogate-striped".into()).spawn(move || {
+    let started = far.run_elsewhere(move || {
         if let Some(run) = take(&there) {
             run(Ok(()));
         }
     });
-    if let Err(error) = started
+    if let Err((error, _)) = started
         && let Some(run) = take(&run)
     {
         run(Err(error));
@@ -234,9 +240,8 @@ impl Store for StripedStore {
         }
         let pieces = pieces(&self.layout, &io);
         if pieces.iter().any(|piece| file.parts.asks_afar(piece.target)) {
-            let (targets, layout) = (Arc::clone(&self.targets), self.layout);
-            let store = StripedStore { targets, layout };
-            return elsewhere(move |thread| match thread {
+            let store = self.clone();
+            return elsewhere(&self.far, move |thread| match thread {
                 Ok(()) => store.carry_out(io, pieces, None, done),
                 Err(error) => done(io, Err(error)),
             });
@@ -270,8 +275,7 @@ struct Join {
     pieces: Vec<Piece>,
     results: Vec<Option<io::Result<u64>>>,
     left: usize,
-    targets: Arc<[Arc<dyn Store>]>,
-    layout: Layout,
+    store: StripedStore,
     /// The file's size before this attempt, where it is the second one of a read.
     known: Option<u64>,
 }
@@ -296,9 +300,10 @@ impl Join {
         drop(slot);
         if finished.io.op == Op::Read
             && finished.is_short()
-            && finished.targets.iter().any(|target| target.asks_afar())
+            && finished.store.targets.iter().any(|target| target.asks_afar())
         {
-            elsewhere(move |thread| finished.tell(thread));
+            let far = Arc::clone(&finished.store.far);
+            elsewhere(&far, move |thread| finished.tell(thread));
         } else {
             finished.tell(Ok(()));
         }
@@ -317,7 +322,10 @@ impl Join {
         });
         match result {
             Ok(Outcome::Read(count)) => (self.done)(self.io, Ok(count)),
-            Ok(Outcome::Missing(size)) => elsewhere(move |thread| self.try_again(thread, size)),
+            Ok(Outcome::Missing(size)) => {
+                let far = Arc::clone(&self.store.far);
+                elsewhere(&far, move |thread| self.try_again(thread, size));
+            }
             Err(error) => (self.done)(self.io, Err(error)),
         }
     }
@@ -327,8 +335,7 @@ impl Join {
         if let Err(error) = thread {
             return (self.done)(self.io, Err(error));
         }
-        let store = StripedStore { targets: self.targets, layout: self.layout };
-        store.carry_out(self.io, self.pieces, Some(size), self.done);
+        self.store.carry_out(self.io, self.pieces, Some(size), self.done);
     }
 
     /// The bytes before the first piece that is not whole; its target's error if there are none.
@@ -359,7 +366,7 @@ impl Join {
         if self.counts().iter().sum::<u64>() == total {
             return Ok(Outcome::Read(total));
         }
-        let size = size_of(&self.targets, &self.layout, file_of(&self.io.file)?)?;
+        let size = size_of(&self.store.targets, &self.store.layout, file_of(&self.io.file)?)?;
         // What has come behind the end since the first attempt may lie behind something that is on its way.
         let end = self.known.map_or(size, |known| known.min(size));
         let count = end.saturating_sub(self.io.offset).min(total);

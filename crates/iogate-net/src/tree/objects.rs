@@ -346,30 +346,43 @@ impl Objects {
     /// The names-file's attributes, completed. They are asked for after the objects' ones: a file that is still open then had all its
     /// objects before.
     pub(super) fn attr(&self, names: impl FnOnce() -> io::Result<Attr>) -> io::Result<Attr> {
-        self.attr_of(0..self.slots.len(), names)
+        let objects = self.attrs_of(0..self.slots.len(), || Ok(()))?.1;
+        self.complete(names()?, objects)
     }
 
-    /// As [`Objects::attr`], when the names-file's attributes have just been changed.
-    pub(super) fn changed_attr(&self, names: Attr) -> io::Result<Attr> {
-        self.attr_of(self.used(), || Ok(names))
+    /// As [`Objects::attr`], where `names` changes the names-file's attributes: while the objects' ones are on their way.
+    pub(super) fn changed_attr(&self, names: impl FnOnce() -> io::Result<Attr>) -> io::Result<Attr> {
+        let (names, objects) = self.attrs_of(self.used(), names)?;
+        self.complete(names, objects)
     }
 
-    fn attr_of(
+    /// Asks for the attributes of the objects on some targets, and does something `meanwhile`.
+    fn attrs_of<R>(
         &self,
         targets: impl IntoIterator<Item = usize>,
-        names: impl FnOnce() -> io::Result<Attr>,
-    ) -> io::Result<Attr> {
+        meanwhile: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<(R, Vec<Option<Attr>>)> {
         let path = self.id.path();
-        let ask = |target: usize| match self.slots[target].file.get() {
+        let mut targets: Vec<usize> = targets.into_iter().collect();
+        // This thread would only wait for the last one: it asks that one itself, when it has nothing else to do.
+        let last = targets.pop();
+        let begin = |target: usize| match self.slots[target].file.get() {
             Some(object) => (target, true, object.begin_attr()),
             None => (target, false, self.stripes.targets[target].begin_attr(ROOT, &path)),
         };
-        let asked: Vec<_> = targets.into_iter().map(ask).collect();
+        let asked: Vec<_> = targets.into_iter().map(begin).collect();
+        let done = meanwhile()?;
         let mut objects = vec![None; self.slots.len()];
+        if let Some(target) = last {
+            objects[target] = match self.slots[target].file.get() {
+                Some(object) => Some(object.attr()?),
+                None => absent(self.stripes.targets[target].attr(ROOT, &path))?,
+            };
+        }
         for (target, is_open, waiting) in asked {
             objects[target] = if is_open { Some(waiting()?) } else { absent(waiting())? };
         }
-        self.complete(names()?, objects)
+        Ok((done, objects))
     }
 
     /// Completes the names-file's attributes by the objects' ones.

@@ -77,18 +77,23 @@ impl TreeFile for StripedFile {
         }
         // The names-file decides on permissions, and has no bytes itself.
         let others = Change { which: change.which & !set::SIZE, ..*change };
-        if others.which != 0 || change.which == 0 {
-            self.names.set_attr(caller, &others)?;
-        }
+        let sets_names = others.which != 0 || change.which == 0;
         if change.which & set::SIZE != 0 {
+            if sets_names {
+                self.names.set_attr(caller, &others)?;
+            }
             self.resize_to(change.size)?;
+            if change.which & (set::ATIME | set::MTIME) != 0 {
+                let attr = self.names.attr()?;
+                return self.objects.complete(attr, self.objects.set_times(change)?);
+            }
+            return self.objects.changed_attr(|| self.names.attr());
         }
-        let attr = self.names.attr()?;
         if change.which & (set::ATIME | set::MTIME) != 0 {
-            let changed = self.objects.set_times(change)?;
-            return self.objects.complete(attr, changed);
+            let attr = self.names.set_attr(caller, &others)?;
+            return self.objects.complete(attr, self.objects.set_times(change)?);
         }
-        self.objects.changed_attr(attr)
+        self.objects.changed_attr(|| self.names.set_attr(caller, &others))
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
