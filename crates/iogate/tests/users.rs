@@ -386,6 +386,72 @@ fn a_cluster_over_tcp_lets_in_its_owner_only() {
 }
 
 #[test]
+fn another_user_of_the_machine_is_nobody_in_a_cluster() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let text = "name = \"it\"\ntransport = \"unix\"\nservers = { count = 1 }\nforwarders = { count = 1 }\n";
+    std::fs::write(folder.path().join("it.toml"), text).unwrap();
+    let at = |name: &str| folder.path().join(format!("cluster/{name}.socket"));
+    let cluster = Cluster { folder: folder.path().join("cluster"), endpoint: Endpoint::Unix(at("server-0")) };
+    cluster.run(&["up", folder.path().join("it.toml").to_str().unwrap()]);
+    let client =
+        |export: &str, stripes| ClientOptions { export: export.into(), stripes, ..ClientOptions::default() };
+    let front = Endpoint::Unix(at("forwarder-0"));
+    let secret = Path::new("secret");
+    connect(&front, client("", false)).unwrap().create(secret, 0o600).unwrap();
+    let attempts = [
+        (&front, "", false),
+        (&front, "", true),
+        (&cluster.endpoint, "objects", false),
+        (&cluster.endpoint, "names", false),
+        (&cluster.endpoint, "names", true),
+    ];
+    // The folder keeps others out, and so does each server where somebody has opened the folder.
+    for folder_mode in [0o700, 0o755] {
+        std::fs::set_permissions(&cluster.folder, PermissionsExt::from_mode(folder_mode)).unwrap();
+        for (endpoint, export, stripes) in attempts {
+            let (_, said) = refusal(as_user(BOB, || connect(endpoint, client(export, stripes))));
+            let is_kept_out = said.contains("Permission denied");
+            assert!(
+                is_kept_out || folder_mode == 0o755 && said.contains("users_allowed"),
+                "{export}: {said}"
+            );
+            let Endpoint::Unix(socket) = endpoint else { unreachable!() };
+            if folder_mode == 0o755 {
+                std::fs::set_permissions(socket, PermissionsExt::from_mode(0o666)).unwrap();
+                let (_, said) = refusal(as_user(BOB, || connect(endpoint, client(export, stripes))));
+                assert!(said.contains("users_allowed"), "{export}: {said}");
+            }
+        }
+    }
+    // Somebody whom the owner lets in acts in no other name than its own, whatever it says, and is no forwarder.
+    let config = cluster.folder.join("server-0.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains("users_allowed = [0]"), "{text}");
+    let text = text.replace("users_allowed = [0]", &format!("users_allowed = [0, {BOB}]"));
+    let exports = &text[text.find("[[export]]").unwrap()..];
+    cluster.run(&["down", "it"]);
+    let listen = format!("users_allowed = [0, {BOB}]\nmode = \"0666\"");
+    let exports = exports.strip_prefix("[[export]]\n").unwrap();
+    let server = Server::run(folder.path(), "opened", &listen, exports, None).unwrap();
+    std::fs::set_permissions(&cluster.folder, PermissionsExt::from_mode(0o755)).unwrap();
+    as_user(BOB, || {
+        let (_, said) = refusal(connect(&server.endpoint(), client("names", true)));
+        assert!(said.contains("`forwarders`"), "{said}");
+        let names = connect(&server.endpoint(), client("names", false)).unwrap();
+        refusal(names.open(ROOT, secret, OpenHow { flags: open::READ, ..OpenHow::default() }));
+        refusal(names.open(ROOT, Path::new("program"), created(0)));
+        refusal(names.unlink(ROOT, secret, false));
+        refusal(names.set_attr(ROOT, secret, Identity::default(), &mode(0o4755)));
+        let objects = connect(&server.endpoint(), client("objects", false)).unwrap();
+        refusal(objects.read_dir(ROOT, Path::new("OBJECTS"), 0, &mut |_, _| panic!("it is listed")));
+    });
+}
+
+#[test]
 fn an_insecure_cluster_acts_for_its_owner_only() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = Cluster::up(folder.path(), &["--insecure"]);
