@@ -9,36 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{directory, engine, errno, own};
+use common::{GRACE, any_port, directory, errno, own, serve};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, set};
-use iogate_net::auth::{Credential, Policy};
+use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Answers, Export, Keeping, Limits, Listener, Users};
+use iogate_net::server::{Answers, Keeping};
 use iogate_net::tree::StripedTree;
-use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
-
-fn serve(tree: Arc<dyn Tree>, answers: Option<Arc<Answers>>, endpoint: &Endpoint) -> Server {
-    let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout::SINGLE,
-        users: Users::default(),
-        forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers,
-    };
-    let (limits, session_grace) = (Limits::default(), Duration::from_secs(60));
-    let config =
-        ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace, describe: None };
-    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
-    Server::start(config, vec![listener]).unwrap()
-}
-
-fn any_port() -> Endpoint {
-    "127.0.0.1:0".parse().unwrap()
-}
+use iogate_net::{Server, Tree, TreeFile};
 
 fn connect(server: &Server) -> Remote {
     let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
@@ -102,7 +80,7 @@ fn while_others_append(server: &Server, path: &str, meanwhile: impl FnOnce()) ->
 #[test]
 fn appends_do_not_overwrite_what_others_have_written_behind_the_end() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(directory(dir.path()), None, &any_port());
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
     let remote = connect(&server);
     let file = create(&remote, "log");
     let block = [b'#'; 4096];
@@ -128,7 +106,7 @@ fn appends_do_not_overwrite_what_others_have_written_behind_the_end() {
 #[test]
 fn appends_follow_a_truncation() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(directory(dir.path()), None, &any_port());
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
     let remote = connect(&server);
     let file = create(&remote, "log");
     let change = Change { which: set::SIZE, size: 0, ..Change::default() };
@@ -160,7 +138,7 @@ fn appends_follow_a_truncation() {
 #[test]
 fn a_large_record_is_one() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(directory(dir.path()), None, &any_port());
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
     let remote = connect(&server);
     let file = create(&remote, "log");
     assert_eq!(remote.append_bytes_max(), 16 << 20);
@@ -184,13 +162,13 @@ fn a_large_record_is_one() {
 fn files_are_appended_to_side_by_side_where_the_end_is_asked_for_afar() {
     let layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 };
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), None, &any_port()));
+    let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), &any_port(), None, GRACE));
     let far = |server: &Server| Arc::new(connect(server)) as Arc<dyn Tree>;
     let client = ClientOptions { auth: Credential::None, stripes: true, ..ClientOptions::default() };
     let options = RemoteOptions { client, ..RemoteOptions::default() };
     let names = Arc::new(Remote::connect(servers[0].endpoints(), &options).unwrap());
     let tree = StripedTree::new(names, servers[1..].iter().map(far).collect(), layout).unwrap();
-    let forwarder = serve(Arc::new(tree), None, &any_port());
+    let forwarder = serve(Arc::new(tree), &any_port(), None, GRACE);
     let remote = connect(&forwarder);
     let (done, finished) = std::sync::mpsc::channel();
     thread::scope(|scope| {
@@ -216,7 +194,7 @@ fn files_are_appended_to_side_by_side_where_the_end_is_asked_for_afar() {
 #[test]
 fn ranges_are_not_moved_between_machines() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(directory(dir.path()), None, &any_port());
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
     let file = create(&connect(&server), "file");
     file.write_at(0, &[1; 16384]).unwrap();
     for mode in [libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE] {
@@ -252,7 +230,7 @@ fn records_that_were_underway_when_a_server_ended_are_found_or_cut_off() {
     }
     std::fs::write(&log, &bytes).unwrap();
     let answers = open();
-    let server = serve(directory(dir.path()), answers.clone(), &any_port());
+    let server = serve(directory(dir.path()), &any_port(), answers.clone(), GRACE);
     let remote = connect(&server);
     let file = create(&remote, "file");
     assert_eq!(file.attr().unwrap().size, 1000, "the torn one is cut off when the file is opened");

@@ -11,41 +11,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{directory, engine, errno, own};
+use common::{GRACE, any_port, directory, engine, errno, own, serve};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, open, set};
-use iogate_net::auth::{Credential, Policy};
+use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::StripedTree;
-use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
-
-fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
-    let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
-        users: Users::default(),
-        forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers: None,
-    };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: Duration::from_secs(60),
-        describe: None,
-    };
-    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
-    Server::start(config, vec![listener]).unwrap()
-}
-
-fn any_port() -> Endpoint {
-    "127.0.0.1:0".parse().unwrap()
-}
+use iogate_net::{Endpoint, Server, Tree, TreeFile};
 
 fn options(receiving: Receiving) -> RemoteOptions {
     let client = ClientOptions { auth: Credential::None, receiving, ..ClientOptions::default() };
@@ -112,7 +84,7 @@ fn use_it(remote: &Remote) {
 fn a_client_uses_a_server() {
     for receiving in [Receiving::Background, Receiving::Inline] {
         let dir = tempfile::tempdir().unwrap();
-        let server = serve(directory(dir.path()), &any_port());
+        let server = serve(directory(dir.path()), &any_port(), None, GRACE);
         use_it(&connect(&server, receiving));
     }
 }
@@ -120,8 +92,8 @@ fn a_client_uses_a_server() {
 #[test]
 fn a_server_can_serve_another_one() {
     let dir = tempfile::tempdir().unwrap();
-    let data = serve(directory(dir.path()), &any_port());
-    let forwarder = serve(Arc::new(connect(&data, Receiving::Background)), &any_port());
+    let data = serve(directory(dir.path()), &any_port(), None, GRACE);
+    let forwarder = serve(Arc::new(connect(&data, Receiving::Background)), &any_port(), None, GRACE);
     use_it(&connect(&forwarder, Receiving::Background));
 }
 
@@ -129,7 +101,10 @@ fn a_server_can_serve_another_one() {
 fn several_servers_of_the_same_files_are_one_tree() {
     for spread in [Spread::Client, Spread::Process, Spread::File, Spread::Target] {
         let dir = tempfile::tempdir().unwrap();
-        let servers = [serve(directory(dir.path()), &any_port()), serve(directory(dir.path()), &any_port())];
+        let servers = [
+            serve(directory(dir.path()), &any_port(), None, GRACE),
+            serve(directory(dir.path()), &any_port(), None, GRACE),
+        ];
         let endpoints: Vec<Endpoint> =
             servers.iter().flat_map(|server| server.endpoints().to_vec()).collect();
         let options = RemoteOptions { spread, ..options(Receiving::Background) };
@@ -146,10 +121,10 @@ fn several_servers_of_the_same_files_are_one_tree() {
 #[test]
 fn what_was_answered_is_there_although_servers_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let mut data = Some(serve(directory(dir.path()), &any_port()));
+    let mut data = Some(serve(directory(dir.path()), &any_port(), None, GRACE));
     let data_at = data.as_ref().unwrap().endpoints()[0].clone();
     let behind = Arc::new(connect(data.as_ref().unwrap(), Receiving::Background));
-    let mut forwarder = Some(serve(behind.clone(), &any_port()));
+    let mut forwarder = Some(serve(behind.clone(), &any_port(), None, GRACE));
     let forwarder_at = forwarder.as_ref().unwrap().endpoints()[0].clone();
     let remote = connect(forwarder.as_ref().unwrap(), Receiving::Background);
     let file = remote.create("file".as_ref(), 0o644).unwrap();
@@ -175,10 +150,10 @@ fn what_was_answered_is_there_although_servers_restart() {
         for _ in 0..3 {
             thread::sleep(Duration::from_millis(60));
             drop(data.take());
-            data = Some(serve(directory(dir.path()), &data_at));
+            data = Some(serve(directory(dir.path()), &data_at, None, GRACE));
             thread::sleep(Duration::from_millis(60));
             drop(forwarder.take());
-            forwarder = Some(serve(behind.clone(), &forwarder_at));
+            forwarder = Some(serve(behind.clone(), &forwarder_at, None, GRACE));
         }
         thread::sleep(Duration::from_millis(60));
         is_over.store(true, Ordering::SeqCst);
@@ -232,7 +207,7 @@ fn pass_on(mut from: TcpStream, mut to: TcpStream) {
 #[test]
 fn appends_and_new_names_take_effect_once_although_connections_are_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(directory(dir.path()), &any_port());
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
     let way = Cuttable::new(&server);
     for receiving in [Receiving::Background, Receiving::Inline] {
         let remote = Remote::connect(std::slice::from_ref(&way.endpoint), &options(receiving)).unwrap();
@@ -273,14 +248,14 @@ fn appends_and_new_names_take_effect_once_although_connections_are_cut() {
 fn a_forwarder_stripes_over_servers() {
     let layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 };
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), &any_port()));
+    let servers = folders.each_ref().map(|folder| serve(directory(folder.path()), &any_port(), None, GRACE));
     let far = |server: &Server| Arc::new(connect(server, Receiving::Background)) as Arc<dyn Tree>;
     let targets = servers[1..].iter().map(far).collect();
     let mut names = options(Receiving::Background);
     names.client.stripes = true;
     let names = Arc::new(Remote::connect(servers[0].endpoints(), &names).unwrap());
     let tree = Arc::new(StripedTree::new(names, targets, layout).unwrap());
-    let forwarder = serve(tree, &any_port());
+    let forwarder = serve(tree, &any_port(), None, GRACE);
     use_it(&connect(&forwarder, Receiving::Background));
 
     // The end of a file, and holes, are found by asking the servers, while their answers to others come in. Files are new to the

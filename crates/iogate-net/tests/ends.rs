@@ -9,46 +9,18 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{directory, engine, errno, own};
+use common::{GRACE, any_port, directory, errno, own, serve};
 use iogate_core::Layout;
 use iogate_core::wire::{AppendRecord, Change, open, range, set};
-use iogate_net::auth::{Credential, Policy};
+use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::{OpenHow, StripedTree};
-use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
+use iogate_net::{Server, Tree, TreeFile};
 
 const RECORD: usize = 64;
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 2 };
 /// For what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn serve(tree: Arc<dyn Tree>, endpoint: &Endpoint) -> Server {
-    let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
-        users: Users::default(),
-        forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers: None,
-    };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: Duration::from_secs(60),
-        describe: None,
-    };
-    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
-    Server::start(config, vec![listener]).unwrap()
-}
-
-fn any_port() -> Endpoint {
-    "127.0.0.1:0".parse().unwrap()
-}
 
 fn connect(server: &Server) -> Remote {
     connect_as(server, false)
@@ -71,7 +43,7 @@ struct Cluster {
 impl Cluster {
     fn new() -> Cluster {
         let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-        let start = |index: usize| serve(directory(folders[index].path()), &any_port());
+        let start = |index: usize| serve(directory(folders[index].path()), &any_port(), None, GRACE);
         let (names, data) = (Some(start(0)), [start(1), start(2)]);
         Cluster { folders, names, data }
     }
@@ -83,13 +55,14 @@ impl Cluster {
     fn restart_names(&mut self) {
         let at = self.names().endpoints()[0].clone();
         drop(self.names.take());
-        self.names = Some(serve(directory(self.folders[0].path()), &at));
+        self.names = Some(serve(directory(self.folders[0].path()), &at, None, GRACE));
     }
 
     fn forwarder(&self) -> Server {
         let far = |server: &Server, stripes| Arc::new(connect_as(server, stripes)) as Arc<dyn Tree>;
         let targets = self.data.iter().map(|server| far(server, false)).collect();
-        serve(Arc::new(StripedTree::new(far(self.names(), true), targets, LAYOUT).unwrap()), &any_port())
+        let tree = Arc::new(StripedTree::new(far(self.names(), true), targets, LAYOUT).unwrap());
+        serve(tree, &any_port(), None, GRACE)
     }
 }
 
@@ -417,7 +390,7 @@ fn a_file_that_cannot_be_so_large_is_as_it_was() {
 fn one_process_with_names_and_data_appends_behind_what_others_write() {
     let folder = tempfile::tempdir().unwrap();
     let tree = common::striped(folder.path(), LAYOUT, false);
-    let server = serve(tree, &any_port());
+    let server = serve(tree, &any_port(), None, GRACE);
     let remotes = [connect(&server), connect(&server)];
     let plain = remotes[1].create(Path::new("log"), 0o644).unwrap();
     thread::scope(|scope| {

@@ -7,44 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{directory, engine, errno, own, read, write};
+use common::{GRACE, directory, engine, errno, own, read, serve, write};
 use iogate_core::wire::{Change, Moment, open, set};
 use iogate_core::{ClientId, Layout};
 use iogate_engine::Origin;
-use iogate_net::auth::{Credential, Policy};
+use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits, Listener, Users};
 use iogate_net::tree::{OpenHow, StripedTree, Swept};
-use iogate_net::{Endpoint, Server, ServerConfig, Tree, TreeFile};
+use iogate_net::{Endpoint, Server, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 4 };
 const NEW: u32 = open::READ | open::WRITE | open::CREATE;
-const GRACE: Duration = Duration::from_secs(60);
 const BYTES: usize = 256 << 10;
-
-fn serve(path: &Path, endpoint: &Endpoint, grace: Duration) -> Server {
-    let tree = directory(path);
-    let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
-        users: Users::default(),
-        forwarders: vec![own().uid],
-        answers: None,
-    };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: grace,
-        describe: None,
-    };
-    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
-    Server::start(config, vec![listener]).unwrap()
-}
 
 fn connect(server: &Server, stripes: bool) -> Arc<Remote> {
     let client = ClientOptions { auth: Credential::None, stripes, ..ClientOptions::default() };
@@ -66,7 +40,7 @@ impl Place {
         let any = "127.0.0.1:0".parse().unwrap();
         let server = |name: &str| {
             fs::create_dir(dir.path().join(name)).unwrap();
-            serve(&dir.path().join(name), &any, GRACE)
+            serve(directory(&dir.path().join(name)), &any, None, GRACE)
         };
         let (names, targets) = (server("names"), ["0", "1", "2", "3"].map(server).into());
         Place { dir, names: Some(names), targets }
@@ -84,7 +58,7 @@ impl Place {
         let endpoint = names.endpoints()[0].clone();
         drop(names);
         meanwhile(&self.dir.path().join("names"));
-        self.names = Some(serve(&self.dir.path().join("names"), &endpoint, grace));
+        self.names = Some(serve(directory(&self.dir.path().join("names")), &endpoint, None, grace));
     }
 
     fn objects(&self) -> Vec<PathBuf> {
@@ -280,7 +254,7 @@ fn a_file_whose_handle_is_lost_is_stale_and_never_zeros() {
 #[test]
 fn a_removed_file_of_a_plain_directory_outlives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
-    let server = serve(dir.path(), &"127.0.0.1:0".parse().unwrap(), GRACE);
+    let server = serve(directory(dir.path()), &"127.0.0.1:0".parse().unwrap(), None, GRACE);
     let (one, other) = (connect(&server, false), connect(&server, false));
     let file = one.create(Path::new("f"), 0o600).unwrap();
     let spare = one.create(Path::new("spare"), 0o600).unwrap();
@@ -288,7 +262,7 @@ fn a_removed_file_of_a_plain_directory_outlives_a_restart() {
     other.unlink(own(), Path::new("f"), false).unwrap();
     let endpoint = server.endpoints()[0].clone();
     drop(server);
-    let _server = serve(dir.path(), &endpoint, GRACE);
+    let _server = serve(directory(dir.path()), &endpoint, None, GRACE);
     other.space().unwrap();
     other.rename(own(), Path::new("spare"), Path::new("g"), 0).unwrap();
     other.unlink(own(), Path::new("g"), false).unwrap();
@@ -333,7 +307,10 @@ fn open_files_work_on_under_other_names_with_every_spread() {
     for spread in [Spread::Client, Spread::Process, Spread::File, Spread::Target] {
         let dir = tempfile::tempdir().unwrap();
         let any = "127.0.0.1:0".parse().unwrap();
-        let servers = [serve(dir.path(), &any, GRACE), serve(dir.path(), &any, GRACE)];
+        let servers = [
+            serve(directory(dir.path()), &any, None, GRACE),
+            serve(directory(dir.path()), &any, None, GRACE),
+        ];
         let endpoints: Vec<Endpoint> =
             servers.iter().flat_map(|server| server.endpoints().to_vec()).collect();
         let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };

@@ -449,8 +449,11 @@ impl Tree for Remote {
     }
 
     fn answers(&self) -> u64 {
-        let remembered = |client: &Client| if client.is_connected() { client.welcome().answers } else { 0 };
-        crate::tree::all_answers(self.servers.clients.iter().map(remembered))
+        crate::tree::all_answers(self.servers.clients.iter().map(|client| client.welcome().answers))
+    }
+
+    fn is_reached(&self) -> bool {
+        self.servers.clients.iter().all(Client::is_connected)
     }
 
     fn when_gone(&self, tell: WhenGone) {

@@ -13,6 +13,7 @@ use super::rights::Rights;
 use super::session::{Forwarder, Session};
 use super::{GREETINGS, Shared, lock};
 use crate::auth::{Binding, Policy, User};
+use crate::client::NO_SESSION;
 use crate::greeting::{self, Cut};
 use crate::socket::peer_groups;
 use crate::{Caller, Groups};
@@ -210,6 +211,10 @@ impl Shared {
         }
         if connection.is_closed() || self.is_closing() {
             return Err((libc::ESHUTDOWN, "the server stops".into()));
+        }
+        if hello.session != NO_SESSION && !export.tree.is_reached() {
+            // It may have requests of which only a server behind this one can say whether they took effect.
+            return Err((libc::EAGAIN, "a server behind this one is not there: come again".into()));
         }
         // Those that wait for their client count: each may have files open.
         let most = 2 * self.limits.connections_per_client;

@@ -184,9 +184,14 @@ pub trait Tree: Send + Sync + 'static {
     }
 
     /// What the servers behind the tree remember of requests with an origin: as long as this is the same, each is carried out once,
-    /// however often it is sent. 0: they may not know.
+    /// however often it is sent. 0: they may not know. Of a server that is not there, what it said last.
     fn answers(&self) -> u64 {
         0
+    }
+
+    /// Whether all servers behind the tree are there now. If not, nobody knows what they will remember when they are back.
+    fn is_reached(&self) -> bool {
+        true
     }
 
     /// Whom to tell of objects that nobody can reach any more, where no call returns them: when the last handle of a file without a name

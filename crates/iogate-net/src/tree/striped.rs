@@ -272,6 +272,10 @@ impl Tree for StripedTree {
         self.names.identity(caller, path)
     }
 
+    fn is_reached(&self) -> bool {
+        self.names.is_reached() && self.stripes.targets.iter().all(|target| target.is_reached())
+    }
+
     fn answers(&self) -> u64 {
         let targets = self.stripes.targets.iter().map(|target| target.answers());
         super::all_answers(std::iter::once(self.names.answers()).chain(targets))

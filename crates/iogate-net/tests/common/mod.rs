@@ -4,14 +4,17 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use iogate_core::sched::SchedulerKind;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
+use iogate_net::auth::Policy;
+use iogate_net::server::{Answers, Export, Limits, Listener, Users};
 use iogate_net::tree::{DirectoryTree, ObjectName, OpenHow, StripedTree, WhenGone};
-use iogate_net::{Caller, Tree, TreeFile};
+use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree, TreeFile};
 
 pub(crate) const ROOT: Caller = Caller::new(0, 0);
 pub(crate) const USER: Caller = Caller::new(12345, 12345);
@@ -40,6 +43,36 @@ pub(crate) fn engine(tree: &dyn Tree) -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1000, depth: 4, layout: Layout::SINGLE };
     Engine::new(&EngineConfig { gate }, tree.store()).unwrap()
+}
+
+/// A server of a tree, as the export `files`, to whom everybody is this user.
+pub(crate) fn serve(
+    tree: Arc<dyn Tree>,
+    endpoint: &Endpoint,
+    answers: Option<Arc<Answers>>,
+    session_grace: Duration,
+) -> Server {
+    let export = Export {
+        name: "files".into(),
+        engine: engine(&*tree),
+        tree,
+        read_only: false,
+        striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
+        users: Users::default(),
+        forwarders: vec![own().uid],
+        answers,
+    };
+    let (limits, describe) = (Limits::default(), None);
+    let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace, describe };
+    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
+    Server::start(config, vec![listener]).unwrap()
+}
+
+/// How long servers keep the sessions of clients that are gone.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
+
+pub(crate) fn any_port() -> Endpoint {
+    "127.0.0.1:0".parse().unwrap()
 }
 
 /// Opens by name, with flags only.

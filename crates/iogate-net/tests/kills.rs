@@ -1,0 +1,263 @@
+//! Names and appends over servers that are killed, and forwarders that come back before their servers do.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{GRACE, any_port, directory, own, serve};
+use iogate_core::Layout;
+use iogate_core::wire::open;
+use iogate_net::auth::Credential;
+use iogate_net::client::{ClientOptions, Dial, Remote, RemoteFile, RemoteOptions, dial};
+use iogate_net::server::{Answers, Keeping};
+use iogate_net::tree::StripedTree;
+use iogate_net::{Endpoint, Server, Tree};
+
+/// For what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+const KILLS: u32 = 32;
+const RECORD: usize = 64;
+const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 256, targets: 2 };
+/// Tells a process of this test to be a server: of this folder.
+const FOLDER: &str = "IOGATE_TEST_KILLED_SERVER";
+
+fn endpoint_of(folder: &Path) -> Endpoint {
+    format!("unix:{}/socket", folder.display()).parse().unwrap()
+}
+
+fn serve_folder(folder: &Path) -> Server {
+    let files = folder.join("files");
+    let answers = Answers::open(&folder.join("answers/log"), Keeping::Boot).unwrap();
+    serve(directory(&files), &endpoint_of(folder), Some(Arc::new(answers)), GRACE)
+}
+
+/// A process that serves a folder until it is killed, or the test is over.
+struct Killed {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Killed {
+    fn start() -> Killed {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("files")).unwrap();
+        let process = Killed::process(folder.path());
+        Killed { folder, process }
+    }
+
+    fn process(folder: &Path) -> Child {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_server_of_another_process", "--nocapture"])
+            .env(FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert!(said.map_while(Result::ok).any(|line| line.ends_with("ready")), "it does not start");
+        process
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        self.process = Killed::process(self.folder.path());
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// No test: what [`Killed`] starts.
+#[test]
+fn a_server_of_another_process() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let _server = serve_folder(folder.as_ref());
+    println!("ready");
+    // Until the test that has started it is gone.
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+fn connect(endpoint: &Endpoint, stripes: bool) -> Remote {
+    let client = ClientOptions { auth: Credential::None, stripes, ..ClientOptions::default() };
+    let options = RemoteOptions { client, ..RemoteOptions::default() };
+    Remote::connect(std::slice::from_ref(endpoint), &options).unwrap()
+}
+
+fn stripes(names: &Endpoint, data: [&Endpoint; 2]) -> Arc<StripedTree> {
+    let targets = data.map(|data| Arc::new(connect(data, false)) as Arc<dyn Tree>);
+    Arc::new(StripedTree::new(Arc::new(connect(names, true)), targets.into(), LAYOUT).unwrap())
+}
+
+fn append_to(remote: &Remote, name: &str) -> RemoteFile {
+    remote.open_with(Path::new(name), open::READ | open::WRITE | open::CREATE | open::APPEND, 0o644).unwrap()
+}
+
+fn record(writer: u32, index: u32) -> [u8; RECORD] {
+    let mut record = [b'.'; RECORD];
+    let text = format!("writer {writer} record {index}");
+    record[..text.len()].copy_from_slice(text.as_bytes());
+    record
+}
+
+/// The numbers of each writer's records, in the order in which they lie in the file.
+fn records(file: &RemoteFile) -> BTreeMap<u32, Vec<u32>> {
+    let mut bytes = vec![0; file.attr().unwrap().size as usize];
+    assert_eq!(file.read_at(0, &mut bytes).unwrap(), bytes.len());
+    let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for (place, chunk) in bytes.chunks(RECORD).enumerate() {
+        let text = String::from_utf8_lossy(chunk);
+        let mut numbers = text.trim_end_matches('.').split(' ').filter_map(|word| word.parse().ok());
+        let numbers = numbers.next().zip(numbers.next());
+        let (writer, index) = numbers.unwrap_or_else(|| panic!("torn at record {place}: {text:?}"));
+        assert_eq!(chunk, record(writer, index));
+        found.entry(writer).or_default().push(index);
+    }
+    found
+}
+
+/// Makes, renames and removes files: each call does what it says, once. Returns when `is_over`.
+fn change_names(remote: &Remote, folder: &str, calls: &AtomicU64, is_over: &AtomicBool) {
+    remote.make_node(own(), folder.as_ref(), libc::S_IFDIR | 0o755, 0).unwrap();
+    for index in 0.. {
+        let [new, old] = ["new", "old"].map(|name| format!("{folder}/{name}-{index}"));
+        let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
+        drop(
+            remote
+                .open_with(new.as_ref(), flags, 0o644)
+                .unwrap_or_else(|error| panic!("open {new}: {error}")),
+        );
+        let renamed = remote.rename(own(), new.as_ref(), old.as_ref(), libc::RENAME_NOREPLACE);
+        renamed.unwrap_or_else(|error| panic!("rename {new}: {error}"));
+        remote.unlink(own(), old.as_ref(), false).unwrap_or_else(|error| panic!("unlink {old}: {error}"));
+        calls.fetch_add(3, Ordering::SeqCst);
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+    }
+}
+
+#[test]
+fn names_and_appends_go_on_over_many_kills() {
+    let mut servers = [Killed::start(), Killed::start(), Killed::start()];
+    let [names, data @ ..] = servers.each_ref().map(|server| endpoint_of(server.folder.path()));
+    let forwarders: [Server; 2] =
+        [(); 2].map(|()| serve(stripes(&names, data.each_ref()), &any_port(), None, GRACE));
+    let remotes = forwarders.each_ref().map(|forwarder| Arc::new(connect(&forwarder.endpoints()[0], false)));
+    let calls: Arc<[AtomicU64; 4]> = Arc::default();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let appending = |writer: usize| {
+        let (remote, calls, is_over) = (remotes[writer % 2].clone(), calls.clone(), is_over.clone());
+        thread::spawn(move || {
+            let file = append_to(&remote, "log");
+            for index in 0.. {
+                file.append(&record(writer as u32, index)).unwrap();
+                calls[writer].fetch_add(1, Ordering::SeqCst);
+                if is_over.load(Ordering::SeqCst) {
+                    return index + 1;
+                }
+            }
+            0
+        })
+    };
+    let appenders = [0, 1].map(appending);
+    let others = [2, 3].map(|at| {
+        let (remote, calls, is_over) = (remotes[at % 2].clone(), calls.clone(), is_over.clone());
+        thread::spawn(move || change_names(&remote, &format!("folder-{at}"), &calls[at], &is_over))
+    });
+    for kill in 0..KILLS as usize {
+        // Everybody has done something since the last kill.
+        let before = calls.each_ref().map(|calls| calls.load(Ordering::SeqCst));
+        let since = Instant::now();
+        while calls.iter().zip(before).any(|(calls, before)| calls.load(Ordering::SeqCst) <= before) {
+            assert!(since.elapsed() < PATIENCE, "somebody hangs after {kill} kills, or has failed");
+            thread::sleep(Duration::from_millis(1));
+        }
+        // Every second one is that of names.
+        servers[if kill % 2 == 0 { 0 } else { 1 + kill / 2 % 2 }].kill();
+    }
+    is_over.store(true, Ordering::SeqCst);
+    let counts = appenders.map(|appender| appender.join().unwrap());
+    others.into_iter().for_each(|other| other.join().unwrap());
+    let expected = counts.iter().enumerate().map(|(writer, count)| (writer as u32, (0..*count).collect()));
+    assert_eq!(records(&append_to(&remotes[0], "log")), expected.collect());
+}
+
+/// A way to one server or another, and the connections that have gone it.
+#[derive(Default)]
+struct Way {
+    to: Mutex<Option<Endpoint>>,
+    connections: Mutex<Vec<OwnedFd>>,
+}
+
+impl Way {
+    fn dial(self: &Arc<Way>) -> Dial {
+        let way = Arc::clone(self);
+        Arc::new(move |_, timeout| {
+            let to = way.to.lock().unwrap().clone().ok_or(std::io::ErrorKind::ConnectionRefused)?;
+            let socket = dial(&to, timeout)?;
+            way.connections.lock().unwrap().push(socket.fd().try_clone_to_owned()?);
+            Ok(socket)
+        })
+    }
+
+    fn lead_to(&self, to: &Server) {
+        *self.to.lock().unwrap() = Some(to.endpoints()[0].clone());
+        for connection in self.connections.lock().unwrap().drain(..) {
+            let _ = rustix::net::shutdown(connection, rustix::net::Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_forwarder_that_is_back_before_its_servers_waits_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("files")).unwrap();
+    let server = serve_folder(folder.path());
+    let behind = [(); 2].map(|()| Arc::new(connect(&endpoint_of(folder.path()), false)));
+    let forwarders = behind.each_ref().map(|tree| serve(tree.clone(), &any_port(), None, GRACE));
+    let way = Arc::new(Way::default());
+    way.lead_to(&forwarders[0]);
+    let client = ClientOptions { auth: Credential::None, dial: way.dial(), ..ClientOptions::default() };
+    // The way decides where that is.
+    let remote = Remote::connect(&[any_port()], &RemoteOptions { client, ..Default::default() }).unwrap();
+    let remote = Arc::new(remote);
+    drop(remote.create("file".as_ref(), 0o644).unwrap());
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let since = Instant::now();
+        while !is_so() {
+            assert!(since.elapsed() < PATIENCE, "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait("the file is closed", &|| forwarders[0].status().underway == 0);
+    drop(server);
+    wait("the server's end is noticed", &|| behind.iter().all(|tree| !tree.is_reached()));
+    // Underway at the first forwarder when its clients lose it, and the second takes its place.
+    let unlinking = remote.clone();
+    let unlinked = thread::spawn(move || unlinking.unlink(own(), "file".as_ref(), false));
+    wait("the first forwarder has the request", &|| forwarders[0].status().underway > 0);
+    way.lead_to(&forwarders[1]);
+    // It has been refused at least once, or let in.
+    wait("the second forwarder is asked", &|| {
+        way.connections.lock().unwrap().len() > 1 || unlinked.is_finished()
+    });
+    assert!(!unlinked.is_finished(), "{:?}", unlinked.join());
+    let _server = serve_folder(folder.path());
+    unlinked.join().unwrap().unwrap();
+    assert_eq!(common::errno(remote.attr(own(), "file".as_ref())), libc::ENOENT);
+    // The first one has the request still, and waits for the server.
+    drop(forwarders);
+}
