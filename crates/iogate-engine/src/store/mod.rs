@@ -118,6 +118,11 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// As [`Store::run`], in a thread that may wait for far targets.
+    fn run_waiting(&self, io: &Io) -> Option<io::Result<u64>> {
+        self.run(io)
+    }
+
     /// Whether `run` and `start` may keep the calling thread for as long as the device takes, so that dispatches
     /// that are to be in service at once need a thread each.
     fn blocks(&self) -> bool {

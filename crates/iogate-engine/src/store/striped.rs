@@ -49,8 +49,9 @@ impl StripedStore {
         Ok(StripedStore { targets: targets.into(), layout, far })
     }
 
-    /// Carries out the pieces of a dispatch. `known` is the file's size as a first attempt of a read has found it.
-    fn carry_out(&self, io: Io, pieces: Vec<Piece>, known: Option<u64>, done: IoDone) {
+    /// Carries out the pieces of a dispatch, in a thread that may wait for far targets if it `waits`. `known` is the file's size as a
+    /// first attempt of a read has found it.
+    fn carry_out(&self, io: Io, pieces: Vec<Piece>, waits: bool, known: Option<u64>, done: IoDone) {
         let file = match file_of(&io.file) {
             Ok(file) => file,
             Err(error) => return done(io, Err(error)),
@@ -82,7 +83,7 @@ impl StripedStore {
         }
         let join = Join { io, done, pieces, results, left, store: self.clone(), known };
         let join = Arc::new(Mutex::new(Some(join)));
-        for (target, call) in calls {
+        for (index, (target, call)) in calls.into_iter().enumerate() {
             let call = match call {
                 Ok(Some(call)) => call,
                 Ok(None) => {
@@ -95,7 +96,9 @@ impl StripedStore {
                 }
             };
             let store = &self.targets[target];
-            match store.run(&call) {
+            // The others are underway by then.
+            let is_last = index + 1 == left;
+            match if waits && is_last { store.run_waiting(&call) } else { store.run(&call) } {
                 Some(result) => Join::arrive(&join, target, result),
                 None => {
                     let join = Arc::clone(&join);
@@ -242,11 +245,11 @@ impl Store for StripedStore {
         if pieces.iter().any(|piece| file.parts.asks_afar(piece.target)) {
             let store = self.clone();
             return elsewhere(&self.far, move |thread| match thread {
-                Ok(()) => store.carry_out(io, pieces, None, done),
+                Ok(()) => store.carry_out(io, pieces, true, None, done),
                 Err(error) => done(io, Err(error)),
             });
         }
-        self.carry_out(io, pieces, None, done);
+        self.carry_out(io, pieces, false, None, done);
     }
     fn blocks(&self) -> bool {
         self.targets.iter().any(|target| target.blocks())
@@ -335,7 +338,7 @@ impl Join {
         if let Err(error) = thread {
             return (self.done)(self.io, Err(error));
         }
-        self.store.carry_out(self.io, self.pieces, Some(size), self.done);
+        self.store.carry_out(self.io, self.pieces, true, Some(size), self.done);
     }
 
     /// The bytes before the first piece that is not whole; its target's error if there are none.

@@ -48,6 +48,8 @@ pub(super) enum Memory {
 pub(super) enum Done {
     /// Nobody asks.
     Nothing,
+    /// As a [`Call`](Done::Call), which need not be soon.
+    Later(Box<dyn FnOnce(io::Result<Answer>) + Send>),
     /// A thread waits.
     Wake(Arc<Waiter>),
     /// An engine waits.
@@ -168,9 +170,10 @@ impl Call {
         }
     }
 
-    /// Whether no thread waits for it, so that its answer must be received by another.
+    /// Whether somebody waits for it who is no thread in a call, so that its answer must be received by another. What nobody waits for
+    /// is received with what comes next.
     pub(super) fn is_asynchronous(&self) -> bool {
-        !matches!(self.done, Done::Wake(_))
+        !matches!(self.done, Done::Wake(_) | Done::Nothing | Done::Later(_))
     }
 
     /// Makes sure that a server knows it again when it must not be carried out twice.
@@ -199,7 +202,7 @@ impl Call {
                 }
                 guarded(|| done(*io, answer.map(|answer| answer.bytes())));
             }
-            Done::Call(done) => guarded(|| done(answer)),
+            Done::Call(done) | Done::Later(done) => guarded(|| done(answer)),
             Done::Part(join, index) => {
                 guarded(|| join.arrive(index, answer.map(|answer| answer.bytes())));
             }

@@ -127,8 +127,17 @@ impl Shared {
         self.lock()
     }
 
-    /// Receives what is there.
-    /// Receives until everything is answered, for at most so long: what a client without a thread does before its connection ends.
+    /// Makes the calling thread the leader if nobody is.
+    pub(super) fn lead_if_free(&self) -> bool {
+        let mut state = self.lock();
+        let is_free = state.lead == Lead::Free;
+        if is_free {
+            state.lead = Lead::Caller;
+        }
+        is_free
+    }
+
+    /// Receives until everything is answered, for at most so long: what a client does before its connection ends, if nobody receives.
     /// A server that cannot send its answers need not read what else was sent, a goodbye for example.
     pub(super) fn settle(&self, at_most: Duration) {
         let deadline = Instant::now() + at_most;
@@ -145,6 +154,7 @@ impl Shared {
         }
     }
 
+    /// Receives what is there.
     fn receive(&self, link: &Arc<Link>) {
         let mut incoming = link.incoming.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -252,7 +252,7 @@ impl Client {
         let close = Request::Close(iogate_core::wire::Close { handle });
         let done = match tell {
             None => Done::Nothing,
-            Some(tell) => Done::Call(Box::new(move |answer| {
+            Some(tell) => Done::Later(Box::new(move |answer| {
                 if let Ok(gone) = answer.and_then(record::<Gone>)
                     && gone != Gone::NONE
                 {
@@ -293,7 +293,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), 0, Done::Nothing);
         self.start(goodbye);
-        if self.background.is_none() {
+        if self.background.is_none() || self.shared.lead_if_free() {
             self.shared.settle(LAST_ANSWERS);
         }
         self.shared.close();
@@ -409,11 +409,13 @@ impl Shared {
             drop(state);
             return call.finish(answer);
         }
-        state.asynchronous += usize::from(call.is_asynchronous());
+        let is_asynchronous = call.is_asynchronous();
+        state.asynchronous += usize::from(is_asynchronous);
         call.demand.has_origin = call.caller.origin.is_some();
         let demand = call.demand;
         state.requests.push(call, demand);
-        if state.lead == Lead::Free {
+        let mut wakes = false;
+        if state.lead == Lead::Free && (is_asynchronous || waiter.is_some()) {
             match waiter {
                 Some(waiter) if !(self.has_background() && state.wants_background()) => {
                     state.lead = Lead::Caller;
@@ -421,13 +423,17 @@ impl Shared {
                 }
                 _ if self.has_background() => {
                     state.lead = Lead::Background;
-                    self.wanted.notify_one();
+                    wakes = true;
                 }
                 // Received by the next thread that waits.
                 _ => {}
             }
         }
         self.write(state);
+        if wakes {
+            // Not before: it would only wait for the lock.
+            self.wanted.notify_one();
+        }
     }
 
     /// Writes what may be written, unless somebody else does.
