@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Behind, Mount, can_mount, on_all_mounts};
@@ -483,13 +484,15 @@ fn what_was_synced_survives_the_death_of_the_mount() {
         std::thread::sleep(Duration::from_millis(20));
     }
     // Writers go on until the mount dies under them, and say what was synced.
+    let begun = AtomicUsize::new(0);
     let synced: Vec<u64> = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..4)
             .map(|writer| {
-                let path = path.join(format!("f{writer}"));
+                let (path, begun) = (path.join(format!("f{writer}")), &begun);
                 scope.spawn(move || {
                     let mut file = File::create(path).unwrap();
                     for block in 0_u64.. {
+                        begun.fetch_add(usize::from(block == 1), Ordering::SeqCst);
                         let bytes = block.to_ne_bytes().repeat(512);
                         if file.write_all(&bytes).and_then(|()| file.sync_data()).is_err() {
                             return block;
@@ -499,7 +502,11 @@ fn what_was_synced_survives_the_death_of_the_mount() {
                 })
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(500));
+        let begin = Instant::now();
+        while begun.load(Ordering::SeqCst) < writers.len() && begin.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        std::thread::sleep(Duration::from_millis(200));
         mount.child.kill().unwrap();
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
