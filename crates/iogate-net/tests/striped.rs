@@ -6,6 +6,7 @@ use iogate_core::wire::Identity;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use common::{ROOT, USER, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
@@ -392,9 +393,33 @@ fn space_is_that_of_all_targets() {
 fn names_without_extended_attributes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let names = directory(dir.path());
-    let names = Arc::new(common::Far { tree: names, has_xattrs: false });
+    let names = Arc::new(common::Far { tree: names, has_xattrs: false, synced: Arc::default() });
     let layout = Layout { targets: 1, ..LAYOUT };
     let error = StripedTree::new(names, vec![directory(dir.path())], layout);
     let error = error.map(drop).unwrap_err().to_string();
     assert!(error.contains("extended attributes") && error.contains("ext4"), "{error}");
+}
+
+#[test]
+fn names_of_objects_are_made_durable_whoever_has_made_them() {
+    let (dir, one) = place();
+    fill(&*one, "f", 100);
+    let synced = Arc::default();
+    let target = |index: u32| -> Arc<dyn Tree> {
+        let tree = directory(&dir.path().join(index.to_string()));
+        Arc::new(common::Far { tree, has_xattrs: true, synced: Arc::clone(&synced) })
+    };
+    let targets = (0..LAYOUT.targets).map(target).collect();
+    let other = StripedTree::new(directory(&dir.path().join("names")), targets, LAYOUT).unwrap();
+    let file = open(&other, own(), "f", open::READ | open::WRITE).unwrap();
+    write(&engine(&other), &*file, 0, b"new").unwrap();
+    let count = || synced.swap(0, Ordering::SeqCst);
+    file.sync(true).unwrap();
+    assert_eq!(count(), 3, "the object's directory, that of these, and the target's");
+    file.sync(true).unwrap();
+    assert_eq!(count(), 0, "they are durable");
+    // One that it makes itself.
+    write(&engine(&other), &*file, 4096, b"new").unwrap();
+    file.sync(true).unwrap();
+    assert_eq!(count(), 3);
 }

@@ -74,12 +74,29 @@ pub(super) struct Stripes {
     pub(super) layout: Layout,
     are_local: bool,
     open: Mutex<HashMap<ObjectId, Weak<Objects>>>,
+    /// Of each target, which directories of objects are known to be durable themselves.
+    durable: Box<[[AtomicBool; 256]]>,
 }
 
 impl Stripes {
     pub(super) fn new(targets: Vec<Arc<dyn Tree>>, layout: Layout) -> Stripes {
         let are_local = targets.iter().all(|target| target.is_local());
-        Stripes { targets: targets.into(), layout, are_local, open: Mutex::default() }
+        let durable = targets.iter().map(|_| [const { AtomicBool::new(false) }; 256]).collect();
+        Stripes { targets: targets.into(), layout, are_local, open: Mutex::default(), durable }
+    }
+
+    /// Makes it durable that an object is there.
+    fn sync_name(&self, target: usize, id: ObjectId) -> io::Result<()> {
+        let how = OpenHow { flags: open::READ | open::DIRECTORY, ..OpenHow::default() };
+        let sync = |path: PathBuf| self.targets[target].open(ROOT, &path, how)?.sync(false);
+        sync(id.directory())?;
+        let durable = &self.durable[target][usize::from(id.0[0])];
+        if !durable.load(Ordering::Relaxed) {
+            sync(PathBuf::from(OBJECTS))?;
+            sync(PathBuf::new())?;
+            durable.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Does jobs `0..count`, several at once if the targets are far.
@@ -249,8 +266,8 @@ struct Slot {
     file: OnceLock<Arc<dyn TreeFile>>,
     /// Held while opening, so that it is done once.
     opening: Mutex<()>,
-    /// It was created here, and its directory is not yet known to be durable.
-    created: AtomicBool,
+    /// Its name is known to be durable: whoever made it need not have seen to that.
+    is_named: AtomicBool,
 }
 
 impl fmt::Debug for Objects {
@@ -338,7 +355,6 @@ impl Objects {
                 exists(tree.make_node(ROOT, &self.id.directory(), libc::S_IFDIR | 0o700, 0))?;
                 found = Some(tree.open(ROOT, &path, how(flags | open::CREATE))?);
             }
-            slot.created.store(true, Ordering::Relaxed);
         }
         Ok(found.map(|object| slot.file.get_or_init(|| object)))
     }
@@ -474,12 +490,9 @@ impl Objects {
             let Some(object) = self.object(target, false)? else { return Ok(()) };
             object.sync(data_only)?;
             let slot = &self.slots[target];
-            if slot.created.load(Ordering::Relaxed) {
-                let how = OpenHow { flags: open::READ | open::DIRECTORY, ..OpenHow::default() };
-                for directory in [self.id.directory(), PathBuf::from(OBJECTS), PathBuf::new()] {
-                    self.stripes.targets[target].open(ROOT, &directory, how)?.sync(false)?;
-                }
-                slot.created.store(false, Ordering::Relaxed);
+            if !slot.is_named.load(Ordering::Relaxed) {
+                self.stripes.sync_name(target, self.id)?;
+                slot.is_named.store(true, Ordering::Relaxed);
             }
             Ok(())
         })?;

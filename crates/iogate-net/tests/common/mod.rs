@@ -4,10 +4,11 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use iogate_core::sched::SchedulerKind;
-use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space};
+use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
@@ -32,7 +33,11 @@ pub(crate) fn striped(below: &Path, layout: Layout, far: bool) -> Arc<StripedTre
         if !path.exists() {
             std::fs::create_dir(&path).unwrap();
         }
-        if far { Arc::new(Far { tree: directory(&path), has_xattrs: true }) } else { directory(&path) }
+        if far {
+            Arc::new(Far { tree: directory(&path), has_xattrs: true, synced: Arc::default() })
+        } else {
+            directory(&path)
+        }
     };
     let targets = (0..layout.targets).map(|index| part(index.to_string())).collect();
     Arc::new(StripedTree::new(part("names".into()), targets, layout).unwrap())
@@ -120,9 +125,11 @@ pub(crate) fn read(
 pub(crate) struct Far {
     pub(crate) tree: Arc<dyn Tree>,
     pub(crate) has_xattrs: bool,
+    /// How often directories were made durable.
+    pub(crate) synced: Arc<AtomicUsize>,
 }
 
-struct FarFile(Arc<dyn TreeFile>);
+struct FarFile(Arc<dyn TreeFile>, Option<Arc<AtomicUsize>>);
 
 impl TreeFile for FarFile {
     fn data(&self) -> &FileHandle {
@@ -150,6 +157,9 @@ impl TreeFile for FarFile {
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
+        if let Some(synced) = &self.1 {
+            synced.fetch_add(1, Ordering::SeqCst);
+        }
         self.0.sync(data_only)
     }
 
@@ -168,7 +178,9 @@ impl Tree for Far {
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
-        Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?)))
+        let is_directory = how.flags & open::DIRECTORY != 0;
+        let synced = is_directory.then(|| Arc::clone(&self.synced));
+        Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?, synced)))
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {

@@ -169,3 +169,26 @@ fn all_that_is_asked_at_once_is_answered_in_order() {
         assert_eq!((reply.id, reply.payload.is_empty()), (id, id % 3 != 0));
     }
 }
+
+#[test]
+fn what_is_asked_at_once_is_not_answered_before_there_is_room() {
+    let setup = Setup::new("");
+    let mut client = setup.client();
+    for number in 0..300 {
+        let name = format!("place {number}");
+        client.turn(Claim { place: name.as_bytes(), ..place("") });
+    }
+    let first = client.ask(&Request::Status(Status {}), &[]).payload.len();
+    // More than a user may have underway, if all were made before any is sent.
+    let count = (40 << 20) / first as u64;
+    assert!(count * 40 < 64 << 10, "{first} bytes: they come as one piece");
+    let from = client.next;
+    let asks: Vec<u8> = (from..from + count)
+        .flat_map(|id| Raw::bytes(id, from - 1, &Request::Status(Status {}), &[]))
+        .collect();
+    client.write(&asks);
+    for id in from..from + count {
+        let reply = client.reply();
+        assert_eq!((reply.id, reply.errno), (id, 0), "{}", reply.text());
+    }
+}
