@@ -11,11 +11,17 @@ import os
 import random
 import sys
 import time
+import traceback
 
 from records import CELL, Log, read_at, record
 
 PAUSE = 0.01  # seconds at most between calls: others have the processor, too
 READ = 1 << 20
+
+
+def place_of(error):
+    """The line that failed: which call of several it was."""
+    return traceback.extract_tb(error.__traceback__)[-1].line
 
 
 class Worker:
@@ -60,9 +66,8 @@ class Worker:
             if error.errno not in allowed:
                 self.errors[what] = self.errors.get(what, 0) + 1
                 took = time.monotonic() - begin
-                self.finding(
-                    "a call failed", f"{what} after {took:.1f} s: call {number}, {error.filename or ''}"
-                )
+                place = f"{place_of(error)} {error.filename or ''}"
+                self.finding("a call failed", f"{what} after {took:.1f} s: call {number}, {place}")
         end = time.monotonic()
         self.calls += 1
         self.slowest = max(self.slowest, end - begin)
