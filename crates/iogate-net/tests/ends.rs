@@ -5,13 +5,14 @@ mod common;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{GRACE, any_port, directory, errno, own, serve};
+use common::{Far, GRACE, Held, HeldState, any_port, directory, errno, own, serve};
 use iogate_core::Layout;
-use iogate_core::wire::{AppendRecord, Change, open, range, set};
+use iogate_core::wire::{AppendRecord, Change, RequestOrigin, open, range, set};
+use iogate_engine::{Origin, Store};
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::tree::{OpenHow, StripedTree};
@@ -297,6 +298,45 @@ fn a_forwarder_that_stops_delays_others_and_no_more() {
         _ => held.reserve(again.reserved.ticket, 3 * RECORD as u64, &[reservation]).unwrap().unwrap(),
     };
     assert_eq!((again.ranges[0].offset, again.ranges[0].is_there), (RECORD as u64, range::EARLIER));
+}
+
+/// A record over two stripes is at one data server, and on its way to the other, when somebody else appends behind it.
+#[test]
+fn a_late_record_over_two_stripes_is_whole() {
+    for held in [0, 1] {
+        let cluster = Cluster::new();
+        let gate = Arc::<(Mutex<HeldState>, Condvar)>::default();
+        let far = |server: &Server| Arc::new(connect_as(server, false)) as Arc<dyn Tree>;
+        let mut targets: Vec<_> = cluster.data.iter().map(far).collect();
+        let (tree, store) = (targets[held].clone(), targets[held].store());
+        let store: Arc<dyn Store> = Arc::new(Held { store, gate: gate.clone() });
+        targets[held] = Arc::new(Far { tree, store: Some(store), has_xattrs: true, synced: Arc::default() });
+        let names = Arc::new(connect_as(cluster.names(), true));
+        let late = StripedTree::new(names, targets, LAYOUT).unwrap();
+        let forwarder = cluster.forwarder();
+        let remote = connect(&forwarder);
+        let file = append_to(&remote, "log");
+        let before = vec![1; 2 * LAYOUT.stripe_bytes as usize - RECORD / 2];
+        file.append(&before).unwrap();
+        // Somebody may write elsewhere, so that appends are refused by a file that has been extended.
+        let _elsewhere = remote.open_with(Path::new("log"), open::WRITE, 0).unwrap();
+        let how = OpenHow { flags: open::WRITE | open::APPEND, ..OpenHow::default() };
+        let opened = late.open(own(), Path::new("log"), how).unwrap();
+        let origin = RequestOrigin { client: [7; 16], number: 1, ..RequestOrigin::NONE };
+        let caller = own().with_origin(origin);
+        let appended =
+            thread::spawn(move || opened.append(caller, Origin::default(), &[2; RECORD]).unwrap().unwrap());
+        let state = gate.0.lock().unwrap();
+        drop(gate.1.wait_timeout_while(state, PATIENCE, |state| state.waiting == 0).unwrap());
+        // It reaches over both.
+        let behind = vec![3; 2 * LAYOUT.stripe_bytes as usize];
+        assert_eq!(file.append(&behind).unwrap().offset as usize, before.len() + RECORD);
+        gate.0.lock().unwrap().is_free = true;
+        gate.1.notify_all();
+        assert_eq!(appended.join().unwrap().offset as usize, before.len());
+        let expected = [&before[..], &[2; RECORD], &behind].concat();
+        assert!(content(&file) == expected, "at {held}");
+    }
 }
 
 #[test]

@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 
 use common::{GRACE, any_port, directory, own, serve};
 use iogate_core::Layout;
-use iogate_core::wire::open;
+use iogate_core::ends::UNKNOWN;
+use iogate_core::wire::{AppendRecord, Range, open, range};
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Dial, Remote, RemoteFile, RemoteOptions, dial};
 use iogate_net::server::{Answers, Keeping};
-use iogate_net::tree::StripedTree;
-use iogate_net::{Endpoint, Server, Tree};
+use iogate_net::tree::{OpenHow, StripedTree};
+use iogate_net::{Endpoint, Server, Tree, TreeFile};
 
 /// For what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -193,6 +194,39 @@ fn names_and_appends_go_on_over_many_kills() {
     others.into_iter().for_each(|other| other.join().unwrap());
     let expected = counts.iter().enumerate().map(|(writer, count)| (writer as u32, (0..*count).collect()));
     assert_eq!(records(&append_to(&remotes[0], "log")), expected.collect());
+}
+
+/// Where a record goes, after looking as told.
+fn range_of(file: &dyn TreeFile, number: u64, size: u64) -> Range {
+    let record = AppendRecord { client: [7; 16], number, step: 0, uid: 0, bytes: RECORD as u32 };
+    let given = file.reserve(0, 0, &[record]).unwrap().unwrap();
+    let given = match given.reserved.look {
+        0 => given,
+        _ => file.reserve(given.reserved.ticket, size, &[record]).unwrap().unwrap(),
+    };
+    file.settle(given.reserved.ticket, UNKNOWN, true).unwrap().unwrap();
+    given.ranges[0]
+}
+
+#[test]
+fn a_range_that_is_in_the_log_only_is_not_given_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("files")).unwrap();
+    let server = serve_folder(folder.path());
+    let remote = connect(&endpoint_of(folder.path()), true);
+    let flags = open::WRITE | open::CREATE | open::APPEND;
+    let how = OpenHow { flags, mode: 0o644, ..OpenHow::default() };
+    let file = remote.open(own(), "log".as_ref(), how).unwrap();
+    assert_eq!(range_of(&*file, 1, 0), Range { offset: 0, is_there: range::NEW });
+    drop(server);
+    // As if it had been killed before it noted with the file what it had in the log.
+    let names_file = std::fs::File::options().write(true).open(folder.path().join("files/log")).unwrap();
+    assert_eq!(names_file.metadata().unwrap().len(), RECORD as u64);
+    names_file.set_len(0).unwrap();
+    let _server = serve_folder(folder.path());
+    assert_eq!(range_of(&*file, 2, 0), Range { offset: RECORD as u64, is_there: range::NEW });
+    assert_eq!(range_of(&*file, 1, 0), Range { offset: 0, is_there: range::EARLIER });
+    drop((file, remote));
 }
 
 /// A way to one server or another, and the connections that have gone it.

@@ -393,7 +393,8 @@ fn space_is_that_of_all_targets() {
 fn names_without_extended_attributes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let names = directory(dir.path());
-    let names = Arc::new(common::Far { tree: names, has_xattrs: false, synced: Arc::default() });
+    let names = common::Far { tree: names, store: None, has_xattrs: false, synced: Arc::default() };
+    let names = Arc::new(names);
     let layout = Layout { targets: 1, ..LAYOUT };
     let error = StripedTree::new(names, vec![directory(dir.path())], layout);
     let error = error.map(drop).unwrap_err().to_string();
@@ -407,7 +408,7 @@ fn names_of_objects_are_made_durable_whoever_has_made_them() {
     let synced = Arc::default();
     let target = |index: u32| -> Arc<dyn Tree> {
         let tree = directory(&dir.path().join(index.to_string()));
-        Arc::new(common::Far { tree, has_xattrs: true, synced: Arc::clone(&synced) })
+        Arc::new(common::Far { tree, store: None, has_xattrs: true, synced: Arc::clone(&synced) })
     };
     let targets = (0..LAYOUT.targets).map(target).collect();
     let other = StripedTree::new(directory(&dir.path().join("names")), targets, LAYOUT).unwrap();

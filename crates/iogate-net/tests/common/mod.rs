@@ -2,15 +2,16 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use iogate_core::sched::SchedulerKind;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
-use iogate_core::{GateConfig, Layout, SchedulerConfig};
-use iogate_engine::store::DirectoryStore;
+use iogate_core::{GateConfig, Layout, Op, SchedulerConfig};
+use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
 use iogate_net::auth::Policy;
 use iogate_net::server::{Answers, Export, Limits, Listener, Users};
@@ -34,7 +35,7 @@ pub(crate) fn striped(below: &Path, layout: Layout, far: bool) -> Arc<StripedTre
             std::fs::create_dir(&path).unwrap();
         }
         if far {
-            Arc::new(Far { tree: directory(&path), has_xattrs: true, synced: Arc::default() })
+            Arc::new(Far { tree: directory(&path), store: None, has_xattrs: true, synced: Arc::default() })
         } else {
             directory(&path)
         }
@@ -121,9 +122,59 @@ pub(crate) fn read(
     Ok(buffer)
 }
 
+/// A store whose writes wait until it is let go.
+pub(crate) struct Held {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) gate: Arc<(Mutex<HeldState>, Condvar)>,
+}
+
+#[derive(Default)]
+pub(crate) struct HeldState {
+    pub(crate) waiting: usize,
+    pub(crate) is_free: bool,
+}
+
+impl Store for Held {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+        self.store.open(path, mode)
+    }
+
+    fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {
+        self.store.adopt(fd)
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        if io.op == Op::Read {
+            return self.store.start(io, done);
+        }
+        let (store, gate) = (self.store.clone(), self.gate.clone());
+        std::thread::spawn(move || {
+            let mut state = gate.0.lock().unwrap();
+            state.waiting += 1;
+            gate.1.notify_all();
+            drop(gate.1.wait_while(state, |state| !state.is_free).unwrap());
+            store.start(io, done);
+        });
+    }
+
+    fn asks_afar(&self) -> bool {
+        self.store.asks_afar()
+    }
+
+    fn size(&self, file: &FileHandle) -> io::Result<u64> {
+        self.store.size(file)
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+        self.store.sync(file, data_only)
+    }
+}
+
 /// A tree that says it is on another machine, and knows extended attributes by path only, as one over a connection.
 pub(crate) struct Far {
     pub(crate) tree: Arc<dyn Tree>,
+    /// In place of the tree's.
+    pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) has_xattrs: bool,
     /// How often directories were made durable.
     pub(crate) synced: Arc<AtomicUsize>,
@@ -174,7 +225,7 @@ impl TreeFile for FarFile {
 
 impl Tree for Far {
     fn store(&self) -> Arc<dyn Store> {
-        self.tree.store()
+        self.store.clone().unwrap_or_else(|| self.tree.store())
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
