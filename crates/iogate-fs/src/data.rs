@@ -194,7 +194,7 @@ impl Session {
             let bytes = unsafe { std::slice::from_raw_parts(segment.memory, segment.bytes) };
             if let Some(appended) = data.file.append(data.origin, bytes) {
                 let tail = data.offset..u64::MAX;
-                let drop_pages = self.is_direct && data.file.coherence().may_be_cached(&tail);
+                let drop_pages = !self.is_direct || data.file.coherence().may_be_cached(&tail);
                 let unsynced = data.sync.map(|durability| Unsynced { file: data.file, durability });
                 if !drop_pages {
                     return done(unsynced, appended);

@@ -308,7 +308,7 @@ fn changes_in_the_source_are_seen() {
         assert!(
             mount.path.read_dir().is_ok_and(|mut dir| dir.next().is_none()) || mount.path.read_dir().is_err()
         );
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(begin.elapsed() < Duration::from_secs(60));
     });
 }
 
@@ -390,7 +390,7 @@ fn an_unmounted_file_system_ends() {
         // The kernel releases the file a moment after it is closed.
         let begin = Instant::now();
         while let Err(error) = iogate_fs::unmount(&mount.path, false) {
-            assert!(matches!(error, MountError::InUse { .. }) && begin.elapsed() < Duration::from_secs(5));
+            assert!(matches!(error, MountError::InUse { .. }) && begin.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(10));
         }
         mount.mounted().wait();
@@ -480,7 +480,7 @@ fn what_was_synced_survives_the_death_of_the_mount() {
     let mut mount = ChildMount { child, path: path.clone() };
     let begin = Instant::now();
     while iogate_fs::status(&path).is_err() {
-        assert!(begin.elapsed() < Duration::from_secs(20), "the mount comes up");
+        assert!(begin.elapsed() < Duration::from_secs(60), "the mount comes up");
         std::thread::sleep(Duration::from_millis(20));
     }
     // Writers go on until the mount dies under them, and say what was synced.

@@ -17,9 +17,13 @@ fn an_idle_mount_uses_no_processor_time() {
         }
         // The watchdog and the workers settle.
         std::thread::sleep(Duration::from_millis(200));
-        let used = serving_threads_ticks();
-        std::thread::sleep(Duration::from_secs(1));
-        assert!(serving_threads_ticks() <= used + 1, "in clock ticks of 10 ms");
+        let ticks_of_a_second = || {
+            let before = serving_threads_ticks();
+            std::thread::sleep(Duration::from_secs(1));
+            serving_threads_ticks() - before
+        };
+        // What is still to be done from before may be late on a busy machine: tried again.
+        assert!((0..3).any(|_| ticks_of_a_second() <= 1), "in clock ticks of 10 ms");
     });
 }
 

@@ -73,11 +73,11 @@ fn waits(coordinator: &Coordinator, count: usize) {
 #[test]
 fn a_turn_is_renewed_beyond_its_lease() {
     let folder = tempfile::tempdir().unwrap();
-    let coordinator = Coordinator::start(&unix(folder.path()), config(1000));
+    let coordinator = Coordinator::start(&unix(folder.path()), config(4000));
     let turns = turns(&coordinator.endpoint(), &[]);
     let turn = take(&turns);
     let since = Instant::now();
-    while since.elapsed() < Duration::from_millis(2500) {
+    while since.elapsed() < Duration::from_millis(6000) {
         std::thread::sleep(Duration::from_millis(10));
         assert_eq!(coordinator.entries(), 1, "it is held all the time");
     }

@@ -107,6 +107,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: OpenIn = input.record().ok_or(Errno::INVAL)?;
+        let appends = arg.flags as i32 & libc::O_APPEND != 0;
         let node = self.nodes.get(header.nodeid)?;
         let flags = access_of(arg.flags);
         let opened = self.at([(node.id, b"")], |[path]| {
@@ -125,7 +126,7 @@ impl FileSystem {
             }
             opened => opened?,
         };
-        out.extend_from_slice(self.opened(file, node, flags).as_bytes());
+        out.extend_from_slice(self.opened(file, node, flags, appends).as_bytes());
         Ok(())
     }
 
@@ -153,6 +154,7 @@ impl FileSystem {
         out: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
+        let appends = arg.flags as i32 & libc::O_APPEND != 0;
         let place = (header.nodeid, input.file_name()?.to_bytes());
         let caller = self.caller(header);
         let exclusive = if arg.flags as i32 & libc::O_EXCL != 0 { open::EXCLUSIVE } else { 0 };
@@ -168,11 +170,11 @@ impl FileSystem {
             node = another?;
         }
         out.extend_from_slice(self.entry_out(&node, &attr).as_bytes());
-        out.extend_from_slice(self.opened(file, node, flags).as_bytes());
+        out.extend_from_slice(self.opened(file, node, flags, appends).as_bytes());
         Ok(())
     }
 
-    fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32) -> OpenOut {
+    fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32, appends: bool) -> OpenOut {
         node.opened(&file, flags);
         let told = file.losses().into();
         let fh = self.files.insert(OpenFile { file, node, told });
@@ -181,6 +183,8 @@ impl FileSystem {
         let open_flags = no_flush
             | match self.cache {
                 CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+                // Through its cache the kernel would write records where it believes the end to be, in pieces: other nodes append, too.
+                CacheMode::Page if appends => fopen::DIRECT_IO | fopen::KEEP_CACHE,
                 CacheMode::Page => fopen::KEEP_CACHE,
             };
         OpenOut { fh, open_flags, padding: 0 }
