@@ -70,9 +70,8 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
     /// The scheduler (`iogate schedulers` describes them)
-    #[arg(long, value_name = "NAME", default_value = "aioli")]
-    #[arg(long_help = scheduler_help())]
-    pub(crate) scheduler: String,
+    #[arg(long, value_name = "NAME", long_help = scheduler_help())]
+    pub(crate) scheduler: Option<String>,
 
     /// A parameter of the scheduler, as in window=250ms; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE")]
@@ -80,8 +79,9 @@ pub(crate) struct SchedulerArgs {
 }
 
 impl SchedulerArgs {
-    pub(crate) fn config(&self) -> Result<SchedulerConfig, Failure> {
-        settings::scheduler(&self.scheduler, &self.params).map_err(|error| {
+    pub(crate) fn config(&self, default: SchedulerKind) -> Result<SchedulerConfig, Failure> {
+        let name = self.scheduler.as_deref().unwrap_or(default.name());
+        settings::scheduler(name, &self.params).map_err(|error| {
             Failure::usage(error).hint("`iogate schedulers` lists them with their parameters")
         })
     }
@@ -90,7 +90,11 @@ impl SchedulerArgs {
 fn scheduler_help() -> String {
     let lines: Vec<String> =
         SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
-    format!("The scheduler (`iogate schedulers` lists their parameters)\n\n{}", lines.join("\n"))
+    format!(
+        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n\nBy default `aioli`; for a mount, `fifo` unless its source is \
+         known to lie on a rotating disk, or is modelled",
+        lines.join("\n")
+    )
 }
 
 /// A number of bytes on the command line.

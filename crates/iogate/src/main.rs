@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod output;
 mod settings;
+mod storage;
 mod watched;
 
 use std::process::ExitCode;

@@ -23,9 +23,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", requires = "directory")]
     pub(crate) listen: Option<String>,
 
-    /// Without a file: the scheduler (`iogate schedulers` describes them)
-    #[arg(long, value_name = "NAME", default_value = "aioli")]
-    pub(crate) scheduler: String,
+    /// Without a file: the scheduler (`iogate schedulers` describes them); by default `aioli` if the directory is known to lie on a
+    /// rotating disk, else `fifo`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scheduler: Option<String>,
 
     /// Without a file: a parameter of the scheduler, as in window=250ms; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE")]

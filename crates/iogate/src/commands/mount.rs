@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
-use iogate_core::{AppId, FileId, GateConfig};
+use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{
@@ -24,6 +24,7 @@ use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
 use crate::failure::Failure;
+use crate::storage;
 use crate::watched::WatchedStore;
 
 /// What the serving process writes to its parent when the mount is ready.
@@ -33,7 +34,11 @@ const GROUPS_MAX: usize = 32;
 
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
-    let scheduler = args.scheduler.config()?;
+    let default = match args.store {
+        StoreKind::Directory => storage::default_scheduler(args.source.as_deref()),
+        StoreKind::Modelled => SchedulerKind::Aioli,
+    };
+    let scheduler = args.scheduler.config(default)?;
     let device = device::parse(args.device.as_deref().unwrap_or("hdd"))
         .map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))?;
     if args.device.is_some() && matches!(args.store, StoreKind::Directory) {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Device};
-use iogate_core::{FileId, GateConfig, Layout, Time};
+use iogate_core::{FileId, GateConfig, Layout, SchedulerKind, Time};
 use iogate_report::summary::Names;
 use iogate_report::timeline::Served;
 use iogate_report::{AppResult, Report, Run, Summary, Timeline, text};
@@ -21,7 +21,7 @@ use crate::output::{OutputFile, print, same_file};
 const GROUPS_MAX: usize = 32;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let scheduler = args.scheduler.config()?;
+    let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
     let spec = &args.device;
     let device = || {
         device::parse(spec).map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))

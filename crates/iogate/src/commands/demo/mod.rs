@@ -21,7 +21,7 @@ use stage::Stage;
 use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let scheduler = args.scheduler.config()?;
+    let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
     device::parse(&args.device).map_err(|e| Failure::usage(e).hint("`iogate devices` lists the models"))?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;

@@ -69,7 +69,9 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
         return Err(Failure::usage(error)
             .hint("listen on unix:PATH, or write a configuration file with auth = \"munge\" or \"tls\""));
     }
-    let scheduler = crate::settings::scheduler(&args.scheduler, &args.params)
+    let default = crate::storage::default_scheduler(Some(directory));
+    let name = args.scheduler.as_deref().unwrap_or(default.name());
+    let scheduler = crate::settings::scheduler(name, &args.params)
         .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them"))?;
     Config::of_directory(PathBuf::from(directory), scheduler, Address(address), auth, args.read_only)
         .map_err(Failure::usage)

@@ -1,0 +1,53 @@
+//! What a directory lies on, as far as a default depends on it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use iogate_core::SchedulerKind;
+
+/// Where the kernel tells of block devices by their numbers.
+const DEVICES: &str = "/sys/dev/block";
+
+/// The scheduler where none is named: one that spares a disk its seeks if there is known to be one. Elsewhere deliberate waits cost
+/// more than they gain, and whoever is behind a server schedules there.
+pub(crate) fn default_scheduler(directory: Option<&Path>) -> SchedulerKind {
+    let device = directory.and_then(|directory| directory.metadata().ok()).map(|metadata| metadata.dev());
+    match device {
+        Some(device) if is_rotating(Path::new(DEVICES), device) => SchedulerKind::Aioli,
+        _ => SchedulerKind::Fifo,
+    }
+}
+
+fn is_rotating(devices: &Path, device: u64) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = devices.join(format!("{major}:{minor}"));
+    // A partition has the queue of its disk, which it lies in.
+    let told = |queue: &str| std::fs::read_to_string(device.join(queue).join("rotational")).ok();
+    told("queue").or_else(|| told("../queue")).is_some_and(|text| text.trim() == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_rotating_disk_and_its_partitions_are_known_and_nothing_else_is() {
+        let system = tempfile::tempdir().unwrap();
+        let (devices, path) = (system.path().join("block"), |path: &str| system.path().join(path));
+        fs::create_dir(&devices).unwrap();
+        for (disk, minor, rotational) in [("sda", 0, "1\n"), ("sdb", 16, "0\n")] {
+            fs::create_dir_all(path(&format!("{disk}/queue"))).unwrap();
+            fs::create_dir(path(&format!("{disk}/{disk}1"))).unwrap();
+            fs::write(path(&format!("{disk}/queue/rotational")), rotational).unwrap();
+            symlink(path(disk), devices.join(format!("8:{minor}"))).unwrap();
+            symlink(path(&format!("{disk}/{disk}1")), devices.join(format!("8:{}", minor + 1))).unwrap();
+        }
+        let rotating = |minor| is_rotating(&devices, rustix::fs::makedev(8, minor));
+        assert_eq!([0, 1, 16, 17, 32].map(rotating), [true, true, false, false, false]);
+        assert_eq!(default_scheduler(None), SchedulerKind::Fifo);
+        assert_eq!(default_scheduler(Some(Path::new("/proc"))), SchedulerKind::Fifo);
+    }
+}
