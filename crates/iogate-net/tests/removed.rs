@@ -327,6 +327,11 @@ fn open_files_work_on_under_other_names_with_every_spread() {
                 remote.unlink(own(), &at("b"), false).unwrap();
                 use_everywhere(&remote, &*file, 2);
             }
+            let replaced = open_file(&remote, &path("a"), NEW);
+            drop(open_file(&remote, &path("new"), NEW));
+            remote.rename(own(), &at("new"), &at("a"), 0).unwrap();
+            use_everywhere(&remote, &*replaced, 3);
+            remote.unlink(own(), &at("a"), false).unwrap();
             let (one, other) = (open_file(&remote, &path("a"), NEW), open_file(&remote, &path("b"), NEW));
             remote.rename(own(), &at("a"), &at("b"), libc::RENAME_EXCHANGE).unwrap();
             use_everywhere(&remote, &*one, 3);

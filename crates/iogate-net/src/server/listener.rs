@@ -193,15 +193,19 @@ mod tests {
         let owner = UnixListener::bind(&path).unwrap();
         rustix::net::listen(&owner, 1).unwrap();
         let mut waiting = Vec::new();
-        // Nobody accepts: the kernel takes so many, and then no more.
-        let full = loop {
-            match try_connect(&path) {
-                Ok(socket) => waiting.push(socket),
-                Err(error) => break error,
-            }
-        };
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // Nobody accepts: the kernel takes so many, and then no more.
+            let full = loop {
+                match try_connect(&path) {
+                    Ok(socket) => waiting.push(socket),
+                    Err(error) => break error,
+                }
+            };
+            let _ = tell.send((full, Listener::bind(&Endpoint::Unix(path), Policy::Peer).unwrap_err()));
+        });
+        let (full, error) = told.recv_timeout(std::time::Duration::from_secs(30)).expect("it hangs");
         assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
-        let error = Listener::bind(&Endpoint::Unix(path), Policy::Peer).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains("takes no connections just now: stop it first"), "{error}");
     }
