@@ -39,6 +39,18 @@ def append_records(path, writer, count):
     os.close(file)
 
 
+def who_writes_sees_its_own_sizes_and_times_at_once(one, two):
+    for number in range(4):
+        file = os.open(one / f"own-{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        os.write(file, bytes(1_000_000))
+        os.fchmod(file, 0o640)
+        assert os.fstat(file).st_size == 1_000_000, os.fstat(file).st_size
+        os.utime(file, (1000, 2000))
+        assert (os.fstat(file).st_mtime, os.fstat(file).st_size) == (2000, 1_000_000)
+        os.close(file)
+        assert eventually(lambda: (two / f"own-{number}").stat().st_mtime == 2000)
+
+
 def records_of_several_writers_are_whole_once_and_in_their_writers_order(one, two):
     path, count = "records", 150
     writers = [multiprocessing.Process(target=append_records, args=(node / path, name, count))

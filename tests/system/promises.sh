@@ -75,5 +75,9 @@ at first --remote "${entrances%%,*}"
 at second --remote "${entrances##*,}"
 chmod 755 "$WORK/at/first"
 promises forwarded first second
+for spread in file target; do
+    at "$spread" --remote "$entrances" --spread "$spread"
+    promises "$spread" "$spread" first
+done
 
 [ "$broken" -eq 0 ] || fail "$broken ways do not keep their promises"

@@ -351,6 +351,21 @@ fn times_are_the_latest_or_what_they_were_set_to() {
 }
 
 #[test]
+fn what_a_client_writes_by_another_process_counts_for_a_new_file_too() {
+    let (dir, one) = place();
+    let other = striped(dir.path(), LAYOUT, false);
+    let new = open(&*one, own(), "f", NEW | open::SPREAD).unwrap();
+    let writer = open(&*other, own(), "f", open::WRITE).unwrap();
+    write(&engine(&*other), &*writer, 0, &[1; 20_000]).unwrap();
+    let mode = Change { which: set::MODE, mode: 0o600, ..Change::default() };
+    assert_eq!(new.set_attr(own(), &mode).unwrap().size, 20_000);
+    let mtime = Moment { seconds: 20, nanoseconds: 5 };
+    let times = Change { which: set::MTIME, mtime, ..Change::default() };
+    assert_eq!(new.set_attr(own(), &times).unwrap().mtime, mtime);
+    assert_eq!(attr(&*other, "f").mtime, mtime);
+}
+
+#[test]
 fn data_and_holes_are_found_across_targets() {
     let (_dir, tree) = place();
     let file = open(&*tree, own(), "f", NEW).unwrap();

@@ -28,6 +28,8 @@ pub mod open {
     pub const AGAIN: u32 = 1 << 8;
     /// With `WRITE`: all writes go to the end of the file.
     pub const APPEND: u32 = 1 << 9;
+    /// The client reads and writes by other servers, too: what this server has passed on is not all that the client has written.
+    pub const SPREAD: u32 = 1 << 10;
 }
 
 /// Flags of a [`Transfer`].

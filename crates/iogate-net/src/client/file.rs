@@ -119,7 +119,9 @@ impl Opened {
         let first = servers.names;
         let client = &servers.clients[first];
         let handle = client.new_handle(path, how.flags, caller);
-        let request = Open { handle, flags: how.flags, mode: how.mode, identity: how.identity, path: name };
+        let spread = if servers.spread == Spread::Client { 0 } else { open::SPREAD };
+        let request =
+            Open { handle, flags: how.flags | spread, mode: how.mode, identity: how.identity, path: name };
         let answered: Answered = record(client.call(&Request::Open(request), caller)?)?;
         let identity = answered.identity;
         let layout = match servers.spread {

@@ -247,7 +247,7 @@ impl Tree for StripedTree {
         let objects = self.stripes.objects(id);
         let (end, begun) = End::of(&*names, flags, &self.ends, self.names.asks_for_ends())?;
         objects.keep(&names, since);
-        if is_new {
+        if is_new && how.flags & open::SPREAD == 0 {
             objects.begin_new();
         }
         let parts = Arc::clone(&objects);
