@@ -368,6 +368,73 @@ fn a_size_that_a_forwarder_has_begun_to_set_is_set_by_the_next_one() {
     assert_eq!(records(&content(&file))[&0], [0]);
 }
 
+/// A file for which somebody has the end, to set its size; and by which ticket.
+fn begun_by(remote: &Remote, name: &str, size: usize) -> (Arc<dyn TreeFile>, u64) {
+    drop(append_to(remote, name));
+    let how = OpenHow { flags: open::WRITE, ..OpenHow::default() };
+    let file = remote.open(own(), Path::new(name), how).unwrap();
+    let ticket = file.resize(size as u64).unwrap().unwrap().reserved.ticket;
+    (file, ticket)
+}
+
+fn numbered(number: u64) -> AppendRecord {
+    AppendRecord { client: [1; 16], number, step: 0, uid: 0, bytes: RECORD as u32 }
+}
+
+#[test]
+fn who_waits_for_an_end_does_not_hold_up_what_else_its_client_asks() {
+    let cluster = Cluster::new();
+    let remote = Arc::new(connect_as(cluster.names(), true));
+    let (file, ticket) = begun_by(&remote, "log", 3 * RECORD);
+    let waiting = Arc::new(append_to(&remote, "log"));
+    let reserving = thread::spawn(move || waiting.reserve(0, 0, &[numbered(1)]).unwrap());
+    until(|| cluster.names().status().underway > 0);
+    in_time("what is asked meanwhile", move || {
+        // More than there are credits.
+        for _ in 0..600 {
+            remote.attr(own(), Path::new("log")).unwrap();
+        }
+        file.settle(ticket, 3 * RECORD as u64, true).unwrap().unwrap();
+    });
+    // After a look, as it is a file of others too.
+    assert_eq!(in_time("the wait", || reserving.join().unwrap()).unwrap().reserved.look, 1);
+}
+
+#[test]
+fn who_is_sent_away_while_it_waits_for_an_end_keeps_its_place() {
+    let cluster = Cluster::new();
+    let remotes = [(); 6].map(|()| Arc::new(connect_as(cluster.names(), true)));
+    let (file, ticket) = begun_by(&remotes[0], "log", 3 * RECORD);
+    let requests = || cluster.names().status().connections.iter().map(|one| one.requests).sum::<u64>();
+    let (tell, told) = mpsc::channel();
+    let mut threads = Vec::new();
+    for (number, remote) in remotes.iter().enumerate().skip(1) {
+        let (waiting, tell) = (append_to(remote, "log"), tell.clone());
+        let before = requests();
+        threads.push(thread::spawn(move || {
+            let given = waiting.reserve(0, 0, &[numbered(number as u64)]).unwrap().unwrap();
+            tell.send(number).unwrap();
+            waiting.settle(given.reserved.ticket, u64::MAX, true).unwrap().unwrap();
+        }));
+        // It has asked, and somebody has been sent away and come again.
+        until(|| requests() >= before + 2);
+    }
+    let before = requests();
+    until(|| requests() >= before + 10);
+    file.settle(ticket, 3 * RECORD as u64, true).unwrap().unwrap();
+    let next = || told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!([(); 5].map(|()| next()), [1, 2, 3, 4, 5]);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn until(mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "it does not come to be so");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn acknowledged_records_are_there_once_although_the_server_of_names_restarts() {
     let mut cluster = Cluster::new();

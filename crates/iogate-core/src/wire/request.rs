@@ -382,7 +382,8 @@ record! {
     /// Asks for ranges at the end of a striped file, from the server of its names, which gives the end to one client at a time, in the order in
     /// which they ask. Answered with [`Reserved`](super::Reserved), when the end is free, and a payload of one [`Range`](super::Range) for each record.
     /// The payload is one [`AppendRecord`] for each record, in their writers' order. A record that is known from before gets
-    /// its old range. Fails with `EINPROGRESS` if somebody has begun to set the size and not settled: that is to be finished first.
+    /// its old range. Fails with `EINPROGRESS` if somebody has begun to set the size and not settled: that is to be finished first;
+    /// with `EALREADY` if it has waited for long: the same request keeps its place when it comes again.
     Reserve {
         /// The open file.
         handle: u32,
@@ -414,7 +415,8 @@ pub const APPEND_RECORD_BYTES: usize = 16 + 8 + 2 + 4 + 4;
 
 record! {
     /// Asks for the end of a striped file, to set its size. Answered with [`Reserved`](super::Reserved), when the end is free. The size is
-    /// noted with the file until it is [settled](Settle): whoever opens the file when its client has failed sets it.
+    /// noted with the file until it is [settled](Settle): whoever opens the file when its client has failed sets it. Fails with
+    /// `EALREADY` as a [`Reserve`] does.
     Resize {
         /// The open file.
         handle: u32,

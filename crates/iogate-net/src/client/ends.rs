@@ -16,16 +16,16 @@ impl Opened {
         let handle = self.handle_on(self.first)?;
         let mut value = Vec::new();
         records.iter().for_each(|record| record.encode(&mut value));
-        let memory = Memory::One([Segment { memory: value.as_mut_ptr(), bytes: value.len() }]);
-        let bytes = value.len() as u64;
-        let call = move |done| {
+        let (memory, bytes) = (value.as_mut_ptr(), value.len());
+        let call = |done| {
             let request = Request::Reserve(Reserve { handle, ticket, at_least });
             let mut call = Call::new(&request, self.caller, handle, done);
-            call.memory = memory;
-            call.demand.bytes = bytes;
+            call.memory = Memory::One([Segment { memory, bytes }]);
+            call.demand.bytes = bytes as u64;
             Some(call)
         };
-        let (reserved, ranges) = given(self.servers.clients[self.first].wait_for(call)?)?;
+        let answer = until_given(|| self.servers.clients[self.first].wait_for(call));
+        let (reserved, ranges) = given(answer?)?;
         let expected = if reserved.look == 0 { records.len() } else { 0 };
         if ranges.len() != expected {
             let text = format!("expected {expected} ranges, found {}", ranges.len());
@@ -37,7 +37,8 @@ impl Opened {
     pub(super) fn resize(&self, size: u64) -> io::Result<Given> {
         let handle = self.handle_on(self.first)?;
         let request = Request::Resize(Resize { handle, size });
-        let (reserved, ranges) = given(self.servers.clients[self.first].call(&request, self.caller)?)?;
+        let answer = until_given(|| self.servers.clients[self.first].call(&request, self.caller));
+        let (reserved, ranges) = given(answer?)?;
         let begun = ranges.first().map(|range| range.offset);
         Ok(Given { reserved, ranges: Vec::new(), begun })
     }
@@ -51,6 +52,16 @@ impl Opened {
         }
         client.start(Call::new(&request, self.caller, handle, Done::Nothing));
         Ok(())
+    }
+}
+
+/// Asks, and again when it is sent away: so that what else is asked of the server meanwhile is not held up.
+fn until_given(ask: impl Fn() -> io::Result<Answer>) -> io::Result<Answer> {
+    loop {
+        match ask() {
+            Err(error) if error.raw_os_error() == Some(libc::EALREADY) => {}
+            answer => return answer,
+        }
     }
 }
 

@@ -1,14 +1,42 @@
 //! The ends of striped files, given to forwarders: whoever must wait is answered later, and keeps no thread.
+//!
+//! A request that waits keeps the first place in its session's window: the client can soon send nothing more, not even what others
+//! wait for, the end of another's wait. So who has waited for [`PATIENCE`] is sent away, and asks again: its place among those who
+//! wait stays its own.
 
 use std::io;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, Request, open};
 
-use super::Shared;
 use super::session::{Answer, Cut, OpenFile, Session};
+use super::{Shared, lock};
 use crate::ends::{Given, Party, Work};
 use crate::{Tree, TreeFile};
+
+/// How long a request waits for an end before its client is to ask again.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Somebody who waits for the end of a file.
+pub(super) struct Wait {
+    file: Weak<OpenFile>,
+    /// What is asked for: the fields and the payload.
+    asked: Vec<u8>,
+    asker: Mutex<Asker>,
+}
+
+enum Asker {
+    /// Waits since then.
+    Here(Answer, Instant),
+    /// Has been sent away, and will ask again.
+    Away,
+    /// Will ask again, and is given this then.
+    Given(Option<io::Result<Given>>),
+    /// Has been answered.
+    Done,
+}
 
 impl Session {
     /// What a handle asks for the end of its file through, if it may; and the size that somebody has begun to set.
@@ -28,7 +56,7 @@ impl Session {
     /// Takes in what a forwarder wants of the end of a file. What it has sent before on the connection counts before it.
     pub(super) fn ask_for_end(self: &Arc<Self>, answer: Answer, request: &Request<'_>, value: &[u8]) {
         match self.find_end(request, value) {
-            Ok((file, records)) => self.take_end(&file, answer, request, records),
+            Ok((file, records)) => self.take_end(&file, answer, request, value, records),
             Err((errno, text)) => answer.error(errno, &text),
         }
     }
@@ -56,28 +84,96 @@ impl Session {
         Ok((file, records.map_err(|error| (libc::EINVAL, error.to_string()))?))
     }
 
+    /// Has somebody wait, unless it has been sent away and comes again: then it waits on, or is answered.
+    fn wait(&self, file: &Arc<OpenFile>, answer: Answer, asked: Vec<u8>) -> Option<Arc<Wait>> {
+        let mut waits = lock(&self.waits);
+        for (at, wait) in waits.iter().enumerate() {
+            if wait.asked != asked || !std::ptr::eq(wait.file.as_ptr(), &raw const **file) {
+                continue;
+            }
+            let mut asker = lock(&wait.asker);
+            match mem::replace(&mut *asker, Asker::Done) {
+                Asker::Away => {
+                    *asker = Asker::Here(answer, Instant::now());
+                    return None;
+                }
+                Asker::Given(given) => {
+                    drop(asker);
+                    waits.remove(at);
+                    drop(waits);
+                    give(answer, given);
+                    return None;
+                }
+                other => *asker = other,
+            }
+        }
+        let asker = Mutex::new(Asker::Here(answer, Instant::now()));
+        let wait = Arc::new(Wait { file: Arc::downgrade(file), asked, asker });
+        waits.push(Arc::clone(&wait));
+        Some(wait)
+    }
+
+    /// What somebody has waited for is given.
+    fn end_wait(&self, wait: &Arc<Wait>, given: Option<io::Result<Given>>) {
+        let mut asker = lock(&wait.asker);
+        match mem::replace(&mut *asker, Asker::Done) {
+            Asker::Here(answer, _) => {
+                drop(asker);
+                lock(&self.waits).retain(|other| !Arc::ptr_eq(other, wait));
+                give(answer, given);
+            }
+            _ => *asker = Asker::Given(given),
+        }
+    }
+
+    /// Sends away who has waited for long.
+    fn send_away(&self) {
+        let mut waits = lock(&self.waits);
+        waits.retain(|wait| wait.file.strong_count() > 0 || matches!(*lock(&wait.asker), Asker::Here(..)));
+        // Who does not come again takes memory.
+        let most = self.server.limits.credits as usize;
+        let count = waits.len();
+        let mut sent = Vec::new();
+        for wait in waits.iter() {
+            let mut asker = lock(&wait.asker);
+            match mem::replace(&mut *asker, Asker::Away) {
+                Asker::Here(answer, since) if count <= most && since.elapsed() >= PATIENCE => {
+                    sent.push(answer);
+                }
+                other => *asker = other,
+            }
+        }
+        drop(waits);
+        sent.into_iter().for_each(|answer| answer.error(libc::EALREADY, ""));
+    }
+
     fn take_end(
         self: &Arc<Self>,
         file: &Arc<OpenFile>,
         answer: Answer,
         request: &Request<'_>,
+        value: &[u8],
         records: Vec<AppendRecord>,
     ) {
         let Some(party) = &file.party else { return };
+        if let Request::Settle(settle) = *request {
+            let work = party.settle(&file.file, settle.ticket, settle.end, |settled| match settled {
+                Ok(()) => answer.done(),
+                Err(error) => answer.failed(&error),
+            });
+            return self.perform(work);
+        }
+        let mut asked = Vec::new();
+        request.encode(&mut asked);
+        asked.extend_from_slice(value);
+        let Some(wait) = self.wait(file, answer, asked) else { return };
+        let session = Arc::clone(self);
+        let then = Box::new(move |given| session.end_wait(&wait, given));
         let work = match *request {
             Request::Reserve(reserve) => {
-                let looked = (reserve.ticket, reserve.at_least);
-                party.reserve(&file.file, looked, records, Box::new(move |given| give(answer, given)))
+                party.reserve(&file.file, (reserve.ticket, reserve.at_least), records, then)
             }
-            Request::Resize(resize) => {
-                party.resize(&file.file, resize.size, Box::new(move |given| give(answer, given)))
-            }
-            Request::Settle(settle) => {
-                party.settle(&file.file, settle.ticket, settle.end, |settled| match settled {
-                    Ok(()) => answer.done(),
-                    Err(error) => answer.failed(&error),
-                })
-            }
+            Request::Resize(resize) => party.resize(&file.file, resize.size, then),
             _ => return,
         };
         self.perform(work);
@@ -109,6 +205,8 @@ fn give(answer: Answer, given: Option<io::Result<Given>>) {
 impl Shared {
     /// Lets those go on who have waited for long enough for the end of a file.
     pub(super) fn look_at_ends(&self) {
+        let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
+        sessions.iter().for_each(|session| session.send_away());
         for export in &self.exports {
             let work = export.ends.look_round();
             if !work.is_empty() {

@@ -15,6 +15,7 @@ use super::account::Account;
 use super::appends::Lane;
 use super::buffer::{Buffer, Charge};
 use super::connection::Connection;
+use super::ends::Wait;
 use super::export::Served;
 use super::incoming::FRESH;
 use super::outgoing::Payload;
@@ -40,6 +41,8 @@ pub(super) struct Session {
     state: Mutex<State>,
     /// `None`: it is being opened.
     files: RwLock<HashMap<u32, Option<Arc<OpenFile>>>>,
+    /// Those who wait for the ends of files.
+    pub(super) waits: Mutex<Vec<Arc<Wait>>>,
 }
 
 /// Which forwarder a client says it is.
@@ -132,6 +135,7 @@ impl Session {
             since: Instant::now(),
             state: Mutex::new(state),
             files: RwLock::default(),
+            waits: Mutex::default(),
         }
     }
 
