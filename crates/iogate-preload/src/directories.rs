@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::abi::{Memory, Out, Text};
 use crate::description::Description;
-use crate::failed::{Result, answer, set_errno};
+use crate::failed::{Result, answer, errno, set_errno};
 use crate::opening::open_file;
 use crate::paths::{self, TreePath};
 use crate::table;
@@ -251,7 +251,13 @@ interpose! {
     fn readdir | readdir64 [real](dir: Dir) -> *mut libc::dirent64 {
         match dir.ours() {
             None => real(dir),
-            Some(stream) => answer(|| stream.next()),
+            Some(stream) => answer(|| {
+                let before = errno();
+                let entry = stream.next()?;
+                // Null is the end, or an error if errno says so: attempts to reach a forwarder have changed it.
+                set_errno(before);
+                Ok(entry)
+            }),
         }
     }
 

@@ -205,6 +205,31 @@ fn children_wait_for_a_forwarder_that_is_started_again() {
 }
 
 #[test]
+fn a_listing_ends_well_although_its_forwarder_is_started_again_just_before() {
+    let mut setup = Setup::new();
+    std::fs::write(setup.path("served/one"), "").unwrap();
+    // Which takes any errno behind the last entry for an error.
+    let script = format!(
+        "import os, time\nfound = os.scandir('{PREFIX}')\nprint(next(found).name)\nopen('ready', 'x')\n\
+         while not os.path.exists('go'): time.sleep(0.01)\nprint([one.name for one in found])"
+    );
+    let mut python = Command::new("timeout");
+    python.args(["200", "python3", "-c", &script]).current_dir(setup.dir.path()).stdout(Stdio::piped());
+    let child = setup.with_library(&mut python).spawn().unwrap();
+    while !setup.path("ready").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(setup.server.take());
+    std::fs::write(setup.path("go"), "").unwrap();
+    // It has some time to miss the forwarder.
+    std::thread::sleep(Duration::from_millis(500));
+    let endpoint = Endpoint::Unix(setup.path("socket"));
+    setup.server = Some(forwarder::serve(&setup.path("served"), &endpoint).unwrap());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one\n[]\n");
+}
+
+#[test]
 fn what_the_library_cannot_do_fails_aloud() {
     let setup = Setup::new();
     let program = setup.compile("refused");
