@@ -29,35 +29,41 @@ pub(crate) struct Locks {
 
 fn open(file: &Description, kind: &str) -> Result<OwnedFd> {
     let identity = file.handle()?.file.identity();
-    let (folder, mode) = folder().map_err(|_| Errno::NOLCK)?;
     let name = format!("{:x}-{:x}.{kind}", identity.inode, identity.generation);
+    Ok(keep(open_file(SHARED, &name)?)?)
+}
+
+/// A lock file: of all users in the folder `shared` if root has made that, else of the calling one's in a folder beside it. `ENOLCK` if
+/// somebody else has put something in the way.
+fn open_file(shared: &str, name: &str) -> rustix::io::Result<OwnedFd> {
+    let (folder, mode) = folder(shared).map_err(|_| Errno::NOLCK)?;
     // A FIFO with the name must not make anybody wait.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     // Not to create what is there: in a shared folder the kernel may refuse that even to root.
-    let opened: OwnedFd = rustix::fs::openat(&folder, &name, flags, mode)
+    let opened: OwnedFd = rustix::fs::openat(&folder, name, flags, mode)
         .or_else(|_| {
-            let made = rustix::fs::openat(&folder, &name, flags | OFlags::CREATE, mode)?;
+            let made = rustix::fs::openat(&folder, name, flags | OFlags::CREATE, mode)?;
             let _ = rustix::fs::fchmod(&made, mode);
             Ok::<_, Errno>(made)
         })
         .map_err(|_| Errno::NOLCK)?;
     if FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) != FileType::RegularFile {
-        return Err(Errno::NOLCK.into());
+        return Err(Errno::NOLCK);
     }
-    Ok(keep(opened)?)
+    Ok(opened)
 }
 
 /// The folder of lock files, and the mode of files there: root's folder for all users, in which nobody can remove what is
 /// another's; without it the user's own. Whatever else has such a name is not believed.
-fn folder() -> rustix::io::Result<(OwnedFd, Mode)> {
-    if let Ok((folder, stat)) = open_folder(SHARED)
+fn folder(shared: &str) -> rustix::io::Result<(OwnedFd, Mode)> {
+    if let Ok((folder, stat)) = open_folder(shared)
         && stat.st_uid == 0
         && stat.st_mode & libc::S_ISVTX != 0
     {
         return Ok((folder, Mode::from_raw_mode(0o666)));
     }
     let user = rustix::process::geteuid().as_raw();
-    let path = format!("{SHARED}-{user}");
+    let path = format!("{shared}-{user}");
     match rustix::fs::mkdir(&path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(errno),
@@ -183,6 +189,67 @@ interpose! {
         match table::find(fd) {
             None => real(fd, command, bytes),
             Some(file) => answer(|| lock_from_here(&file, command, bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// The folder for all users, and the calling user's own, in one where anybody may make them first.
+    fn place() -> (tempfile::TempDir, String, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = dir.path().join("locks").to_str().unwrap().to_owned();
+        let own = PathBuf::from(format!("{shared}-{}", rustix::process::geteuid().as_raw()));
+        (dir, shared, own)
+    }
+
+    fn set_mode(path: &std::path::Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn what_others_have_put_in_the_way_is_not_believed() {
+        let (dir, shared, own) = place();
+        let theirs = dir.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        // In place of the folder for all users: a link, and a folder that anybody may remove from.
+        symlink(&theirs, &shared).unwrap();
+        open_file(&shared, "1").unwrap();
+        fs::remove_file(&shared).unwrap();
+        fs::create_dir(&shared).unwrap();
+        set_mode(shared.as_ref(), 0o777);
+        open_file(&shared, "1").unwrap();
+        assert!(own.join("1").exists() && fs::read_dir(&shared).unwrap().next().is_none());
+        assert!(fs::read_dir(&theirs).unwrap().next().is_none());
+        // In place of the user's own: a folder that others may write to, one of another's, and a link.
+        set_mode(&own, 0o777);
+        assert_eq!(open_file(&shared, "1").unwrap_err(), Errno::NOLCK);
+        set_mode(&own, 0o700);
+        if rustix::process::geteuid().is_root() {
+            chown(&own, Some(61_234), None).unwrap();
+            assert_eq!(open_file(&shared, "1").unwrap_err(), Errno::NOLCK);
+        }
+        fs::remove_dir_all(&own).unwrap();
+        symlink(&theirs, &own).unwrap();
+        assert_eq!(open_file(&shared, "1").unwrap_err(), Errno::NOLCK);
+    }
+
+    #[test]
+    fn a_lock_file_is_a_plain_file() {
+        let (_dir, shared, own) = place();
+        let file = open_file(&shared, "1").unwrap();
+        assert_eq!(rustix::fs::fstat(&file).unwrap().st_ino, own.join("1").metadata().unwrap().ino());
+        symlink(own.join("1"), own.join("link")).unwrap();
+        // Nobody has it open: opening it for reading and writing does not wait, and is no lock.
+        rustix::fs::mknodat(rustix::fs::CWD, own.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for name in ["link", "fifo"] {
+            assert_eq!(open_file(&shared, name).unwrap_err(), Errno::NOLCK, "{name}");
         }
     }
 }
