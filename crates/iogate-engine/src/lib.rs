@@ -16,4 +16,4 @@ pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer
 pub use layouts::Layouts;
 pub use memory::{PAGE_BYTES, PageMemory};
 pub use store::{FileHandle, Store};
-pub use workers::Workers;
+pub use workers::{Job, Workers};

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// What a worker does.
+pub type Job = Box<dyn FnOnce() + Send>;
 
 /// How long a thread waits for the next job.
 const IDLE: Duration = Duration::from_secs(5);
@@ -52,7 +53,7 @@ impl Workers {
     pub fn run_elsewhere(
         self: &Arc<Self>,
         job: impl FnOnce() + Send + 'static,
-    ) -> Result<(), (io::Error, Box<dyn FnOnce() + Send>)> {
+    ) -> Result<(), (io::Error, Job)> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.push_back(Box::new(job));
         if queue.jobs.len() <= queue.idle {

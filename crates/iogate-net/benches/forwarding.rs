@@ -131,6 +131,7 @@ impl Bench {
             users: Users::default(),
             forwarders: vec![rustix::process::geteuid().as_raw()],
             answers: None,
+            devices: Vec::new(),
         };
         let config = ServerConfig {
             exports: vec![export],
@@ -138,7 +139,6 @@ impl Bench {
             nodes: 1,
             limits: Limits::default(),
             session_grace: std::time::Duration::from_secs(60),
-            describe: None,
         };
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let policy = Policy::None { user: Caller::new(uid, gid), on_any_network: false };

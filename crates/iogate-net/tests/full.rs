@@ -105,6 +105,7 @@ fn serve(tree: Arc<dyn Tree>, answers: Option<Arc<Answers>>, grace: Duration) ->
         users: Users::default(),
         forwarders: vec![own().uid],
         answers,
+        devices: Vec::new(),
     };
     let config = ServerConfig {
         exports: vec![export],
@@ -112,7 +113,6 @@ fn serve(tree: Arc<dyn Tree>, answers: Option<Arc<Answers>>, grace: Duration) ->
         nodes: 1,
         limits: Limits::default(),
         session_grace: grace,
-        describe: None,
     };
     let endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();

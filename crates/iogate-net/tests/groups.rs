@@ -48,6 +48,7 @@ fn serve(root: &Path, squash: Squash) -> Server {
         users: Users::new(squash, Caller::new(65_534, 65_534), Vec::new(), Vec::new()).unwrap(),
         forwarders: Vec::new(),
         answers: None,
+        devices: Vec::new(),
     };
     let config = ServerConfig {
         exports: vec![export],
@@ -55,7 +56,6 @@ fn serve(root: &Path, squash: Squash) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        describe: None,
     };
     let endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, Policy::None { user: STAFF, on_any_network: false }).unwrap();

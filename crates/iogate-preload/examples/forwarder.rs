@@ -39,6 +39,7 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
         answers: None,
+        devices: Vec::new(),
     };
     let config = ServerConfig {
         exports: vec![export],
@@ -46,7 +47,6 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        describe: None,
     };
     Ok(Server::start(config, vec![Listener::bind(endpoint, Policy::Peer)?])?)
 }

@@ -2,7 +2,6 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`summary`] | what one gate did, from its statistics |
 //! | [`run`] | one run: a summary with its device, its applications and its timeline; several make a report |
 //! | [`timeline`] | who was served when, in bounded memory |
 //! | [`experiment`] | many runs: what was measured at each point of a sweep, with confidence intervals |
@@ -21,7 +20,6 @@ pub mod recording;
 pub mod reproduction;
 pub mod run;
 mod slots;
-pub mod summary;
 mod table;
 pub mod text;
 pub mod timeline;
@@ -31,6 +29,5 @@ pub use experiment::ExperimentReport;
 pub use perfetto::Perfetto;
 pub use recording::Recording;
 pub use run::{AppResult, Report, Run};
-pub use summary::{Names, Summary};
 pub use table::Table;
 pub use timeline::Timeline;

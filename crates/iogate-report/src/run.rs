@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::summary::Summary;
 use crate::timeline::Timeline;
+use iogate_core::stats::summary::Summary;
 
 /// One or more runs of the same work, the first being what the others are compared with.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use iogate_sim::metrics::Better;
 
 use crate::run::{Report, Run};
-use crate::summary::{Distribution, Group, Summary};
 use crate::table::Table;
 use crate::units::{bytes, count, number, rate, time};
+use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// One run in full: settings, totals, operations, waits, applications.
 pub fn run(run: &Run) -> String {

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
+use iogate_core::stats::summary::{Numbers, Summary};
 use iogate_core::{
     AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
     SchedulerConfig, Span, Time,
 };
-use iogate_report::summary::Numbers;
 use iogate_report::timeline::Served;
-use iogate_report::{AppResult, Report, Run, Summary, Timeline, html, text};
+use iogate_report::{AppResult, Report, Run, Timeline, html, text};
 
 /// Two applications that read a file each, through a real gate, 1 ms a dispatch.
 fn run(label: &str, scheduler: &str) -> Run {

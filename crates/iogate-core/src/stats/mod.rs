@@ -3,6 +3,7 @@
 //! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 
 mod histogram;
+pub mod summary;
 mod tracked;
 
 pub use histogram::Histogram;

@@ -149,6 +149,7 @@ pub fn serve(source: &Path) -> Server {
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
         answers: None,
+        devices: Vec::new(),
     };
     let config = ServerConfig {
         exports: vec![export],
@@ -156,7 +157,6 @@ pub fn serve(source: &Path) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: Duration::from_secs(60),
-        describe: None,
     };
     let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();

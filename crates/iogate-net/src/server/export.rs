@@ -7,6 +7,7 @@ use std::time::Duration;
 use iogate_core::Layout;
 use iogate_core::wire::Gone;
 use iogate_engine::Engine;
+use iogate_engine::store::ModelledStore;
 
 use super::answers::Answers;
 use super::appends::Appends;
@@ -34,6 +35,8 @@ pub struct Export {
     pub forwarders: Vec<u32>,
     /// What is remembered of requests that must not be carried out twice; `None`: what the tree's servers remember.
     pub answers: Option<Arc<Answers>>,
+    /// The modelled devices behind the gate, of which the status tells.
+    pub devices: Vec<Arc<ModelledStore>>,
 }
 
 /// What a server may spend.

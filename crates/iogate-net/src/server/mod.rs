@@ -61,7 +61,7 @@ pub(crate) use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use listener::Listener;
-pub use status::{ConnectionStatus, ExportStatus, SizeCount, Status, TcpStatus};
+pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
 use crate::Endpoint;
 use account::Accounts;
@@ -86,12 +86,7 @@ pub struct ServerConfig {
     pub limits: Limits,
     /// How long a session stays without a connection.
     pub session_grace: Duration,
-    /// Describes an export's gate in a status.
-    pub describe: Option<Describe>,
 }
-
-/// Describes a gate.
-pub type Describe = Box<dyn Fn(&Export) -> serde_json::Value + Send + Sync>;
 
 /// How long `shutdown` waits for clients to take their last replies.
 const LAST_REPLIES: Duration = Duration::from_secs(5);
@@ -127,7 +122,6 @@ struct Shared {
     nodes: u32,
     limits: Limits,
     session_grace: Duration,
-    describe: Option<Describe>,
     /// Changes with every start.
     instance: u64,
     started: Instant,
@@ -197,7 +191,6 @@ impl Server {
                 pool: Pool::new(config.limits.memory_bytes, room),
                 limits: config.limits,
                 session_grace: config.session_grace,
-                describe: config.describe,
                 instance: u64::from_le_bytes(instance),
                 started: Instant::now(),
                 epoll,

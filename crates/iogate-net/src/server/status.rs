@@ -3,10 +3,13 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use iogate_core::stats::summary::{Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
+use iogate_engine::store::ModelledStore;
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
+use super::export::Export;
 use super::session::Session;
 use super::{Shared, gate_in_short, lock};
 
@@ -42,8 +45,31 @@ pub struct ExportStatus {
     pub scheduler: String,
     /// Requests in the gate.
     pub queued: usize,
-    /// What the program says about the gate.
-    pub gate: serde_json::Value,
+    /// What the gate did.
+    pub gate: GateStatus,
+}
+
+/// A gate, and what is behind it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GateStatus {
+    /// What it did.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// When the last request of each application was complete: its id, and nanoseconds since the Unix epoch.
+    #[serde(default)]
+    pub last_served: Vec<(u32, u64)>,
+    /// The modelled devices.
+    #[serde(default)]
+    pub devices: Vec<DeviceUse>,
+}
+
+/// What a modelled device did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct DeviceUse {
+    /// For how long it served.
+    pub busy_ns: u64,
+    /// How often it had to reposition.
+    pub repositions: u64,
 }
 
 /// One connection.
@@ -113,6 +139,8 @@ impl Status {
 
 /// About how many bytes a status has, and each connection in it.
 const STATUS_BYTES: usize = 16 << 10;
+/// Applications, files and targets of each gate.
+const GROUPS_MAX: usize = 32;
 const CONNECTION_BYTES: usize = 1 << 10;
 
 impl Shared {
@@ -134,9 +162,12 @@ impl Shared {
         let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
         let exports = self.exports.iter().map(|served| {
             let (scheduler, queued) = gate_in_short(&served.engine);
-            let gate =
-                self.describe.as_ref().map_or(serde_json::Value::Null, |describe| describe(&served.export));
-            ExportStatus { name: served.name.clone(), scheduler, queued, gate }
+            ExportStatus {
+                name: served.name.clone(),
+                scheduler,
+                queued,
+                gate: GateStatus::of(&served.export),
+            }
         });
         Status {
             node: self.node,
@@ -148,6 +179,24 @@ impl Shared {
             exports: exports.collect(),
             connection_count: connections.len(),
             connections: connections.iter().map(|connection| connection.status()).collect(),
+        }
+    }
+}
+
+impl GateStatus {
+    fn of(export: &Export) -> GateStatus {
+        let (stats, config, now) =
+            export.engine.with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), now));
+        let unix = crate::greeting::now();
+        let at = |last| unix.saturating_sub(now.since(last).as_nanos());
+        let used = |device: &Arc<ModelledStore>| {
+            let stats = device.device_stats();
+            DeviceUse { busy_ns: stats.busy.as_nanos(), repositions: stats.repositions }
+        };
+        GateStatus {
+            summary: Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX),
+            last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),
+            devices: export.devices.iter().map(used).collect(),
         }
     }
 }

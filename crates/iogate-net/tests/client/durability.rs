@@ -168,6 +168,7 @@ fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
         users: Users::default(),
         forwarders: vec![0],
         answers: None,
+        devices: Vec::new(),
     };
     let config = ServerConfig {
         exports: vec![export],
@@ -175,7 +176,6 @@ fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
         nodes: 1,
         limits: Limits::default(),
         session_grace: std::time::Duration::from_secs(60),
-        describe: None,
     };
     let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
     Server::start(config, vec![Listener::bind(endpoint, policy).unwrap()]).unwrap()

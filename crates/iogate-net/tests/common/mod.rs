@@ -67,9 +67,10 @@ pub(crate) fn serve(
         users: Users::default(),
         forwarders: vec![own().uid],
         answers,
+        devices: Vec::new(),
     };
-    let (limits, describe) = (Limits::default(), None);
-    let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace, describe };
+    let limits = Limits::default();
+    let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace };
     let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
     Server::start(config, vec![listener]).unwrap()
 }

@@ -35,6 +35,7 @@ impl Setup {
             users: Users::default(),
             forwarders: Vec::new(),
             answers: None,
+            devices: Vec::new(),
         };
         let config = ServerConfig {
             exports: vec![export],
@@ -42,7 +43,6 @@ impl Setup {
             nodes: 1,
             limits: Limits::default(),
             session_grace: Duration::from_secs(60),
-            describe: None,
         };
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
         Setup { server: Server::start(config, vec![listener]).unwrap(), dir }

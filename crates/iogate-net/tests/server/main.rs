@@ -45,7 +45,6 @@ impl Setup {
             nodes: 1,
             limits,
             session_grace: Duration::from_secs(60),
-            describe: None,
         };
         change(&mut config);
         let dir = tempfile::tempdir().unwrap();
@@ -100,5 +99,6 @@ fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> E
         users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
         answers: None,
+        devices: Vec::new(),
     }
 }

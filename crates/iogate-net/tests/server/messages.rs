@@ -234,14 +234,13 @@ fn exports_are_chosen_by_name() {
 
 #[test]
 fn the_state_is_told_and_the_scheduler_changed() {
-    let describe: iogate_net::server::Describe = Box::new(|export| export.name.len().into());
-    let setup = Setup::with(|config| config.describe = Some(describe));
+    let setup = Setup::new();
     let mut client = Raw::greet(setup.tcp());
     client.open(1, "f", RDWR);
     client.write_at(1, 0, &[0; 5000]);
     let json = client.ask(&Request::Status(Status {}), &[]).payload;
     let status: iogate_net::server::Status = serde_json::from_slice(&json).unwrap();
-    assert_eq!((status.exports[0].gate.as_u64(), status.connection_count), (Some(5), 1));
+    assert_eq!((status.exports[0].gate.summary.bytes(), status.connection_count), (5000, 1));
     let connection = &status.connections[0];
     assert_eq!((connection.uid, connection.open_files, connection.underway), (Some(7), 1, 1));
     assert_eq!((&connection.name[..], connection.requests), ("test", 3));

@@ -107,7 +107,6 @@ fn a_listener_lets_in_whom_it_is_told_to() {
         nodes: 1,
         limits: Default::default(),
         session_grace: std::time::Duration::from_secs(60),
-        describe: None,
     };
     let server =
         Server::start(config, vec![at("mine", &[own_uid()]), at("others", &[own_uid() + 1])]).unwrap();

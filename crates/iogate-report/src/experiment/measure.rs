@@ -13,7 +13,7 @@ use super::{
     TIMELINE_PHASES_MAX, TimeClass,
 };
 use crate::recording::Recording;
-use crate::summary::SizeClass;
+use iogate_core::stats::summary::SizeClass;
 
 impl Point {
     pub(super) fn new(settings: BTreeMap<String, String>, runs: &[RunResult], confidence: f64) -> Point {

@@ -19,7 +19,7 @@ use iogate_sim::stat::Estimate;
 use serde::{Deserialize, Serialize};
 
 use crate::recording::Recording;
-use crate::summary::SizeClass;
+use iogate_core::stats::summary::SizeClass;
 
 pub use best::{Best, Situations};
 pub(crate) use best::{combinations, label};

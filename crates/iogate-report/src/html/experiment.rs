@@ -181,7 +181,7 @@ fn percent(share: f64) -> String {
 
 fn distributions(report: &ExperimentReport) -> Markup {
     let shown = &report.points[..report.points.len().min(DISTRIBUTIONS_MAX)];
-    let sized = |classes: &[crate::summary::SizeClass]| -> Classes {
+    let sized = |classes: &[iogate_core::stats::summary::SizeClass]| -> Classes {
         classes.iter().map(|class| (class.from_bytes, class.count)).collect()
     };
     let layers: Vec<(String, [Classes; 3])> = (shown.iter())

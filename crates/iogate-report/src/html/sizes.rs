@@ -6,8 +6,8 @@ use maud::{Markup, html};
 
 use super::{LEFT, WIDTH, key, picture, swatch};
 use crate::run::{Report, Run};
-use crate::summary::{OpSummary, SizeClass};
 use crate::units::bytes;
+use iogate_core::stats::summary::{OpSummary, SizeClass};
 
 const HEIGHT: f64 = 96.0;
 const TITLE: f64 = 26.0;

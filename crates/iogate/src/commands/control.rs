@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use iogate_core::stats::summary::Summary;
 use iogate_fs::{ControlError, MountError};
 use iogate_net::Endpoint;
-use iogate_report::{Summary, text};
+use iogate_report::text;
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::serve::ask;

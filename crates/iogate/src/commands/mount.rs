@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
+use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
@@ -15,8 +16,7 @@ use iogate_fs::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
 use iogate_net::{Endpoint, Tree};
-use iogate_report::summary::Names;
-use iogate_report::{Summary, units};
+use iogate_report::units;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

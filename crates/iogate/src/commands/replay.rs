@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Device};
+use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{FileId, GateConfig, Layout, SchedulerKind, Time};
-use iogate_report::summary::Names;
 use iogate_report::timeline::Served;
-use iogate_report::{AppResult, Report, Run, Summary, Timeline, text};
+use iogate_report::{AppResult, Report, Run, Timeline, text};
 use iogate_sim::trace::Files;
 use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
 

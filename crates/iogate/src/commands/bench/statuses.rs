@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use iogate_core::stats::summary::{Distribution, OpSummary};
 use iogate_core::{Span, Time, WaitReason};
-use iogate_net::server::Status;
-use iogate_report::summary::{Distribution, OpSummary};
+use iogate_net::server::{GateStatus, Status};
 use iogate_sim::metrics::SERVERS;
 use iogate_sim::result::{LayerResult, ServerResult};
 
 use super::crowd::Outcome;
 use super::gather::{Clock, Measures};
 use crate::commands::cluster::config::Role;
-use crate::commands::serve::described::Described;
 
 /// What one node says.
 pub(super) struct NodeStatus {
     scheduler: String,
-    gate: Described,
+    gate: GateStatus,
 }
 
 impl NodeStatus {
@@ -26,12 +25,11 @@ impl NodeStatus {
         let what = if role == Role::Server { "data server" } else { "forwarder" };
         let export =
             status.exports.into_iter().next().with_context(|| format!("a {what} without an export"))?;
-        let gate = serde_json::from_value(export.gate).with_context(|| format!("the status of a {what}"))?;
-        Ok(NodeStatus { scheduler: export.scheduler, gate })
+        Ok(NodeStatus { scheduler: export.scheduler, gate: export.gate })
     }
 
     fn ops(&self) -> [&OpSummary; 2] {
-        [&self.gate.gate.read, &self.gate.gate.write]
+        [&self.gate.summary.read, &self.gate.summary.write]
     }
 }
 
@@ -49,7 +47,7 @@ pub(super) fn of_nodes(
     };
     let finish: Vec<_> = servers.iter().map(finish).collect();
     let server = |(node, finish): (&NodeStatus, &BTreeMap<u32, Time>)| {
-        let gate = &node.gate.gate;
+        let gate = &node.gate.summary;
         ServerResult {
             busy: Span::from_nanos(node.gate.devices.iter().map(|device| device.busy_ns).sum()),
             repositions: node.gate.devices.iter().map(|device| device.repositions).sum(),
@@ -70,7 +68,7 @@ pub(super) fn of_nodes(
 
 fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
     let first = nodes.first()?;
-    let gates = || nodes.iter().map(|node| &node.gate.gate);
+    let gates = || nodes.iter().map(|node| &node.gate.summary);
     let waits = WaitReason::ALL.into_iter().map(|reason| {
         let of = || gates().flat_map(|gate| &gate.waits).filter(move |wait| wait.name == reason.name());
         let total = of().map(|wait| wait.total_ns).sum();

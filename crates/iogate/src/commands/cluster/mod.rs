@@ -12,9 +12,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use iogate_core::stats::summary::Summary;
 use iogate_net::Endpoint;
 use iogate_net::server::Status;
-use iogate_report::{Summary, Table, units};
+use iogate_report::{Table, units};
 use serde::Serialize;
 
 use self::config::{Config, Node, Proof, Role};
@@ -273,12 +274,8 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
             (Some(status), _) => {
                 let gates: Vec<&str> =
                     status.exports.iter().map(|export| export.scheduler.as_str()).collect();
-                let gates_did: Vec<Summary> = status
-                    .exports
-                    .iter()
-                    .filter_map(|export| serde_json::from_value(export.gate.clone()).ok())
-                    .collect();
-                let sum = |of: fn(&Summary) -> u64| gates_did.iter().map(of).sum::<u64>();
+                let did = || status.exports.iter().map(|export| &export.gate.summary);
+                let sum = |of: fn(&Summary) -> u64| did().map(of).sum::<u64>();
                 row.push(status.connection_count.to_string());
                 row.push(gates.first().copied().unwrap_or("-").to_owned());
                 row.push(units::count(sum(|gate| gate.read.requests + gate.write.requests)));

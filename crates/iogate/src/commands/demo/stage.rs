@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use indicatif::ProgressBar;
 use iogate_core::device::{self, Placement};
+use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
 use iogate_engine::{Engine, EngineConfig, Origin, Store};
 use iogate_fs::{Control, MountError, MountOptions, application_of_word};
-use iogate_report::summary::Names;
 use iogate_report::timeline::Served;
-use iogate_report::{AppResult, Run, Summary, Timeline};
+use iogate_report::{AppResult, Run, Timeline};
 use tempfile::TempDir;
 
 use super::workload::{Application, Workload, is_intact};

@@ -8,7 +8,7 @@ use iogate_net::Endpoint;
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::server::{ConnectionStatus, Status};
-use iogate_report::{Summary, Table, text, units};
+use iogate_report::{Table, text, units};
 
 /// The errno of a server that wants another proof.
 const DENIED: i32 = rustix::io::Errno::ACCESS.raw_os_error();
@@ -89,10 +89,7 @@ pub(crate) fn shown(status: &Status) -> String {
     line("underway", format!("{} requests, {memory} of memory", units::count(status.underway as u64)));
     for export in &status.exports {
         write!(out, "\nexport {}, {} queued\n", export.name, export.queued).expect("text grows");
-        match serde_json::from_value::<Summary>(export.gate.clone()) {
-            Ok(summary) => out.push_str(&text::status(&summary)),
-            Err(_) => writeln!(out, "{:<12}{}", "scheduler", export.scheduler).expect("text grows"),
-        }
+        out.push_str(&text::status(&export.gate.summary));
     }
     let table = connections_table(&status.connections);
     if !table.is_empty() {

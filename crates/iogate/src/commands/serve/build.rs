@@ -1,9 +1,8 @@
 //! From a configuration to what serves: stores, trees, gates, listeners.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_core::device::{self, Placement};
@@ -16,11 +15,8 @@ use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, Listener, ServerConfig};
 use iogate_net::tree::{DirectoryTree, StripedTree};
 use iogate_net::{Endpoint, Tree};
-use iogate_report::Summary;
-use iogate_report::summary::Numbers;
 
 use super::config::{Answers, Config, Export};
-use super::described::{Described, DeviceUse};
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::failure::Failure;
 
@@ -29,8 +25,6 @@ const OBJECTS: &str = "objects";
 const NAMES: &str = "names";
 /// Stripes, if nothing else is said.
 const STRIPE_BYTES: u64 = 64 << 10;
-/// Applications, files and targets in a status.
-const GROUPS_MAX: usize = 32;
 /// Batches in service behind a dispatch queue, if nothing else is said.
 const BATCHES: usize = 4;
 /// How long a session stays without a connection.
@@ -48,17 +42,15 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 /// All that a server needs, and the gates in it.
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
     let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
-    let (mut exports, mut devices) = (Vec::new(), HashMap::new());
+    let mut exports = Vec::new();
     // Which server on which machine this is.
     let mut listeners = u64::from(stable_hash(rustix::system::uname().nodename().to_bytes()));
     for listen in &config.listen {
         listeners = listeners.rotate_left(7) ^ u64::from(stable_hash(listen.at.0.to_string().as_bytes()));
     }
     for export in &config.export {
-        let (built, modelled) =
-            export.build(forwarder, listeners).with_context(|| format!("export `{}`", export.name))?;
-        exports.push(built);
-        devices.insert(export.name.clone(), modelled);
+        let built = export.build(forwarder, listeners);
+        exports.push(built.with_context(|| format!("export `{}`", export.name))?);
     }
     let engines = exports.iter().map(|export| export.engine.clone()).collect();
     let settings = ServerConfig {
@@ -67,37 +59,16 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>)
         nodes: config.nodes,
         limits: config.limits(),
         session_grace: config.session_grace.as_ref().map_or(SESSION_GRACE, |grace| grace.0),
-        describe: Some(Box::new(move |export| {
-            let modelled = devices.get(&export.name).map_or(&[][..], Vec::as_slice);
-            serde_json::to_value(describe(export, modelled)).unwrap_or_default()
-        })),
     };
     Ok((settings, engines))
-}
-
-/// An export's gate, as `iogate status` shows it, and the modelled devices behind it.
-fn describe(export: &server::Export, modelled: &[Arc<ModelledStore>]) -> Described {
-    let (stats, config, now) =
-        export.engine.with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), now));
-    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let at = |last| unix.saturating_sub(now.since(last).as_nanos());
-    Described {
-        gate: Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX),
-        last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),
-        devices: modelled.iter().map(|device| DeviceUse::of(device.device_stats())).collect(),
-    }
 }
 
 /// Where names are, and where the stripes.
 type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
 
 impl Export {
-    /// What is served, and the modelled devices in it.
-    fn build(
-        &self,
-        forwarder: Forwarder,
-        listeners: u64,
-    ) -> anyhow::Result<(server::Export, Vec<Arc<ModelledStore>>)> {
+    /// What is served.
+    fn build(&self, forwarder: Forwarder, listeners: u64) -> anyhow::Result<server::Export> {
         let (mut modelled, mut learnt) = (Vec::new(), None);
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
             let (tree, layout) = (self.directory_tree(directory, &mut modelled)?, self.layout_of(directory)?);
@@ -125,7 +96,7 @@ impl Export {
         if let Some((tree, layouts)) = learnt {
             tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
         }
-        let export = server::Export {
+        Ok(server::Export {
             name: self.name.clone(),
             tree,
             engine,
@@ -134,8 +105,8 @@ impl Export {
             users: self.users.build()?,
             forwarders: super::security::numbers(&self.forwarders).context("forwarders")?,
             answers: self.remembered(listeners)?,
-        };
-        Ok((export, modelled))
+            devices: modelled,
+        })
     }
 
     /// What is remembered of requests: beside the names, in a file that no other server here uses.

@@ -3,7 +3,6 @@
 pub(crate) mod ask;
 mod build;
 pub(crate) mod config;
-pub(crate) mod described;
 mod security;
 mod values;
 

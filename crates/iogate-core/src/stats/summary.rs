@@ -1,14 +1,19 @@
 //! What one gate did: its statistics with names, as status, replay and demo report them.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
-use iogate_core::WaitReason;
-use iogate_core::stats::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
-use iogate_core::{AppId, FileId, SchedulerConfig, Time};
-use serde::{Deserialize, Serialize};
+use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
+use crate::request::{AppId, FileId};
+use crate::sched::SchedulerConfig;
+use crate::time::Time;
+use crate::wait::WaitReason;
 
 /// What a gate did.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Summary {
     /// The algorithm.
     pub scheduler: String,
@@ -17,7 +22,7 @@ pub struct Summary {
     /// Most dispatches in service at once.
     pub depth: u32,
     /// What else is to be known of the place that the gate serves, name and value; of a mount: what it shows, and how.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub about: Vec<(String, String)>,
     /// What was read.
     pub read: OpSummary,
@@ -44,7 +49,8 @@ pub struct Summary {
 }
 
 /// One operation over all files.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpSummary {
     /// Requests that arrived.
     pub requests: u64,
@@ -73,7 +79,8 @@ pub struct OpSummary {
 }
 
 /// A distribution in a few numbers. Quantiles are at most an eighth above the true value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Distribution {
     pub count: u64,
@@ -86,7 +93,8 @@ pub struct Distribution {
 }
 
 /// How many values lie from a power of two up to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SizeClass {
     /// The power of two, in bytes.
     pub from_bytes: u64,
@@ -95,7 +103,8 @@ pub struct SizeClass {
 }
 
 /// How often something happened and how long it took altogether.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counted {
     /// What.
     pub name: String,
@@ -106,7 +115,8 @@ pub struct Counted {
 }
 
 /// The requests of one application, file or target.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Group {
     /// Its number; `None` for all that were not counted one by one.
     pub id: Option<u64>,
@@ -266,14 +276,14 @@ fn size_classes(histogram: &Histogram) -> Vec<SizeClass> {
     classes
 }
 
-fn groups<K: Copy + Eq + std::hash::Hash>(
+fn groups<K: Copy + Eq + core::hash::Hash>(
     tracked: &Tracked<K>,
     name: impl Fn(K) -> (u64, String),
     groups_max: usize,
 ) -> Vec<Group> {
     let mut by_bytes: Vec<&(K, Sums)> = tracked.iter().collect();
     // Stable: of two with as many bytes, the one that appeared first.
-    by_bytes.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.bytes));
+    by_bytes.sort_by_key(|(_, sums)| core::cmp::Reverse(sums.bytes));
     let (shown, rest) = by_bytes.split_at(groups_max.min(by_bytes.len()));
     let mut groups: Vec<Group> = (shown.iter())
         .map(|(key, sums)| {
