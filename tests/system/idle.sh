@@ -17,5 +17,5 @@ before=$(ticks "$GATE_PID")
 sleep 5
 after=$(ticks "$GATE_PID")
 echo "$((after - before)) ticks in 5 s"
-[ $((after - before)) -le 1 ] || fail "the idle mount used $((after - before)) ticks of CPU in 5 s"
+[ $((after - before)) -le 1 ] || fail_by_time "the idle mount used $((after - before)) ticks of CPU in 5 s"
 unmount_gate

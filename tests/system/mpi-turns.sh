@@ -35,7 +35,7 @@ for try in 1 2 3; do
     both
     echo "mean I/O time: $without ms without turns, $MEAN ms with; until both are done: $without_all ms and $ALL ms"
     [ "$MEAN" -ge "$without" ] || break
-    [ "$try" -lt 3 ] || fail "turns do not shorten the mean I/O time"
+    [ "$try" -lt 3 ] || fail_by_time "turns do not shorten the mean I/O time"
 done
 apart $((2 * try))
 "$IOGATE" status "$MNT" | grep '^device'
