@@ -78,7 +78,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     }
     connection.flush();
     match before {
-        // What it has read reaches the gate before what this one brings.
+        // What it has read reaches the gate before what this one brings, or is forgotten before it comes again.
         Some(before) => before.close_for(connection),
         None => connection.begin_reading(),
     }
@@ -163,7 +163,7 @@ struct Entered {
     session: Arc<Session>,
     /// It was there before.
     resumed: bool,
-    /// Its connection until now.
+    /// Its connection before this one, unless nobody has to do with it any more.
     before: Option<Arc<Connection>>,
 }
 
@@ -182,7 +182,7 @@ impl Shared {
         }
     }
 
-    /// The session that a `Hello` asks for, whether it was there before, and its connection until now. The given connection is
+    /// The session that a `Hello` asks for, whether it was there before, and its connection before. The given connection is
     /// the session's from here on: so of two forwarders that must not be here together, one finds the other.
     fn session(
         self: &Arc<Self>,

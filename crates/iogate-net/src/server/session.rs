@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
 use iogate_core::session::{Admitted, Window};
@@ -63,6 +63,8 @@ impl Forwarder {
 struct State {
     window: Window<Kept>,
     connection: Option<Arc<Connection>>,
+    /// That connection, or the last one: even when it is over, a thread may have requests of it in hand.
+    last: Weak<Connection>,
     /// Since when there is no connection.
     lost: Instant,
     bytes_underway: u64,
@@ -118,6 +120,7 @@ impl Session {
         let state = State {
             window: Window::new(server.limits.credits),
             connection: None,
+            last: Weak::new(),
             lost: Instant::now(),
             bytes_underway: 0,
             ended: false,
@@ -139,7 +142,7 @@ impl Session {
         }
     }
 
-    /// Makes a connection the session's; returns the one before. `None`, if the session has ended.
+    /// Makes a connection the session's; returns the one before, which may be over. `None`, if the session has ended.
     #[expect(clippy::option_option, reason = "ended, or nobody before")]
     pub(super) fn attach(&self, connection: &Arc<Connection>) -> Option<Option<Arc<Connection>>> {
         let mut state = lock(&self.state);
@@ -147,7 +150,10 @@ impl Session {
             return None;
         }
         state.window.reconnect();
-        Some(state.connection.replace(Arc::clone(connection)))
+        let before = state.last.upgrade();
+        state.last = Arc::downgrade(connection);
+        state.connection = Some(Arc::clone(connection));
+        Some(before)
     }
 
     /// Notes that a connection is gone.
