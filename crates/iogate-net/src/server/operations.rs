@@ -320,12 +320,13 @@ impl Asked {
         let Ok(request) = Request::decode(self.header.kind, &self.fields) else { return };
         let session = Arc::clone(self.answer.session());
         if !matches!(request, Request::Goodbye(_)) {
-            let Some(answer) = self.answer.if_wanted(since) else {
+            // The handle is free again before the request is forgotten: it may come again at once.
+            let give_up = || {
                 if let Request::Open(open) = &request {
                     session.fill(open.handle, None);
                 }
-                return;
             };
+            let Some(answer) = self.answer.if_wanted_or(since, give_up) else { return };
             self.answer = answer;
         }
         let bytes = self.header.payload as usize;

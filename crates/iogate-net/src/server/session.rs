@@ -442,7 +442,12 @@ impl Answer {
 
     /// To be asked before a request is carried out that has waited since it was taken in: forgets it if its client is gone, as it
     /// might undo what others have done since. A client that comes back sends it again.
-    pub(super) fn if_wanted(mut self, since: Instant) -> Option<Answer> {
+    pub(super) fn if_wanted(self, since: Instant) -> Option<Answer> {
+        self.if_wanted_or(since, || {})
+    }
+
+    /// As [`Answer::if_wanted`], and calls `give_up` before the request is forgotten, with the session's state locked.
+    pub(super) fn if_wanted_or(mut self, since: Instant, give_up: impl FnOnce()) -> Option<Answer> {
         if since.elapsed() < FRESH {
             return Some(self);
         }
@@ -451,6 +456,7 @@ impl Answer {
             drop(state);
             return Some(self);
         }
+        give_up();
         state.forget(self.id, self.bytes);
         drop(state);
         self.given = true;

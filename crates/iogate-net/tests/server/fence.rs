@@ -131,6 +131,27 @@ fn a_client_that_comes_back_late_has_everything_carried_out() {
 }
 
 #[test]
+fn an_open_that_was_forgotten_comes_again() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.unix());
+    setup.tree.door.shut();
+    for _ in 0..72 {
+        client.send(&Request::GetAttr(GetAttr { handle: NO_HANDLE, path: b"door" }), &[]);
+    }
+    let identity = Identity::default();
+    let open = Request::Open(Open { handle: 1, flags: RDWR, mode: 0o644, identity, path: b"f" });
+    let id = client.send(&open, &[]);
+    wait_until("all have come", || setup.server.status().underway == 73);
+    client.stream = Box::new(UnixStream::pair().unwrap().0);
+    wait_until("it has gone", || setup.server.status().connection_count == 0);
+    setup.tree.door.open();
+    wait_until("all is done", || setup.server.status().underway == 0);
+    let mut again = Raw::resume(setup.unix(), &client);
+    again.write(&Raw::bytes(id, again.acked, &open, &[]));
+    again.reply().ok::<Opened>();
+}
+
+#[test]
 fn who_says_goodbye_and_does_not_wait_has_ended_its_session() {
     let setup = Setup::new();
     for endpoint in setup.server.endpoints() {
