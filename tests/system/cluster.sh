@@ -20,8 +20,7 @@ end_cluster() {
     local status=$?
     is_unmounted || umount --lazy "$MNT" || true
     [ ! -e "$CLUSTER/cluster.toml" ] || cluster down two-layer --purge || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_cluster EXIT
 pid_of() { cut -d ' ' -f 1 "$CLUSTER/$1.pid"; }

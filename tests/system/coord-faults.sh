@@ -20,8 +20,7 @@ end() {
     touch "$SIDE/over"
     kill -CONT "$COORD_PID" 2>/dev/null || true
     kill -KILL "$COORD_PID" 2>/dev/null || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end EXIT
 start

@@ -20,8 +20,7 @@ end() {
         ip netns del "$NS-$n" 2>/dev/null || true
     done
     ip netns del "$NS" 2>/dev/null || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end EXIT
 

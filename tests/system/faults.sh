@@ -17,8 +17,7 @@ end_cluster() {
     local status=$? point
     for point in "$MNT" "$OTHER"; do umount --lazy "$point" 2>/dev/null || true; done
     [ ! -e "$CLUSTER/cluster.toml" ] || cluster down faults --purge || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_cluster EXIT
 pid_of() { cut -d ' ' -f 1 "$CLUSTER/$1.pid"; }

@@ -13,8 +13,7 @@ end_servers() {
     local status=$?
     is_unmounted || umount --lazy "$MNT" || true
     [ "${#pids[@]}" -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_servers EXIT
 

@@ -111,9 +111,10 @@ promptly() {
     if chrt --rr 1 true 2>/dev/null; then chrt --rr 1 "$@"; else "$@"; fi
 }
 
-# Kills what the test started and unmounts what it mounted.
+# clean_up [STATUS]: kills what the test started, unmounts what it mounted, and ends with the status, if given, or the one before. A test
+# with an end of its own hands the status on: in a trap, too, a command that fails would end the script before this is done.
 clean_up() {
-    local status=$? pid
+    local status=${1:-$?} pid
     trap - EXIT
     exec 2>/dev/null # the shell would report each process that is killed here
     for pid in $(jobs -p); do

@@ -14,8 +14,7 @@ end_cluster() {
     local status=$?
     is_unmounted || umount --lazy "$MNT" || true
     [ ! -e "$CLUSTER/cluster.toml" ] || cluster down "$NAME" --purge || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_cluster EXIT
 

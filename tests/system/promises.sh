@@ -20,8 +20,7 @@ end_all() {
         ! mountpoint --quiet "$point" || umount --lazy "$point" || true
     done
     [ ! -e "$CLUSTER/cluster.toml" ] || "$IOGATE" cluster down two-layer --purge --dir "$CLUSTER" || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_all EXIT
 

@@ -11,8 +11,7 @@ end_server() {
     local status=$?
     is_unmounted || umount --lazy "$MNT" || true
     [ -z "$server" ] || kill "$server" 2>/dev/null || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end_server EXIT
 

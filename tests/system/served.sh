@@ -13,8 +13,7 @@ end() {
     is_unmounted || umount --lazy "$MNT" || true
     [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
     ! mountpoint --quiet "$SMALL" || umount --lazy "$SMALL" || true
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end EXIT
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"

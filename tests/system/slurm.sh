@@ -64,8 +64,7 @@ end() {
         kill -TERM "${daemons[pid]}" 2>/dev/null || true
         eventually 5 is_gone "${daemons[pid]}" || true
     done
-    (exit "$status")
-    clean_up
+    clean_up "$status"
 }
 trap end EXIT
 munged --foreground --force --num-threads=2 --socket="$SITE/munge" --key-file="$SITE/key" --log-file="$SITE/munged.log" \
