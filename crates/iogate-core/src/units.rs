@@ -33,7 +33,8 @@ const OTHER_SIZES: &[Unit] = &[
 ];
 /// Units that times are written in, largest first.
 const TIMES: &[Unit] = &[("s", SECOND), ("ms", MS), ("us", US)];
-const OTHER_TIMES: &[Unit] = &[("ns", 1), ("min", 60 * SECOND), ("h", 3_600 * SECOND)];
+const NANOSECONDS: &[Unit] = &[("ns", 1)];
+const LONG_TIMES: &[Unit] = &[("min", 60 * SECOND), ("h", 3_600 * SECOND)];
 const BITS: &[Unit] = &[("kbit/s", 125), ("Mbit/s", 125_000), ("Gbit/s", 125_000_000)];
 
 /// A number of bytes, with or without a unit: `4096`, `32KiB`, `1.5 MiB`, `1GB`. `None` if it is not such a text, or too large.
@@ -43,12 +44,12 @@ pub fn parse_size(text: &str) -> Option<u64> {
 
 /// A time, in nanoseconds: `250ms`, `1.5s`, `2h`. Only zero needs no unit. `None` if it is not such a text, or too large.
 pub fn parse_time(text: &str) -> Option<u64> {
-    parse(text, &[TIMES, OTHER_TIMES], None)
+    parse(text, &[TIMES, NANOSECONDS, LONG_TIMES], None)
 }
 
-/// As [`parse_time`]; a number without a unit is in microseconds.
+/// As [`parse_time`], for what a request takes: no minutes or hours, and a number without a unit is in microseconds.
 pub fn parse_micros(text: &str) -> Option<u64> {
-    parse(text, &[TIMES, OTHER_TIMES], Some(US))
+    parse(text, &[TIMES, NANOSECONDS], Some(US))
 }
 
 /// A rate, in bytes per second: `125MB/s`, `1Gbit/s`. Only zero needs no unit. `None` if it is not such a text, or too large.

@@ -443,7 +443,7 @@ fn specs_name_devices() {
     for preset in Preset::all() {
         assert_eq!(parse(preset.name).unwrap().capacity(), preset.build().capacity());
     }
-    for spec in ["unit:", "unit:fast", "unit:-1", "unit:1d", "unit:99999999999999999999s", "unit:1e3"] {
+    for spec in ["unit:", "unit:fast", "unit:-1", "unit:1h", "unit:99999999999999999999s", "unit:1e3"] {
         let error = span(spec).unwrap_err();
         assert!(matches!(error, DeviceSpecError::BadTime { .. }), "{spec}");
         assert!(error.to_string().contains("such as 100, 50us or 1.5ms"), "{error}");
