@@ -88,29 +88,6 @@ refused() {
     ! grep -q "panicked at" "$SIDE/refused" || fail "it panicked"
 }
 
-# The percentage of the processors' time that somebody takes now, while the test does nothing.
-busy_percent() {
-    local was all idle
-    counted() { awk '/^cpu / { idle = $5 + $6; for (i = 2; i <= 9; i++) all += $i; print all, idle }' /proc/stat; }
-    was=$(counted)
-    sleep 2
-    read -r all idle <<<"$(echo "$was $(counted)" | awk '{ print $3 - $1, $4 - $2 }')"
-    echo $(((all - idle) * 100 / all))
-}
-
-# fail_by_time WHY: times are not as they should be. That says nothing while others take the machine's time: then it is skipped.
-fail_by_time() {
-    local busy
-    busy=$(busy_percent)
-    [ "$busy" -le 15 ] || skip "$*: not judged, as other programs take $busy % of the machine's time"
-    fail "$*"
-}
-
-# promptly COMMAND...: before other programs, where that is allowed: for what compares times of little computing.
-promptly() {
-    if chrt --rr 1 true 2>/dev/null; then chrt --rr 1 "$@"; else "$@"; fi
-}
-
 # clean_up [STATUS]: kills what the test started, unmounts what it mounted, and ends with the status, if given, or the one before. A test
 # with an end of its own hands the status on: in a trap, too, a command that fails would end the script before this is done.
 clean_up() {
