@@ -185,12 +185,13 @@ pub(super) fn write(fd: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
 /// Waits for the turn that a write to a marked file needs. `None` if it needs none after all.
 fn begin(fd: c_int) -> Result<Option<Ticket>, c_int> {
     let mut state = lock();
+    let mut is_checked = false;
     loop {
         // A turn that is not from here: of the program itself, or of its MPI library.
         if claims::is_inside() && !state.places.iter().any(|known| matches!(known.phase, Phase::Held(_))) {
             return Ok(None);
         }
-        let Some(Marked { number, place, .. }) = state.files.get(&fd).copied() else { return Ok(None) };
+        let Some(Marked { number, identity, place }) = state.files.get(&fd).copied() else { return Ok(None) };
         let Some(place) = place else {
             // Nobody else waits while the file system is asked: it may not answer.
             drop(state);
@@ -208,26 +209,24 @@ fn begin(fd: c_int) -> Result<Option<Ticket>, c_int> {
                 return Ok(Some(Ticket { place, turn: turn.number }));
             }
             Phase::Changing => state = wait(state),
+            Phase::Free if is_checked => state = take_turn(state, place)?,
             Phase::Free => {
-                if !is_still_there(&mut state, fd) {
-                    return Ok(None);
+                drop(state);
+                is_checked = is_still(fd, identity);
+                state = lock();
+                if !is_checked && state.files.get(&fd).is_some_and(|file| file.number == number) {
+                    state.files.remove(&fd);
+                    marks::unmark(fd);
                 }
-                state = take_turn(state, place)?;
             }
         }
     }
 }
 
-/// Whether a descriptor is what it was when it was marked. It may have been closed past us, and be a socket now.
-fn is_still_there(state: &mut State, fd: c_int) -> bool {
+/// Whether a descriptor is of the file that was marked. It may have been closed past us, and be a socket now.
+fn is_still(fd: c_int, identity: (u64, u64)) -> bool {
     let now = borrow(fd).and_then(rustix::fs::fstat);
-    let known = state.files.get(&fd).map(|file| file.identity);
-    let is_same = now.is_ok_and(|stat| Some((stat.st_dev, stat.st_ino)) == known);
-    if !is_same {
-        state.files.remove(&fd);
-        marks::unmark(fd);
-    }
-    is_same
+    now.is_ok_and(|stat| (stat.st_dev, stat.st_ino) == identity)
 }
 
 /// Claims a place, and waits until it is this process's turn there.
