@@ -25,7 +25,7 @@
 #include <sys/xattr.h>
 #include <time.h>
 
-/* Ids of words and chosen ones have a range of their own, away from job numbers (crates/iogate-net/src/app.rs). */
+/* Ids of words and chosen ones have a range of their own, away from job numbers (crates/iogate-vfs/src/app.rs). */
 #define CHOSEN 0xC0000000u
 #define MOUNT_TYPE "fuse.iogate"
 #define MOUNT_ATTRIBUTE "user.iogate.app"

@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "iogate-core",
     "iogate-engine",
+    "iogate-vfs",
     "iogate-net",
     "iogate-turn",
     "iogate-python",

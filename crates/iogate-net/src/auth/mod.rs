@@ -9,7 +9,6 @@ mod munge;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::str::FromStr;
 
 use iogate_core::wire::auth;
 
@@ -19,31 +18,6 @@ pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
 use crate::socket::{Peer, TlsServer};
 use crate::{Caller, Endpoint};
-
-impl Caller {
-    /// Who has no rights but those of others.
-    pub const NOBODY: Caller = Caller::new(65534, 65534);
-}
-
-/// What is not a user and a group.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected UID:GID, two numbers as in 1000:1000, found `{0}`")]
-pub struct CallerError(String);
-
-/// `UID:GID`.
-impl FromStr for Caller {
-    type Err = CallerError;
-
-    fn from_str(text: &str) -> Result<Caller, CallerError> {
-        // All ones is `-1`, which system calls take as "leave it".
-        let number = |text: &str| text.parse().ok().filter(|&id| id != u32::MAX);
-        let (uid, gid) = text.split_once(':').ok_or_else(|| CallerError(text.into()))?;
-        match (number(uid), number(gid)) {
-            (Some(uid), Some(gid)) => Ok(Caller::new(uid, gid)),
-            _ => Err(CallerError(text.into())),
-        }
-    }
-}
 
 /// Who has been authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]

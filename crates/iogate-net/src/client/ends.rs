@@ -9,7 +9,7 @@ use iogate_engine::store::Segment;
 
 use super::call::{Answer, Call, Done, Memory, not_understood};
 use super::file::Opened;
-use crate::tree::Given;
+use iogate_vfs::ends::Given;
 
 impl Opened {
     pub(super) fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> io::Result<Given> {

@@ -22,7 +22,8 @@ use super::call::{Answer, Call, Done, payload, record};
 use super::remote::{FileNumber, Servers, Spread, name_bytes, path_bytes};
 use super::store::RemoteData;
 use super::{Client, Receiving, unsynced};
-use crate::tree::{Caller, Given, ObjectName, OpenHow, TreeFile, Waiting};
+use crate::tree::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
+use iogate_vfs::ends::Given;
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]

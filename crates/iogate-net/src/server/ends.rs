@@ -13,8 +13,8 @@ use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, 
 
 use super::session::{Answer, Cut, OpenFile, Session};
 use super::{Shared, lock};
-use crate::ends::{Given, Party, Work};
 use crate::{Tree, TreeFile};
+use iogate_vfs::ends::{Given, Party, Work};
 
 /// How long a request waits for an end before its client is to ask again.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -5,16 +5,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iogate_core::Layout;
+use iogate_core::ends::Rules;
 use iogate_core::wire::Gone;
 use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
+use iogate_vfs::ends::{Ends, RangeLog};
+use iogate_vfs::{Tree, Users};
 
 use super::answers::Answers;
 use super::appends::Appends;
 use super::entrance::Entrance;
-use crate::ends::Ends;
-use crate::{Tree, Users};
-use iogate_core::ends::Rules;
+use super::kept_ranges::KeptRanges;
 
 /// A tree under a name.
 pub struct Export {
@@ -103,7 +104,9 @@ const GONE_MAX: usize = 65_536;
 
 impl Served {
     pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
-        let ends = Ends::over_restarts(Rules::SERVER, export.answers.clone());
+        let log = export.answers.clone();
+        let log = log.map(|answers| -> Arc<dyn RangeLog> { Arc::new(KeptRanges::new(answers)) });
+        let ends = Ends::new(Rules::SERVER, log);
         Arc::new(Served {
             export,
             index,

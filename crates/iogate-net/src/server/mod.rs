@@ -20,6 +20,7 @@
 //! | `ends.rs` | who may use the end of a striped file |
 //! | `operations.rs` | everything else |
 //! | `answers/` | what is remembered of requests over restarts |
+//! | `kept_ranges.rs` | and of the ranges of appends |
 //! | `outgoing.rs` | replies to bytes |
 //! | `buffer.rs` | memory for data |
 //! | `account.rs` | what a user has of it, and of open files |
@@ -35,6 +36,7 @@ mod entrance;
 mod export;
 mod hello;
 mod incoming;
+mod kept_ranges;
 mod listener;
 mod operations;
 mod outgoing;
@@ -56,10 +58,10 @@ use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-pub use crate::users::Users;
-pub(crate) use answers::ToNote;
+use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
+pub use iogate_vfs::Users;
 pub use listener::Listener;
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 

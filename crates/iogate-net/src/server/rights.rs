@@ -7,8 +7,8 @@ use super::export::Served;
 use super::operations::changes;
 use super::session::{Cut, Session};
 use crate::auth::Access;
-use crate::tree::groups;
 use crate::{Caller, Groups};
+use iogate_vfs::groups;
 
 /// What a session's client may do.
 #[derive(Clone, Copy, Debug)]

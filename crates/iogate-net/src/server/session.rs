@@ -21,9 +21,9 @@ use super::incoming::FRESH;
 use super::outgoing::Payload;
 use super::rights::Rights;
 use super::{Shared, lock};
-use crate::ends::Party;
 pub(super) use crate::greeting::Cut;
 use crate::{Caller, TreeFile};
+use iogate_vfs::ends::Party;
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {

@@ -23,7 +23,7 @@ struct Known {
 
 /// The groups of a user, with its primary one and with `gid`; only the latter if the user is not in the database. May take as long
 /// as the database does, once in five minutes. Fails if the database cannot be asked.
-pub(crate) fn of_user(uid: u32, gid: u32) -> io::Result<Arc<[u32]>> {
+pub fn of_user(uid: u32, gid: u32) -> io::Result<Arc<[u32]>> {
     let now = Instant::now();
     let lock = || FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = lock().get_or_insert_default().get(&(uid, gid))

@@ -12,8 +12,6 @@ use iogate_core::Time;
 use iogate_core::ends::{Answer, Note, Rules, Told, UNKNOWN, Waiter, Wish};
 use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
 
-use crate::ends_kept::{Kept, KeptRanges};
-use crate::server::Answers;
 use crate::{Caller, TreeFile};
 
 /// In whose name it is noted: the process's own.
@@ -38,16 +36,44 @@ pub struct Given {
     pub begun: Option<u64>,
 }
 
+/// Remembers the ranges that records were given, over restarts of the process.
+pub trait RangeLog: Send + Sync {
+    /// Where the last range of a file ends that was given before the process started, of those with larger tickets than `void`; 0 if there
+    /// is none.
+    fn end(&self, file: Identity, void: u64) -> u64;
+
+    /// The ranges that records of a file were given before the process started; each is returned once.
+    fn take(&self, file: Identity, records: &[AppendRecord]) -> Vec<EarlierRange>;
+
+    /// Remembers ranges, when this returns.
+    fn keep(&self, file: Identity, ticket: u64, records: &[AppendRecord], ranges: &[Range])
+    -> io::Result<()>;
+
+    /// Ranges are given to others after all.
+    fn forget(&self, records: &[AppendRecord], ranges: &[Range]);
+}
+
+/// A range that was given before the process started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierRange {
+    /// What it was given to.
+    pub record: AppendRecord,
+    /// Larger than those of all that was given before it.
+    pub ticket: u64,
+    /// Where it begins.
+    pub offset: u64,
+}
+
 /// Told what is given, or why nothing is; `None`: the server stops, and whoever asks may ask its successor.
 type Then = Box<dyn FnOnce(Option<io::Result<Given>>) + Send>;
 
 /// The ends of a tree's files.
-pub(crate) struct Ends {
+pub struct Ends {
     state: Mutex<State>,
     rules: Rules,
     started: Instant,
     /// Ranges over restarts; `None`: a process that dies forgets them.
-    kept: Option<KeptRanges>,
+    log: Option<Arc<dyn RangeLog>>,
 }
 
 struct State {
@@ -73,10 +99,11 @@ enum Step {
 
 /// What is to be done outside of the lock.
 #[must_use]
-pub(crate) struct Work(VecDeque<Step>);
+pub struct Work(VecDeque<Step>);
 
 impl Work {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -96,17 +123,12 @@ impl State {
 }
 
 impl Ends {
-    pub(crate) fn new(rules: Rules) -> Arc<Ends> {
-        Ends::over_restarts(rules, None)
-    }
-
-    /// Ends whose ranges are remembered in the export's log.
-    pub(crate) fn over_restarts(rules: Rules, answers: Option<Arc<Answers>>) -> Arc<Ends> {
+    /// Ends by these rules; with a log, of ranges that are remembered there.
+    pub fn new(rules: Rules, log: Option<Arc<dyn RangeLog>>) -> Arc<Ends> {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let table = iogate_core::ends::Ends::new(rules, Time::ZERO, wall);
         let state = State { table, waiting: HashMap::new(), last: 0 };
-        let kept = answers.map(KeptRanges::new);
-        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now(), kept })
+        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now(), log })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -119,11 +141,7 @@ impl Ends {
 
     /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns the size that
     /// somebody has begun to set, and nobody is setting.
-    pub(crate) fn open(
-        self: &Arc<Self>,
-        file: &dyn TreeFile,
-        elsewhere: bool,
-    ) -> io::Result<(Party, Option<u64>)> {
+    pub fn open(self: &Arc<Self>, file: &dyn TreeFile, elsewhere: bool) -> io::Result<(Party, Option<u64>)> {
         let identity = file.identity();
         let mut state = self.lock();
         state.last += 1;
@@ -134,7 +152,7 @@ impl Ends {
         if is_new {
             let mark = file.attr()?.size;
             let text = begun(file);
-            let given = self.kept.as_ref().map_or(0, |kept| kept.end(identity, void(text.as_deref())));
+            let given = self.log.as_ref().map_or(0, |log| log.end(identity, void(text.as_deref())));
             let begun = text.and_then(|text| text.parse().ok());
             self.lock().table.learn(identity, mark, begun, given);
         }
@@ -143,7 +161,7 @@ impl Ends {
     }
 
     /// Lets those go on who have waited for long enough.
-    pub(crate) fn look_round(&self) -> Work {
+    pub fn look_round(&self) -> Work {
         let mut state = self.lock();
         if !state.table.are_waited_for() {
             return Work(VecDeque::new());
@@ -153,20 +171,20 @@ impl Ends {
     }
 
     /// The server stops: nobody is given anything any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let waiting = std::mem::take(&mut self.lock().waiting);
         waiting.into_values().for_each(|waiting| (waiting.then)(None));
     }
 
     /// Notes what is to be noted, and tells who waits. May take as long as the names' disk does.
-    pub(crate) fn perform(&self, work: Work) {
+    pub fn perform(&self, work: Work) {
         let mut steps = work.0;
         while let Some(step) = steps.pop_front() {
             match step {
                 Step::Tell(told, Waiting { file, records, then }) => {
-                    let kept = match (&self.kept, &told.answer) {
-                        (Some(kept), Answer::Ranges(ranges)) => {
-                            kept.keep(told.file, told.ticket, &records, ranges)
+                    let kept = match (&self.log, &told.answer) {
+                        (Some(log), Answer::Ranges(ranges)) => {
+                            log.keep(told.file, told.ticket, &records, ranges)
                         }
                         _ => Ok(()),
                     };
@@ -197,8 +215,8 @@ impl Ends {
 
     /// Ranges are not given, though the log has them.
     fn forget(&self, records: &[AppendRecord], answer: &Answer) {
-        if let (Some(kept), Answer::Ranges(ranges)) = (&self.kept, answer) {
-            kept.forget(records, ranges);
+        if let (Some(log), Answer::Ranges(ranges)) = (&self.log, answer) {
+            log.forget(records, ranges);
         }
     }
 
@@ -254,7 +272,7 @@ fn write(file: &dyn TreeFile, note: Note, ticket: u64) -> io::Result<()> {
 }
 
 /// A handle through which the end of a file is asked for. Gives back what it has when it is dropped.
-pub(crate) struct Party {
+pub struct Party {
     ends: Arc<Ends>,
     identity: Identity,
     number: u64,
@@ -263,7 +281,7 @@ pub(crate) struct Party {
 
 impl Party {
     /// Asks for ranges; with a ticket, as who has looked.
-    pub(crate) fn reserve(
+    pub fn reserve(
         &self,
         file: &Arc<dyn TreeFile>,
         (ticket, at_least): (u64, u64),
@@ -287,17 +305,17 @@ impl Party {
 
     /// The ranges that records had before the server started, as far as they are not void.
     fn earlier(&self, file: &dyn TreeFile, records: &[AppendRecord]) -> Vec<(AppendRecord, u64)> {
-        let found = self.ends.kept.as_ref().map(|kept| kept.take(self.identity, records)).unwrap_or_default();
+        let found = self.ends.log.as_ref().map(|log| log.take(self.identity, records)).unwrap_or_default();
         if found.is_empty() {
             return Vec::new();
         }
         let void = void(begun(file).as_deref());
-        let counts = |(_, kept): &(AppendRecord, Kept)| kept.ticket > void;
-        found.into_iter().filter(counts).map(|(record, kept)| (record, kept.offset)).collect()
+        let counts = found.into_iter().filter(|range| range.ticket > void);
+        counts.map(|range| (range.record, range.offset)).collect()
     }
 
     /// Asks for the end, to set the size; or, with [`UNKNOWN`], to finish what somebody has begun, or just to have it.
-    pub(crate) fn resize(&self, file: &Arc<dyn TreeFile>, size: u64, then: Then) -> Work {
+    pub fn resize(&self, file: &Arc<dyn TreeFile>, size: u64, then: Then) -> Work {
         let wish = if size == UNKNOWN { Wish::Take } else { Wish::Resize(size) };
         let mut state = self.ends.lock();
         let waiter = state.wait(Arc::clone(file), Vec::new(), then);
@@ -306,7 +324,7 @@ impl Party {
     }
 
     /// Gives the end back.
-    pub(crate) fn settle(
+    pub fn settle(
         &self,
         file: &Arc<dyn TreeFile>,
         ticket: u64,
@@ -327,7 +345,7 @@ impl Party {
     }
 
     /// As [`Party::reserve`], and waits.
-    pub(crate) fn reserve_now(
+    pub fn reserve_now(
         &self,
         file: &Arc<dyn TreeFile>,
         looked: (u64, u64),
@@ -337,12 +355,12 @@ impl Party {
     }
 
     /// As [`Party::resize`], and waits.
-    pub(crate) fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
+    pub fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
         self.wait(|then| self.resize(file, size, then))
     }
 
     /// As [`Party::settle`], and waits.
-    pub(crate) fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
+    pub fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         let work = self.settle(file, ticket, end, move |settled| drop(tell.send(settled)));
         self.ends.perform(work);

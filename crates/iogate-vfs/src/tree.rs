@@ -4,23 +4,6 @@
 //! root; the empty one is the root itself. Data does not go through a tree: an [`Engine`] over
 //! [`Tree::store`] carries it, by way of [`TreeFile::data`].
 
-mod beneath;
-mod caller;
-mod credentials;
-mod directory;
-mod directory_entries;
-mod directory_file;
-pub(crate) mod groups;
-mod objects;
-mod open_files;
-mod private;
-mod stat;
-mod striped;
-mod striped_append;
-mod striped_file;
-mod sweep;
-mod verifier;
-
 use std::hash::Hasher;
 use std::io;
 use std::path::Path;
@@ -35,11 +18,8 @@ use iogate_core::wire::{
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Engine, FileHandle, Origin, Store};
 
-pub use crate::ends::Given;
-pub use credentials::{Caller, Groups};
-pub use directory::DirectoryTree;
-pub use striped::StripedTree;
-pub use sweep::Swept;
+use crate::Caller;
+use crate::ends::Given;
 
 /// How to open a file: [`iogate_core::wire::open`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,7 +50,7 @@ pub struct ObjectName {
 }
 
 /// Whether a file is the one that is meant. A `meant` one without a generation is any file of its number; zero is any file.
-fn is_of(found: Identity, meant: Identity) -> bool {
+pub(crate) fn is_of(found: Identity, meant: Identity) -> bool {
     meant == Identity::default()
         || found.inode == meant.inode && (meant.generation == 0 || found.generation == meant.generation)
 }
@@ -356,7 +336,7 @@ pub trait TreeFile: Send + Sync {
 }
 
 /// What several servers together [remember](Tree::answers).
-pub(crate) fn all_answers(servers: impl Iterator<Item = u64>) -> u64 {
+pub fn all_answers(servers: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = IdHasher::default();
     for server in servers {
         if server == 0 {

@@ -8,19 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use iogate_core::answers::{Key, State};
 use iogate_core::wire::{AppendRecord, Identity, Range, range};
 
-use crate::server::{Answers, ToNote};
+use iogate_vfs::ends::{EarlierRange, RangeLog};
+
+use super::{Answers, ToNote};
 
 /// Bytes of what is remembered of a record: file, ticket, offset, length.
 const KEPT_BYTES: usize = 36;
 
 /// A range that was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) file: Identity,
-    /// Larger than those of all that was given before it.
-    pub(crate) ticket: u64,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u32,
+#[derive(Clone, Copy)]
+struct Kept {
+    file: Identity,
+    ticket: u64,
+    offset: u64,
+    bytes: u32,
 }
 
 impl Kept {
@@ -53,7 +54,7 @@ fn key(record: &AppendRecord) -> Option<Key> {
 }
 
 /// The log, and what it knew when the server started.
-pub(crate) struct KeptRanges {
+pub(super) struct KeptRanges {
     answers: Arc<Answers>,
     earlier: Mutex<HashMap<Key, Kept>>,
     /// Ticket and end of each of these ranges, by file.
@@ -61,7 +62,7 @@ pub(crate) struct KeptRanges {
 }
 
 impl KeptRanges {
-    pub(crate) fn new(answers: Arc<Answers>) -> KeptRanges {
+    pub(super) fn new(answers: Arc<Answers>) -> KeptRanges {
         let values = answers.values().into_iter();
         let earlier: HashMap<Key, Kept> =
             values.filter_map(|(key, bytes)| Some((key, Kept::from_bytes(&bytes)?))).collect();
@@ -71,28 +72,27 @@ impl KeptRanges {
         }
         KeptRanges { answers, earlier: Mutex::new(earlier), ends }
     }
+}
 
-    /// Where the last range of a file ends that was given before the server started, of those that are not void; 0 if there is none.
-    pub(crate) fn end(&self, file: Identity, void: u64) -> u64 {
+impl RangeLog for KeptRanges {
+    fn end(&self, file: Identity, void: u64) -> u64 {
         let ranges = self.ends.get(&file).into_iter().flatten();
         ranges.filter(|(ticket, _)| *ticket > void).map(|(_, end)| *end).max().unwrap_or(0)
     }
 
-    /// The ranges that records of a file were given before the server started.
-    pub(crate) fn take(&self, file: Identity, records: &[AppendRecord]) -> Vec<(AppendRecord, Kept)> {
+    fn take(&self, file: Identity, records: &[AppendRecord]) -> Vec<EarlierRange> {
         let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         if earlier.is_empty() {
             return Vec::new();
         }
-        let kept = |record: &AppendRecord| {
-            let kept = earlier.remove(&key(record)?)?;
-            ((kept.file, kept.bytes) == (file, record.bytes)).then_some((*record, kept))
+        let range = |&record: &AppendRecord| {
+            let Kept { file: of, ticket, offset, bytes } = earlier.remove(&key(&record)?)?;
+            ((of, bytes) == (file, record.bytes)).then_some(EarlierRange { record, ticket, offset })
         };
-        records.iter().filter_map(kept).collect()
+        records.iter().filter_map(range).collect()
     }
 
-    /// Remembers ranges. They are in the log when this returns.
-    pub(crate) fn keep(
+    fn keep(
         &self,
         file: Identity,
         ticket: u64,
@@ -104,8 +104,7 @@ impl KeptRanges {
         }))
     }
 
-    /// Ranges are given to others after all.
-    pub(crate) fn forget(&self, records: &[AppendRecord], ranges: &[Range]) {
+    fn forget(&self, records: &[AppendRecord], ranges: &[Range]) {
         // If the log does not take that, the memory has it.
         let _ = self.answers.remember(&notes(records, ranges, State::Void, |_, _| Vec::new()));
     }
@@ -146,8 +145,8 @@ mod tests {
         let kept = KeptRanges::new(open());
         assert_eq!([0, 4, 5].map(|void| kept.end(FILE, void)), [128, 128, 0]);
         let other = Identity { inode: 9, ..FILE };
-        let expected = Kept { file: FILE, ticket: 5, offset: 64, bytes: 64 };
-        assert_eq!(kept.take(FILE, &[record(1), record(2), record(3)]), [(record(1), expected)]);
+        let expected = EarlierRange { record: record(1), ticket: 5, offset: 64 };
+        assert_eq!(kept.take(FILE, &[record(1), record(2), record(3)]), [expected]);
         assert_eq!(kept.take(FILE, &[record(1)]), []);
         kept.keep(FILE, 6, &[record(3)], &ranges[..1]).unwrap();
         kept.forget(&[record(3)], &ranges[..1]);

@@ -13,9 +13,9 @@ use iogate_core::{AppId, Op, TargetId};
 use iogate_engine::store::{Io, Segment, Store};
 use iogate_engine::{FileHandle, Origin, Transfer};
 
-use super::striped_file::StripedFile;
-use super::{Caller, Given, TreeFile};
-use crate::ends::{Ends, Party};
+use super::file::StripedFile;
+use crate::ends::{Ends, Given, Party};
+use crate::{Caller, TreeFile};
 
 /// Most bytes, and most records, that go together.
 const BATCH_BYTES: usize = 4 << 20;

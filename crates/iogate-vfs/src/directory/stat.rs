@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::path::Arg;
 
 use super::beneath::ProcPath;
-use super::objects::{OBJECT, ObjectId};
+use crate::object_id::{OBJECT, ObjectId};
 
 /// What there is to know about a file.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::objects::{OBJECTS, ObjectId, ROOT};
-use super::open_files::ORPHANS;
-use super::striped::id_of;
-use super::{StripedTree, Tree, private};
+use super::objects::ROOT;
+use super::{StripedTree, id_of};
+use crate::object_id::{OBJECTS, ObjectId};
+use crate::{Tree, private};
 
 /// What a sweep has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl StripedTree {
             }
         }
         // Files that were removed and are open somewhere. After the others, as names only go this way.
-        let orphans = Path::new(private::NAME).join(ORPHANS);
+        let orphans = Path::new(private::NAME).join(private::ORPHANS);
         named.extend(list(&*self.names, &orphans)?.iter().filter_map(|(_, attr)| id_of(attr)));
         Ok(named)
     }

@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, Gid, UnshareFlags};
 
-use super::{Caller, groups};
+use crate::{Caller, groups};
 
 thread_local! {
     static OWN: OnceCell<Own> = const { OnceCell::new() };

@@ -16,10 +16,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath::ProcPath;
-use super::{WhenGone, private, stat};
-
-/// The folder for files that are open and have no name.
-pub(super) const ORPHANS: &str = "orphans";
+use super::stat;
+use crate::private;
+use crate::tree::WhenGone;
 
 /// The files of a directory that are open.
 pub(super) struct OpenFiles {
@@ -248,7 +247,7 @@ impl OpenFiles {
         if let Some(orphans) = self.orphans.get() {
             return Ok(orphans);
         }
-        let orphans = private::folder(self.root.as_fd(), ORPHANS)?;
+        let orphans = private::folder(self.root.as_fd(), private::ORPHANS)?;
         Ok(self.orphans.get_or_init(|| orphans))
     }
 
@@ -286,7 +285,7 @@ impl OpenFiles {
 
     /// Takes note of the files that an earlier process has left in the folder, if there is one.
     fn find_orphans(self: &Arc<Self>) -> io::Result<()> {
-        let path = format!("{}/{ORPHANS}", private::NAME);
+        let path = format!("{}/{}", private::NAME, private::ORPHANS);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let list = match rustix::fs::openat(&self.root, path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(()),

@@ -18,55 +18,15 @@ use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
-use super::striped_append::AppendLane;
-use super::{Caller, OpenHow, Tree, TreeFile, Waiting};
+use super::append::AppendLane;
+use crate::Caller;
+use crate::object_id::{OBJECTS, ObjectId};
+use crate::tree::{OpenHow, Tree, TreeFile, Waiting};
 
 /// In whose name objects are handled.
 pub(super) const ROOT: Caller = Caller::new(0, 0);
-/// The attribute of a names-file that has the name of its objects.
-pub(super) const OBJECT: &[u8] = b"user.iogate.object";
-/// The directory of a target that has the objects.
-pub(super) const OBJECTS: &str = "OBJECTS";
 /// Most operations underway at once for one call.
 const UNDERWAY_MAX: usize = 16;
-
-/// What a file's objects are called: 128 random bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ObjectId(pub(super) [u8; 16]);
-
-impl ObjectId {
-    pub(super) fn random() -> io::Result<ObjectId> {
-        let mut bytes = [0; 16];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-        }
-        Ok(ObjectId(bytes))
-    }
-
-    /// Reads what `to_string` wrote.
-    pub(super) fn parse(text: &[u8]) -> Option<ObjectId> {
-        let text = std::str::from_utf8(text).ok()?;
-        let canonical = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let number = u128::from_str_radix(text, 16).ok()?;
-        (canonical && text.len() == 32).then(|| ObjectId(number.to_be_bytes()))
-    }
-
-    /// The directory that the object is in.
-    fn directory(&self) -> PathBuf {
-        PathBuf::from(format!("{OBJECTS}/{:02x}", self.0[0]))
-    }
-
-    pub(super) fn path(&self) -> PathBuf {
-        self.directory().join(self.to_string())
-    }
-}
-
-impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
 
 /// The targets, and the objects that are open.
 pub(super) struct Stripes {

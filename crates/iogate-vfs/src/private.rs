@@ -9,15 +9,17 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// Its name, in the root of the export.
-pub(super) const NAME: &str = ".iogate";
+pub(crate) const NAME: &str = ".iogate";
+/// The folder for files that are open and have no name.
+pub(crate) const ORPHANS: &str = "orphans";
 
 /// Whether a path below the export's root is the folder, or leads into it.
-pub(super) fn contains(path: &Path) -> bool {
+pub(crate) fn contains(path: &Path) -> bool {
     reserved::is_path(path.as_os_str().as_bytes())
 }
 
 /// Opens a folder in it, and makes both where they are missing; only for the process's own user.
-pub(super) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let own = make_and_open(root, NAME)?;
     make_and_open(std::os::fd::AsFd::as_fd(&own), name)
 }

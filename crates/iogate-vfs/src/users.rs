@@ -115,7 +115,7 @@ impl Users {
     }
 
     /// Whether no caller may be root, nor of root's group.
-    pub(crate) fn squashes_root(&self) -> bool {
+    pub fn squashes_root(&self) -> bool {
         self.squash != Squash::None
     }
 

@@ -13,6 +13,11 @@
 //! - An object that is not there is a hole only while the names-file is open: else reads and writes fail with `ESTALE`.
 //! - Where the names are on another machine, a symbolic link in the last place of a path is not followed by an open.
 
+mod append;
+mod file;
+mod objects;
+mod sweep;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,11 +29,15 @@ use iogate_core::{Layout, reserved};
 use iogate_engine::store::StripedStore;
 use iogate_engine::{Engine, Store};
 
-use super::objects::{OBJECT, OBJECTS, ObjectId, ROOT, Stripes, exists};
-use super::striped_append::End;
-use super::striped_file::{StripedDirectory, StripedFile};
-use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, is_of};
+use crate::Caller;
 use crate::ends::Ends;
+use crate::object_id::{OBJECT, OBJECTS, ObjectId};
+use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile, is_of};
+use append::End;
+use file::{StripedDirectory, StripedFile};
+use objects::{ROOT, Stripes, exists};
+
+pub use sweep::Swept;
 
 /// The attribute of the names' root that says how files are striped.
 const STRIPING: &[u8] = b"user.iogate.striping";
@@ -37,8 +46,8 @@ const BATCH: usize = 64;
 
 /// Names in one tree, data in several.
 pub struct StripedTree {
-    pub(super) names: Arc<dyn Tree>,
-    pub(super) stripes: Arc<Stripes>,
+    names: Arc<dyn Tree>,
+    stripes: Arc<Stripes>,
     store: Arc<StripedStore>,
     /// The gate in front of the store.
     engine: OnceLock<Weak<Engine>>,
@@ -63,7 +72,7 @@ impl StripedTree {
                 stripes.discard_later(gone);
             }
         }));
-        let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS));
+        let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS, None));
         Ok(StripedTree { names, stripes, store, engine, ends })
     }
 
@@ -108,7 +117,7 @@ impl StripedTree {
 }
 
 /// The id of a file, if it is a file and has one.
-pub(super) fn id_of(attr: &Attr) -> Option<ObjectId> {
+fn id_of(attr: &Attr) -> Option<ObjectId> {
     let is_file = attr.mode & libc::S_IFMT == libc::S_IFREG;
     (is_file && attr.object != [0; 16]).then_some(ObjectId(attr.object))
 }
@@ -185,12 +194,12 @@ fn mark_target(target: &dyn Tree, names: &str, index: usize) -> io::Result<()> {
 }
 
 /// Fails if an extended attribute is not the users' business: who could set it could reach another user's objects.
-pub(super) fn refuse_reserved(name: &[u8], errno: i32) -> io::Result<()> {
+fn refuse_reserved(name: &[u8], errno: i32) -> io::Result<()> {
     if reserved::is_attribute(name) { Err(io::Error::from_raw_os_error(errno)) } else { Ok(()) }
 }
 
 /// Names of extended attributes, each followed by a zero byte, but for those that are not the users' business.
-pub(super) fn without_reserved(names: &[u8]) -> Vec<u8> {
+fn without_reserved(names: &[u8]) -> Vec<u8> {
     let kept = names.split_inclusive(|&byte| byte == 0).filter(|name| !reserved::is_attribute(name));
     kept.flatten().copied().collect()
 }
@@ -278,7 +287,7 @@ impl Tree for StripedTree {
 
     fn answers(&self) -> u64 {
         let targets = self.stripes.targets.iter().map(|target| target.answers());
-        super::all_answers(std::iter::once(self.names.answers()).chain(targets))
+        tree::all_answers(std::iter::once(self.names.answers()).chain(targets))
     }
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {

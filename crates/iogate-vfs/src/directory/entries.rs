@@ -9,7 +9,8 @@ use rustix::io::Errno;
 
 use super::beneath::Place;
 use super::open_files::OpenFiles;
-use super::{Caller, DirectoryTree, stat};
+use super::{DirectoryTree, stat};
+use crate::Caller;
 
 impl DirectoryTree {
     /// Completes attributes by what the extended ones say; `hold` holds the file, in the process's own name.

@@ -14,10 +14,12 @@ use rustix::io::Errno;
 
 use super::beneath::ProcPath;
 use super::caller::Names;
-use super::objects::{OBJECT, ObjectId};
 use super::open_files::OpenFiles;
+use super::stat;
 use super::verifier::Verifier;
-use super::{Caller, ObjectName, TreeFile, stat};
+use crate::Caller;
+use crate::object_id::{OBJECT, ObjectId};
+use crate::tree::{ObjectName, TreeFile};
 
 /// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
 pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;

@@ -1,6 +1,7 @@
 //! In whose name, and for which request, an operation is carried out.
 
 use std::collections::HashSet;
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use iogate_core::wire::{GROUPS_MAX, RequestOrigin};
@@ -25,6 +26,9 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Who has no rights but those of others.
+    pub const NOBODY: Caller = Caller::new(65534, 65534);
+
     /// A user with a group, whose supplementary groups are looked up, and no request.
     pub const fn new(uid: u32, gid: u32) -> Caller {
         Caller { uid, gid, groups: Groups::UNKNOWN, origin: RequestOrigin::NONE }
@@ -38,6 +42,26 @@ impl Caller {
     /// The same user, for a request.
     pub const fn with_origin(self, origin: RequestOrigin) -> Caller {
         Caller { origin, ..self }
+    }
+}
+
+/// What is not a user and a group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected UID:GID, two numbers as in 1000:1000, found `{0}`")]
+pub struct CallerError(String);
+
+/// `UID:GID`.
+impl FromStr for Caller {
+    type Err = CallerError;
+
+    fn from_str(text: &str) -> Result<Caller, CallerError> {
+        // All ones is `-1`, which system calls take as "leave it".
+        let number = |text: &str| text.parse().ok().filter(|&id| id != u32::MAX);
+        let (uid, gid) = text.split_once(':').ok_or_else(|| CallerError(text.into()))?;
+        match (number(uid), number(gid)) {
+            (Some(uid), Some(gid)) => Ok(Caller::new(uid, gid)),
+            _ => Err(CallerError(text.into())),
+        }
     }
 }
 

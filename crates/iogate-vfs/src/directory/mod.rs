@@ -4,6 +4,14 @@
 //! A thread that calls has an empty umask from then on. Only regular files and directories can be opened: FIFOs and
 //! devices belong to the client's machine.
 
+mod beneath;
+mod caller;
+mod entries;
+mod file;
+mod open_files;
+mod stat;
+mod verifier;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,12 +27,13 @@ use iogate_engine::layouts::OpenLayouts;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
-use super::beneath::{self, Place, ProcPath};
-use super::caller::Names;
-use super::directory_file::{DirectoryFile, XATTR_BYTES_MAX, give_object};
-use super::open_files::{ORPHANS, OpenFiles};
-use super::verifier::Verifier;
-use super::{Caller, ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of, private, stat};
+use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of};
+use crate::{Caller, private};
+use beneath::{Place, ProcPath};
+use caller::Names;
+use file::{DirectoryFile, XATTR_BYTES_MAX, give_object};
+use open_files::OpenFiles;
+use verifier::Verifier;
 
 /// Bytes of directory entries that are read at once.
 const LIST_BYTES: usize = 8 << 10;
@@ -35,10 +44,10 @@ const TRIES: usize = 100;
 pub struct DirectoryTree {
     root: OwnedFd,
     store: Arc<dyn Store>,
-    pub(super) names: Arc<Names>,
+    names: Arc<Names>,
     layouts: OnceLock<Arc<OpenLayouts>>,
     verifier: Arc<Verifier>,
-    pub(super) files: Arc<OpenFiles>,
+    files: Arc<OpenFiles>,
 }
 
 impl DirectoryTree {
@@ -369,7 +378,7 @@ impl Tree for DirectoryTree {
         after: u64,
         each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
     ) -> io::Result<()> {
-        if path == Path::new(private::NAME).join(ORPHANS) {
+        if path == Path::new(private::NAME).join(private::ORPHANS) {
             return if after == 0 { self.read_orphans(caller, each) } else { Ok(()) };
         }
         let is_root = path.as_os_str().is_empty();

@@ -9,10 +9,10 @@ use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::store::{Parts, StripedStore};
 use iogate_engine::{Engine, FileHandle, Origin};
 
+use super::append::End;
 use super::objects::Objects;
-use super::striped::{refuse_reserved, without_reserved};
-use super::striped_append::End;
-use super::{Caller, TreeFile};
+use super::{refuse_reserved, without_reserved};
+use crate::{Caller, TreeFile};
 
 pub(super) struct StripedFile {
     /// What has the name.

@@ -1,0 +1,28 @@
+//! What a front end, a server or a client sees of a file system, and of those who use it. No network is needed for any of it.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`tree`] | a file system: names, attributes, open files |
+//! | `directory/` | a directory of this machine as a tree |
+//! | `striped/` | names in one tree, data in several |
+//! | [`ends`] | who may use the end of a striped file |
+//! | `credentials.rs`, [`groups`] | in whose name something is done |
+//! | [`users`] | whose ids a client's are on this machine |
+//! | [`app`] | which application a process belongs to |
+
+pub mod app;
+mod credentials;
+mod directory;
+pub mod ends;
+pub mod groups;
+mod object_id;
+mod private;
+mod striped;
+pub mod tree;
+pub mod users;
+
+pub use credentials::{Caller, CallerError, Groups};
+pub use directory::DirectoryTree;
+pub use striped::{StripedTree, Swept};
+pub use tree::{OpenHow, Tree, TreeFile};
+pub use users::Users;
