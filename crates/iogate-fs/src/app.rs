@@ -1,6 +1,6 @@
 //! Which application a calling process belongs to.
 //!
-//! What a process says itself counts ([`Told`]), else the rule of [`iogate_net::app`]. A thread of its own reads `/proc`, because that can wait for the process itself
+//! What a process says itself counts ([`Told`]), else the rule of [`iogate_vfs::app`]. A thread of its own reads `/proc`, because that can wait for the process itself
 //! (its memory map may be locked while it waits for one of its reads); nothing waits for that thread for long.
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::Origin;
-use iogate_net::Groups;
-use iogate_net::app::{AppFile, Process, application};
+use iogate_vfs::Groups;
+use iogate_vfs::app::{AppFile, Process, application};
 
 use crate::told::Told;
 
@@ -285,7 +285,7 @@ fn rights(status: &str) -> Rights {
 
 #[cfg(test)]
 mod tests {
-    use iogate_net::app::application_of_word;
+    use iogate_vfs::app::application_of_word;
     use rustix::io::Errno;
 
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! [`mount`] makes a faithful POSIX pass-through of a source directory: reads and writes of every program go through
 //! an [`iogate_engine::Engine`], everything else goes straight to the source and does not wait behind them. [`mount_tree`]
-//! does the same for any [`iogate_net::Tree`], as a server's that a client has connected to.
+//! does the same for any [`iogate_vfs::Tree`], as a server's that a client has connected to.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -46,7 +46,7 @@ pub use app::AppNames;
 pub use control::{Control, ControlError, set, status};
 pub use error::MountError;
 pub use file_names::FileNames;
-pub use iogate_net::app::{AppFile, application_of_word};
+pub use iogate_vfs::app::{AppFile, application_of_word};
 pub use mount::unmount;
 pub use options::{CacheMode, MountOptions, Transport};
 pub use session::{Mounted, mount, mount_tree};

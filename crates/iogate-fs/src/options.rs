@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::Layouts;
-use iogate_net::app::AppFile;
+use iogate_vfs::app::AppFile;
 
 /// Who caches file data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use iogate_engine::{Engine, Store, Workers, privileges};
-use iogate_net::Tree;
+use iogate_vfs::Tree;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use common::{Recorder, can_mount, engine_over, serve};
 use iogate_core::Layout;
 use iogate_fs::{MountOptions, Mounted};
+use iogate_net::Server;
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::tree::StripedTree;
-use iogate_net::{Server, Tree};
+use iogate_vfs::{StripedTree, Tree};
 
 fn connect(server: &Server, stripes: bool) -> Arc<dyn Tree> {
     let client = ClientOptions { auth: Credential::None, stripes, ..ClientOptions::default() };

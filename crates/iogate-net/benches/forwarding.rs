@@ -19,9 +19,9 @@ use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener, Users};
-use iogate_net::tree::{DirectoryTree, TreeFile};
-use iogate_net::{Caller, Server, ServerConfig, Tree};
+use iogate_net::server::{Export, Limits, Listener};
+use iogate_net::{Server, ServerConfig};
+use iogate_vfs::{Caller, DirectoryTree, Tree, TreeFile, Users};
 
 const SMALL: usize = 4096;
 const LARGE: usize = 1 << 20;

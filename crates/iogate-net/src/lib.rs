@@ -23,11 +23,4 @@ pub mod socket;
 pub mod turns;
 
 pub use endpoint::Endpoint;
-pub use iogate_vfs::{Caller, Groups, Tree, TreeFile, Users, app, users};
 pub use server::{Server, ServerConfig};
-
-/// The trees of [`iogate_vfs`].
-pub mod tree {
-    pub use iogate_vfs::tree::*;
-    pub use iogate_vfs::{Caller, DirectoryTree, Groups, StripedTree, Swept};
-}

@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{ROOT, USER, directory, engine, errno, own};
 use iogate_core::wire::{Change, open, set};
-use iogate_net::tree::OpenHow;
-use iogate_net::{Caller, Tree};
+use iogate_vfs::{Caller, OpenHow, Tree};
 
 /// An export, and beside it what must not be reached.
 struct Place {

@@ -16,8 +16,8 @@ use iogate_core::Layout;
 use iogate_core::wire::{Change, open, set};
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::tree::StripedTree;
-use iogate_net::{Endpoint, Server, Tree, TreeFile};
+use iogate_net::{Endpoint, Server};
+use iogate_vfs::{StripedTree, Tree, TreeFile};
 
 fn options(receiving: Receiving) -> RemoteOptions {
     let client = ClientOptions { auth: Credential::None, receiving, ..ClientOptions::default() };

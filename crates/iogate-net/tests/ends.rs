@@ -13,10 +13,10 @@ use common::{Far, GRACE, Held, HeldState, any_port, directory, errno, own, serve
 use iogate_core::Layout;
 use iogate_core::wire::{AppendRecord, Change, RequestOrigin, open, range, set};
 use iogate_engine::{Origin, Store};
+use iogate_net::Server;
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::tree::{OpenHow, StripedTree};
-use iogate_net::{Server, Tree, TreeFile};
+use iogate_vfs::{OpenHow, StripedTree, Tree, TreeFile};
 
 const RECORD: usize = 64;
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 2 };

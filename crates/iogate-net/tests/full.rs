@@ -14,9 +14,9 @@ use iogate_core::wire::{RequestOrigin, open};
 use iogate_engine::Origin;
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Answers, Export, Keeping, Limits, Listener, Users};
-use iogate_net::tree::StripedTree;
-use iogate_net::{Server, ServerConfig, Tree};
+use iogate_net::server::{Answers, Export, Keeping, Limits, Listener};
+use iogate_net::{Server, ServerConfig};
+use iogate_vfs::{StripedTree, Tree, Users};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
 

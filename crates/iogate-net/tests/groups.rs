@@ -13,9 +13,9 @@ use iogate_core::wire::open;
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::tree::OpenHow;
-use iogate_net::users::Squash;
-use iogate_net::{Caller, Server, ServerConfig, Tree, Users};
+use iogate_net::{Server, ServerConfig};
+use iogate_vfs::users::Squash;
+use iogate_vfs::{Caller, OpenHow, Tree, Users};
 use rustix::mount::MountPropagationFlags;
 use rustix::thread::UnshareFlags;
 

@@ -19,8 +19,8 @@ use iogate_core::wire::{AppendRecord, Range, open, range};
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Dial, Remote, RemoteFile, RemoteOptions, dial};
 use iogate_net::server::{Answers, Keeping};
-use iogate_net::tree::{OpenHow, StripedTree};
-use iogate_net::{Endpoint, Server, Tree, TreeFile};
+use iogate_net::{Endpoint, Server};
+use iogate_vfs::{OpenHow, StripedTree, Tree, TreeFile};
 
 /// For what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -13,8 +13,8 @@ use iogate_core::{ClientId, Layout};
 use iogate_engine::Origin;
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions, Spread};
-use iogate_net::tree::{OpenHow, StripedTree, Swept};
-use iogate_net::{Endpoint, Server, Tree, TreeFile};
+use iogate_net::{Endpoint, Server};
+use iogate_vfs::{OpenHow, StripedTree, Swept, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 4 };
 const NEW: u32 = open::READ | open::WRITE | open::CREATE;

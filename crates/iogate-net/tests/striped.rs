@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering;
 use common::{ROOT, USER, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
 use iogate_core::wire::{Attr, Change, Moment, open, set};
-use iogate_net::tree::{OpenHow, StripedTree, Swept};
-use iogate_net::{Tree, TreeFile};
+use iogate_vfs::{OpenHow, StripedTree, Swept, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 4 };
 const NEW: u32 = open::READ | open::WRITE | open::CREATE;

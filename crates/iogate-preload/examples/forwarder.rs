@@ -9,9 +9,9 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_net::auth::Policy;
-use iogate_net::server::{Export, Limits, Listener, Users};
-use iogate_net::tree::DirectoryTree;
+use iogate_net::server::{Export, Limits, Listener};
 use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_vfs::{DirectoryTree, Users};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iogate_core::AppId;
-use iogate_net::app::{self, AppFile, Own};
+use iogate_vfs::app::{self, AppFile, Own};
 
 /// Set in what is known, so that application 0, unknown, can be.
 const KNOWN: u64 = 1 << 32;

@@ -8,8 +8,7 @@ use iogate_core::wire::{Attr, Written, open};
 use iogate_core::{Op, TargetId};
 use iogate_engine::Store;
 use iogate_engine::store::{Io, Segment};
-use iogate_net::TreeFile;
-use iogate_net::tree::OpenHow;
+use iogate_vfs::{OpenHow, TreeFile};
 use rustix::io::Errno;
 
 use crate::connect;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use iogate_core::wire::{Identity, open};
-use iogate_net::tree::OpenHow;
+use iogate_vfs::OpenHow;
 use libc::mode_t;
 use rustix::io::Errno;
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use iogate_core::wire::{Attr, PATH_BYTES_MAX};
-use iogate_net::{Caller, Tree};
+use iogate_vfs::{Caller, Tree};
 use rustix::io::Errno;
 
 use crate::abi::Text;

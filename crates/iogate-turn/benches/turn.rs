@@ -7,11 +7,12 @@
 
 use std::time::Instant;
 
+use iogate_net::Endpoint;
 use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Local};
 use iogate_net::server::Listener;
-use iogate_net::{Caller, Endpoint};
 use iogate_turn::{Place, Settings, Turns, Wish, probe};
+use iogate_vfs::Caller;
 
 struct Case {
     name: &'static str,

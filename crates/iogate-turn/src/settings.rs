@@ -6,11 +6,11 @@ use std::time::Duration;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
-use iogate_net::app::JOBS;
 use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{ClientOptions, dial_tls};
 use iogate_net::socket::TlsClient;
 use iogate_net::turns::CoordinatorOptions;
+use iogate_vfs::app::JOBS;
 
 /// Where munged listens on most systems.
 const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";

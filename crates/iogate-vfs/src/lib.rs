@@ -2,11 +2,11 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`tree`] | a file system: names, attributes, open files |
-//! | `directory/` | a directory of this machine as a tree |
-//! | `striped/` | names in one tree, data in several |
+//! | [`Tree`] | a file system: names, attributes, open files |
+//! | [`DirectoryTree`] | a directory of this machine as a tree |
+//! | [`StripedTree`] | names in one tree, data in several |
 //! | [`ends`] | who may use the end of a striped file |
-//! | `credentials.rs`, [`groups`] | in whose name something is done |
+//! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
 
@@ -18,11 +18,11 @@ pub mod groups;
 mod object_id;
 mod private;
 mod striped;
-pub mod tree;
+mod tree;
 pub mod users;
 
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::DirectoryTree;
 pub use striped::{StripedTree, Swept};
-pub use tree::{OpenHow, Tree, TreeFile};
+pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers};
 pub use users::Users;

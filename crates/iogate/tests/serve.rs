@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use iogate_core::wire::{self, Failure, Hello, Record, ReplyHeader, Request, RequestHeader, open};
 use iogate_core::{AppId, ClientId, Time};
 use iogate_engine::Origin;
+use iogate_net::Endpoint;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::tree::{Caller, OpenHow};
-use iogate_net::{Endpoint, Tree};
+use iogate_vfs::{Caller, OpenHow, Tree};
 use serde_json::Value;
 
 fn iogate(args: &[&str], folder: &Path) -> Output {

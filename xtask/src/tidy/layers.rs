@@ -10,10 +10,10 @@ const LAYERS: [&str; 12] = [
     "iogate-core",
     "iogate-engine",
     "iogate-vfs",
+    "iogate-fs",
     "iogate-net",
     "iogate-turn",
     "iogate-python",
-    "iogate-fs",
     "iogate-preload",
     "iogate-capi",
     "iogate-sim",
@@ -22,6 +22,12 @@ const LAYERS: [&str; 12] = [
 ];
 /// Drives the core in virtual time: with nothing else of ours, it cannot depend on real time or real files.
 const CORE_ONLY: [&str; 2] = ["iogate-sim", "iogate-testkit"];
+/// What speaks to other machines: a mount of a local directory links none of it, as its crate is below.
+const NETWORK: &str = "iogate-net";
+/// The crates from elsewhere that only [`NETWORK`] may use.
+const NETWORK_ONLY: [&str; 2] = ["rustls", "ureq"];
+/// May use [`NETWORK`] in its tests: they mount what they serve.
+const TESTED_WITH_NETWORK: &str = "iogate-fs";
 /// For tests: no crate may need it to be built.
 const DEV_ONLY: &str = "iogate-testkit";
 const CORE: &str = "iogate-core";
@@ -57,8 +63,14 @@ pub(crate) fn check(metadata: &Value, tree: &Tree) -> Result<Vec<Finding>> {
             let on = text(&dependency, "name");
             let dev = dependency["kind"] == "dev";
             let problem = if !ours.contains(&on) {
-                (name == CORE && !dev && !CORE_MAY_USE.contains(&&on[..]))
-                    .then(|| format!("`{CORE}` may use {CORE_MAY_USE:?} only, not `{on}`"))
+                if name == CORE && !dev && !CORE_MAY_USE.contains(&&on[..]) {
+                    Some(format!("`{CORE}` may use {CORE_MAY_USE:?} only, not `{on}`"))
+                } else {
+                    (name != NETWORK && !dev && NETWORK_ONLY.contains(&&on[..]))
+                        .then(|| format!("only `{NETWORK}` may use `{on}`"))
+                }
+            } else if name == TESTED_WITH_NETWORK && on == NETWORK && dev {
+                None
             } else if on == DEV_ONLY {
                 (!dev).then(|| format!("`{DEV_ONLY}` is a dev-dependency only"))
             } else if CORE_ONLY.contains(&&name[..]) {
@@ -136,6 +148,21 @@ mod tests {
             assert_eq!(found.len(), 1, "{name} on {on}: {found:?}");
             assert!(found[0].starts_with(&format!("crates/{name}/Cargo.toml: ")), "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_mounts_links_no_network() {
+        for (on, kind) in [("iogate-net", ""), ("iogate-net", "build"), ("iogate-turn", ""), ("rustls", "")] {
+            let found = found(&[("iogate-fs", &[(on, kind)]), ("iogate-net", &[]), ("iogate-turn", &[])]);
+            assert_eq!(found.len(), 1, "on {on}: {found:?}");
+        }
+        let fine: &[(&str, &[(&str, &str)])] = &[
+            ("iogate-vfs", &[]),
+            ("iogate-fs", &[("iogate-vfs", ""), ("iogate-net", "dev")]),
+            ("iogate-net", &[("iogate-vfs", ""), ("rustls", ""), ("ureq", "")]),
+        ];
+        assert_eq!(found(fine), Vec::<String>::new());
+        assert_eq!(found(&[("iogate-vfs", &[("iogate-net", "dev")]), ("iogate-net", &[])]).len(), 1);
     }
 
     #[test]

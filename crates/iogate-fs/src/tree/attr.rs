@@ -3,7 +3,7 @@
 use std::io;
 
 use iogate_core::wire::{self, Change, Moment, open, set};
-use iogate_net::Caller;
+use iogate_vfs::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -123,7 +123,7 @@ impl FileSystem {
         let node = self.nodes.get(header.nodeid)?;
         let change = change_of(&arg);
         let caller = self.caller(header);
-        let set = |file: &dyn iogate_net::TreeFile| {
+        let set = |file: &dyn iogate_vfs::TreeFile| {
             file.set_attr(caller, &change).map_err(|error| errno_of(&error))
         };
         let attr = if arg.valid & fattr::FH != 0 {

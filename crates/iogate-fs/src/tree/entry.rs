@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use iogate_core::wire::Attr;
-use iogate_net::Caller;
+use iogate_vfs::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 

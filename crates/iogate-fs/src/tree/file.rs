@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use iogate_core::wire::{Change, open, set};
 use iogate_engine::{FileHandle, Origin};
-use iogate_net::tree::OpenHow;
-use iogate_net::{Caller, TreeFile};
+use iogate_vfs::{Caller, OpenHow, TreeFile};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_core::wire::Attr;
-use iogate_net::{Caller, Tree};
+use iogate_vfs::{Caller, Tree};
 use rustix::io::Errno;
 
 use self::dir::OpenDir;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::{Attr, Identity, attr};
-use iogate_net::TreeFile;
+use iogate_vfs::TreeFile;
 
 use crate::append::Appends;
 use crate::coherence::Coherence;

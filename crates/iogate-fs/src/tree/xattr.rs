@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use iogate_core::wire::{Change, set};
-use iogate_net::TreeFile;
+use iogate_vfs::TreeFile;
 use rustix::io::Errno;
 
 use super::FileSystem;

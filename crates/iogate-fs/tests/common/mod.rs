@@ -11,9 +11,9 @@ use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener, Users};
-use iogate_net::tree::DirectoryTree;
-use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
+use iogate_net::server::{Export, Limits, Listener};
+use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_vfs::{Caller, DirectoryTree, Tree, Users};
 
 /// What the controls were told.
 #[derive(Default)]

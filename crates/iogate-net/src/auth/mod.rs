@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use iogate_core::wire::auth;
+use iogate_vfs::Caller;
 
 pub use access::Access;
 pub use binding::Binding;
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
+use crate::Endpoint;
 use crate::socket::{Peer, TlsServer};
-use crate::{Caller, Endpoint};
 
 /// Who has been authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]

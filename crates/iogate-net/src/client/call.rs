@@ -9,11 +9,11 @@ use std::thread::Thread;
 use iogate_core::outstanding::Demand;
 use iogate_core::wire::{self, NO_HANDLE, Record, Request, RequestOrigin, Transfer, Written};
 use iogate_engine::store::{Io, IoDone, Segment};
+use iogate_vfs::Caller;
 
 use super::identity;
 use super::split::Join;
 use super::unsynced;
-use crate::tree::Caller;
 
 /// A request underway.
 pub(super) struct Call {

@@ -3,10 +3,10 @@
 use std::io;
 
 use iogate_core::wire::{Configure, Evict, Request, Status};
+use iogate_vfs::Caller;
 
 use super::call::Answer;
 use super::session::Client;
-use crate::Caller;
 
 impl Client {
     /// The server's state, as JSON: a [`Status`](crate::server::Status).

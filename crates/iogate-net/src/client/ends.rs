@@ -6,10 +6,10 @@ use iogate_core::wire::{
     AppendRecord, RANGE_BYTES, Range, Record, Request, Reserve, Reserved, Resize, Settle,
 };
 use iogate_engine::store::Segment;
+use iogate_vfs::ends::Given;
 
 use super::call::{Answer, Call, Done, Memory, not_understood};
 use super::file::Opened;
-use iogate_vfs::ends::Given;
 
 impl Opened {
     pub(super) fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> io::Result<Given> {

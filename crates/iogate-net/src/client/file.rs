@@ -17,13 +17,13 @@ use iogate_core::wire::{
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
 use iogate_engine::{FileHandle, Origin};
+use iogate_vfs::ends::Given;
+use iogate_vfs::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
 
 use super::call::{Answer, Call, Done, payload, record};
 use super::remote::{FileNumber, Servers, Spread, name_bytes, path_bytes};
 use super::store::RemoteData;
 use super::{Client, Receiving, unsynced};
-use crate::tree::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
-use iogate_vfs::ends::Given;
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `unsynced` | what was written and not made durable, and whether it is lost |
 //! | `ends` | what a forwarder asks of the end of a striped file |
-//! | `remote`, `file`, `store` | one or several servers as a [`Tree`](crate::Tree) |
+//! | `remote`, `file`, `store` | one or several servers as a [`Tree`](iogate_vfs::Tree) |
 //!
 //! ```no_run
 //! use iogate_net::client::{Remote, RemoteOptions};

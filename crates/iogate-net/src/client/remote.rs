@@ -17,6 +17,8 @@ use iogate_core::wire::{
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::Origin;
 use iogate_engine::store::{Segment, Store};
+use iogate_vfs::app::{AppFile, Own, application, stable_hash};
+use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
 
 use super::call::{Call, Memory, not_understood, payload, record};
 use super::file::{Opened, RemoteFile, layout};
@@ -24,8 +26,6 @@ use super::store::RemoteStore;
 use super::unsynced;
 use super::{Client, ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::app::{AppFile, Own, application, stable_hash};
-use crate::tree::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
 
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
@@ -57,7 +57,7 @@ pub struct RemoteOptions {
     /// The server for names, and with [`Spread::Client`] for everything; `None`: one by the node's name.
     pub server: Option<usize>,
     /// The application of reads and writes through a [`RemoteFile`] (an engine's have their own); `None`: by the process's
-    /// environment, see [`crate::app`].
+    /// environment, see [`iogate_vfs::app`].
     pub app: Option<AppId>,
 }
 
@@ -449,7 +449,7 @@ impl Tree for Remote {
     }
 
     fn answers(&self) -> u64 {
-        crate::tree::all_answers(self.servers.clients.iter().map(|client| client.welcome().answers))
+        iogate_vfs::all_answers(self.servers.clients.iter().map(|client| client.welcome().answers))
     }
 
     fn is_reached(&self) -> bool {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use iogate_core::outstanding::{Limits, Outstanding};
 use iogate_core::wire::{Gone, Goodbye, Identity, Opened, Record, Request, Welcome};
+use iogate_vfs::{Caller, Waiting, WhenGone};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter, record};
@@ -23,7 +24,6 @@ use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
 use crate::socket::{Socket, kept};
-use crate::tree::{Caller, Waiting, WhenGone};
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {
@@ -170,7 +170,7 @@ impl Client {
         self.shared.lock().welcome
     }
 
-    /// The verifier of the server's export; see [`Tree::verifier`](crate::Tree::verifier).
+    /// The verifier of the server's export; see [`Tree::verifier`](iogate_vfs::Tree::verifier).
     pub(super) fn verifier(&self) -> u64 {
         self.shared.verifier.load(Ordering::Acquire)
     }

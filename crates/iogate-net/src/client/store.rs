@@ -15,8 +15,8 @@ use super::call::{Call, Done, Memory};
 use super::file::Opened;
 use super::remote::Servers;
 use super::split::{self, Join, Part};
-use crate::tree::{Caller, OpenHow};
 use iogate_core::wire::{NO_HANDLE, Request, Transfer, Written, open, transfer};
+use iogate_vfs::{Caller, OpenHow};
 
 /// Sends an engine's dispatches to the servers of a [`Remote`](super::Remote), with the origin that they have.
 pub struct RemoteStore {

@@ -1,12 +1,12 @@
 //! The first message of a connection: who the client is, and which session it goes on with.
 
 use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome};
+use iogate_vfs::Caller as User;
 
 use super::connection::{Connection, State};
 use super::leading::Leading;
 use super::reactor::Reactor;
 use super::{Call, EXPORT};
-use crate::Caller as User;
 use crate::auth::{Binding, User as Known};
 use crate::greeting::{self, Cut};
 

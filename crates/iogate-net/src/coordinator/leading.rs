@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use iogate_core::coord::{Admission, ClaimId, Entry, Grant, PlaceId, SessionId, Standing, Table, Token};
 use iogate_core::{Span, Time};
+use iogate_vfs::Caller;
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::outbox::Outbox;
@@ -13,7 +14,6 @@ use super::probing::{Prober, Probing, Work};
 use super::quota::{Quota, cost};
 use super::status::{Counters, Ending, Finished};
 use super::{CoordinatorConfig, Limits, Place};
-use crate::Caller;
 use crate::greeting::Cut;
 
 /// Learnt names of places that nobody has claims on, before they are forgotten.

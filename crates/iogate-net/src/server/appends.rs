@@ -16,6 +16,7 @@ use iogate_core::answers::{AppendIntent, Key, Lies, Outcome, State};
 use iogate_core::wire::{Identity, Record, Request, Written};
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
+use iogate_vfs::TreeFile;
 
 use super::answers::{Answers, Begun, Running, ToNote};
 use super::buffer::Buffer;
@@ -24,7 +25,6 @@ use super::incoming::TakenIn;
 use super::lock;
 use super::session::{OpenFile, Session};
 use super::transfers::{Write, origin};
-use crate::TreeFile;
 
 /// Records of a batch.
 const RECORDS_MAX: usize = 1024;

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, Request, open};
+use iogate_vfs::ends::{Given, Party, Work};
+use iogate_vfs::{Tree, TreeFile};
 
 use super::session::{Answer, Cut, OpenFile, Session};
 use super::{Shared, lock};
-use crate::{Tree, TreeFile};
-use iogate_vfs::ends::{Given, Party, Work};
 
 /// How long a request waits for an end before its client is to ask again.
 const PATIENCE: Duration = Duration::from_millis(500);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iogate_core::wire::{self, Hello, Record, RequestHeader, VERSION, Welcome};
+use iogate_vfs::{Caller, Groups};
 
 use super::buffer::Buffer;
 use super::connection::Connection;
@@ -16,7 +17,6 @@ use crate::auth::{Binding, Policy, User};
 use crate::client::NO_SESSION;
 use crate::greeting::{self, Cut};
 use crate::socket::peer_groups;
-use crate::{Caller, Groups};
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
 /// that is done.

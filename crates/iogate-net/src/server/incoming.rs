@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::wire::{Goodbye, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Completion, Transfer};
+use iogate_vfs::Groups;
 
 use super::buffer::{Buffer, Pool, Share};
 use super::connection::{Connection, KeptBatch, Partial, Receive};
@@ -15,7 +16,6 @@ use super::operations::Held;
 use super::outgoing::Cork;
 use super::session::{Cut, Session, Taken};
 use super::{Shared, lock};
-use crate::Groups;
 use crate::greeting::PROOF_BYTES_MAX;
 
 /// Room for what a connection has left over from before: any header with its fields, and more.

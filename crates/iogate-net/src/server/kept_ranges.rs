@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::answers::{Key, State};
 use iogate_core::wire::{AppendRecord, Identity, Range, range};
-
 use iogate_vfs::ends::{EarlierRange, RangeLog};
 
 use super::{Answers, ToNote};

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn permissions_of_a_socket_follow_from_who_may_come_in() {
         let dir = tempfile::tempdir().unwrap();
-        let nobody_asked = Policy::None { user: crate::Caller::NOBODY, on_any_network: false };
+        let nobody_asked = Policy::None { user: iogate_vfs::Caller::NOBODY, on_any_network: false };
         let given = Access { socket_mode: Some(0o660), ..Policy::Peer.into() };
         for (name, access, mode) in [
             ("peer", Policy::Peer.into(), 0o666),

@@ -61,7 +61,6 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
-pub use iogate_vfs::Users;
 pub use listener::Listener;
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 

@@ -10,14 +10,13 @@ use std::time::Instant;
 use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, Synced, open,
 };
+use iogate_vfs::{Caller, Groups, OpenHow, Tree};
 
 use super::CONTROL;
 use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
 use super::incoming::{TakenIn, VALUE_BYTES_MAX};
 use super::session::{Answer, Cut, OpenFile, Session, explained};
-use crate::tree::OpenHow;
-use crate::{Caller, Groups, Tree};
 
 /// Flags that change something, or let it be changed.
 const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;

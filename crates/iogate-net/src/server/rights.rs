@@ -2,13 +2,12 @@
 
 use iogate_core::reserved;
 use iogate_core::wire::{Hello, Request, RequestHeader, hello};
+use iogate_vfs::{Caller, Groups, groups};
 
 use super::export::Served;
 use super::operations::changes;
 use super::session::{Cut, Session};
 use crate::auth::Access;
-use crate::{Caller, Groups};
-use iogate_vfs::groups;
 
 /// What a session's client may do.
 #[derive(Clone, Copy, Debug)]

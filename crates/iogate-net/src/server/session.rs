@@ -10,6 +10,8 @@ use iogate_core::session::{Admitted, Window};
 use iogate_core::wire::{self, Failure, Gone, Hello, NO_HANDLE, Record, RequestHeader, Written};
 
 use iogate_engine::SubmitError;
+use iogate_vfs::ends::Party;
+use iogate_vfs::{Caller, TreeFile};
 
 use super::account::Account;
 use super::appends::Lane;
@@ -22,8 +24,6 @@ use super::outgoing::Payload;
 use super::rights::Rights;
 use super::{Shared, lock};
 pub(super) use crate::greeting::Cut;
-use crate::{Caller, TreeFile};
-use iogate_vfs::ends::Party;
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {

@@ -8,13 +8,13 @@ use iogate_core::stats::Histogram;
 use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
 use iogate_engine::{Completion, FileHandle, Origin, Transfer};
+use iogate_vfs::Caller;
 
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::incoming::{Step, TakenIn};
 use super::lock;
 use super::session::{Answer, Cut, OpenFile, Session, Taken};
-use crate::Caller;
 
 impl Connection {
     fn count_transfer(&self, bytes: u32) {

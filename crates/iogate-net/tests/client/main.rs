@@ -17,7 +17,7 @@ use iogate_core::wire::open;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Origin};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::tree::{Caller, OpenHow, Tree};
+use iogate_vfs::{Caller, OpenHow, Tree};
 
 use peer::Peer;
 

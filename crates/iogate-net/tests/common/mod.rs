@@ -14,9 +14,9 @@ use iogate_core::{GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
 use iogate_net::auth::Policy;
-use iogate_net::server::{Answers, Export, Limits, Listener, Users};
-use iogate_net::tree::{DirectoryTree, ObjectName, OpenHow, StripedTree, WhenGone};
-use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree, TreeFile};
+use iogate_net::server::{Answers, Export, Limits, Listener};
+use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_vfs::{Caller, DirectoryTree, ObjectName, OpenHow, StripedTree, Tree, TreeFile, Users, WhenGone};
 
 pub(crate) const ROOT: Caller = Caller::new(0, 0);
 pub(crate) const USER: Caller = Caller::new(12345, 12345);

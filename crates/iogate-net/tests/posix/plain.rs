@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use iogate_core::wire::{Attr, Change, Moment, open, set};
-use iogate_net::Caller;
+use iogate_vfs::Caller;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
     Uid, XattrFlags,

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::wire::open;
-use iogate_net::Users;
 use iogate_net::auth::{Credential, Munge, Policy};
 use iogate_net::client::{ClientOptions, Dial, Remote, RemoteOptions, dial, dial_tls};
 use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
+use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_vfs::{Caller, Tree, Users};
 
 use crate::certificates::{Stage, named};
 use crate::common::{self, own};
@@ -136,7 +136,7 @@ fn a_client_acts_as_the_user_that_it_was_taken_for() {
     std::fs::write(setup.dir.path().join("root-only"), "secret").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(setup.dir.path().join("root-only"), mode).unwrap();
-    let how = iogate_net::tree::OpenHow { flags: open::READ, ..Default::default() };
+    let how = iogate_vfs::OpenHow { flags: open::READ, ..Default::default() };
     let refused = remote.open(common::ROOT, path, how).err().unwrap();
     assert_eq!(refused.raw_os_error(), Some(libc::EACCES), "whatever the request says");
 }

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
-use iogate_net::Users;
 use iogate_net::auth::{Access, Policy};
 use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Caller, Endpoint, Server, ServerConfig, Tree};
+use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_vfs::{Caller, Tree, Users};
 use tree::MemoryTree;
 
 /// A server with one tree in memory, over TCP (anybody is user 7) and a Unix socket.

@@ -4,9 +4,9 @@ use iogate_core::wire::*;
 
 use std::sync::Arc;
 
-use iogate_net::Caller;
 use iogate_net::server::Export;
-use iogate_net::users::{IdRange, Squash, Users};
+use iogate_vfs::Caller;
+use iogate_vfs::users::{IdRange, Squash, Users};
 
 use super::Setup;
 use super::raw::{RDWR, Raw, hello, transfer};

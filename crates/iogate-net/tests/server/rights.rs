@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use iogate_core::wire::*;
 use iogate_net::auth::{Access, Policy};
 use iogate_net::server::{Export, Listener};
-use iogate_net::users::Squash;
-use iogate_net::{Caller, Endpoint, Server, Users};
+use iogate_net::{Endpoint, Server};
+use iogate_vfs::users::Squash;
+use iogate_vfs::{Caller, Users};
 
 use super::Setup;
 use super::raw::{RDWR, Raw, hello};

@@ -11,8 +11,7 @@ use iogate_core::FileId;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::store::{Io, IoDone, MemoryStore, OpenMode, Segment};
 use iogate_engine::{FileHandle, Store};
-use iogate_net::tree::OpenHow;
-use iogate_net::{Caller, Tree, TreeFile};
+use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
 /// Where threads wait until a test lets them go on.
 #[derive(Default)]

@@ -15,8 +15,9 @@ use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fs::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
-use iogate_net::{Endpoint, Tree};
+use iogate_net::Endpoint;
 use iogate_report::units;
+use iogate_vfs::Tree;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

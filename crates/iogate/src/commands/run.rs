@@ -10,8 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use glob::Pattern;
-use iogate_net::app::JOBS;
 use iogate_turn::{Policy, Settings};
+use iogate_vfs::app::JOBS;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;

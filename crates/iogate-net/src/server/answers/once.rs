@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
 use iogate_core::wire::{self, Attr, Gone, Identity, Record, Request, open};
+use iogate_vfs::{Caller, Tree, Users};
 
 use super::{Answers, Running, ToNote};
 use crate::server::operations::{Failed, Outcome};
 use crate::server::session::Session;
-use crate::{Caller, Tree, Users};
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 

@@ -9,8 +9,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use iogate_net::TreeFile;
 use iogate_sim::scenario::{GateSpec, Scenario};
+use iogate_vfs::TreeFile;
 use tempfile::TempDir;
 
 use super::crowd::Outcome;

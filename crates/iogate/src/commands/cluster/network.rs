@@ -14,7 +14,7 @@ pub(super) fn namespace(cluster: &str, node: &str) -> String {
 
 /// Interface names have at most 15 characters: a hash of the cluster's name and the node's number.
 fn link(cluster: &str, kind: char, number: usize) -> String {
-    let hash = iogate_net::app::stable_hash(cluster.as_bytes());
+    let hash = iogate_vfs::app::stable_hash(cluster.as_bytes());
     format!("io{kind}{:06x}{number}", hash & 0xff_ffff)
 }
 

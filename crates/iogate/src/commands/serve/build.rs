@@ -10,11 +10,11 @@ use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::app::stable_hash;
+use iogate_net::Endpoint;
 use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, Listener, ServerConfig};
-use iogate_net::tree::{DirectoryTree, StripedTree};
-use iogate_net::{Endpoint, Tree};
+use iogate_vfs::app::stable_hash;
+use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 
 use super::config::{Answers, Config, Export};
 use crate::commands::layout::{LayoutChoice, MountLayout};
