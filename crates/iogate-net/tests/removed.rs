@@ -3,12 +3,13 @@
 mod common;
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{GRACE, directory, engine, errno, own, read, serve, write};
-use iogate_core::wire::{Change, Moment, open, set};
+use iogate_core::wire::{Change, Identity, Moment, open, set};
 use iogate_core::{ClientId, Layout};
 use iogate_engine::Origin;
 use iogate_net::auth::Credential;
@@ -302,20 +303,22 @@ fn use_everywhere(remote: &Remote, file: &dyn TreeFile, seed: u8) {
     }
 }
 
+/// A directory by two servers.
+fn two_servers(folder: &Path, spread: Spread) -> ([Server; 2], Remote) {
+    let any = "127.0.0.1:0".parse().unwrap();
+    let servers = [(); 2].map(|()| serve(directory(folder), &any, None, GRACE));
+    let endpoints: Vec<Endpoint> = servers.iter().flat_map(|server| server.endpoints().to_vec()).collect();
+    let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
+    let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
+    let remote = Remote::connect(&endpoints, &options).unwrap();
+    (servers, remote)
+}
+
 #[test]
 fn open_files_work_on_under_other_names_with_every_spread() {
     for spread in [Spread::Client, Spread::Process, Spread::File, Spread::Target] {
         let dir = tempfile::tempdir().unwrap();
-        let any = "127.0.0.1:0".parse().unwrap();
-        let servers = [
-            serve(directory(dir.path()), &any, None, GRACE),
-            serve(directory(dir.path()), &any, None, GRACE),
-        ];
-        let endpoints: Vec<Endpoint> =
-            servers.iter().flat_map(|server| server.endpoints().to_vec()).collect();
-        let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
-        let options = RemoteOptions { client, spread, ..RemoteOptions::default() };
-        let remote = Remote::connect(&endpoints, &options).unwrap();
+        let (_servers, remote) = two_servers(dir.path(), spread);
         // Several files, as it depends on a file's number where it goes.
         for index in 0..4 {
             let at = |name: &str| PathBuf::from(format!("{name}-{index}"));
@@ -342,6 +345,32 @@ fn open_files_work_on_under_other_names_with_every_spread() {
             use_everywhere(&remote, &*replaced, 5);
             use_everywhere(&remote, &*other, 6);
             assert!(fs::read(dir.path().join(at("c"))).unwrap() == pattern(6));
+        }
+    }
+}
+
+/// As on file systems without hard links: then only who has a removed file open has it.
+#[test]
+fn open_files_work_on_where_they_get_no_other_name() {
+    for spread in [Spread::Process, Spread::File, Spread::Target] {
+        let dir = tempfile::tempdir().unwrap();
+        let orphans = dir.path().join(".iogate/orphans");
+        fs::DirBuilder::new().mode(0o700).recursive(true).create(&orphans).unwrap();
+        let (_servers, remote) = two_servers(dir.path(), spread);
+        for index in 0..4 {
+            let (path, new) = (format!("file-{index}"), Path::new("new"));
+            for way in ["replaced", "removed"] {
+                let file = open_file(&remote, &path, NEW);
+                let Identity { inode, generation } = file.identity();
+                fs::write(orphans.join(format!("{inode}-{generation}")), "in the way").unwrap();
+                if way == "replaced" {
+                    drop(open_file(&remote, "new", NEW));
+                    remote.rename(own(), new, path.as_ref(), 0).unwrap();
+                } else {
+                    remote.unlink(own(), path.as_ref(), false).unwrap();
+                }
+                use_everywhere(&remote, &*file, 1);
+            }
         }
     }
 }
