@@ -161,12 +161,12 @@ impl Ends {
     }
 
     /// Lets those go on who have waited for long enough.
-    pub fn look_round(&self) -> Work {
+    pub fn reap(&self) -> Work {
         let mut state = self.lock();
         if !state.table.are_waited_for() {
             return Work(VecDeque::new());
         }
-        let told = state.table.look_round(self.now());
+        let told = state.table.reap(self.now());
         Work(state.told(told))
     }
 
@@ -345,7 +345,7 @@ impl Party {
     }
 
     /// As [`Party::reserve`], and waits.
-    pub fn reserve_now(
+    pub(crate) fn reserve_now(
         &self,
         file: &Arc<dyn TreeFile>,
         looked: (u64, u64),
@@ -355,12 +355,12 @@ impl Party {
     }
 
     /// As [`Party::resize`], and waits.
-    pub fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
+    pub(crate) fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
         self.wait(|then| self.resize(file, size, then))
     }
 
     /// As [`Party::settle`], and waits.
-    pub fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
+    pub(crate) fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         let work = self.settle(file, ticket, end, move |settled| drop(tell.send(settled)));
         self.ends.perform(work);
@@ -377,7 +377,7 @@ impl Party {
                 Ok(None) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     return Err(io::ErrorKind::BrokenPipe.into());
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => self.ends.perform(self.ends.look_round()),
+                Err(mpsc::RecvTimeoutError::Timeout) => self.ends.perform(self.ends.reap()),
             }
         }
     }

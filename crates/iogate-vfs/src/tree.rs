@@ -65,7 +65,7 @@ pub trait Tree: Send + Sync + 'static {
         0
     }
 
-    /// Whether this machine answers the calls, so that it is not worth a thread to have several underway.
+    /// Whether this machine answers the calls, so that it is not worth a thread to have several in flight.
     fn is_local(&self) -> bool {
         false
     }
@@ -96,7 +96,7 @@ pub trait Tree: Send + Sync + 'static {
     /// The attributes of what is at a path; a symbolic link is not followed.
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr>;
 
-    /// Begins what [`Tree::attr`] does. Many may be underway at once.
+    /// Begins what [`Tree::attr`] does. Many may be in flight at once.
     fn begin_attr<'a>(&'a self, caller: Caller, path: &'a Path) -> Waiting<'a, Attr> {
         Box::new(move || self.attr(caller, path))
     }

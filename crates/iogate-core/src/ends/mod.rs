@@ -406,7 +406,7 @@ impl Ends {
     }
 
     /// Lets those go on who have waited for long enough.
-    pub fn look_round(&mut self, now: Time) -> Vec<Told> {
+    pub fn reap(&mut self, now: Time) -> Vec<Told> {
         let waited_for: Vec<_> = self.waited_for.iter().copied().collect();
         let go_on = |(inode, generation)| self.advance(now, Identity { inode, generation });
         waited_for.into_iter().flat_map(go_on).collect()

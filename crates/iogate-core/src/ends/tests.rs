@@ -82,8 +82,8 @@ fn who_is_stopped_delays_others_and_keeps_its_range() {
     (0..3).for_each(|_| opened(&mut ends, false));
     let first = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
     assert_eq!(ends.ask(at(10), FILE, 2, 22, append(2, 1, 5)), []);
-    assert_eq!(ends.look_round(at(999)), []);
-    let all = ends.look_round(at(1000));
+    assert_eq!(ends.reap(at(999)), []);
+    let all = ends.reap(at(1000));
     let second = only(&mut ends, at(1000), all);
     assert_eq!(second.answer, Answer::Look);
     let all = ends.looked(at(1000), FILE, 2, 22, second.ticket, 0, vec![record(2, 1, 5)]);
@@ -194,7 +194,7 @@ fn what_was_given_before_the_start_is_not_given_to_others() {
     ends.settle(at(0), file, 1, told.ticket, 174);
     // Whoever had the range may be about to write there.
     assert_eq!(ends.ask(at(4_999), file, 1, 3, Wish::Resize(0)), []);
-    assert_eq!(ends.look_round(at(5_000))[0].answer, Answer::Yours(None));
+    assert_eq!(ends.reap(at(5_000))[0].answer, Answer::Yours(None));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn what_is_not_there_when_it_is_settled_late_keeps_its_range() {
     let both = vec![record(1, 1, 10), record(1, 2, 10)];
     let late = range(&mut ends, at(0), 1, Wish::Append(both), 0);
     assert_eq!(ends.ask(at(500), FILE, 2, 2, append(2, 1, 5)), []);
-    let look = ends.look_round(at(1_000))[0].clone();
+    let look = ends.reap(at(1_000))[0].clone();
     let told = ends.looked(at(1_000), FILE, 2, 2, look.ticket, 0, vec![record(2, 1, 5)]);
     let next = only(&mut ends, at(1_000), told);
     assert_eq!(offset(&next), 20);
@@ -311,7 +311,7 @@ fn no_byte_is_given_twice() {
                     }
                     all
                 }
-                _ => ends.look_round(at(now)),
+                _ => ends.reap(at(now)),
             }
             .into();
             while let Some(one) = all.pop_front() {

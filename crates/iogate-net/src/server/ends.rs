@@ -208,7 +208,7 @@ impl Shared {
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
         sessions.iter().for_each(|session| session.send_away());
         for export in &self.exports {
-            let work = export.ends.look_round();
+            let work = export.ends.reap();
             if !work.is_empty() {
                 let ends = Arc::clone(&export.ends);
                 self.workers.run(export.index, 0, move || ends.perform(work));

@@ -1,6 +1,6 @@
 //! Appends to a striped file, and its size: by whoever gives out its end.
 //!
-//! What comes while an append is underway goes together with the next one: one reservation, then one write of all of it, then the end
+//! What comes while an append is in flight goes together with the next one: one reservation, then one write of all of it, then the end
 //! is given back. Whoever waits for the longest of those that wait does that for the others too; nobody holds a lock meanwhile.
 
 use std::io;

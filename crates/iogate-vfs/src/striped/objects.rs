@@ -25,8 +25,8 @@ use crate::tree::{OpenHow, Tree, TreeFile, Waiting};
 
 /// In whose name objects are handled.
 pub(super) const ROOT: Caller = Caller::new(0, 0);
-/// Most operations underway at once for one call.
-const UNDERWAY_MAX: usize = 16;
+/// Most operations in flight at once for one call.
+const IN_FLIGHT_MAX: usize = 16;
 
 /// The targets, and the objects that are open.
 pub(super) struct Stripes {
@@ -77,7 +77,7 @@ impl Stripes {
         };
         let mut done = std::thread::scope(|scope| {
             let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            let others: Vec<_> = (1..count.min(UNDERWAY_MAX)).filter_map(start).collect();
+            let others: Vec<_> = (1..count.min(IN_FLIGHT_MAX)).filter_map(start).collect();
             let mut done = work();
             for other in others {
                 match other.join() {
