@@ -1,13 +1,9 @@
 //! The transport over `/dev/fuse`: several threads, each with a device descriptor of its own.
 //!
-//! As few as there are CPUs are fastest: they find the next request waiting and need not be woken for it. When all of
-//! them are held up by what they carry out, a watchdog starts another, so that nothing else waits behind that.
+//! When all of them are held up by what they carry out, a watchdog starts another, so that nothing else waits behind that.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::io::{Errno, IoSlice};
 use zerocopy::{FromBytes, IntoBytes};
@@ -24,43 +20,6 @@ const DATA_START: usize = 4096;
 /// Writes up to this size are copied to a buffer of their own size; for larger ones the thread gives its own away.
 const COPY_BYTES_MAX: usize = 32 << 10;
 
-/// How long all threads may be at the same requests before another thread is started.
-const HELD_UP: Duration = Duration::from_millis(2);
-/// How often the watchdog looks again before it goes to sleep when there is a thread that waits for requests.
-const CALM_LOOKS: u32 = 8;
-
-/// The threads of this transport.
-#[derive(Debug, Default)]
-pub(crate) struct DeviceThreads {
-    /// Those that wait for a request.
-    waiting: AtomicUsize,
-    all: AtomicUsize,
-    /// Requests read.
-    requests: AtomicU64,
-    watchdog: OnceLock<Thread>,
-    watchdog_awake: AtomicBool,
-}
-
-impl DeviceThreads {
-    pub(crate) fn wake_watchdog(&self) {
-        if let Some(watchdog) = self.watchdog.get() {
-            watchdog.unpark();
-        }
-    }
-
-    /// Notes that a thread has read a request.
-    fn busy(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last
-            && !self.watchdog_awake.load(Ordering::SeqCst)
-            && !self.watchdog_awake.swap(true, Ordering::SeqCst)
-        {
-            self.wake_watchdog();
-        }
-    }
-}
-
 /// Starts the transport's threads; they end when the file system is unmounted.
 pub(crate) fn start(session: &Arc<Session>) -> std::io::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
@@ -70,55 +29,31 @@ pub(crate) fn start(session: &Arc<Session>) -> std::io::Result<()> {
     let watched = session.clone();
     let watchdog =
         std::thread::Builder::new().name("iogate-watchdog".into()).spawn(move || watch(&watched))?;
-    // Only this sets it.
-    let _ = session.device_threads.watchdog.set(watchdog.thread().clone());
+    session.device_threads.set_thread(watchdog.thread());
     Ok(())
 }
 
 fn start_thread(session: &Arc<Session>) -> std::io::Result<()> {
     let channel = Arc::new(clone_device(session.device())?);
-    let threads = &session.device_threads;
-    let number = threads.all.fetch_add(1, Ordering::Relaxed);
-    threads.waiting.fetch_add(1, Ordering::AcqRel);
+    let number = session.device_threads.add();
     let started =
         session.start_thread(format!("iogate-dev-{number}"), move |session| serve(session, &channel));
     if started.is_err() {
-        threads.all.fetch_sub(1, Ordering::Relaxed);
-        threads.waiting.fetch_sub(1, Ordering::AcqRel);
+        session.device_threads.remove();
     }
     started
 }
 
 /// Starts further threads when those that there are do not get on; sleeps while one waits for requests.
 fn watch(session: &Arc<Session>) {
-    let threads = &session.device_threads;
-    while !session.has_ended() {
-        let mut calm = 0;
-        while calm < CALM_LOOKS {
-            let before = threads.requests.load(Ordering::Relaxed);
-            std::thread::sleep(HELD_UP);
-            if threads.waiting.load(Ordering::Acquire) > 0 {
-                calm += 1;
-                continue;
-            }
-            calm = 0;
-            let held_up = threads.requests.load(Ordering::Relaxed) == before;
-            if held_up
-                && threads.all.load(Ordering::Relaxed) < session.threads_max
-                && !session.has_ended()
-                && let Err(error) = start_thread(session)
-            {
+    let has_ended = || session.has_ended();
+    while !has_ended() {
+        session.device_threads.watch(session.threads_max, None, has_ended, || {
+            if let Err(error) = start_thread(session) {
                 tracing::warn!(%error, "no further thread for /dev/fuse");
             }
-            if session.has_ended() {
-                return;
-            }
-        }
-        threads.watchdog_awake.store(false, Ordering::SeqCst);
-        // A thread may have become busy, and found the watchdog awake, just before.
-        if threads.waiting.load(Ordering::SeqCst) > 0 && !session.has_ended() {
-            std::thread::park();
-        }
+        });
+        session.device_threads.rest(None, has_ended);
     }
 }
 
@@ -150,13 +85,13 @@ fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
                 if errno != Errno::NODEV {
                     tracing::error!(%errno, "reading /dev/fuse");
                 }
-                threads.waiting.fetch_sub(1, Ordering::AcqRel);
+                threads.on_end();
                 return;
             }
         };
-        threads.busy();
+        threads.on_busy();
         guarded(|| server.dispatch(length));
-        threads.waiting.fetch_add(1, Ordering::AcqRel);
+        threads.on_idle();
     }
 }
 

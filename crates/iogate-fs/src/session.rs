@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use iogate_engine::{Engine, Store, Workers, privileges};
-use iogate_vfs::Tree;
+use iogate_vfs::{Tree, Watchdog};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,7 +20,7 @@ use crate::abi::{
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
 use crate::control::{Control, ControlFiles};
-use crate::dev::{self, DeviceThreads};
+use crate::dev;
 use crate::error::MountError;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem};
@@ -51,7 +51,7 @@ pub(crate) struct Session {
     pub(crate) notifier: Notifier,
     /// Processes read and write past the kernel's page cache.
     pub(crate) is_direct: bool,
-    pub(crate) device_threads: DeviceThreads,
+    pub(crate) device_threads: Watchdog,
     pub(crate) threads_max: usize,
     device: Arc<OwnedFd>,
     serving: Mutex<Serving>,
@@ -149,7 +149,7 @@ impl Drop for ServingThread {
         serving.threads -= 1;
         if serving.threads == 0 {
             self.0.ended.notify_all();
-            self.0.device_threads.wake_watchdog();
+            self.0.device_threads.wake();
         }
     }
 }
@@ -335,7 +335,7 @@ fn start(
         notifying: Workers::new("iogate-notify", options.threads_max, || {}),
         notifier: Notifier::new(device.clone()),
         is_direct: options.cache == CacheMode::Direct,
-        device_threads: DeviceThreads::default(),
+        device_threads: Watchdog::default(),
         threads_max: options.threads_max,
         device,
         serving: Mutex::default(),

@@ -9,6 +9,7 @@
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
+//! | [`Watchdog`] | starts threads when all that there are are held up |
 
 pub mod app;
 mod credentials;
@@ -20,9 +21,11 @@ mod private;
 mod striped;
 mod tree;
 pub mod users;
+mod watchdog;
 
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::DirectoryTree;
 pub use striped::{StripedTree, Swept};
 pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers};
 pub use users::Users;
+pub use watchdog::Watchdog;

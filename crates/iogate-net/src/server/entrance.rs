@@ -48,7 +48,7 @@ impl Shared {
 
     fn has_thread_for(&self, own: usize) -> bool {
         // This thread is busy too.
-        let used = self.threads.busy_count().saturating_sub(1);
+        let used = self.threads.watchdog.busy_count().saturating_sub(1);
         may_take(own, used, THREADS_MAX - THREADS_FREE, 1)
     }
 

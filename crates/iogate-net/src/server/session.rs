@@ -221,7 +221,7 @@ impl Session {
     /// Runs a job of this session in the calling thread, which has read it from a connection, if another one waits
     /// for events, and as far as workers may; else in a worker.
     pub(super) fn run_here(&self, job: Box<dyn FnOnce() + Send>) {
-        match self.server.threads.has_waiting() {
+        match self.server.threads.watchdog.has_waiting() {
             true => self.server.workers.run_here(self.export.index, self.number(), job),
             false => self.run(job),
         }

@@ -1,14 +1,12 @@
 //! The threads that serve connections, and the one that watches.
-//!
-//! As few as there are CPUs are fastest: they find the next request waiting and need not be woken for it. When all of them are
-//! held up by what they carry out, the watch starts another.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::{JoinHandle, Thread};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use iogate_vfs::Watchdog;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
@@ -19,51 +17,18 @@ use crate::socket::Socket;
 
 /// The token of what is ready; a listener's is 1 + its index.
 const WAKE: u64 = 0;
-/// How long all threads may be at the same events before another thread is started.
-const HELD_UP: Duration = Duration::from_millis(2);
-/// How often the watch looks closely before it takes its time again.
-const CALM_LOOKS: u32 = 8;
 /// How often it looks at connections and sessions, at least.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// The threads.
 #[derive(Default)]
 pub(super) struct Threads {
-    /// Those that wait for an event.
-    waiting: AtomicUsize,
-    all: AtomicUsize,
-    events: AtomicU64,
+    pub(super) watchdog: Watchdog,
     stopping: AtomicBool,
-    watch: OnceLock<Thread>,
-    watch_awake: AtomicBool,
     handles: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {
-    /// Notes that a thread has been told of an event.
-    fn busy(&self) {
-        self.events.fetch_add(1, Ordering::Relaxed);
-        let last = self.waiting.fetch_sub(1, Ordering::SeqCst) == 1;
-        if last
-            && !self.watch_awake.load(Ordering::SeqCst)
-            && !self.watch_awake.swap(true, Ordering::SeqCst)
-            && let Some(watch) = self.watch.get()
-        {
-            watch.unpark();
-        }
-    }
-
-    /// Whether a thread waits for an event.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.waiting.load(Ordering::SeqCst) > 0
-    }
-
-    /// Threads that do not wait for an event.
-    pub(super) fn busy_count(&self) -> usize {
-        let waiting = self.waiting.load(Ordering::SeqCst);
-        self.all.load(Ordering::SeqCst).saturating_sub(waiting)
-    }
-
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
@@ -71,9 +36,7 @@ impl Threads {
     /// Ends all threads.
     pub(super) fn stop(&self, shared: &Shared) {
         self.stopping.store(true, Ordering::SeqCst);
-        if let Some(watch) = self.watch.get() {
-            watch.unpark();
-        }
+        self.watchdog.wake();
         let own = std::thread::current().id();
         // The watch may be starting one.
         loop {
@@ -105,24 +68,21 @@ pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     }
     let watched = Arc::clone(shared);
     let watch = std::thread::Builder::new().name("iogate-net-watch".into()).spawn(move || watch(&watched))?;
-    // Only this sets it.
-    let _ = shared.threads.watch.set(watch.thread().clone());
+    shared.threads.watchdog.set_thread(watch.thread());
     lock(&shared.threads.handles).push(watch);
     Ok(())
 }
 
 fn start_thread(shared: &Arc<Shared>) -> io::Result<()> {
     let threads = &shared.threads;
-    let number = threads.all.fetch_add(1, Ordering::Relaxed);
-    threads.waiting.fetch_add(1, Ordering::SeqCst);
+    let number = threads.watchdog.add();
     let server = Arc::clone(shared);
     let started =
         std::thread::Builder::new().name(format!("iogate-net-{number}")).spawn(move || serve(&server));
     match started {
         Ok(handle) => lock(&threads.handles).push(handle),
         Err(error) => {
-            threads.all.fetch_sub(1, Ordering::Relaxed);
-            threads.waiting.fetch_sub(1, Ordering::SeqCst);
+            threads.watchdog.remove();
             return Err(error);
         }
     }
@@ -149,11 +109,11 @@ fn serve(shared: &Arc<Shared>) {
         }
         let Some(event) = events.first() else { continue };
         let (token, flags) = (event.data.u64(), event.flags);
-        shared.threads.busy();
+        shared.threads.watchdog.on_busy();
         guarded(|| shared.handle(token, flags, &mut desk));
         // A panic may have left some.
         desk.taken.clear();
-        shared.threads.waiting.fetch_add(1, Ordering::SeqCst);
+        shared.threads.watchdog.on_idle();
     }
 }
 
@@ -278,7 +238,7 @@ impl Shared {
 
     fn round(&self) -> Duration {
         let shortest = self.limits.hello_timeout.min(self.limits.stall_timeout).min(self.session_grace);
-        ROUND.min(shortest / 4).max(HELD_UP)
+        ROUND.min(shortest / 4).max(Watchdog::HELD_UP)
     }
 }
 
@@ -293,35 +253,17 @@ fn watch(shared: &Arc<Shared>) {
     let threads = &shared.threads;
     let round = shared.round();
     let mut looked = Instant::now();
-    while !threads.is_stopping() {
-        let mut calm = 0;
-        while calm < CALM_LOOKS && !threads.is_stopping() {
-            let before = threads.events.load(Ordering::Relaxed);
-            std::thread::sleep(HELD_UP);
-            if threads.waiting.load(Ordering::SeqCst) > 0 {
-                calm += 1;
-                continue;
-            }
-            calm = 0;
-            let held_up = threads.events.load(Ordering::Relaxed) == before;
-            if held_up
-                && threads.all.load(Ordering::Relaxed) < THREADS_MAX
-                && let Err(error) = start_thread(shared)
-            {
+    let is_stopping = || threads.is_stopping();
+    while !is_stopping() {
+        threads.watchdog.watch(THREADS_MAX, Some(looked + round), is_stopping, || {
+            if let Err(error) = start_thread(shared) {
                 tracing::warn!(%error, "no further thread for connections");
             }
-            if looked.elapsed() >= round {
-                break;
-            }
-        }
+        });
         if looked.elapsed() >= round {
             shared.look_round();
             looked = Instant::now();
         }
-        threads.watch_awake.store(false, Ordering::SeqCst);
-        // A thread may have become busy, and found the watch awake, just before.
-        if threads.waiting.load(Ordering::SeqCst) > 0 && !threads.is_stopping() {
-            std::thread::park_timeout(round.saturating_sub(looked.elapsed()));
-        }
+        threads.watchdog.rest(Some(round.saturating_sub(looked.elapsed())), is_stopping);
     }
 }
