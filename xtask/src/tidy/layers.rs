@@ -10,7 +10,7 @@ const LAYERS: [&str; 12] = [
     "iogate-core",
     "iogate-engine",
     "iogate-vfs",
-    "iogate-fs",
+    "iogate-fuse",
     "iogate-net",
     "iogate-turn",
     "iogate-python",
@@ -27,7 +27,7 @@ const NETWORK: &str = "iogate-net";
 /// The crates from elsewhere that only [`NETWORK`] may use.
 const NETWORK_ONLY: [&str; 2] = ["rustls", "ureq"];
 /// May use [`NETWORK`] in its tests: they mount what they serve.
-const TESTED_WITH_NETWORK: &str = "iogate-fs";
+const TESTED_WITH_NETWORK: &str = "iogate-fuse";
 /// For tests: no crate may need it to be built.
 const DEV_ONLY: &str = "iogate-testkit";
 const CORE: &str = "iogate-core";
@@ -137,10 +137,10 @@ mod tests {
     fn dependencies_that_point_up_or_sideways_are_found() {
         for (name, on, kind) in [
             ("iogate-core", "iogate-engine", ""),
-            ("iogate-engine", "iogate-fs", ""),
+            ("iogate-engine", "iogate-fuse", ""),
             ("iogate-engine", "iogate", "dev"),
             ("iogate-sim", "iogate-engine", ""),
-            ("iogate-fs", "iogate-testkit", ""),
+            ("iogate-fuse", "iogate-testkit", ""),
             ("iogate-engine", "iogate-testkit", "build"),
             ("iogate-testkit", "iogate-engine", ""),
         ] {
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn what_mounts_links_no_network() {
         for (on, kind) in [("iogate-net", ""), ("iogate-net", "build"), ("iogate-turn", ""), ("rustls", "")] {
-            let found = found(&[("iogate-fs", &[(on, kind)]), ("iogate-net", &[]), ("iogate-turn", &[])]);
+            let found = found(&[("iogate-fuse", &[(on, kind)]), ("iogate-net", &[]), ("iogate-turn", &[])]);
             assert_eq!(found.len(), 1, "on {on}: {found:?}");
         }
         let fine: &[(&str, &[(&str, &str)])] = &[
             ("iogate-vfs", &[]),
-            ("iogate-fs", &[("iogate-vfs", ""), ("iogate-net", "dev")]),
+            ("iogate-fuse", &[("iogate-vfs", ""), ("iogate-net", "dev")]),
             ("iogate-net", &[("iogate-vfs", ""), ("rustls", ""), ("ureq", "")]),
         ];
         assert_eq!(found(fine), Vec::<String>::new());

@@ -18,9 +18,9 @@ use anyhow::{Context, Result, ensure};
 /// What the checks are, for `--help`.
 pub(crate) const HELP: &str = "\
   layers    A crate depends only on crates above it in this list, reading from the top:
-            iogate-core, iogate-engine, iogate-vfs, iogate-fs, iogate-net, iogate-turn, iogate-preload, iogate-capi,
+            iogate-core, iogate-engine, iogate-vfs, iogate-fuse, iogate-net, iogate-turn, iogate-preload, iogate-capi,
             iogate-sim, iogate-report, iogate. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
-            only iogate-net uses rustls and ureq; only in its tests does iogate-fs use iogate-net.
+            only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
   sizes     No .rs file is longer than 600 lines, unless xtask/file-sizes.txt names it with its ceiling. A ceiling
             only goes down: when the file got shorter, `--fix` lowers it (or drops the line at 600 and below).

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_core::stats::summary::Summary;
-use iogate_fs::{ControlError, MountError};
+use iogate_fuse::{ControlError, MountError};
 use iogate_net::Endpoint;
 use iogate_report::text;
 
@@ -38,7 +38,7 @@ impl Place {
 }
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
-    iogate_fs::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
+    iogate_fuse::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
         MountError::InUse { .. } => {
             let again = format!("`iogate umount --lazy {}` takes it off at once", args.mountpoint.display());
             Failure::failed(error).hint(again)
@@ -54,7 +54,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
         Place::Mount(_) if args.export.is_some() => {
             Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
         }
-        Place::Mount(mountpoint) => iogate_fs::set(mountpoint, &settings).map_err(|error| match error {
+        Place::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
             ControlError::Refused { .. } => Failure::usage(error).hint(HINT),
             _ => Failure::failed(error),
         }),
@@ -89,7 +89,7 @@ fn shown(place: &Place, json: bool) -> Result<String, Failure> {
             return Ok(ask::shown(&status));
         }
     };
-    let bytes = iogate_fs::status(mountpoint).map_err(Failure::failed)?;
+    let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
     if json {
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }

@@ -12,7 +12,7 @@ use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{
+use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
 use iogate_net::Endpoint;
@@ -102,10 +102,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let mounted = match (&shown, tree) {
         (Shown::Servers(endpoints), Some(tree)) => {
             let name = remote::name(endpoints);
-            iogate_fs::mount_tree(tree, &name, point, engine.clone(), &options, control.clone())
+            iogate_fuse::mount_tree(tree, &name, point, engine.clone(), &options, control.clone())
         }
         (Shown::Directory(source), _) => {
-            iogate_fs::mount(source, point, engine.clone(), store, &options, control.clone())
+            iogate_fuse::mount(source, point, engine.clone(), store, &options, control.clone())
         }
         (Shown::Servers(_), None) => unreachable!("servers are a tree"),
     };

@@ -12,7 +12,7 @@ use iogate_core::stats::Stats;
 use iogate_core::{Layout, Time};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{Control, MountOptions, Mounted};
+use iogate_fuse::{Control, MountOptions, Mounted};
 use iogate_sim::scenario::Scenario;
 use iogate_sim::world;
 use tempfile::TempDir;
@@ -129,7 +129,7 @@ impl Stage {
             let options = MountOptions::default();
             let (point, control) = (self.mountpoint(index), Arc::new(NoControl));
             let mounted =
-                iogate_fs::mount(&source, &point, engine.clone(), store.clone(), &options, control)?;
+                iogate_fuse::mount(&source, &point, engine.clone(), store.clone(), &options, control)?;
             self.servers.push(Server { engine, store, notes, device, mounted });
         }
         Ok(())

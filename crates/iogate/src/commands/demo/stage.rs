@@ -15,7 +15,7 @@ use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
 use iogate_engine::{Engine, EngineConfig, Origin, Store};
-use iogate_fs::{Control, MountError, MountOptions, application_of_word};
+use iogate_fuse::{Control, MountError, MountOptions, application_of_word};
 use iogate_report::timeline::Served;
 use iogate_report::{AppResult, Run, Timeline};
 use tempfile::TempDir;
@@ -156,8 +156,14 @@ impl Stage {
         if self.in_process.is_none() {
             let mountpoint = self.folder.path().join("mount");
             let (store, options) = (store.clone(), MountOptions::default());
-            match iogate_fs::mount(source, &mountpoint, engine.clone(), store, &options, Arc::new(NoControl))
-            {
+            match iogate_fuse::mount(
+                source,
+                &mountpoint,
+                engine.clone(),
+                store,
+                &options,
+                Arc::new(NoControl),
+            ) {
                 Ok(mounted) => {
                     let times = self.processes(&mountpoint, tick);
                     // A process that has just ended may still hold a file for a moment.

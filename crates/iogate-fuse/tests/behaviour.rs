@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use common::{Behind, Mount, can_mount, on_all_mounts};
 use iogate_core::AppId;
-use iogate_fs::{ControlError, MountError, MountOptions, Transport};
+use iogate_fuse::{ControlError, MountError, MountOptions, Transport};
 
 /// Runs a shell command and returns its output, for what needs another process or user.
 fn sh(script: &str) -> (bool, String) {
@@ -315,13 +315,13 @@ fn changes_in_the_source_are_seen() {
 #[test]
 fn the_root_takes_commands() {
     on_all_mounts(|mount| {
-        assert_eq!(iogate_fs::status(&mount.path).unwrap(), b"told 0");
-        iogate_fs::set(&mount.path, "scheduler=sjf").unwrap();
+        assert_eq!(iogate_fuse::status(&mount.path).unwrap(), b"told 0");
+        iogate_fuse::set(&mount.path, "scheduler=sjf").unwrap();
         assert_eq!(*mount.control.told.lock().unwrap(), ["scheduler=sjf"]);
-        assert_eq!(iogate_fs::status(&mount.path).unwrap(), b"told 1");
-        let refused = iogate_fs::set(&mount.path, "nonsense").unwrap_err();
+        assert_eq!(iogate_fuse::status(&mount.path).unwrap(), b"told 1");
+        let refused = iogate_fuse::set(&mount.path, "nonsense").unwrap_err();
         assert_eq!(refused.to_string(), "expected key=value, got nonsense");
-        let elsewhere = iogate_fs::set(Path::new("/tmp"), "a=b").unwrap_err();
+        let elsewhere = iogate_fuse::set(Path::new("/tmp"), "a=b").unwrap_err();
         assert!(matches!(elsewhere, ControlError::NotAMount { .. }), "{elsewhere}");
         let path = mount.path.display();
         let set = format!("setpriv --reuid 1234 setfattr -n user.iogate.set -v a=b {path}");
@@ -341,7 +341,7 @@ fn requests_carry_the_application_of_their_process() {
         assert!(sh(&format!("SLURM_JOB_ID=77 dd if=/dev/zero of={path} bs=4k count=1 status=none")).0);
         let names = mount.mounted().app_names();
         assert_eq!(names.get(AppId(41)).as_deref(), Some("41"));
-        assert_eq!(names.get(iogate_fs::application_of_word("weather")).as_deref(), Some("weather"));
+        assert_eq!(names.get(iogate_fuse::application_of_word("weather")).as_deref(), Some("weather"));
         assert_eq!(names.get(AppId(77)).as_deref(), Some("job 77"));
     });
 }
@@ -389,12 +389,12 @@ fn an_unmounted_file_system_ends() {
         std::fs::write(mount.at("f"), b"x").unwrap();
         // The kernel releases the file a moment after it is closed.
         let begin = Instant::now();
-        while let Err(error) = iogate_fs::unmount(&mount.path, false) {
+        while let Err(error) = iogate_fuse::unmount(&mount.path, false) {
             assert!(matches!(error, MountError::InUse { .. }) && begin.elapsed() < Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(10));
         }
         mount.mounted().wait();
-        let again = iogate_fs::unmount(&mount.path, false).unwrap_err();
+        let again = iogate_fuse::unmount(&mount.path, false).unwrap_err();
         assert!(matches!(again, MountError::NotMounted { .. }), "{again}");
     });
 }
@@ -416,7 +416,7 @@ fn places_that_do_not_fit_are_refused() {
     let refused = |source: &Path, mountpoint: &Path| {
         let (engine, store) = common::engine(dir.path());
         let control = Arc::new(common::Recorder::default());
-        iogate_fs::mount(source, mountpoint, engine, store, &MountOptions::default(), control).unwrap_err()
+        iogate_fuse::mount(source, mountpoint, engine, store, &MountOptions::default(), control).unwrap_err()
     };
     use MountError as E;
     assert!(matches!(refused(&at("file"), &at("mount")), E::SourceNotDirectory { .. }));
@@ -442,7 +442,7 @@ impl Drop for ChildMount {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = iogate_fs::unmount(&self.path, true);
+        let _ = iogate_fuse::unmount(&self.path, true);
     }
 }
 
@@ -457,7 +457,7 @@ fn serve_until_killed() {
     let control = Arc::new(common::Recorder::default());
     let options = MountOptions::default();
     let mounted =
-        iogate_fs::mount(Path::new(&source), Path::new(&path), engine, store, &options, control).unwrap();
+        iogate_fuse::mount(Path::new(&source), Path::new(&path), engine, store, &options, control).unwrap();
     mounted.wait();
 }
 
@@ -479,7 +479,7 @@ fn what_was_synced_survives_the_death_of_the_mount() {
         .unwrap();
     let mut mount = ChildMount { child, path: path.clone() };
     let begin = Instant::now();
-    while iogate_fs::status(&path).is_err() {
+    while iogate_fuse::status(&path).is_err() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the mount comes up");
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_fs::{CacheMode, Control, MountOptions, Mounted, Transport};
+use iogate_fuse::{CacheMode, Control, MountOptions, Mounted, Transport};
 use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::{Export, Limits, Listener};
@@ -84,7 +84,7 @@ impl Mount {
             let store = wrap(Arc::new(DirectoryStore::new(source).unwrap()));
             let engine = engine_over(store.clone());
             let control = Arc::new(Recorder::default());
-            let mounted = iogate_fs::mount(source, path, engine.clone(), store, options, control.clone());
+            let mounted = iogate_fuse::mount(source, path, engine.clone(), store, options, control.clone());
             (mounted.unwrap(), engine, control)
         })
     }
@@ -181,7 +181,7 @@ fn mount_tree(
 ) -> (Mounted, Arc<Engine>, Arc<Recorder>) {
     let engine = engine_over(tree.store());
     let control = Arc::new(Recorder::default());
-    let mounted = iogate_fs::mount_tree(tree, "a tree", path, engine.clone(), options, control.clone());
+    let mounted = iogate_fuse::mount_tree(tree, "a tree", path, engine.clone(), options, control.clone());
     (mounted.unwrap(), engine, control)
 }
 

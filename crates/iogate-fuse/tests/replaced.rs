@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use common::{Recorder, can_mount, engine_over, serve};
 use iogate_core::Layout;
-use iogate_fs::{MountOptions, Mounted};
+use iogate_fuse::{MountOptions, Mounted};
 use iogate_net::Server;
 use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
@@ -42,7 +42,7 @@ fn mount(path: &Path, names: &Server, targets: &[Server]) -> Taken {
     let engine = engine_over(tree.store());
     let control = Arc::new(Recorder::default());
     let options = MountOptions::default();
-    Taken(Some(iogate_fs::mount_tree(tree, "stripes", path, engine, &options, control).unwrap()))
+    Taken(Some(iogate_fuse::mount_tree(tree, "stripes", path, engine, &options, control).unwrap()))
 }
 
 fn pattern(seed: u8) -> Vec<u8> {

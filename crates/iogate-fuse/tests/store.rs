@@ -15,7 +15,7 @@ use common::{Mount, all_options, can_mount};
 use iogate_core::Op;
 use iogate_engine::store::{Io, IoDone, OpenMode};
 use iogate_engine::{FileHandle, Store};
-use iogate_fs::CacheMode;
+use iogate_fuse::CacheMode;
 
 /// Longer than anything takes that is not stuck, on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::time::Duration;
 
 use common::{Behind, Mount, can_mount};
-use iogate_fs::MountOptions;
+use iogate_fuse::MountOptions;
 use rustix::fs::XattrFlags;
 
 #[test]
