@@ -315,6 +315,29 @@ fn a_directory_does_not_let_paths_out() {
 }
 
 #[test]
+fn what_is_cached_of_a_file_is_read_at_once_to_its_end() {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let store = directory(root.path(), Backend::Auto, false);
+    let file = store.open("short".as_ref(), CREATE).unwrap();
+    write(&*store, &file, 0, b"a line");
+    for (offset, count) in [(0, 6), (2, 4), (6, 0), (4096, 0)] {
+        let mut buffer = [0; 64];
+        let io = Io {
+            file: FileHandle::clone(&file),
+            op: Op::Read,
+            offset,
+            target: TargetId(0),
+            origin: Origin::default(),
+            extends: false,
+            segments: vec![Segment { memory: buffer.as_mut_ptr(), bytes: buffer.len() }],
+        };
+        // The system may need the memory for something else now and then.
+        let at_once = (0..1000).find_map(|_| store.run(&io));
+        assert_eq!(at_once.expect("no ring is needed").unwrap(), count, "from {offset}");
+    }
+}
+
+#[test]
 fn an_adopted_file_is_written_where_it_is_told() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("log");
