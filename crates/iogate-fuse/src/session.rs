@@ -80,8 +80,9 @@ impl Session {
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
             op::RELEASE | op::RELEASEDIR if self.open.fetch_sub(1, Ordering::Relaxed) == 1 => {
-                let _serving = self.serving();
-                self.ended.notify_all();
+                if self.serving().is_leaving {
+                    self.ended.notify_all();
+                }
             }
             _ => {}
         }

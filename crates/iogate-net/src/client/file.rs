@@ -83,9 +83,9 @@ impl Slot {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let settled = result.as_ref().map_or(SlotState::Closed, |handle| SlotState::Open(*handle));
         let before = std::mem::replace(&mut *state, settled);
-        self.changed.notify_all();
         drop(state);
         if let SlotState::Opening(waiting) = before {
+            self.changed.notify_all();
             for then in waiting {
                 then(match result {
                     Ok(handle) => Ok(*handle),

@@ -196,8 +196,10 @@ impl Shared {
         link.cut();
         let mut state = self.lock();
         while state.writing == Writing::Somebody {
+            state.awaits_writer = true;
             state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.awaits_writer = false;
         state.writing = Writing::Nobody;
         state.link = None;
         state.requests.disconnected();

@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) handles: BTreeMap<u32, Handle>,
     last_handle: u32,
     pub(super) writing: Writing,
+    /// The leader waits until nobody writes.
+    pub(super) awaits_writer: bool,
     /// Ids below this are written as a whole, and their memory is not read any more.
     pub(super) written: u64,
     /// Answered before all of their data was written.
@@ -124,6 +126,7 @@ impl Client {
             handles: BTreeMap::new(),
             last_handle: 0,
             writing: Writing::Nobody,
+            awaits_writer: false,
             written: 1,
             early: Vec::new(),
             lead: Lead::Free,
@@ -344,6 +347,7 @@ impl State {
     /// Nobody receives, writes or is waited for.
     pub(super) fn reset(&mut self) {
         (self.lead, self.writing, self.polls) = (Lead::Free, Writing::Nobody, false);
+        self.awaits_writer = false;
         std::mem::forget(std::mem::take(&mut self.early));
         (self.written, self.asynchronous) = (1, 0);
     }
@@ -460,7 +464,7 @@ impl Shared {
                 let is_over = outgoing.is_empty() && !link.socket.wants_flush();
                 if is_over {
                     state.writing = Writing::Nobody;
-                    self.written.notify_all();
+                    self.tell_written(&state);
                 }
                 drop(state);
                 if is_over {
@@ -482,7 +486,7 @@ impl Shared {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     state.writing = Writing::Leader;
-                    self.written.notify_all();
+                    self.tell_written(&state);
                     self.wake(&state);
                     return;
                 }
@@ -490,11 +494,18 @@ impl Shared {
                     // Who receives finds out, and does what is to be done.
                     link.cut();
                     state.writing = Writing::Leader;
-                    self.written.notify_all();
+                    self.tell_written(&state);
                     self.wake(&state);
                     return;
                 }
             }
+        }
+    }
+
+    /// Nobody writes any more, or the leader will.
+    fn tell_written(&self, state: &State) {
+        if state.awaits_writer {
+            self.written.notify_all();
         }
     }
 

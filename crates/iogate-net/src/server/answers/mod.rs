@@ -57,6 +57,8 @@ struct State {
     batch: Arc<Batch>,
     /// A thread writes the batch before.
     writing: bool,
+    /// Threads that wait for that.
+    waiting: usize,
 }
 
 /// What is known of a request that has come.
@@ -98,6 +100,7 @@ impl Answers {
             buffer: Vec::new(),
             batch: Arc::default(),
             writing: false,
+            waiting: 0,
         };
         let (state, written) = (Mutex::new(state), Condvar::new());
         let answers = Answers { state, written, keeping, number, appends: Mutex::default() };
@@ -184,7 +187,9 @@ impl Answers {
                 return (state, result);
             }
             if state.writing {
+                state.waiting += 1;
                 state = self.written.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
+                state.waiting -= 1;
                 continue;
             }
             state.writing = true;
@@ -211,7 +216,9 @@ impl Answers {
             }
             state.writing = false;
             current.settle(&written);
-            self.written.notify_all();
+            if state.waiting > 0 {
+                self.written.notify_all();
+            }
         }
     }
 
