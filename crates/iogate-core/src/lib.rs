@@ -15,7 +15,8 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`wait`] | why a gate that has requests dispatches none |
 //! | [`stats`] | what a gate counts, in bounded memory |
-//! | [`coord`] | turns of applications: the lock table of a coordinator, and backing off without one |
+//! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
+//! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
 //! | [`fair`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
@@ -45,6 +46,7 @@ pub mod layout;
 pub mod nearest;
 pub mod outstanding;
 mod queue;
+pub mod refusal;
 pub mod request;
 pub mod reserved;
 pub mod sched;

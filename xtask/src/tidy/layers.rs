@@ -32,7 +32,7 @@ const TESTED_WITH_NETWORK: &str = "iogate-fuse";
 const DEV_ONLY: &str = "iogate-testkit";
 const CORE: &str = "iogate-core";
 /// The crates from elsewhere that the core may use: without an operating system all of them.
-const CORE_MAY_USE: [&str; 5] = ["crc32fast", "hashbrown", "libm", "serde", "thiserror"];
+const CORE_MAY_USE: [&str; 6] = ["crc32fast", "hashbrown", "libm", "serde", "serde_json", "thiserror"];
 const CORE_MUST_SAY: [&str; 2] = ["#![no_std]", "#![forbid(unsafe_code)]"];
 
 /// Checks what `cargo metadata --no-deps` says of the workspace, and what the core says of itself.

@@ -9,11 +9,17 @@
 //! |---|---|
 //! | [`backoff`] | turns without a coordinator: probe, and back off while the storage is busy |
 //! | [`config`] | the rules of a table, and their names |
+//! | [`journal`] | what a coordinator must not forget, and how it is kept in files (feature `coordinator`) |
+//! | [`leader`] | what a coordinator decides while it leads (feature `coordinator`) |
 //! | [`stats`] | what a table counts |
 //! | `table` | the lock table |
 
 pub mod backoff;
 pub mod config;
+#[cfg(feature = "coordinator")]
+pub mod journal;
+#[cfg(feature = "coordinator")]
+pub mod leader;
 pub mod stats;
 mod table;
 

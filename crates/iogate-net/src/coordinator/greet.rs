@@ -1,10 +1,10 @@
 //! The first message of a connection: who the client is, and which session it goes on with.
 
+use iogate_core::coord::leader::{Entered, Entering, Leader, User};
 use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome};
 use iogate_vfs::Caller as User;
 
 use super::connection::{Connection, State};
-use super::leading::Leading;
 use super::reactor::Reactor;
 use super::{Call, EXPORT};
 use crate::auth::{Binding, User as Known};
@@ -75,10 +75,15 @@ impl Reactor {
         let instance = self.instance;
         let Some(leading) = &mut self.leading else { return Ok(()) };
         let name = greeting::name(hello.name);
-        let (id, session, resumed, before) =
-            leading.enter(now, token, hello.session, User::new(uid, gid), &name)?;
-        let welcome = welcome_of(leading, instance, session, resumed, uid, gid);
-        leading.now.answer(token, 0, 0, &[], |fields| welcome.encode(fields));
+        let mut fresh = [0; 16];
+        crate::server::random(&mut fresh)
+            .map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
+        let user = User { uid, gid };
+        let client = Entering { connection: token, shown: hello.session, fresh, user, name: &name };
+        let entered = leading.enter(now, &client).map_err(|refusal| (refusal.errno, refusal.text))?;
+        let Entered { session: id, before, .. } = entered;
+        let welcome = welcome_of(leading, instance, &entered, user);
+        leading.at_once().answer(token, 0, 0, &[], |fields| welcome.encode(fields));
         connection.state = State::Session(id);
         self.budget.change(None, std::mem::take(&mut connection.charged), 0);
         connection.user = Some(uid);
@@ -89,27 +94,21 @@ impl Reactor {
     }
 }
 
-fn welcome_of(
-    leading: &Leading,
-    instance: u64,
-    session: [u8; 16],
-    resumed: bool,
-    uid: u32,
-    gid: u32,
-) -> Welcome {
+fn welcome_of(leading: &Leader, instance: u64, entered: &Entered, user: User) -> Welcome {
+    let claims = u32::try_from(leading.config().limits.claims_per_session).unwrap_or(u32::MAX);
     Welcome {
         version: VERSION,
-        resumed: resumed.into(),
-        session,
+        resumed: entered.is_resumed.into(),
+        session: entered.secret,
         instance,
-        credits: u32::try_from(leading.limits.claims_per_session).unwrap_or(u32::MAX).saturating_mul(2),
+        credits: claims.saturating_mul(2),
         credit_bytes: 0,
         append_bytes_max: 0,
         answers: 0,
         verifier: 0,
         transfer_bytes_max: 0,
-        uid,
-        gid,
+        uid: user.uid,
+        gid: user.gid,
         trusted: 0,
         node: 0,
         nodes: 0,

@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::Arc;
 
-use iogate_core::wire::{PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Status};
+use iogate_core::coord::leader::{Asked, Rest};
+use iogate_core::wire::{Offset, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Status};
 use rustix::event::epoll;
 
 use super::connection::{Connection, Framed, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
-use super::requests::Rest;
-use crate::greeting::{Cut, PROOF_BYTES_MAX};
+use crate::greeting::{self, Cut, PROOF_BYTES_MAX};
 
 /// Most reads in a row from one connection, and connections that are accepted in a row.
 const READS_MAX: usize = 4;
@@ -138,7 +138,7 @@ impl Reactor {
 
     /// Bytes of answers for a connection that are not even queued.
     pub(super) fn owed(&self, token: u64) -> usize {
-        self.leading.as_ref().map_or(0, |leading| leading.now.owed(token) + leading.kept.owed(token))
+        self.leading.as_ref().map_or(0, |leading| leading.owed(token).iter().sum())
     }
 
     /// Charges what a connection has in memory to its user, and closes it if that is too much: its session can go on by another one.
@@ -159,11 +159,10 @@ impl Reactor {
     /// Whether the next request has to wait for room for its answer.
     fn holds_back(&self, token: u64, connection: &Connection, is_status: bool) -> bool {
         let Some(leading) = &self.leading else { return false };
-        let ready = connection.unsent() + leading.now.owed(token);
+        let [at_once, kept] = leading.owed(token);
+        let ready = connection.unsent() + at_once;
         let most = if is_status { 1 } else { OUT_BYTES_MAX };
-        ready >= most
-            || ready + leading.kept.owed(token) >= OUT_BYTES_MAX
-            || leading.now.bytes() >= ROUND_BYTES_MAX
+        ready >= most || ready + kept >= OUT_BYTES_MAX || leading.ready_bytes() >= ROUND_BYTES_MAX
     }
 
     /// Takes the messages that are whole, and keeps the rest.
@@ -188,8 +187,10 @@ impl Reactor {
                 .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
             let now = self.clock.now();
             let Some(leading) = &mut self.leading else { break };
-            match leading.handle(now, token, id, &header, &request) {
+            let asked = Asked { now, connection: token, session: id, id: header.id };
+            match leading.handle(asked, &request) {
                 Rest::Nothing => {}
+                Rest::Time => leading.at_once().fields(token, header.id, &Offset { offset: greeting::now() }),
                 Rest::Over => connection.state = State::Parted,
                 Rest::Status => self.tell_status(token, connection.user, header.id),
             }

@@ -1,7 +1,7 @@
 //! The coordinator: says whose turn it is to do bulk I/O on which targets.
 //!
 //! One thread waits on one `epoll` for all connections. In each round it takes in all that has come, lets the
-//! [`Table`](iogate_core::coord::Table) decide, has the [`Journal`] keep what has changed, at once for the whole round, and
+//! [`Leader`](iogate_core::coord::leader::Leader) decide, has the [`Journal`] keep what has changed, at once for the whole round, and
 //! only then answers, with one write for each connection. Only finding out who a client is, which may take long, is done by workers.
 //!
 //! | file | purpose |
@@ -11,14 +11,8 @@
 //! | `connection.rs` | a connection: bytes in, bytes out |
 //! | `budget.rs` | memory that all connections, and those of one user, may take |
 //! | `greet.rs` | the first message of a connection, and which session it goes on with |
-//! | `leading.rs` | what a coordinator that leads knows |
-//! | `parties.rs` | which claims are of one job |
-//! | `quota.rs` | memory that all claims, and those of one user, may take |
-//! | `requests.rs` | how it answers |
-//! | `round.rs` | what is decided, kept and said in a round |
-//! | `probing.rs` | turns that begin only when the file system is quiet |
-//! | `outbox.rs` | answers that wait for the journal |
-//! | `status.rs` | how it is, for people and programs |
+//! | `probing.rs` | finding out whether a file system is quiet |
+//! | `told.rs` | telling how it is |
 //! | `journal/` | what is kept |
 
 mod budget;
@@ -26,15 +20,9 @@ mod connection;
 mod greet;
 mod incoming;
 pub mod journal;
-mod leading;
-mod outbox;
-mod parties;
 mod probing;
-mod quota;
 mod reactor;
-mod requests;
-mod round;
-mod status;
+mod told;
 
 use std::collections::HashMap;
 use std::io;
@@ -45,12 +33,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iogate_core::Span;
+use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
 use rustix::event::{EventfdFlags, eventfd};
 
+pub use iogate_core::coord::leader::{
+    Counters, Ending, Finished, Holder, Place, Probed, Rules, Status, TARGETS_MAX, Waiter,
+};
 pub use journal::{Etcd, Journal, JournalError, Local};
-pub use probing::{Probed, Prober};
-pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
+pub use probing::Prober;
 
 use crate::Endpoint;
 use crate::server::Listener;
@@ -76,17 +67,26 @@ pub struct CoordinatorConfig {
     pub limits: Limits,
 }
 
-/// A file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// What all clients call it.
-    pub name: String,
-    /// How many targets it has: those of claims are smaller. `None`: up to [`TARGETS_MAX`].
-    pub targets: Option<u32>,
+impl CoordinatorConfig {
+    /// What of it is for what decides.
+    fn leader(&self) -> LeaderConfig {
+        LeaderConfig {
+            table: self.table.clone(),
+            places: self.places.clone(),
+            turn_max: self.turn_max.clone().into_iter().collect(),
+            weights: self.weights.clone().into_iter().collect(),
+            probed: self.probers.keys().cloned().collect(),
+            limits: leader::Limits {
+                sessions: 2 * self.limits.connections,
+                sessions_per_user: 2 * self.limits.connections_per_client,
+                claims_per_session: self.limits.claims_per_session,
+                targets_per_claim: self.limits.targets_per_claim,
+                history: self.limits.history,
+            },
+            own_uid: rustix::process::geteuid().as_raw(),
+        }
+    }
 }
-
-/// Most targets of a place.
-pub const TARGETS_MAX: u32 = 1 << 20;
 
 /// What a coordinator may spend.
 #[derive(Clone, Debug)]

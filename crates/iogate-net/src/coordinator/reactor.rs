@@ -8,6 +8,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use iogate_core::Time;
+use iogate_core::coord::leader::{Leader, Outbox};
+use iogate_core::refusal::Refusal;
 use iogate_engine::{Clock, Workers};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -16,9 +18,8 @@ use super::budget::Budget;
 use super::connection::Connection;
 use super::incoming::SCRATCH_BYTES;
 use super::journal::{Journal, JournalError, Standing};
-use super::leading::Leading;
-use super::outbox::Outbox;
-use super::status::Told;
+use super::probing::Probes;
+use super::told::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
 use crate::greeting::Cut;
@@ -35,8 +36,6 @@ const STANDING_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Threads that find out who clients are.
 const WORKERS_MAX: usize = 8;
-/// Threads that probe.
-const PROBERS_MAX: usize = 16;
 
 /// The coordinator's thread.
 pub(super) struct Reactor {
@@ -45,9 +44,9 @@ pub(super) struct Reactor {
     pub(super) instance: u64,
     pub(super) caller: Caller,
     pub(super) workers: Arc<Workers>,
-    probers: Arc<Workers>,
+    probes: Probes,
     /// `None` while another coordinator leads: that one, if it is known, is the `leader`.
-    pub(super) leading: Option<Leading>,
+    pub(super) leading: Option<Leader>,
     pub(super) leader: Option<Endpoint>,
     pub(super) journal: Box<dyn Journal>,
     pub(super) started: Instant,
@@ -95,7 +94,7 @@ impl Reactor {
             instance: u64::from_le_bytes(instance),
             caller,
             workers: Workers::new("iogate-coord-work", WORKERS_MAX, || {}),
-            probers: Workers::new("iogate-coord-probe", PROBERS_MAX, || {}),
+            probes: Probes::new(),
             leading: None,
             leader: None,
             journal,
@@ -180,7 +179,7 @@ impl Reactor {
             (Standing::Leads, None) => {
                 let loaded = self.journal.load()?;
                 let (now, offset) = (self.clock.now(), self.clock.offset_ns());
-                let leading = Leading::new(&self.config, now, offset, &loaded);
+                let leading = Leader::new(self.config.leader(), now, offset, &loaded);
                 self.journal.append(&leading.all(), &mut || leading.all())?;
                 if loaded.is_incomplete {
                     let lease = self.config.table.lease;
@@ -202,6 +201,7 @@ impl Reactor {
     fn step_down(&mut self) {
         tracing::warn!("this coordinator does not lead any more");
         self.leading = None;
+        self.probes.end();
         (self.ask_at, self.retry_at) = (None, None);
         let all: Vec<_> = self.connections.keys().copied().collect();
         let why = match &self.leader {
@@ -226,7 +226,10 @@ impl Reactor {
                 }
                 Call::Probed(claim, outcome) => {
                     if let Some(leading) = &mut self.leading {
-                        leading.probed(self.clock.now(), claim, outcome);
+                        if let Err(error) = &outcome {
+                            tracing::warn!("a turn begins without a probe: {error}");
+                        }
+                        leading.probed(self.clock.now(), claim, outcome.ok());
                     }
                 }
                 Call::Identified(identified) => {
@@ -247,54 +250,51 @@ impl Reactor {
     /// Decides, keeps, and says.
     fn end_round(&mut self) {
         let now = self.clock.now();
-        if let Some(leading) = &mut self.leading {
-            self.ask_at = leading.decide(now);
-            leading.collect(now);
-            let mut said = Outbox::default();
-            if self.retry_at.is_none_or(|at| at <= Instant::now()) {
-                match leading.save(now, &mut *self.journal) {
-                    Ok(()) => {
-                        let was_failing = self.retry_at.take().is_some();
-                        leading.tell_granted(self.clock.now());
-                        for (claim, work) in std::mem::take(&mut leading.probes) {
-                            let caller = self.caller.clone();
-                            self.probers.run(move || {
-                                caller.call(Call::Probed(claim, work()));
-                            });
-                        }
-                        std::mem::swap(&mut said, &mut leading.kept);
-                        if was_failing {
-                            self.ask_at = Some(now);
-                        }
+        let Some(leading) = &mut self.leading else { return self.send_all() };
+        self.ask_at = leading.decide(now);
+        let mut has_kept = false;
+        if self.retry_at.is_none_or(|at| at <= Instant::now()) {
+            let kept = match leading.unkept() {
+                [] => Ok(()),
+                records => self.journal.append(records, &mut || leading.all()),
+            };
+            match kept {
+                Ok(()) => {
+                    has_kept = true;
+                    if self.retry_at.take().is_some() {
+                        tracing::warn!("the journal at {} can be written again", self.journal.place());
+                        self.ask_at = Some(now);
                     }
-                    Err(JournalError::Deposed) => {
-                        self.step_down();
-                        return self.send_all();
+                    leading.kept(self.clock.now());
+                    self.probes.follow(leading, &self.config.probers, &self.caller);
+                }
+                Err(JournalError::Deposed) => {
+                    self.step_down();
+                    return self.send_all();
+                }
+                Err(error) => {
+                    let text = format!("the coordinator can keep no claims: {error}");
+                    if leading.failing().is_none() {
+                        tracing::error!("{text}");
                     }
-                    Err(_) => self.retry_at = Some(Instant::now() + RETRY),
+                    leading.not_kept(now, Refusal::new(error.errno(), text));
+                    self.retry_at = Some(Instant::now() + RETRY);
                 }
             }
-            // Time may have passed since this round began: it may have been stopped.
-            if self.journal.standing() != Standing::Leads {
-                self.step_down();
-                return self.send_all();
-            }
-            let mut at_once = std::mem::take(&mut leading.now);
-            for outbox in [&mut at_once, &mut said] {
-                outbox.drain(|token, bytes| {
-                    let Some(connection) = self.connections.get_mut(&token) else { return };
-                    connection.queue(bytes);
-                    if !std::mem::replace(&mut connection.is_listed, true) {
-                        self.listed.push(token);
-                    }
-                });
-            }
-            // Their memory is used again.
-            leading.now = at_once;
-            if leading.kept.is_empty() {
-                leading.kept = said;
-            }
         }
+        leading.notices().iter().for_each(|notice| tracing::warn!("{notice}"));
+        // Time may have passed since this round began: it may have been stopped.
+        if self.journal.standing() != Standing::Leads {
+            self.step_down();
+            return self.send_all();
+        }
+        leading.say(has_kept, |token, bytes| {
+            let Some(connection) = self.connections.get_mut(&token) else { return };
+            connection.queue(bytes);
+            if !std::mem::replace(&mut connection.is_listed, true) {
+                self.listed.push(token);
+            }
+        });
         self.send_all();
     }
 
@@ -346,7 +346,7 @@ impl Reactor {
         tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
         self.cut += 1;
         let mut outbox = Outbox::default();
-        outbox.failure(token, 0, errno, &why);
+        outbox.failure(token, 0, &Refusal::new(errno, why));
         outbox.drain(|_, bytes| connection.queue(bytes));
         connection.is_ending = true;
         self.list(token);

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use iogate_core::coord::journal::Sum;
 use reach::Reach;
 use serde_json::{Value, json};
 
-use super::record::Sum;
 use super::{Journal, JournalError, Loaded, Record, Standing};
 use crate::Endpoint;
 use crate::clock::since_boot;

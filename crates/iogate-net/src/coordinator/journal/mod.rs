@@ -2,7 +2,6 @@
 
 mod etcd;
 mod local;
-mod record;
 
 use std::io;
 use std::path::PathBuf;
@@ -10,12 +9,8 @@ use std::path::PathBuf;
 use crate::Endpoint;
 
 pub use etcd::Etcd;
+pub use iogate_core::coord::journal::{ClaimRecord, HeldRecord, Loaded, Record, SessionRecord};
 pub use local::Local;
-pub(crate) use record::admission_number;
-pub use record::{ClaimRecord, HeldRecord, Record, SessionRecord};
-
-/// Tokens that are reserved at a time, durably: after a crash of the machine, those that may have been given are not given again.
-pub(crate) const TOKENS_RESERVED: u64 = 1 << 16;
 
 /// Where a coordinator keeps what it must not forget.
 ///
@@ -49,23 +44,6 @@ pub enum Standing {
     Leads,
     /// Another does, there, as far as is known.
     Follows(Option<Endpoint>),
-}
-
-/// What was in a journal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Loaded {
-    /// Sessions that have claims.
-    pub sessions: Vec<SessionRecord>,
-    /// Claims, in the order of their numbers.
-    pub claims: Vec<ClaimRecord>,
-    /// No larger token has been given.
-    pub token: u64,
-    /// No larger claim or session number has been given.
-    pub number: u64,
-    /// Turns may have been given that the journal does not know: none may be given before those have ended by themselves.
-    pub is_incomplete: bool,
-    /// What the clock that made its times added to the monotonic clock, in nanoseconds; `None` after a boot, or on another machine.
-    pub clock_offset: Option<u64>,
 }
 
 /// Why a journal cannot be read or written.

@@ -1,12 +1,14 @@
 //! Answers on their way to connections, and which of them wait for the journal.
 
-use std::collections::HashMap;
+use alloc::vec::Vec;
 
-use iogate_core::wire::{Failure, Record, ReplyHeader};
+use crate::hash::HashMap;
+use crate::refusal::{Refusal, errno};
+use crate::wire::{Failure, Record, ReplyHeader};
 
 /// Answers, in order.
 #[derive(Debug, Default)]
-pub(super) struct Outbox {
+pub struct Outbox {
     bytes: Vec<u8>,
     answers: Vec<Answer>,
     /// Bytes for each connection.
@@ -21,7 +23,7 @@ struct Answer {
 
 impl Outbox {
     /// Adds an answer whose fields `encode` appends.
-    pub(super) fn answer(
+    pub fn answer(
         &mut self,
         connection: u64,
         errno: u16,
@@ -42,38 +44,39 @@ impl Outbox {
     }
 
     /// Bytes of answers in here for a connection.
-    pub(super) fn owed(&self, connection: u64) -> usize {
+    pub fn owed(&self, connection: u64) -> usize {
         self.owed.get(&connection).copied().unwrap_or(0)
     }
 
     /// Bytes of all answers in here.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
     /// It was done, and there is nothing more to say.
-    pub(super) fn done(&mut self, connection: u64, id: u64) {
+    pub fn done(&mut self, connection: u64, id: u64) {
         self.answer(connection, 0, id, &[], |_| {});
     }
 
     /// Adds fields.
-    pub(super) fn fields<'a>(&mut self, connection: u64, id: u64, record: &impl Record<'a>) {
+    pub fn fields<'a>(&mut self, connection: u64, id: u64, record: &impl Record<'a>) {
         self.answer(connection, 0, id, &[], |out| record.encode(out));
     }
 
     /// Adds a failure.
-    pub(super) fn failure(&mut self, connection: u64, id: u64, errno: i32, text: &str) {
-        let errno = u16::try_from(errno).unwrap_or(libc::EIO as u16);
-        let text = &text.as_bytes()[..text.len().min(4096)];
+    pub fn failure(&mut self, connection: u64, id: u64, refusal: &Refusal) {
+        let errno = u16::try_from(refusal.errno).unwrap_or(errno::EIO as u16);
+        let text = &refusal.text.as_bytes()[..refusal.text.len().min(4096)];
         self.answer(connection, errno, id, &[], |out| Failure { text }.encode(out));
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
     /// Takes all answers out: a connection, and bytes for it.
-    pub(super) fn drain(&mut self, mut take: impl FnMut(u64, &[u8])) {
+    pub fn drain(&mut self, mut take: impl FnMut(u64, &[u8])) {
         let mut start = 0;
         for Answer { connection, end } in self.answers.drain(..) {
             take(connection, &self.bytes[start..end]);

@@ -1,21 +1,18 @@
 //! How a coordinator is, for people and programs.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use iogate_core::coord::{Admission, CoordConfig, Entry, Standing};
-use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_core::{Span, Time};
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::leading::{Leading, Session};
-use super::reactor::Reactor;
+use super::{Leader, Session};
+use crate::coord::{Admission, CoordConfig, Entry, Standing};
+use crate::wire::PAYLOAD_BYTES_MAX;
+use crate::{Span, Time};
 
 /// About how many bytes a status has for those who hold, and as many for those who wait; then it names no more of them.
 const NAMED_BYTES_MAX: usize = 2 << 20;
-/// A status is told again for so many times as long as it took to make: so no more than a part of the time goes into them.
-const TOLD_TIMES: u32 = 4;
 
 /// How a coordinator is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -214,7 +211,8 @@ impl Ending {
 }
 
 impl Rules {
-    pub(super) fn of(config: &CoordConfig) -> Rules {
+    /// Of a table with these settings.
+    pub fn of(config: &CoordConfig) -> Rules {
         Rules {
             order: config.order.name().into(),
             passing: config.passing.name().into(),
@@ -244,68 +242,10 @@ fn ms(span: Span) -> u64 {
     span.as_nanos() / 1_000_000
 }
 
-/// A status, as it was told last.
-pub(super) struct Told {
-    json: Vec<u8>,
-    made: Instant,
-    /// What making it took of the thread's time.
-    took: Duration,
-}
-
-/// The time that this thread has run.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
-}
-
-impl Reactor {
-    /// Answers a client that asks how the coordinator is.
-    pub(super) fn tell_status(&mut self, token: u64, user: Option<u32>, request: u64) {
-        let is_fresh = |told: &Told| told.made.elapsed() < told.took * TOLD_TIMES;
-        let told = match self.told.take().filter(is_fresh) {
-            Some(told) => told,
-            None => {
-                let began = thread_time();
-                let mut status = self.status();
-                // The one that asks is not among them while it is read from.
-                status.connections += 1;
-                let json = status.to_json();
-                Told { json, made: Instant::now(), took: thread_time().saturating_sub(began) }
-            }
-        };
-        if let Some(leading) = &mut self.leading {
-            if self.budget.is_short_of(user, leading.now.bytes() + told.json.len()) {
-                let text = "too many answers are underway to this user: ask again when some have been read";
-                leading.now.failure(token, request, libc::EAGAIN, text);
-            } else {
-                leading.now.answer(token, 0, request, &told.json, |_| {});
-            }
-        }
-        self.told = Some(told);
-    }
-
-    /// How the coordinator is.
-    pub(super) fn status(&self) -> Status {
-        let mut status = Status {
-            leads: self.leading.is_some(),
-            leader: self.leader.as_ref().map(ToString::to_string),
-            up_ms: self.started.elapsed().as_millis() as u64,
-            journal: self.journal.place(),
-            rules: Rules::of(&self.config.table),
-            connections: self.connections.len(),
-            ..Status::default()
-        };
-        if let Some(leading) = &self.leading {
-            leading.describe(self.clock.now(), &mut status);
-            status.counters.cut = self.cut;
-        }
-        status
-    }
-}
-
-impl Leading {
-    fn describe(&self, now: Time, status: &mut Status) {
-        status.journal_error = self.failing.as_ref().map(|(_, text)| text.clone());
+impl Leader {
+    /// Fills in what it knows: all but where the coordinator is, how long it runs, and its connections.
+    pub fn describe(&self, now: Time, status: &mut Status) {
+        status.journal_error = self.failing.as_ref().map(|refusal| refusal.text.clone());
         status.grace_ms = self.grace_until.map_or(0, |until| ms(until.since(now)));
         status.counters = self.counters;
         status.sessions = self.sessions.len();

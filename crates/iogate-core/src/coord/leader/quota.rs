@@ -1,6 +1,9 @@
 //! Memory for claims: bounded in all, and for each user.
 
-use std::collections::HashMap;
+use alloc::format;
+use alloc::string::String;
+
+use crate::hash::HashMap;
 
 /// Most bytes of all claims, and half of them of one user.
 const BYTES_MAX: usize = 1 << 30;

@@ -1,18 +1,26 @@
 //! A round: what the table decides, what the journal keeps of it, and what may then be said.
 
-use std::collections::HashSet;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::vec::Vec;
 
-use iogate_core::coord::{Admission, Change, ClaimId, Decision, Grant, Loss};
-use iogate_core::wire::Granted;
-use iogate_core::{Span, Time};
-
-use super::journal::{Journal, JournalError, Record, admission_number};
-use super::leading::{Leading, Turn};
 use super::status::{Ending, Finished};
+use super::{Leader, Turn};
+use crate::coord::journal::{Record, admission_number};
+use crate::coord::{Admission, Change, ClaimId, Decision, Grant, Loss};
+use crate::refusal::{Refusal, errno};
+use crate::wire::Granted;
+use crate::{Span, Time};
 
-impl Leading {
-    /// Lets the table decide what there is to decide. Returns when it wants to be asked again.
-    pub(super) fn decide(&mut self, now: Time) -> Option<Time> {
+impl Leader {
+    /// Decides what there is to decide, and notes what the journal is to keep of it. Returns when it wants to be asked again.
+    pub fn decide(&mut self, now: Time) -> Option<Time> {
+        let next = self.ask_table(now);
+        self.collect(now);
+        next
+    }
+
+    fn ask_table(&mut self, now: Time) -> Option<Time> {
         if self.grace_until.is_some_and(|until| now >= until) {
             self.grace_until = None;
             // What is in the journal from here on is all there is.
@@ -33,6 +41,14 @@ impl Leading {
             }
         };
         [probed, next].into_iter().flatten().min()
+    }
+
+    /// Gives what is to be sent: connections, and bytes for them, in order. What waits for the journal is among it if that `has_kept` all.
+    pub fn say(&mut self, has_kept: bool, mut send: impl FnMut(u64, &[u8])) {
+        self.now.drain(&mut send);
+        if has_kept {
+            self.kept.drain(&mut send);
+        }
     }
 
     fn granted(&mut self, now: Time, grant: Grant) {
@@ -57,7 +73,7 @@ impl Leading {
         let connection = self.sessions.get(&loss.session).and_then(|session| session.connection);
         if let (None, Some(connection)) = (loss.token, connection) {
             let text = "the claim is over: nothing was heard of its client for too long";
-            self.kept.failure(connection, loss.request, libc::ECANCELED, text);
+            self.kept.failure(connection, loss.request, &Refusal::new(errno::ECANCELED, text));
         }
     }
 
@@ -66,7 +82,7 @@ impl Leading {
         let mut changes: Vec<_> = self.table.changes().collect();
         if changes.len() > 1 {
             // Where a claim stands last is what counts.
-            let mut seen = HashSet::with_capacity(changes.len());
+            let mut seen = BTreeSet::new();
             changes.reverse();
             changes.retain(|change| seen.insert(number(change)));
             changes.reverse();
@@ -123,7 +139,7 @@ impl Leading {
                 ending,
                 ago_ms: 0,
             };
-            self.history.truncate(self.limits.history.saturating_sub(1));
+            self.history.truncate(self.config.limits.history.saturating_sub(1));
             self.history.push_front((now, finished));
         }
         self.places.leave(known.place);
@@ -131,35 +147,25 @@ impl Leading {
         self.quota.give_back(known.uid, known.cost);
     }
 
-    /// Has the journal keep what it does not know yet, if there is anything. What waits for that may then be said.
-    pub(super) fn save(&mut self, now: Time, journal: &mut dyn Journal) -> Result<(), JournalError> {
+    /// What the journal is to keep. It stays until it is [`kept`](Leader::kept).
+    pub fn unkept(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The journal has kept what was [`unkept`](Leader::unkept): what waited for that may be said.
+    pub fn kept(&mut self, now: Time) {
         if !self.records.is_empty() {
-            let records = std::mem::take(&mut self.records);
-            let kept = journal.append(&records, &mut || self.all());
-            self.records = records;
-            if let Err(error) = kept {
-                if !matches!(error, JournalError::Deposed) {
-                    self.fail(now, &error);
-                }
-                return Err(error);
-            }
             self.records.clear();
             self.counters.appends += 1;
         }
-        if self.failing.take().is_some() {
-            tracing::warn!("the journal at {} can be written again", journal.place());
-        }
+        self.failing = None;
         self.fresh.clear();
-        Ok(())
+        self.tell_granted(now);
     }
 
     /// What the journal has not kept did not happen: the claims that came since are refused, and those who wait go on waiting.
-    fn fail(&mut self, now: Time, error: &JournalError) {
-        let text = format!("the coordinator can keep no claims: {error}");
-        if self.failing.is_none() {
-            tracing::error!("{text}");
-        }
-        for id in std::mem::take(&mut self.fresh) {
+    pub fn not_kept(&mut self, now: Time, refusal: Refusal) {
+        for id in core::mem::take(&mut self.fresh) {
             let Some(known) = self.claims.get_mut(&id) else { continue };
             let (session, request) = (known.session, known.request);
             known.ending = Some(Ending::Cancelled);
@@ -171,20 +177,20 @@ impl Leading {
                 None => self.table.cancel(now, session, request),
             };
             if let Err(refused) = over {
-                tracing::error!("a claim that was not kept cannot be taken back: {refused}");
+                self.notices.push(format!("a claim that was not kept cannot be taken back: {refused}"));
             }
             self.grants.retain(|grant| grant.claim != id);
             if let Some(connection) = self.sessions.get(&session).and_then(|session| session.connection) {
-                self.now.failure(connection, request, error.errno(), &text);
+                self.now.failure(connection, request, &refusal);
             }
         }
-        self.failing = Some((error.errno(), text));
+        self.failing = Some(refusal);
         self.collect(now);
     }
 
     /// Tells those whose turns have begun, as the journal now knows of them.
-    pub(super) fn tell_granted(&mut self, now: Time) {
-        for grant in std::mem::take(&mut self.grants) {
+    fn tell_granted(&mut self, now: Time) {
+        for grant in core::mem::take(&mut self.grants) {
             if self.begin_probe(now, grant.claim) {
                 continue;
             }

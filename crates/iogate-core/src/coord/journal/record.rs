@@ -1,15 +1,18 @@
 //! What a journal consists of.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
 
-use iogate_core::coord::{Admission, Claim, ClaimId, Entry, PlaceId, SessionId, Standing, Targets, Token};
-use iogate_core::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Loaded;
+use crate::coord::{Admission, Claim, ClaimId, Entry, PlaceId, SessionId, Standing, Targets, Token};
+use crate::{Span, Time};
 
 /// The version of records.
-pub(super) const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// One thing that is to be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +29,7 @@ pub enum Record {
         /// What its clock adds to the monotonic clock, in nanoseconds.
         clock_offset: u64,
         /// Turns may have been given that are not known here.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
         is_incomplete: bool,
     },
     /// A token was given; what has it need not be known any more.
@@ -102,7 +105,7 @@ pub struct HeldRecord {
 }
 
 /// An admission's number on the wire.
-pub(crate) fn admission_number(admission: Admission) -> u8 {
+pub fn admission_number(admission: Admission) -> u8 {
     match admission {
         Admission::InTurn => 0,
         Admission::Overdue => 1,
@@ -112,7 +115,7 @@ pub(crate) fn admission_number(admission: Admission) -> u8 {
 
 impl ClaimRecord {
     /// A claim as a table has it, with the names that the table does not know: of the place, for people, and of the job.
-    pub(crate) fn new(entry: &Entry, [place, label, job]: [&str; 3]) -> ClaimRecord {
+    pub fn new(entry: &Entry, [place, label, job]: [&str; 3]) -> ClaimRecord {
         let Entry { id, claim, arrived, standing } = entry;
         let held = match *standing {
             Standing::Waiting => None,
@@ -140,7 +143,7 @@ impl ClaimRecord {
     }
 
     /// What the job is called, or a name that stands for its number; empty: none.
-    pub(crate) fn party_name(&self) -> String {
+    pub fn party_name(&self) -> String {
         match (self.party, self.job.is_empty()) {
             (0, true) => String::new(),
             (number, true) => format!("\0{number}"),
@@ -149,7 +152,7 @@ impl ClaimRecord {
     }
 
     /// The claim for a table, with the numbers that it has now; `time` moves times to the table's clock.
-    pub(crate) fn entry(&self, place: PlaceId, party: u64, time: impl Fn(u64) -> Time) -> Entry {
+    pub fn entry(&self, place: PlaceId, party: u64, time: impl Fn(u64) -> Time) -> Entry {
         let claim = Claim {
             session: SessionId(self.session),
             request: self.request,
@@ -175,8 +178,8 @@ impl ClaimRecord {
 
 /// What records add up to.
 #[derive(Debug, Default)]
-pub(super) struct Sum {
-    pub(super) version: Option<u32>,
+pub struct Sum {
+    version: Option<u32>,
     sessions: BTreeMap<u64, SessionRecord>,
     claims: BTreeMap<u64, ClaimRecord>,
     token: u64,
@@ -186,7 +189,13 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    pub(super) fn add(&mut self, record: Record) {
+    /// The version that the first record has said.
+    pub fn version(&self) -> Option<u32> {
+        self.version
+    }
+
+    /// Takes in the next record.
+    pub fn add(&mut self, record: Record) {
         match record {
             Record::Begin { version, token, number, clock_offset, is_incomplete } => {
                 self.version = Some(version);
@@ -214,7 +223,8 @@ impl Sum {
         }
     }
 
-    pub(super) fn finish(self, is_same_boot: bool) -> Loaded {
+    /// What they add up to; `is_same_boot`: whether times on the monotonic clock mean something now.
+    pub fn finish(self, is_same_boot: bool) -> Loaded {
         Loaded {
             sessions: self.sessions.into_values().collect(),
             claims: self.claims.into_values().collect(),
@@ -228,7 +238,7 @@ impl Sum {
 
 impl Loaded {
     /// As records.
-    pub(crate) fn records(&self, clock_offset: u64) -> Vec<Record> {
+    pub fn records(&self, clock_offset: u64) -> Vec<Record> {
         let begin = Record::Begin {
             version: VERSION,
             token: self.token,
@@ -238,6 +248,6 @@ impl Loaded {
         };
         let sessions = self.sessions.iter().cloned().map(Record::Session);
         let claims = self.claims.iter().cloned().map(Record::Claim);
-        std::iter::once(begin).chain(sessions).chain(claims).collect()
+        core::iter::once(begin).chain(sessions).chain(claims).collect()
     }
 }

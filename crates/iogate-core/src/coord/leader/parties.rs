@@ -1,7 +1,7 @@
 //! The numbers that a table has for parties: one for each name of each user.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 
 /// Parties without a claim that keep their numbers, by which a table remembers them; those that had one last.
 const IDLE_MAX: usize = 4096;
@@ -11,8 +11,8 @@ type Name = (u32, Arc<str>);
 /// Parties by name and by number. A number is given once.
 #[derive(Debug, Default)]
 pub(super) struct Parties {
-    by_name: HashMap<Name, u64>,
-    by_number: HashMap<u64, Party>,
+    by_name: BTreeMap<Name, u64>,
+    by_number: BTreeMap<u64, Party>,
     /// Those without a claim, by when they have lost the last one.
     idle: BTreeSet<(u64, u64)>,
     last: u64,
@@ -73,6 +73,8 @@ impl Parties {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     #[test]
