@@ -204,15 +204,15 @@ fn random_vectored_operations_match_the_model() {
 fn holes_read_as_zeros_and_the_end_is_the_end() {
     for_each_store(|store| {
         let file = store.open("holes".as_ref(), CREATE).unwrap();
-        assert_eq!(read(&**store, &file, 0, 100), []);
+        assert!(read(&**store, &file, 0, 100).is_empty());
         write(&**store, &file, 70_001, b"x");
         assert_eq!(store.size(&file).unwrap(), 70_002);
         let all = read(&**store, &file, 0, 100_000);
         assert_eq!(all.len(), 70_002);
         assert!(all[..70_001].iter().all(|byte| *byte == 0));
         assert_eq!(all[70_001], b'x');
-        assert_eq!(read(&**store, &file, 70_002, 10), []);
-        assert_eq!(read(&**store, &file, 1 << 40, 10), []);
+        assert!(read(&**store, &file, 70_002, 10).is_empty());
+        assert!(read(&**store, &file, 1 << 40, 10).is_empty());
     });
 }
 

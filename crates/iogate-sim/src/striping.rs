@@ -55,7 +55,7 @@ impl Striping {
     pub fn part_end(&self, server: u32, bytes: u64) -> u64 {
         let (stripes, rest) = (bytes / self.stripe, bytes % self.stripe);
         let own = stripes / self.servers + u64::from(stripes % self.servers > server.into());
-        own * self.stripe + if stripes % self.servers == server.into() { rest } else { 0 }
+        own * self.stripe + if stripes % self.servers == u64::from(server) { rest } else { 0 }
     }
 
     /// How many servers hold a part of the `bytes` bytes (not zero) from `offset`.

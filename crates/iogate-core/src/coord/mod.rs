@@ -8,6 +8,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`backoff`] | turns without a coordinator: probe, and back off while the storage is busy |
+//! | [`claimant`] | a client of a coordinator: what it has asked, and until when its turn counts |
 //! | [`config`] | the rules of a table, and their names |
 //! | [`journal`] | what a coordinator must not forget, and how it is kept in files (feature `coordinator`) |
 //! | [`leader`] | what a coordinator decides while it leads (feature `coordinator`) |
@@ -15,6 +16,7 @@
 //! | `table` | the lock table |
 
 pub mod backoff;
+pub mod claimant;
 pub mod config;
 #[cfg(feature = "coordinator")]
 pub mod journal;

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use iogate_core::coord::claimant::NO_SESSION;
 use iogate_core::wire::{
     Failure, Hello, MAGIC, REPLY_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, VERSION, Welcome,
 };
@@ -17,9 +18,6 @@ use super::{ClientError, ClientOptions, Dial};
 use crate::Endpoint;
 use crate::auth::Binding;
 use crate::socket::{PlainSocket, Socket, TlsClient};
-
-/// A session before there is one.
-pub(crate) const NO_SESSION: [u8; 16] = [0; 16];
 
 /// Reaches a server without encryption.
 pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {

@@ -2,7 +2,6 @@
 
 use iogate_core::coord::leader::{Entered, Entering, Leader, User};
 use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome};
-use iogate_vfs::Caller as User;
 
 use super::connection::{Connection, State};
 use super::reactor::Reactor;

@@ -5,14 +5,13 @@ use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use iogate_core::wire::{
-    Failure, Goodbye, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader,
-};
+use iogate_core::coord::claimant::{Calls, Reply};
+use iogate_core::wire::{Goodbye, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fork::Watched;
 use super::{Pause, Reach, Unreached, deadline_in};
-use crate::client::{Connected, NO_SESSION, flush, send, timespec};
+use crate::client::{Connected, flush, send, timespec};
 use crate::socket::Socket;
 
 /// Bytes that are read at once: a grant has 45.
@@ -21,30 +20,10 @@ const READ_BYTES: usize = 512;
 const SEND_MAX: Duration = Duration::from_secs(5);
 
 /// A session with a coordinator, and the connection that carries it just now, if any.
+#[derive(Default)]
 pub(super) struct Connection {
     link: Option<Link>,
-    session: [u8; 16],
-    /// In whose name: the user that the coordinator takes this client for.
-    user: (u32, u32),
-    next_id: u64,
-    /// How often it was linked.
-    links: u64,
-    /// What has no answer yet, in the order of its ids: it is sent again on the session's next connection.
-    underway: Vec<(u64, Vec<u8>)>,
-    /// What has arrived and is not taken yet.
-    incoming: Vec<u8>,
-}
-
-/// What came for a request.
-#[derive(Debug, Default)]
-pub(super) struct Reply {
-    pub(super) id: u64,
-    /// 0 if it was carried out.
-    pub(super) errno: i32,
-    /// Why not.
-    pub(super) text: String,
-    pub(super) fields: Vec<u8>,
-    pub(super) payload: Vec<u8>,
+    calls: Calls,
 }
 
 /// Why there is no answer.
@@ -56,20 +35,6 @@ pub(super) enum NoAnswer {
     Unreached(Unreached),
 }
 
-impl Default for Connection {
-    fn default() -> Connection {
-        Connection {
-            link: None,
-            session: NO_SESSION,
-            user: (0, 0),
-            next_id: 1,
-            links: 0,
-            underway: Vec::new(),
-            incoming: Vec::new(),
-        }
-    }
-}
-
 impl Connection {
     pub(super) fn is_linked(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.watched.is_own())
@@ -77,30 +42,22 @@ impl Connection {
 
     /// How often it has connected.
     pub(super) fn links(&self) -> u64 {
-        self.links
+        self.calls.links()
     }
 
     /// Connects. True if the session goes on: what has no answer has then been sent again. Otherwise a new one has begun, in which
     /// nothing was sent.
     pub(super) fn link(&mut self, reach: &Reach, within: Duration) -> Result<bool, Unreached> {
         self.unlink();
-        let Connected { socket, welcome, .. } = reach.connect(self.session, within)?;
+        let Connected { socket, welcome, .. } = reach.connect(self.calls.session(), within)?;
         let watched = Watched::new(socket.fd().as_raw_fd());
         let link = self.link.insert(Link { socket: ManuallyDrop::new(socket), watched });
-        self.links += 1;
-        self.incoming.clear();
-        self.user = (welcome.uid, welcome.gid);
-        if welcome.resumed == 0 || welcome.session != self.session {
-            self.session = welcome.session;
-            self.next_id = 1;
-            self.underway.clear();
-            return Ok(false);
-        }
-        let again = self.underway.iter().try_for_each(|(_, bytes)| link.send(bytes));
-        if again.is_err() {
+        let user = (welcome.uid, welcome.gid);
+        let goes_on = self.calls.linked(welcome.session, welcome.resumed != 0, user);
+        if goes_on && self.calls.underway().try_for_each(|bytes| link.send(bytes)).is_err() {
             self.unlink();
         }
-        Ok(true)
+        Ok(goes_on)
     }
 
     /// Closes the connection; the session can go on.
@@ -118,28 +75,10 @@ impl Connection {
 
     /// Sends a request and returns its id. If that fails, the connection is closed: the request is sent again on the next one.
     pub(super) fn post(&mut self, request: &Request<'_>) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        let mut bytes = Vec::with_capacity(128);
-        bytes.resize(REQUEST_HEADER_BYTES, 0);
-        request.encode(&mut bytes);
-        let (uid, gid) = self.user;
-        let header = RequestHeader {
-            // The only long fields are a claim's, which is checked before.
-            fields: (bytes.len() - REQUEST_HEADER_BYTES) as u16,
-            payload: 0,
-            kind: request.kind(),
-            id,
-            acked: self.underway.first().map_or(id, |(first, _)| *first),
-            uid,
-            gid,
-            ..RequestHeader::default()
-        };
-        bytes[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        if self.link.as_ref().is_some_and(|link| link.send(&bytes).is_err()) {
+        let (id, bytes) = self.calls.post(request);
+        if self.link.as_ref().is_some_and(|link| link.send(bytes).is_err()) {
             self.unlink();
         }
-        self.underway.push((id, bytes));
         id
     }
 
@@ -153,8 +92,7 @@ impl Connection {
                 let text = format!("the coordinator ends the connection: {}", reply.text);
                 return Err(io::Error::new(io::ErrorKind::ConnectionAborted, text));
             }
-            Ok(Some(reply)) => self.underway.retain(|(id, _)| *id != reply.id),
-            Ok(None) => {}
+            Ok(_) => {}
             Err(_) => self.unlink(),
         }
         received
@@ -163,13 +101,12 @@ impl Connection {
     fn try_receive(&mut self, deadline: Instant) -> io::Result<Option<Reply>> {
         let link = self.link.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         loop {
-            if let Some(reply) = take(&mut self.incoming)? {
+            let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            if let Some(reply) = self.calls.take().map_err(wrong)? {
                 return Ok(Some(reply));
             }
-            let before = self.incoming.len();
-            self.incoming.resize(before + READ_BYTES, 0);
-            let read = link.socket.read(&mut [IoSliceMut::new(&mut self.incoming[before..])]);
-            self.incoming.truncate(before + *read.as_ref().unwrap_or(&0));
+            let read = link.socket.read(&mut [IoSliceMut::new(self.calls.room(READ_BYTES))]);
+            self.calls.arrived(READ_BYTES, *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends the connection")),
                 Ok(_) => continue,
@@ -232,29 +169,6 @@ impl Connection {
             }
         }
     }
-}
-
-/// Takes the first whole message off what has arrived.
-fn take(incoming: &mut Vec<u8>) -> io::Result<Option<Reply>> {
-    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let Some(header) = incoming.first_chunk::<REPLY_HEADER_BYTES>() else { return Ok(None) };
-    let header = ReplyHeader::from_bytes(header).map_err(wrong)?;
-    let fields_end = REPLY_HEADER_BYTES + usize::from(header.fields);
-    let end = fields_end + header.payload as usize;
-    let (Some(fields), Some(payload)) =
-        (incoming.get(REPLY_HEADER_BYTES..fields_end), incoming.get(fields_end..end))
-    else {
-        return Ok(None);
-    };
-    let mut reply = Reply { id: header.id, errno: header.errno.into(), ..Reply::default() };
-    if header.errno != 0 {
-        reply.text = String::from_utf8_lossy(Failure::decode(fields).map_err(wrong)?.text).into_owned();
-    } else {
-        reply.fields = fields.to_vec();
-        reply.payload = payload.to_vec();
-    }
-    incoming.drain(..end);
-    Ok(Some(reply))
 }
 
 /// A socket, and what makes children of this process close it.

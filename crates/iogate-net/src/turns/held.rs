@@ -6,6 +6,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use iogate_core::coord::Admission;
+use iogate_core::coord::claimant::Lease;
 use iogate_core::wire::{Granted, Record, Release, Renew, Renewed, Request};
 
 use super::connection::{Connection, NoAnswer};
@@ -67,17 +68,15 @@ impl Held {
         sent: u64,
         connection: Connection,
     ) -> Held {
-        // The lease runs from the grant, which lies some way back: not before the claim had been sent and had waited as long as the coordinator
-        // says.
-        let granted = sent.saturating_add(grant.waited).min(clock());
+        let lease = Lease::begin(sent, clock(), &grant);
         let kept = Arc::new(Kept {
             claimed: Arc::clone(claimed),
             grant,
             thread: std::thread::current().id(),
             users: AtomicU32::new(1),
-            lease: AtomicU64::new(grant.lease),
-            until: AtomicU64::new(granted.saturating_add(grant.lease)),
-            due: AtomicU64::new(granted.saturating_add(grant.lease / 3)),
+            lease: AtomicU64::new(lease.length),
+            until: AtomicU64::new(lease.until),
+            due: AtomicU64::new(lease.due),
             is_lost: AtomicBool::new(false),
             is_ending: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
@@ -270,9 +269,10 @@ impl Kept {
         };
         match renewed {
             Some(Renewed { lease }) => {
-                self.lease.store(lease, Relaxed);
-                self.until.store(sent.saturating_add(lease), Relaxed);
-                self.due.store(sent.saturating_add(lease / 3), Relaxed);
+                let lease = Lease::from(sent, lease);
+                self.lease.store(lease.length, Relaxed);
+                self.until.store(lease.until, Relaxed);
+                self.due.store(lease.due, Relaxed);
             }
             None => self.again_in(third / 3),
         }

@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use iogate_core::coord::claimant::Reply;
 use iogate_core::wire::{Cancel, Claim, Granted, Ping, Record, Request};
 
-use super::connection::{Connection, Reply};
+use super::connection::Connection;
 use super::held::{Held, clock};
 use super::{ClaimError, Claimed, Local, Pause, Unreached, Wanted, deadline_in, lock};
 

@@ -39,6 +39,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_core::coord::claimant::Reply;
 use iogate_core::wire::{Evict, Request, Status};
 
 use crate::Endpoint;
@@ -49,7 +50,7 @@ pub use fork::generation;
 pub use held::{Held, Lost};
 pub use line::{Limits, Waiting, Watch};
 
-use connection::{Connection, NoAnswer, Reply};
+use connection::{Connection, NoAnswer};
 use held::Kept;
 use keeper::Keeper;
 
