@@ -83,7 +83,7 @@ impl Names {
         })
     }
 
-    /// As [`Names::act`], for what only looks: of root it takes nothing that the thread does not have.
+    /// As [`Names::act`], for what only looks or takes names away: of root it takes nothing that the thread does not have.
     pub(super) fn look<R>(
         &self,
         caller: Caller,

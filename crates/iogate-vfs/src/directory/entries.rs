@@ -50,14 +50,15 @@ impl DirectoryTree {
     }
 
     /// Carries out what may take a file's last name away, and keeps the file if somebody has it open. `look` says which file it
-    /// would be, `remove` does it; both in the caller's name.
+    /// would be, `remove` does it; both in the caller's name. `makes`: it also makes a name, for which there must be room.
     pub(super) fn remove<P>(
         &self,
         caller: Caller,
+        makes: bool,
         look: impl FnOnce() -> Result<(P, Option<OwnedFd>), Errno>,
         remove: impl Fn(&P) -> Result<(), Errno>,
     ) -> io::Result<Gone> {
-        let (place, victim, is_done) = self.names.act(caller, || {
+        let first = || {
             let (place, held) = look()?;
             let victim = held.map(OpenFiles::victim).transpose()?.flatten();
             if victim.as_ref().is_some_and(|victim| self.files.is_used(victim)) {
@@ -65,7 +66,9 @@ impl DirectoryTree {
             }
             remove(&place)?;
             Ok((place, victim, true))
-        })?;
+        };
+        let (place, victim, is_done) =
+            if makes { self.names.act(caller, first)? } else { self.names.look(caller, first)? };
         let Some(victim) = victim else { return Ok(Gone::NONE) };
         let removed = if is_done {
             Ok(())

@@ -35,6 +35,8 @@ pub(super) struct DirectoryFile {
     /// Held for as long as the file is open.
     pub(super) layout: Option<OpenLayout>,
     pub(super) object: ObjectName,
+    /// As the kernel had them when it was opened.
+    pub(super) opened: Attr,
     /// Where it counts as open, if it does.
     pub(super) counted: Option<Arc<OpenFiles>>,
     pub(super) is_closed: AtomicBool,
@@ -67,6 +69,28 @@ pub(super) fn give_object(fd: BorrowedFd<'_>, writes: bool) -> io::Result<Object
     }
 }
 
+impl DirectoryFile {
+    /// Completes attributes by what the extended ones say, and by what counts as open.
+    fn complete(&self, mut found: Attr) -> io::Result<Attr> {
+        let listed = stat::list_of(&self.fd);
+        listed.note(&mut found);
+        if listed.has_object {
+            found.object = match self.object.object {
+                object if object != [0; 16] => object,
+                _ => stat::find_object(&self.fd)?.unwrap_or_default(),
+            };
+        }
+        if let Some(files) = &self.counted {
+            let (extra, is_kept) = files.extra(self.identity);
+            found.links = found.links.saturating_sub(extra);
+            if found.links == 0 && is_kept {
+                found.flags |= attr::KEPT;
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl Drop for DirectoryFile {
     fn drop(&mut self) {
         if let Some(files) = &self.counted
@@ -87,23 +111,11 @@ impl TreeFile for DirectoryFile {
     }
 
     fn attr(&self) -> io::Result<Attr> {
-        let mut found = stat::of(&self.fd)?.attr;
-        let listed = stat::list_of(&self.fd);
-        listed.note(&mut found);
-        if listed.has_object {
-            found.object = match self.object.object {
-                object if object != [0; 16] => object,
-                _ => stat::find_object(&self.fd)?.unwrap_or_default(),
-            };
-        }
-        if let Some(files) = &self.counted {
-            let (extra, is_kept) = files.extra(self.identity);
-            found.links = found.links.saturating_sub(extra);
-            if found.links == 0 && is_kept {
-                found.flags |= attr::KEPT;
-            }
-        }
-        Ok(found)
+        self.complete(stat::of(&self.fd)?.attr)
+    }
+
+    fn opened_attr(&self) -> io::Result<Attr> {
+        self.complete(self.opened)
     }
 
     fn object(&self) -> ObjectName {

@@ -232,6 +232,7 @@ impl DirectoryTree {
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),
             object: ObjectName::default(),
+            opened: known.attr,
             counted: None,
             verifier: Arc::clone(&self.verifier),
             is_closed: AtomicBool::new(false),
@@ -246,12 +247,13 @@ impl DirectoryTree {
         }
         self.files.opened(known.identity, is_orphan, is_temporary || is_orphan && known.attr.links <= 1);
         file.counted = Some(Arc::clone(&self.files));
-        // Whoever has taken its last name since it was found may not have seen that it is open.
-        if !is_temporary && rustix::fs::fstat(&file.fd)?.st_nlink == 0 {
-            return Ok(None);
-        }
         if how.stripes {
             file.object = give_object(file.fd.as_fd(), how.flags & open::WRITE != 0)?;
+        }
+        file.opened = stat::of(&file.fd)?.attr;
+        // Whoever has taken its last name since it was found may not have seen that it is open.
+        if !is_temporary && file.opened.links == 0 {
+            return Ok(None);
         }
         Ok(Some(Arc::new(file)))
     }
@@ -355,7 +357,12 @@ impl Tree for DirectoryTree {
     }
 
     fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
+        let is_nested = path.as_os_str().as_bytes().contains(&b'/');
         let known = self.names.look(caller, || {
+            if is_nested {
+                // One call where nothing has the name, as before most names are made.
+                return stat::of(self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
+            }
             let place = self.find(path)?;
             if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
         })?;
@@ -490,7 +497,7 @@ impl Tree for DirectoryTree {
             Ok((place, held))
         };
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        self.remove(caller, look, |place| rustix::fs::unlinkat(&place.dir, place.name, flags))
+        self.remove(caller, false, look, |place| rustix::fs::unlinkat(&place.dir, place.name, flags))
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
@@ -501,7 +508,7 @@ impl Tree for DirectoryTree {
             let held = if replaces { to.hold().ok() } else { None };
             Ok(((from, to), held))
         };
-        self.remove(caller, look, |(from, to)| {
+        self.remove(caller, true, look, |(from, to)| {
             rustix::fs::renameat_with(&from.dir, from.name, &to.dir, to.name, flags)
         })
     }
