@@ -87,6 +87,30 @@ def a_large_append_is_there_once_in_its_order(one, two):
     assert (two / "large").read_bytes() == data
 
 
+def large_appends_of_several_writers_are_in_pieces_each_whole_and_in_order(one, two):
+    def append(node, writer):
+        file = os.open(node / "pieces", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        # Whole pages: the kernel makes pieces of them.
+        with mmap.mmap(-1, 3 * MIB) as memory:
+            for number in range(0, 6, 3):
+                for part in range(3):
+                    memory[part * MIB:(part + 1) * MIB] = bytes([writer + number + part]) * MIB
+                assert os.write(file, memory) == 3 * MIB
+
+    writers = [multiprocessing.Process(target=append, args=made) for made in ((one, 100), (two, 200))]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+        assert process.exitcode == 0
+    data = (one / "pieces").read_bytes()
+    pieces = [data[at:at + MIB] for at in range(0, len(data), MIB)]
+    assert all(piece == piece[:1] * MIB for piece in pieces), "a piece is torn"
+    for writer in 100, 200:
+        own = [piece[0] - writer for piece in pieces if 0 <= piece[0] - writer < 6]
+        assert own == list(range(6)), f"the pieces of {writer} are not once and in order: {own}"
+
+
 def a_read_after_an_answered_write_sees_it_on_every_node(one, two):
     (one / "data").write_bytes(bytes(9000))
     writer, reader = os.open(one / "data", os.O_RDWR), os.open(two / "data", os.O_RDONLY)
