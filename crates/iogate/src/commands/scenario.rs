@@ -207,4 +207,47 @@ mod tests {
         names.sort();
         assert_eq!(names, BUILT_IN.iter().map(|scenario| scenario.name).collect::<Vec<_>>());
     }
+
+    /// The words of a command line, without the quotes around some.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut is_quoted) = (vec![String::new()], false);
+        for letter in line.chars() {
+            match letter {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                letter => words.last_mut().unwrap().push(letter),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn what_the_docs_set_fits_the_scenarios_that_they_name() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut settings = 0;
+        for page in ["README.md", "docs/bench.md", "docs/scenarios.md"] {
+            let text = fs::read_to_string(root.join(page)).unwrap();
+            let mut mine = String::new();
+            for line in text.lines().map(|line| line.trim_start_matches("$ ")) {
+                let words = words(line);
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let (scenario, rest) = match &words[..] {
+                    ["iogate", "scenario", "show", name, ">", "mine.toml"] => {
+                        mine = (*name).to_owned();
+                        continue;
+                    }
+                    ["iogate", "sim" | "bench", "mine.toml", rest @ ..] => (&*mine, rest),
+                    ["iogate", "sim" | "bench", name, rest @ ..] => (*name, rest),
+                    _ => continue,
+                };
+                let set: Vec<&str> =
+                    rest.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1]).collect();
+                settings += set.len();
+                if let Err(failure) = built_in_plan_with(scenario, &set) {
+                    panic!("{page}: {line}: {failure:?}");
+                }
+            }
+        }
+        assert!(settings > 2, "{settings} are found");
+    }
 }
