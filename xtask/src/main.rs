@@ -7,6 +7,10 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 Usage: cargo xtask tidy [--fix]
+       cargo xtask swarm SECONDS [--seed N]
+
+swarm runs simulated worlds with faults, one for each seed from N on (1 if not given),
+for so many seconds; it ends with 1 if one of them had a finding (crates/iogate-lab).
 
 tidy checks what the compiler does not:
 ";
@@ -18,12 +22,17 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["tidy"] => tidy::run(root, false),
         ["tidy", "--fix"] => tidy::run(root, true),
+        ["swarm", ref args @ ..] => return swarm(root, args),
         [] | ["help" | "--help" | "-h"] | ["tidy", "--help" | "-h"] => {
             print!("{HELP}{}", tidy::HELP);
             return ExitCode::SUCCESS;
         }
         _ => {
-            eprint!("expected `tidy` or `tidy --fix`, got `{}`\n\n{HELP}{}", args.join(" "), tidy::HELP);
+            eprint!(
+                "expected `tidy`, `tidy --fix` or `swarm SECONDS`, got `{}`\n\n{HELP}{}",
+                args.join(" "),
+                tidy::HELP
+            );
             return ExitCode::from(2);
         }
     };
@@ -32,6 +41,20 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("tidy: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds the lab as fast as it can be, and runs it.
+fn swarm(root: &Path, args: &[&str]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(cargo);
+    command.args(["run", "--quiet", "--locked", "--release", "--package", "iogate-lab", "--"]).args(args);
+    match command.current_dir(root).status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("swarm: cargo cannot be run: {error}");
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "iogate-core",
     "iogate-engine",
     "iogate-vfs",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 12] = [
     "iogate-sim",
     "iogate-report",
     "iogate",
+    "iogate-lab",
 ];
 /// Drives the core in virtual time: with nothing else of ours, it cannot depend on real time or real files.
 const CORE_ONLY: [&str; 2] = ["iogate-sim", "iogate-testkit"];
@@ -28,8 +29,11 @@ const NETWORK: &str = "iogate-net";
 const NETWORK_ONLY: [&str; 2] = ["rustls", "ureq"];
 /// May use [`NETWORK`] in its tests: they mount what they serve.
 const TESTED_WITH_NETWORK: &str = "iogate-fuse";
-/// For tests: no crate may need it to be built.
+/// For tests: no crate may need it to be built, but for the one that is evidence itself and that no other needs.
 const DEV_ONLY: &str = "iogate-testkit";
+const LAB: &str = "iogate-lab";
+/// What the lab may use: what it drives is pure.
+const LAB_MAY_USE: [&str; 3] = ["iogate-core", "iogate-sim", "iogate-testkit"];
 const CORE: &str = "iogate-core";
 /// The crates from elsewhere that the core may use: without an operating system all of them.
 const CORE_MAY_USE: [&str; 6] = ["crc32fast", "hashbrown", "libm", "serde", "serde_json", "thiserror"];
@@ -71,6 +75,9 @@ pub(crate) fn check(metadata: &Value, tree: &Tree) -> Result<Vec<Finding>> {
                 }
             } else if name == TESTED_WITH_NETWORK && on == NETWORK && dev {
                 None
+            } else if name == LAB {
+                (!LAB_MAY_USE.contains(&&on[..]))
+                    .then(|| format!("`{LAB}` may use {LAB_MAY_USE:?} only, not `{on}`"))
             } else if on == DEV_ONLY {
                 (!dev).then(|| format!("`{DEV_ONLY}` is a dev-dependency only"))
             } else if CORE_ONLY.contains(&&name[..]) {

@@ -6,6 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::refusal::errno;
 use crate::wire::{
     Failure, Granted, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader,
     WireError,
@@ -148,6 +149,29 @@ impl Calls {
         self.incoming.drain(..end);
         self.underway.retain(|(id, _)| *id != reply.id);
         Ok(Some(reply))
+    }
+}
+
+/// What a client does about a claim that a coordinator refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// To claim again in a while: there are too many claims.
+    Later,
+    /// To end the session, and to claim in a new one. A session of its own carries one claim at a time, so another that the coordinator still
+    /// knows is one of before a crash of its machine, which lost that it was over.
+    NewSession,
+    /// Nothing: claimed again, it would be refused again.
+    None,
+}
+
+impl Remedy {
+    /// Against a refusal with this errno.
+    pub fn against(refused: i32) -> Remedy {
+        match refused {
+            errno::EAGAIN => Remedy::Later,
+            errno::EDEADLK => Remedy::NewSession,
+            _ => Remedy::None,
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use iogate_core::coord::claimant::Reply;
+use iogate_core::coord::claimant::{Remedy, Reply};
 use iogate_core::wire::{Cancel, Claim, Granted, Ping, Record, Request};
 
 use super::connection::Connection;
@@ -308,14 +308,15 @@ impl Line<'_> {
 
     /// What comes of the answer to a claim; `None`: claim again.
     fn answered(&mut self, reply: &Reply, sent: u64) -> Result<Option<Held>, ClaimError> {
-        match reply.errno {
-            0 => {}
-            // Too many claims: that will pass.
-            libc::EAGAIN => {
-                self.rest(Pause::LONGEST)?;
-                return Ok(None);
-            }
-            errno => return Err(ClaimError::Refused { errno, text: reply.text.clone() }),
+        if reply.errno != 0 {
+            return match Remedy::against(reply.errno) {
+                Remedy::Later => self.rest(Pause::LONGEST).map(|()| None),
+                Remedy::NewSession => {
+                    self.connection.part();
+                    Ok(None)
+                }
+                Remedy::None => Err(ClaimError::Refused { errno: reply.errno, text: reply.text.clone() }),
+            };
         }
         let grant = Granted::decode(&reply.fields).map_err(|error| ClaimError::Refused {
             errno: libc::EPROTO,

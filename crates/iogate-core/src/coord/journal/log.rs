@@ -15,7 +15,7 @@ use super::{Loaded, Record};
 
 /// Tokens that are reserved at a time, durably: after a crash of the machine, those that may have been given are not given again.
 pub const TOKENS_RESERVED: u64 = 1 << 16;
-/// The file begins anew when it has this many bytes, and four times as many as when it did so last.
+/// The file begins anew when it has this many bytes, if nothing else is said, and four times as many as when it did so last.
 const BYTES_MAX: u64 = 16 << 20;
 /// A checksum and the blank behind it.
 const CHECKSUM_BYTES: usize = 9;
@@ -85,6 +85,9 @@ pub struct Log<M> {
     is_torn: bool,
     /// How large it was when it began anew.
     began_with: u64,
+    bytes_max: u64,
+    /// Under which boot the file that is there has begun, as the reserve says; `None` once this one has begun it anew.
+    boot_before: Option<String>,
     /// Tokens up to this are reserved.
     reserved: u64,
     token: u64,
@@ -108,11 +111,19 @@ impl<M: Medium> Log<M> {
             bytes: None,
             is_torn: false,
             began_with: 0,
+            bytes_max: BYTES_MAX,
+            boot_before: Some(String::new()),
             reserved: 0,
             token: 0,
             lines: Vec::new(),
             notices: Vec::new(),
         }
+    }
+
+    /// Has the file begin anew when it has so many bytes.
+    #[must_use]
+    pub fn with_bytes_max(self, bytes_max: u64) -> Log<M> {
+        Log { bytes_max, ..self }
     }
 
     /// Where it is.
@@ -144,11 +155,12 @@ impl<M: Medium> Log<M> {
         let mut loaded = sum.finish(is_same_boot);
         loaded.is_incomplete |= !is_first && (is_missing || !is_same_boot);
         if loaded.is_incomplete {
-            loaded.token = loaded.token.max(reserve.map_or(0, |reserve| reserve.token));
+            loaded.token = loaded.token.max(reserve.as_ref().map_or(0, |reserve| reserve.token));
             // Numbers are journalled with the claims that have them, of which some may be lost.
             loaded.number = loaded.number.max(loaded.token);
         }
         self.token = loaded.token;
+        self.boot_before = Some(reserve.map_or_else(String::new, |reserve| reserve.boot));
         self.reserve(loaded.token.saturating_add(TOKENS_RESERVED))?;
         Ok(loaded)
     }
@@ -167,7 +179,26 @@ impl<M: Medium> Log<M> {
         if self.token.saturating_add(TOKENS_RESERVED / 4) > self.reserved {
             self.reserve(self.token.saturating_add(TOKENS_RESERVED))?;
         }
-        let Some(bytes) = self.bytes else { return self.begin(&all()) };
+        match self.bytes {
+            None => self.begin(&all())?,
+            Some(bytes) => self.append_behind(bytes, records, all)?,
+        }
+        // What is there has begun under this boot, which is not so before: a kill in between must not hide a crash.
+        if let Some(before) = self.boot_before.take()
+            && let Err(error) = self.reserve(self.reserved)
+        {
+            self.boot_before = Some(before);
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn append_behind(
+        &mut self,
+        bytes: u64,
+        records: &[Record],
+        all: &mut dyn FnMut() -> Vec<Record>,
+    ) -> Result<(), LogError<M::Error>> {
         if self.is_torn {
             self.medium.cut(JOURNAL, bytes)?;
             self.is_torn = false;
@@ -180,7 +211,7 @@ impl<M: Medium> Log<M> {
         }
         let bytes = bytes + self.lines.len() as u64;
         self.bytes = Some(bytes);
-        if bytes > BYTES_MAX.max(4 * self.began_with)
+        if bytes > self.bytes_max.max(4 * self.began_with)
             && let Err(error) = self.begin(&all())
         {
             let why = match error {
@@ -203,7 +234,8 @@ impl<M: Medium> Log<M> {
 
     /// Makes it durable that tokens up to `token` may be given.
     fn reserve(&mut self, token: u64) -> Result<(), LogError<M::Error>> {
-        let reserve = Reserve { boot: self.medium.boot().into(), token };
+        let boot = self.boot_before.clone().unwrap_or_else(|| self.medium.boot().into());
+        let reserve = Reserve { boot, token };
         let text = serde_json::to_vec(&reserve).unwrap_or_default();
         self.medium.replace(RESERVE, &text)??;
         self.reserved = token;

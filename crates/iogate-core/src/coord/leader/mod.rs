@@ -237,7 +237,10 @@ impl Leader {
             .map(|record| (SessionId(record.number), Session::restored(record, now)))
             .collect();
         let (mut claims, mut tokens, mut entries) = (HashMap::default(), HashMap::default(), Vec::new());
-        for record in &loaded.claims {
+        // Where the journal may lack what came last, a turn that it has may be over, and its targets another's since, who has a larger token.
+        // Nobody can tell: its holder is told that it is lost, and nothing is granted before all that may be held have ended by themselves.
+        let is_certain = |record: &&ClaimRecord| !loaded.is_incomplete || record.held.is_none();
+        for record in loaded.claims.iter().filter(is_certain) {
             let Some(session) = sessions.get_mut(&SessionId(record.session)) else { continue };
             let uid = session.user.uid;
             let party = parties.enter(uid, &record.party_name());

@@ -105,6 +105,21 @@ fn after_a_boot_tokens_go_on_behind_all_that_may_have_been_given() {
 }
 
 #[test]
+fn who_is_killed_while_it_starts_after_a_crash_hides_no_crash() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut journal, _) = started(dir.path());
+    journal.append(&[session(), claim(2, Some(40))], &mut never).unwrap();
+    drop(journal);
+    std::fs::write(dir.path().join("reserve"), r#"{"boot":"another","token":65536}"#).unwrap();
+    for _ in 0..3 {
+        let loaded = Local::open(dir.path()).unwrap().load().unwrap();
+        assert!(loaded.is_incomplete && loaded.token >= 65536, "{loaded:?}");
+    }
+    drop(started(dir.path()));
+    assert!(!started(dir.path()).1.is_incomplete, "it has begun anew under this boot");
+}
+
+#[test]
 fn two_do_not_share_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Local::open(dir.path()).unwrap();

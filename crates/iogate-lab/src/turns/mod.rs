@@ -1,0 +1,77 @@
+//! A coordinator, its clients, and what must hold of their turns.
+//!
+//! Clients claim, renew, release and give up; the coordinator is killed and its machine crashes, its disk is full or fails; clients are killed
+//! and stopped; connections end, also for one side only. Then the faults end, and everybody must come to a turn.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `world` | time, events and the network |
+//! | `server` | the coordinator's rounds, on the real [`Leader`](iogate_core::coord::leader::Leader) and [`Log`](iogate_core::coord::journal::Log) |
+//! | `client` | what a client does next, on the real [`Calls`](iogate_core::coord::claimant::Calls) and [`Lease`](iogate_core::coord::claimant::Lease) |
+
+mod client;
+mod server;
+mod world;
+
+use std::fmt;
+
+/// A defect that is put in on purpose: a simulation that does not find it is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// Answers leave although the journal has not kept what they say.
+    Unkept,
+    /// The journal goes on in the file that has lost its name.
+    OldFile,
+    /// A client counts its lease from when it hears of the grant.
+    LateLease,
+    /// A coordinator that does not know all turns grants at once.
+    NoGrace,
+    /// A restart of the coordinator forgets who waits and who holds.
+    Forgetful,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 5] =
+        [Planted::Unkept, Planted::OldFile, Planted::LateLease, Planted::NoGrace, Planted::Forgetful];
+}
+
+/// What a run was like.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What made it.
+    pub seed: u64,
+    /// Events.
+    pub events: u64,
+    /// Turns that clients had.
+    pub turns: u64,
+    /// Times that the coordinator was killed, crashes of its machine included.
+    pub kills: u64,
+    /// Those crashes.
+    pub crashes: u64,
+    /// Rounds whose records the journal did not keep.
+    pub failed_writes: u64,
+    /// Connections.
+    pub connections: u64,
+    /// What must not be; empty: nothing was found.
+    pub findings: Vec<String>,
+    /// The last things that happened before the first finding, a line each.
+    pub trail: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { seed, events, turns, kills, crashes, failed_writes, connections, .. } = self;
+        write!(
+            f,
+            "seed {seed}: {events} events, {turns} turns, {connections} connections, {kills} kills ({crashes} crashes), {failed_writes} failed writes, {} findings",
+            self.findings.len()
+        )?;
+        self.trail.iter().chain(&self.findings).try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// Runs the world of a seed to its end.
+pub fn run(seed: u64, planted: Option<Planted>) -> Report {
+    world::World::new(seed, planted).run()
+}

@@ -1,0 +1,314 @@
+//! Time, events and the network.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use iogate_sim::rng::Rng;
+use iogate_testkit::turns::{Held, check};
+
+use super::client::Client;
+use super::server::Server;
+use super::{Planted, Report};
+
+pub(super) const US: u64 = 1_000;
+pub(super) const MS: u64 = 1_000 * US;
+pub(super) const SECOND: u64 = 1_000 * MS;
+/// How long a run has faults, and how long it goes on without.
+const FAULTS: u64 = 60 * SECOND;
+const QUIET: u64 = 120 * SECOND;
+/// Lines of the trail.
+const TRAIL_MAX: usize = 60;
+
+/// What happens.
+#[derive(Debug)]
+enum Event {
+    /// It is time for a client to look what to do, if it has not planned anew since: then the number of its plans is another.
+    Look(usize, u64),
+    /// It is time for the coordinator to decide, in the same way.
+    Ask(u64),
+    /// The coordinator starts.
+    Start,
+    Fault,
+    ToServer(u64, Sent),
+    ToClient(u64, Sent),
+}
+
+/// What goes over a connection.
+#[derive(Debug)]
+pub(super) enum Sent {
+    /// A client connects, and shows this session.
+    Hello([u8; 16]),
+    /// It is let in: with this session, which was there before or not.
+    Welcome([u8; 16], bool),
+    Bytes(Vec<u8>),
+    /// The connection is over.
+    End,
+}
+
+/// A connection.
+struct Wire {
+    client: usize,
+    /// Which life of the client.
+    life: u64,
+    /// When the last thing arrives that is underway: nothing overtakes.
+    to_server: u64,
+    to_client: u64,
+    /// Nothing arrives any more, and nobody is told.
+    is_cut: bool,
+}
+
+/// Which faults there are, and how often.
+struct Faults {
+    /// The mean time between two of them.
+    pause: u64,
+    kills: bool,
+    crashes: bool,
+    full_disk: bool,
+    client_kills: bool,
+    stops: bool,
+    cuts: bool,
+    slow: bool,
+}
+
+/// Everything but what clients and the coordinator know.
+pub(super) struct Net {
+    pub(super) now: u64,
+    pub(super) rng: Rng,
+    pub(super) planted: Option<Planted>,
+    pub(super) report: Report,
+    /// What clients took for their turns.
+    held: Vec<Held>,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    last_event: u64,
+    wires: BTreeMap<u64, Wire>,
+    last_wire: u64,
+    is_slow: bool,
+    trail: VecDeque<String>,
+}
+
+impl Net {
+    fn at(&mut self, time: u64, event: Event) {
+        self.last_event += 1;
+        self.events.push(Reverse((time, self.last_event)));
+        self.what.insert(self.last_event, event);
+    }
+
+    pub(super) fn look_at(&mut self, client: usize, plan: u64, time: u64) {
+        self.at(time.max(self.now), Event::Look(client, plan));
+    }
+
+    pub(super) fn ask_at(&mut self, plan: u64, time: u64) {
+        self.at(time.max(self.now), Event::Ask(plan));
+    }
+
+    pub(super) fn start_at(&mut self, time: u64) {
+        self.at(time, Event::Start);
+    }
+
+    /// A new connection of a client.
+    pub(super) fn connect(&mut self, client: usize, life: u64) -> u64 {
+        self.last_wire += 1;
+        let wire = Wire { client, life, to_server: 0, to_client: 0, is_cut: false };
+        self.wires.insert(self.last_wire, wire);
+        self.report.connections += 1;
+        self.last_wire
+    }
+
+    fn delay(&mut self) -> u64 {
+        let most = if self.is_slow && self.rng.below(20) == 0 { 3 * SECOND } else { 2 * MS };
+        self.rng.between(20 * US, most)
+    }
+
+    pub(super) fn send_server(&mut self, wire: u64, sent: Sent) {
+        let at = self.now + self.delay();
+        let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
+        of.to_server = of.to_server.max(at) + 1;
+        let at = of.to_server;
+        self.at(at, Event::ToServer(wire, sent));
+    }
+
+    pub(super) fn send_client(&mut self, wire: u64, sent: Sent) {
+        let at = self.now + self.delay();
+        let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
+        of.to_client = of.to_client.max(at) + 1;
+        let at = of.to_client;
+        self.at(at, Event::ToClient(wire, sent));
+    }
+
+    /// A client had a turn: it must fit those before.
+    pub(super) fn had(&mut self, turn: Held) {
+        self.held.push(turn);
+        // Those that ended long ago are in nobody's way.
+        let recent = self.held.len().saturating_sub(100);
+        if let Err(error) = check(&self.held[recent..]) {
+            self.found(&error);
+        }
+    }
+
+    /// Notes what happened, for whoever looks for the cause of a finding.
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.report.findings.is_empty() {
+            if self.trail.len() == TRAIL_MAX {
+                self.trail.pop_front();
+            }
+            let line = format!("{:>12.6} s  {}", self.now as f64 / SECOND as f64, line());
+            self.trail.push_back(line);
+        }
+    }
+
+    pub(super) fn found(&mut self, what: &str) {
+        if self.report.findings.is_empty() {
+            self.report.trail = std::mem::take(&mut self.trail).into();
+        }
+        self.report.findings.push(format!("{:>12.6} s  FOUND {what}", self.now as f64 / SECOND as f64));
+    }
+}
+
+/// A coordinator and its clients.
+pub(super) struct World {
+    net: Net,
+    server: Server,
+    clients: Vec<Client>,
+    faults: Faults,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, planted: Option<Planted>) -> World {
+        let mut rng = Rng::new(seed, 0);
+        let mut is = |one_in: u64| rng.below(one_in) == 0;
+        let faults = Faults {
+            kills: is(2),
+            crashes: is(3),
+            full_disk: is(3),
+            client_kills: is(2),
+            stops: is(2),
+            cuts: is(2),
+            slow: is(4),
+            pause: 0,
+        };
+        let faults = Faults { pause: rng.between(50 * MS, 3 * SECOND), ..faults };
+        let clients = rng.between(2, 10) as usize;
+        let targets = rng.between(1, 4) as u32;
+        let lease = rng.between(500 * MS, 4 * SECOND);
+        let net = Net {
+            now: 0,
+            rng: Rng::new(seed, 1),
+            planted,
+            report: Report { seed, ..Report::default() },
+            held: Vec::new(),
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            last_event: 0,
+            wires: BTreeMap::new(),
+            last_wire: 0,
+            is_slow: faults.slow,
+            trail: VecDeque::new(),
+        };
+        let server = Server::new(&mut rng, seed, lease, planted);
+        let clients = (0..clients).map(|number| Client::new(number, targets, &mut rng)).collect();
+        World { net, server, clients, faults }
+    }
+
+    pub(super) fn run(mut self) -> Report {
+        self.server.start(&mut self.net);
+        for client in &mut self.clients {
+            client.plan(&mut self.net);
+        }
+        self.net.at(self.faults.pause, Event::Fault);
+        while let Some(Reverse((time, number))) = self.net.events.pop() {
+            if time > FAULTS + QUIET || !self.net.report.findings.is_empty() {
+                break;
+            }
+            let Some(event) = self.net.what.remove(&number) else { continue };
+            self.net.now = time;
+            self.net.report.events += 1;
+            self.happens(event);
+        }
+        self.end()
+    }
+
+    fn happens(&mut self, event: Event) {
+        let World { net, server, clients, .. } = self;
+        match event {
+            Event::Look(client, plan) => clients[client].look(net, plan),
+            Event::Ask(plan) => server.ask(net, plan),
+            Event::Start => server.start(net),
+            Event::ToServer(wire, sent) => {
+                if net.wires.get(&wire).is_some_and(|wire| !wire.is_cut) {
+                    server.arrives(net, wire, sent);
+                }
+            }
+            Event::ToClient(wire, sent) => {
+                let Some(of) = net.wires.get(&wire).filter(|of| !of.is_cut) else { return };
+                let (client, life) = (of.client, of.life);
+                if clients[client].life != life {
+                    return;
+                }
+                match clients[client].stopped_until {
+                    until if until > net.now => net.at(until, Event::ToClient(wire, sent)),
+                    _ => clients[client].arrives(net, wire, sent),
+                }
+            }
+            Event::Fault => self.fault(),
+        }
+    }
+
+    fn fault(&mut self) {
+        let World { net, server, clients, faults } = self;
+        if net.now >= FAULTS {
+            server.heal();
+            net.is_slow = false;
+            return;
+        }
+        let client = net.rng.below(clients.len() as u64) as usize;
+        match net.rng.below(8) {
+            0 if faults.kills => server.kill(net, false),
+            1 if faults.crashes => server.kill(net, true),
+            2 if faults.kills => server.kill_in_next_write(),
+            3 if faults.full_disk => server.fail_writes([0, 30, 300, 1000][net.rng.below(4) as usize]),
+            4 if faults.client_kills => clients[client].kill(net),
+            5 if faults.stops => {
+                let until = net.now + net.rng.between(MS, 6 * SECOND);
+                net.note(|| format!("client {client} is stopped"));
+                clients[client].stop(net, until);
+            }
+            6 | 7 if faults.cuts => {
+                let wires: Vec<u64> = net.wires.keys().rev().take(8).copied().collect();
+                if let Some(&wire) = wires.get(net.rng.below(wires.len() as u64) as usize) {
+                    let is_silent = net.rng.below(2) == 0;
+                    net.note(|| format!("connection {wire} is cut, silently: {is_silent}"));
+                    if !is_silent {
+                        net.send_client(wire, Sent::End);
+                        net.send_server(wire, Sent::End);
+                    } else if let Some(wire) = net.wires.get_mut(&wire) {
+                        wire.is_cut = true;
+                    }
+                }
+            }
+            _ => {}
+        }
+        let pause = net.rng.between(faults.pause / 2, 2 * faults.pause);
+        net.at(net.now + pause, Event::Fault);
+    }
+
+    fn end(mut self) -> Report {
+        let net = &mut self.net;
+        if net.report.findings.is_empty() {
+            let coordinator = self.server.state(net.now);
+            for client in &mut self.clients {
+                client.stop_holding(net);
+                if self.server.is_first_come() && client.last_turn < FAULTS {
+                    let (number, state) = (client.number, client.state());
+                    net.found(&format!("client {number} has no turn, although nothing was wrong for two minutes: {state}; {coordinator}"));
+                }
+            }
+        }
+        if net.report.findings.is_empty()
+            && let Err(error) = check(&net.held)
+        {
+            net.found(&error);
+        }
+        self.net.report
+    }
+}

@@ -1,0 +1,48 @@
+//! Seeds that have found a defect once, a number of others, and defects that are put in on purpose.
+
+use iogate_lab::turns::{Planted, run};
+
+/// Each of these has found a defect of the coordinator or of its client.
+const KEPT: [(u64, &str); 3] = [
+    (
+        7,
+        "after a crash of the coordinator's machine a client was refused for ever for a claim of its own that was over",
+    ),
+    (
+        16,
+        "who was killed while it started after a crash hid the crash from the next start: tokens came twice",
+    ),
+    (109, "a turn that was over was given back to its holder after a crash, with its old token"),
+];
+
+#[test]
+fn seeds_that_have_found_a_defect_find_none() {
+    for (seed, what) in KEPT {
+        let report = run(seed, None);
+        assert!(report.findings.is_empty(), "{what}: {report}");
+        assert!(report.turns > 50 && report.kills > 5, "{report}");
+    }
+}
+
+#[test]
+fn nothing_is_found_in_many_worlds() {
+    for seed in 1000..1100 {
+        let report = run(seed, None);
+        assert!(report.findings.is_empty(), "{report}");
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let [one, again] = [(); 2].map(|()| run(16, Some(Planted::Forgetful)).to_string());
+    assert_eq!(one, again);
+}
+
+#[test]
+fn every_defect_that_is_put_in_is_found() {
+    for planted in Planted::ALL {
+        let found = (1..1000).find(|&seed| !run(seed, Some(planted)).findings.is_empty());
+        println!("{planted:?}: found by seed {found:?}");
+        assert!(found.is_some(), "{planted:?} is not found");
+    }
+}
