@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iogate_core::wire::*;
+use iogate_net::Endpoint;
 use iogate_net::coordinator::journal::{Loaded, Record};
 use iogate_net::coordinator::{Coordinator, Journal, JournalError, Local};
+use iogate_net::turns::{self, Wanted};
 
 use super::raw::Raw;
 use super::{Setup, config, place, resume, wait_until};
@@ -84,6 +86,50 @@ fn after_a_boot_nothing_is_granted_for_a_lease_and_tokens_go_on() {
     drop(setup);
     let setup = Setup::at(dir.path(), rules);
     assert_eq!(setup.status().grace_ms, 0, "once is enough");
+}
+
+#[test]
+fn a_claim_of_before_a_crash_is_in_nobodys_way() {
+    let (dir, sockets) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let rules = "lease=400ms";
+    let link = sockets.path().join("coordinator");
+    let reached_at = |setup: &Setup| {
+        let Endpoint::Unix(socket) = setup.unix() else { panic!("expected a Unix socket") };
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(socket, &link).unwrap();
+    };
+    let library =
+        turns::Coordinator::new(vec![Endpoint::Unix(link.clone())], turns::CoordinatorOptions::default());
+    let wanted = Wanted { place: "scratch".into(), ..Wanted::default() };
+    let limits = turns::Limits::patience(Duration::from_secs(60));
+
+    let setup = Setup::at(dir.path(), rules);
+    reached_at(&setup);
+    let mut holder = setup.client();
+    let token = holder.turn(place("scratch"));
+    let before = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| library.claim(&wanted, &limits).unwrap().token());
+        wait_until("it waits", || setup.status().waiting == 1);
+        // What is written from here on will be lost.
+        let kept = std::fs::read(dir.path().join("journal")).unwrap();
+        holder.release(token).done();
+        assert!(waits.join().unwrap() > token);
+        kept
+    });
+    wait_until("its turn is over", || setup.status().held == 0);
+    drop(setup);
+    std::fs::write(dir.path().join("journal"), before).unwrap();
+    std::fs::write(dir.path().join("reserve"), r#"{"boot":"another","token":65536}"#).unwrap();
+
+    let setup = Setup::at(dir.path(), rules);
+    reached_at(&setup);
+    let status = setup.status();
+    assert_eq!((status.waiting, status.held), (1, 0), "who held has lost the turn: {status:?}");
+    holder = resume(setup.unix(), &holder);
+    holder.refused(&Request::Renew(Renew { token }), libc::ESTALE, "");
+    let held = library.claim(&wanted, &limits).unwrap();
+    assert!(held.token() > 65536);
+    held.release(0).unwrap();
 }
 
 #[test]
