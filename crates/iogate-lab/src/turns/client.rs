@@ -4,15 +4,17 @@ use iogate_core::coord::claimant::{Calls, Lease, Remedy, Reply};
 use iogate_core::refusal::errno;
 use iogate_core::wire::{Cancel, Claim, Goodbye, Granted, Record, Release, Renew, Renewed, Request};
 use iogate_sim::rng::Rng;
-use iogate_testkit::turns::Held;
 
 use super::Planted;
+use super::check::Had;
 use super::world::{MS, Net, SECOND, Sent};
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: u64 = SECOND;
 /// After so long without a word who waits connects anew.
 const SILENCE_MAX: u64 = 5 * SECOND;
+/// How far the turns of a client may lie apart.
+pub(super) const PERIODS: [u64; 2] = [2 * SECOND, 20 * SECOND];
 /// The least time between two attempts.
 const PAUSE: u64 = 50 * MS;
 
@@ -25,6 +27,9 @@ pub(super) struct Client {
     /// When its last turn ended that the coordinator has taken back.
     pub(super) last_turn: u64,
     targets: u32,
+    /// Its job, if it is of one.
+    job: Option<u64>,
+    period: u64,
     calls: Calls,
     link: Link,
     phase: Phase,
@@ -68,13 +73,15 @@ struct Turn {
 }
 
 impl Client {
-    pub(super) fn new(number: usize, targets: u32, rng: &mut Rng) -> Client {
+    pub(super) fn new(number: usize, targets: u32, jobs: u64, rng: &mut Rng) -> Client {
         Client {
             number,
             life: 0,
             stopped_until: 0,
             last_turn: 0,
             targets,
+            job: Some(rng.below(jobs + 1)).filter(|&job| job > 0 && rng.below(2) == 0),
+            period: PERIODS[rng.below(PERIODS.len() as u64) as usize],
             calls: Calls::default(),
             link: Link::None { again_at: 0 },
             phase: Phase::Resting { until: rng.below(SECOND) },
@@ -121,8 +128,8 @@ impl Client {
         let Some(begin) = turn.since.take() else { return };
         let end = turn.lease.until.min(net.now).max(begin);
         for &member in &turn.members {
-            let client = self.number as u64;
-            net.had(Held { client, target: u64::from(member), token: turn.token, begin, end });
+            let (client, job, target) = (self.number as u64, self.job, u64::from(member));
+            net.had(Had { client, job, target, token: turn.token, begin, end });
         }
     }
 
@@ -235,13 +242,14 @@ impl Client {
     fn claim(&mut self, net: &mut Net) {
         let Phase::Waiting { members, claim: None, .. } = &self.phase else { return };
         let bytes: Vec<u8> = members.iter().flat_map(|member| member.to_le_bytes()).collect();
+        let job = self.job.map_or_else(String::new, |job| format!("job {job}"));
         let claim = Claim {
-            bytes: 1 << 20,
+            bytes: net.rng.between(1, 8) << 20,
             weight: 1,
-            period: 0,
+            period: self.period,
             place: b"scratch",
             members: &bytes,
-            party: b"",
+            party: job.as_bytes(),
             label: b"",
         };
         let asked = self.post(net, &Request::Claim(claim));

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use iogate_core::coord::journal::Log;
 use iogate_core::coord::leader::{Asked, Entering, Leader, LeaderConfig, Rest, Status, User};
-use iogate_core::coord::{CoordConfig, Order, SessionId};
+use iogate_core::coord::{CoordConfig, Order, Passing, SessionId};
 use iogate_core::refusal::{Refusal, errno};
 use iogate_core::wire::{REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_core::{Span, Time};
 use iogate_sim::rng::Rng;
 
 use super::Planted;
+use super::client::PERIODS;
 use super::world::{MS, Net, SECOND, Sent};
 use crate::Disk;
 
@@ -54,8 +55,18 @@ struct Connection {
 
 impl Server {
     pub(super) fn new(rng: &mut Rng, seed: u64, lease: u64, planted: Option<Planted>) -> Server {
-        let order = [Order::Fcfs, Order::Weighted][rng.below(2) as usize];
-        let table = CoordConfig { order, lease: Span::from_nanos(lease), ..CoordConfig::default() };
+        let orders =
+            [Order::Fcfs, Order::Fcfs, Order::Weighted, Order::Shortest { ageing: 1 << 20 }, Order::Sets];
+        let order = orders[rng.below(5) as usize];
+        let table = CoordConfig {
+            order,
+            // Sets hold side by side.
+            slots: if order == Order::Sets || rng.below(4) > 0 { 1 } else { 2 },
+            passing: if rng.below(4) == 0 { Passing::Relaxed } else { Passing::Preserve },
+            turn_max: Span::from_nanos(if rng.below(4) == 0 { 3 * lease } else { 0 }),
+            lease: Span::from_nanos(lease),
+            ..CoordConfig::default()
+        };
         let mut disk = Disk::new(Rng::new(seed, 2));
         disk.keeps_old_file = planted == Some(Planted::OldFile);
         Server {
@@ -157,7 +168,16 @@ impl Server {
 
     /// Whether those who wait are served in the order in which they came: then nobody waits for long.
     pub(super) fn is_first_come(&self) -> bool {
-        self.config.table.order == Order::Fcfs
+        self.config.table.order == Order::Fcfs && self.config.table.passing == Passing::Preserve
+    }
+
+    /// Parties that may hold a target at a time.
+    pub(super) fn slots(&self) -> usize {
+        match self.config.table.order {
+            // Periods are of this many orders of magnitude.
+            Order::Sets => PERIODS.len(),
+            _ => self.config.table.slots as usize,
+        }
     }
 
     /// Who holds and who waits, for people.

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use iogate_sim::rng::Rng;
-use iogate_testkit::turns::{Held, check};
 
+use super::check::{Had, check};
 use super::client::Client;
 use super::server::Server;
 use super::{Planted, Report};
@@ -77,7 +77,9 @@ pub(super) struct Net {
     pub(super) planted: Option<Planted>,
     pub(super) report: Report,
     /// What clients took for their turns.
-    held: Vec<Held>,
+    held: Vec<Had>,
+    /// Parties that may hold a target at a time.
+    slots: usize,
     events: BinaryHeap<Reverse<(u64, u64)>>,
     what: BTreeMap<u64, Event>,
     last_event: u64,
@@ -137,11 +139,11 @@ impl Net {
     }
 
     /// A client had a turn: it must fit those before.
-    pub(super) fn had(&mut self, turn: Held) {
+    pub(super) fn had(&mut self, turn: Had) {
         self.held.push(turn);
         // Those that ended long ago are in nobody's way.
         let recent = self.held.len().saturating_sub(100);
-        if let Err(error) = check(&self.held[recent..]) {
+        if let Err(error) = check(&self.held[recent..], self.slots) {
             self.found(&error);
         }
     }
@@ -191,12 +193,13 @@ impl World {
         let clients = rng.between(2, 10) as usize;
         let targets = rng.between(1, 4) as u32;
         let lease = rng.between(500 * MS, 4 * SECOND);
-        let net = Net {
+        let mut net = Net {
             now: 0,
             rng: Rng::new(seed, 1),
             planted,
             report: Report { seed, ..Report::default() },
             held: Vec::new(),
+            slots: 1,
             events: BinaryHeap::new(),
             what: BTreeMap::new(),
             last_event: 0,
@@ -206,7 +209,9 @@ impl World {
             trail: VecDeque::new(),
         };
         let server = Server::new(&mut rng, seed, lease, planted);
-        let clients = (0..clients).map(|number| Client::new(number, targets, &mut rng)).collect();
+        net.slots = server.slots();
+        let jobs = rng.below(4);
+        let clients = (0..clients).map(|number| Client::new(number, targets, jobs, &mut rng)).collect();
         World { net, server, clients, faults }
     }
 
@@ -305,7 +310,7 @@ impl World {
             }
         }
         if net.report.findings.is_empty()
-            && let Err(error) = check(&net.held)
+            && let Err(error) = check(&net.held, net.slots)
         {
             net.found(&error);
         }
