@@ -79,8 +79,9 @@ impl Session {
             op::OPEN | op::CREATE | op::TMPFILE | op::OPENDIR => {
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
-            op::RELEASE | op::RELEASEDIR if self.open.fetch_sub(1, Ordering::Relaxed) == 1 => {
-                if self.serving().is_leaving {
+            op::RELEASE | op::RELEASEDIR => {
+                let is_last = self.open.fetch_sub(1, Ordering::Relaxed) == 1;
+                if is_last && self.serving().is_leaving {
                     self.ended.notify_all();
                 }
             }
