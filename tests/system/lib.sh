@@ -8,7 +8,9 @@ set -euo pipefail
 SRC=$WORK/source # what is mounted
 MNT=$WORK/mount  # where
 SIDE=$WORK/side  # not on the mount
-mkdir -p "$SRC" "$MNT" "$SIDE"
+mkdir -p "$SRC" "$MNT" "$SIDE" "$SIDE/mpi.tmp"
+# What Open MPI keeps while a job runs: in a folder that all share, jobs trip over each other, as one removes what the next one makes.
+export OMPI_MCA_orte_tmpdir_base=$SIDE/mpi.tmp
 cd "$SIDE" # fio and others leave files where they are
 GATE_PID=
 

@@ -36,7 +36,8 @@ start() {
     shift 3
     local launch=("mpirun.$mpi")
     [ "$mpi" != openmpi ] || launch+=(--oversubscribe)
-    timeout 50 "${launch[@]}" -n "$ranks" "${RUN[@]}" "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
+    mkdir -p "$SIDE/$name.tmp"
+    OMPI_MCA_orte_tmpdir_base=$SIDE/$name.tmp timeout 50 "${launch[@]}" -n "$ranks" "${RUN[@]}" "$SIDE/checkpoint.$mpi" "$@" >"$SIDE/$name.out" 2>&1 &
     JOBS[$name]=$!
 }
 
