@@ -48,6 +48,8 @@ goes_on() { eventually 20 grown $(($(turns) + 10)) || fail "no turns any more af
 goes_on "the start"
 for round in 1 2; do
     kill -KILL "$COORD_PID"
+    # It keeps its state to itself until it has ended, which takes a while on a busy machine.
+    wait "$COORD_PID" || true
     start
     goes_on "kill -9 of the coordinator ($round)"
     kill -STOP "$COORD_PID"
