@@ -59,11 +59,6 @@ pub(crate) fn identify(
     }
 }
 
-/// What people call a client, cut to a length that a server keeps.
-pub(crate) fn name(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
-}
-
 /// Nanoseconds since the Unix epoch.
 pub(crate) fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

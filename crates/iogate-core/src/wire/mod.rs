@@ -190,6 +190,11 @@ impl ReplyHeader {
     }
 }
 
+/// What people call a client, of the name in its [`Hello`], cut to a length that a server keeps.
+pub fn client_name(bytes: &[u8]) -> alloc::string::String {
+    alloc::string::String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
+}
+
 fn within_bounds(payload: u32) -> Result<(), WireError> {
     if payload > PAYLOAD_BYTES_MAX {
         return Err(WireError::TooLong { bytes: payload, max: PAYLOAD_BYTES_MAX });

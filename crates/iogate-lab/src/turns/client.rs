@@ -4,9 +4,9 @@ use iogate_core::coord::claimant::{Calls, Lease, Remedy, Reply};
 use iogate_core::refusal::errno;
 use iogate_core::wire::{Cancel, Claim, Goodbye, Granted, Record, Release, Renew, Renewed, Request};
 use iogate_sim::rng::Rng;
+use iogate_testkit::turns::Held;
 
 use super::Planted;
-use super::check::Had;
 use super::world::{MS, Net, SECOND, Sent};
 
 /// How long a connection may take to come about.
@@ -129,7 +129,7 @@ impl Client {
         let end = turn.lease.until.min(net.now).max(begin);
         for &member in &turn.members {
             let (client, job, target) = (self.number as u64, self.job, u64::from(member));
-            net.had(Had { client, job, target, token: turn.token, begin, end });
+            net.had(Held { client, job, target, token: turn.token, begin, end });
         }
     }
 
@@ -296,13 +296,12 @@ impl Client {
         match sent {
             Sent::Welcome(session, is_resumed) => {
                 self.link = Link::Up { wire };
-                let known = self.calls.session();
                 if self.calls.linked(session, is_resumed, (1000, 1000)) {
                     for bytes in self.calls.underway() {
                         send(net, wire, bytes);
                     }
                 } else {
-                    net.note(|| format!("client {} has a new session (before: {})", self.number, known[0]));
+                    net.note(|| format!("client {} has a new session", self.number));
                     self.is_forgotten(net);
                 }
             }

@@ -5,12 +5,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`check`] | whether what clients took for their turns can have been right |
 //! | `world` | time, events and the network |
 //! | `server` | the coordinator's rounds, on the real [`Leader`](iogate_core::coord::leader::Leader) and [`Log`](iogate_core::coord::journal::Log) |
 //! | `client` | what a client does next, on the real [`Calls`](iogate_core::coord::claimant::Calls) and [`Lease`](iogate_core::coord::claimant::Lease) |
 
-pub mod check;
 mod client;
 mod server;
 mod world;

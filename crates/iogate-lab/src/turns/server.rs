@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::coord::journal::Log;
+use iogate_core::coord::journal::{Log, LogError};
 use iogate_core::coord::leader::{Asked, Entering, Leader, LeaderConfig, Rest, Status, User};
 use iogate_core::coord::{CoordConfig, Order, Passing, SessionId};
 use iogate_core::refusal::{Refusal, errno};
@@ -46,9 +46,8 @@ struct Running {
     retry_at: Option<u64>,
 }
 
-#[derive(Default)]
 struct Connection {
-    session: Option<SessionId>,
+    session: SessionId,
     /// The beginning of a message.
     left: Vec<u8>,
 }
@@ -91,7 +90,7 @@ impl Server {
         disk.failing = self.failing;
         let mut log = Log::new(disk).with_bytes_max(JOURNAL_BYTES);
         let now = self.clock(net.now);
-        let begun = log.load().map_err(|error| format!("{error:?}")).and_then(|mut loaded| {
+        let begun = log.load().and_then(|mut loaded| {
             match self.planted {
                 Some(Planted::NoGrace) => loaded.is_incomplete = false,
                 Some(Planted::Forgetful) => loaded.claims.clear(),
@@ -99,7 +98,7 @@ impl Server {
             }
             let offset = EPOCH + self.ahead + self.booted;
             let leader = Leader::new(self.config.clone(), now, offset, &loaded);
-            log.append(&leader.all(), &mut || leader.all()).map_err(|error| format!("{error:?}"))?;
+            log.append(&leader.all(), &mut || leader.all())?;
             net.note(|| {
                 let (claims, token) = (loaded.claims.len(), loaded.token);
                 format!(
@@ -116,10 +115,10 @@ impl Server {
                 self.round(net);
             }
             Err(error) => {
-                if error.contains("Damaged") || error.contains("Version") {
-                    net.found(&format!("the journal cannot be read: {error}"));
+                if !matches!(error, LogError::Medium(_)) {
+                    net.found(&format!("the journal cannot be read: {error:?}"));
                 }
-                self.disk = Some(std::mem::replace(log.medium_mut(), Disk::new(Rng::new(0, 0))));
+                self.disk = Some(log.into_medium());
                 net.start_at(net.now + SECOND);
             }
         }
@@ -127,12 +126,12 @@ impl Server {
 
     /// Ends at once; with `crashes`, so does its machine.
     pub(super) fn kill(&mut self, net: &mut Net, crashes: bool) {
-        let Some(mut running) = self.running.take() else { return };
+        let Some(running) = self.running.take() else { return };
         net.note(|| format!("the coordinator is killed, its machine crashes: {crashes}"));
         net.report.kills += 1;
         net.report.crashes += u64::from(crashes);
         running.connections.keys().for_each(|&wire| net.send_client(wire, Sent::End));
-        let mut disk = std::mem::replace(running.log.medium_mut(), Disk::new(Rng::new(0, 0)));
+        let mut disk = running.log.into_medium();
         if crashes {
             disk.reboot();
             self.booted = net.now;
@@ -275,7 +274,7 @@ impl Running {
         let user = User { uid: 1000, gid: 1000 };
         let client = Entering { connection: wire, shown, fresh, user, name: "a client" };
         let Ok(entered) = self.leader.enter(now, &client) else { return false };
-        let connection = Connection { session: Some(entered.session), left: Vec::new() };
+        let connection = Connection { session: entered.session, left: Vec::new() };
         self.connections.insert(wire, connection);
         net.send_client(wire, Sent::Welcome(entered.secret, entered.is_resumed));
         if let Some(before) = entered.before {
@@ -285,7 +284,7 @@ impl Running {
     }
 
     fn take(&mut self, net: &mut Net, now: Time, wire: u64, bytes: &[u8]) -> bool {
-        let Some(Connection { session: Some(session), left }) = self.connections.get_mut(&wire) else {
+        let Some(Connection { session, left }) = self.connections.get_mut(&wire) else {
             return false;
         };
         left.extend_from_slice(bytes);
@@ -312,7 +311,7 @@ impl Running {
     }
 
     fn close(&mut self, net: &mut Net, now: Time, wire: u64) {
-        if let Some(Connection { session: Some(session), .. }) = self.connections.remove(&wire) {
+        if let Some(Connection { session, .. }) = self.connections.remove(&wire) {
             self.leader.leave(now, session, wire);
         }
         net.send_client(wire, Sent::End);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use iogate_sim::rng::Rng;
+use iogate_testkit::turns::{Held, check};
 
-use super::check::{Had, check};
 use super::client::Client;
 use super::server::Server;
 use super::{Planted, Report};
@@ -77,7 +77,7 @@ pub(super) struct Net {
     pub(super) planted: Option<Planted>,
     pub(super) report: Report,
     /// What clients took for their turns.
-    held: Vec<Had>,
+    held: Vec<Held>,
     /// Parties that may hold a target at a time.
     slots: usize,
     events: BinaryHeap<Reverse<(u64, u64)>>,
@@ -139,7 +139,7 @@ impl Net {
     }
 
     /// A client had a turn: it must fit those before.
-    pub(super) fn had(&mut self, turn: Had) {
+    pub(super) fn had(&mut self, turn: Held) {
         self.held.push(turn);
         // Those that ended long ago are in nobody's way.
         let recent = self.held.len().saturating_sub(100);

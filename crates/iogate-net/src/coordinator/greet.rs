@@ -1,7 +1,7 @@
 //! The first message of a connection: who the client is, and which session it goes on with.
 
 use iogate_core::coord::leader::{Entered, Entering, Leader, User};
-use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome};
+use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome, client_name};
 
 use super::connection::{Connection, State};
 use super::reactor::Reactor;
@@ -73,7 +73,7 @@ impl Reactor {
         let now = self.clock.now();
         let instance = self.instance;
         let Some(leading) = &mut self.leading else { return Ok(()) };
-        let name = greeting::name(hello.name);
+        let name = client_name(hello.name);
         let mut fresh = [0; 16];
         crate::server::random(&mut fresh)
             .map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;

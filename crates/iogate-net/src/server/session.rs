@@ -133,7 +133,7 @@ impl Session {
             user,
             rights,
             stripes,
-            name: crate::greeting::name(hello.name),
+            name: iogate_core::wire::client_name(hello.name),
             forwarder: Forwarder::of(hello),
             since: Instant::now(),
             state: Mutex::new(state),

@@ -66,7 +66,14 @@ impl History {
             }
             if let Some((begin, end)) = seen {
                 let token = held.token();
-                let turn = |&target: &u32| Held { client: number, target: target.into(), token, begin, end };
+                let turn = |&target: &u32| Held {
+                    client: number,
+                    job: None,
+                    target: target.into(),
+                    token,
+                    begin,
+                    end,
+                };
                 self.turns.lock().unwrap().extend(targets.iter().map(turn));
             }
             // That it was lost is no surprise here.
@@ -76,6 +83,6 @@ impl History {
 
     fn check(&self) {
         let turns = self.turns.lock().unwrap();
-        iogate_testkit::turns::check(&turns).unwrap_or_else(|error| panic!("{error}"));
+        iogate_testkit::turns::check(&turns, 1).unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -136,6 +136,11 @@ impl<M: Medium> Log<M> {
         &mut self.medium
     }
 
+    /// Where it was: nothing is written any more.
+    pub fn into_medium(self) -> M {
+        self.medium
+    }
+
     /// What people should know: lines for a log.
     pub fn notices(&mut self) -> Vec<String> {
         core::mem::take(&mut self.notices)

@@ -464,8 +464,3 @@ impl Session {
         self.released.push_front(token);
     }
 }
-
-/// What people call a client, cut to a length that a server keeps.
-pub fn name_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
-}

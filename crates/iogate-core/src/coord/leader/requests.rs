@@ -124,8 +124,9 @@ impl Leader {
         let members = members(claim.members, self.config.limits.targets_per_claim)?;
         self.check_place(place, &members)?;
         let label = [claim.label, claim.party].into_iter().find(|name| !name.is_empty());
-        let label =
-            label.map_or_else(|| session.name.clone(), super::name_of).replace(char::is_control, "\u{fffd}");
+        let label = label
+            .map_or_else(|| session.name.clone(), wire::client_name)
+            .replace(char::is_control, "\u{fffd}");
         let cost = cost(&[place, &label, job], members.len());
         if let Some(why) = self.quota.refuses(uid, cost, self.table.config().claims_max) {
             return Err(Refusal::new(errno::EAGAIN, why));
