@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use iogate_core::session::{Admitted, Window};
+use iogate_core::proto::window::{Admitted, Window};
 use iogate_core::wire::{
     Entry, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, Welcome,
 };
@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = (Welcome::decode(bytes), Entry::split_from(bytes));
 
     let mut window = Window::new(8);
-    let mut underway = Vec::new();
+    let mut in_flight = Vec::new();
     let mut taken = HashSet::new();
     let mut rest = bytes;
     while let Some((header, behind)) = rest.split_first_chunk::<REQUEST_HEADER_BYTES>() {
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         match header.uid % 4 {
             0 => window.reconnect(),
             1 => {
-                if let Some(id) = underway.pop() {
+                if let Some(id) = in_flight.pop() {
                     window.finish(id, Some(id));
                 }
             }
@@ -43,14 +43,14 @@ fuzz_target!(|bytes: &[u8]| {
         match window.admit(header.id, header.acked) {
             Ok(Admitted::New) => {
                 assert!(taken.insert(header.id), "carried out twice");
-                underway.push(header.id);
+                in_flight.push(header.id);
             }
-            Ok(Admitted::Underway) => assert!(underway.contains(&header.id)),
+            Ok(Admitted::InFlight) => assert!(in_flight.contains(&header.id)),
             Ok(Admitted::Done(reply)) => assert_eq!(*reply, header.id),
             Err(_) => return,
         }
-        assert_eq!(window.underway() as usize, underway.len());
-        assert!(underway.len() <= 8);
+        assert_eq!(window.in_flight() as usize, in_flight.len());
+        assert!(in_flight.len() <= 8);
         rest = behind.get(header.payload as usize..).unwrap_or_default();
     }
 });

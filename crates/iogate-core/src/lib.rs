@@ -25,7 +25,7 @@
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
 //! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
-//! | [`session`] | which requests of a lost connection were carried out, so that none is twice |
+//! | [`proto`] | the rules of sessions: which requests are carried out, and which are answered from memory |
 //! | [`reserved`] | names in an export that are iogate's own |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
@@ -45,12 +45,12 @@ pub mod hash;
 pub mod layout;
 pub mod nearest;
 pub mod outstanding;
+pub mod proto;
 mod queue;
 pub mod refusal;
 pub mod request;
 pub mod reserved;
 pub mod sched;
-pub mod session;
 pub mod stats;
 pub mod time;
 pub mod units;

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Hello, MAGIC, Record, RequestHeader, VERSION};
 
 use crate::auth::{Access, Binding, User};
@@ -10,12 +11,9 @@ use crate::socket::Peer;
 /// Most bytes of a proof of who a client is: nobody knows yet who makes a server hold them.
 pub(crate) const PROOF_BYTES_MAX: u32 = crate::auth::CREDENTIAL_BYTES_MAX as u32;
 
-/// Why a connection is cut, or a request refused: errno and text.
-pub(crate) type Cut = (i32, String);
-
 /// Reads a `Hello`, and sees whether its client speaks this protocol.
-pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello<'a>, Cut> {
-    let protocol = |text: String| (libc::EPROTO, text);
+pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello<'a>, Refusal> {
+    let protocol = |text: String| Refusal::new(libc::EPROTO, text);
     // These two stay where they are in all versions.
     let magic = fields.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
     if magic != Some(MAGIC) {
@@ -29,7 +27,7 @@ pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello
             "the client speaks version {} of the protocol, this server version {VERSION}: use the same release on both sides",
             version.unwrap_or_default()
         );
-        return Err((libc::EPROTONOSUPPORT, text));
+        return Err(Refusal::new(libc::EPROTONOSUPPORT, text));
     }
     let hello = Hello::decode(fields).map_err(|error| protocol(error.to_string()))?;
     if header.id != 0 {
@@ -46,7 +44,7 @@ pub(crate) fn identify(
     binding: &Binding,
     auth: u8,
     proof: &[u8],
-) -> Result<User, Cut> {
+) -> Result<User, Refusal> {
     match access.authenticate(peer, binding, auth, proof) {
         Ok(user) => {
             tracing::debug!(peer = peer_text, uid = user.uid, gid = user.gid, "{} has connected", user.name);
@@ -54,7 +52,7 @@ pub(crate) fn identify(
         }
         Err(error) => {
             tracing::warn!(peer = peer_text, "not let in: {error}");
-            Err((error.errno(), error.for_peer()))
+            Err(Refusal::new(error.errno(), error.for_peer()))
         }
     }
 }

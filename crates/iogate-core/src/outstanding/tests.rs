@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use std::println;
 
 use super::*;
-use crate::session::{Admitted, Window};
+use crate::proto::window::{Admitted, Window};
 
 const LIMITS: Limits = Limits { requests: 5, bytes: 1000 };
 
@@ -130,7 +130,7 @@ impl World {
         let Some(session) = self.server.sessions.get_mut(&self.session) else { return };
         match session.window.admit(id, acked).expect("the client keeps to the protocol") {
             Admitted::New => session.underway.push((id, ask)),
-            Admitted::Underway => {}
+            Admitted::InFlight => {}
             Admitted::Done(()) => self.to_client.push_back(id),
         }
     }

@@ -1,20 +1,21 @@
 //! The first message of a connection: who the client is, and which session it goes on with.
 
 use iogate_core::coord::leader::{Entered, Entering, Leader, User};
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome, client_name};
 
 use super::connection::{Connection, State};
 use super::reactor::Reactor;
 use super::{Call, EXPORT};
 use crate::auth::{Binding, User as Known};
-use crate::greeting::{self, Cut};
+use crate::greeting;
 
 /// What a worker has found out.
 pub(super) struct Identified {
     pub(super) connection: u64,
     /// Of the `Hello`.
     pub(super) fields: Vec<u8>,
-    pub(super) user: Result<Known, Cut>,
+    pub(super) user: Result<Known, Refusal>,
 }
 
 impl Reactor {
@@ -26,7 +27,7 @@ impl Reactor {
         header: &RequestHeader,
         fields: &[u8],
         proof: &[u8],
-    ) -> Result<(), Cut> {
+    ) -> Result<(), Refusal> {
         let hello = greeting::read(header, fields)?;
         // An empty name is the first one, as with every server.
         if !hello.export.is_empty() && hello.export != EXPORT.as_bytes() {
@@ -34,11 +35,11 @@ impl Reactor {
             let text = format!(
                 "there is no export `{export}`: this is a coordinator, whose only export is `{EXPORT}`"
             );
-            return Err((libc::ENOENT, text));
+            return Err(Refusal::new(libc::ENOENT, text));
         }
         self.check_leads()?;
         let binding = Binding::of_server(connection.socket.fd(), hello.export)
-            .map_err(|error| (error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))?;
+            .map_err(|error| Refusal::new(error.raw_os_error().unwrap_or(libc::EIO), error.to_string()))?;
         let (access, peer, peer_text) =
             (connection.access.clone(), connection.socket.peer(), connection.peer_text());
         let (auth, fields, proof) = (hello.auth, fields.to_vec(), proof.to_vec());
@@ -52,11 +53,13 @@ impl Reactor {
     }
 
     /// Says where to go if another coordinator leads.
-    fn check_leads(&self) -> Result<(), Cut> {
+    fn check_leads(&self) -> Result<(), Refusal> {
         match (&self.leading, &self.leader) {
             (Some(_), _) => Ok(()),
-            (None, Some(leader)) => Err((libc::ECONNREFUSED, format!("coordinator {leader} leads"))),
-            (None, None) => Err((libc::ECONNREFUSED, "no coordinator leads just now: try again".into())),
+            (None, Some(leader)) => {
+                Err(Refusal::new(libc::ECONNREFUSED, format!("coordinator {leader} leads")))
+            }
+            (None, None) => Err(Refusal::new(libc::ECONNREFUSED, "no coordinator leads just now: try again")),
         }
     }
 
@@ -66,9 +69,10 @@ impl Reactor {
         token: u64,
         connection: &mut Connection,
         identified: Identified,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), Refusal> {
         let Known { uid, gid, .. } = identified.user?;
-        let hello = Hello::decode(&identified.fields).map_err(|error| (libc::EPROTO, error.to_string()))?;
+        let hello = Hello::decode(&identified.fields)
+            .map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?;
         self.check_leads()?;
         let now = self.clock.now();
         let instance = self.instance;
@@ -76,10 +80,10 @@ impl Reactor {
         let name = client_name(hello.name);
         let mut fresh = [0; 16];
         crate::server::random(&mut fresh)
-            .map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
+            .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
         let user = User { uid, gid };
         let client = Entering { connection: token, shown: hello.session, fresh, user, name: &name };
-        let entered = leading.enter(now, &client).map_err(|refusal| (refusal.errno, refusal.text))?;
+        let entered = leading.enter(now, &client)?;
         let Entered { session: id, before, .. } = entered;
         let welcome = welcome_of(leading, instance, &entered, user);
         leading.at_once().answer(token, 0, 0, &[], |fields| welcome.encode(fields));

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use iogate_core::coord::leader::{Asked, Rest};
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Offset, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Status};
 use rustix::event::epoll;
 
 use super::connection::{Connection, Framed, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
-use crate::greeting::{self, Cut, PROOF_BYTES_MAX};
+use crate::greeting::{self, PROOF_BYTES_MAX};
 
 /// Most reads in a row from one connection, and connections that are accepted in a row.
 const READS_MAX: usize = 4;
@@ -70,7 +71,7 @@ impl Reactor {
         };
         self.connections.insert(token, connection);
         if let Some(why) = too_many {
-            self.refuse(token, (libc::EUSERS, why));
+            self.refuse(token, &Refusal::new(libc::EUSERS, why));
         }
     }
 
@@ -129,7 +130,7 @@ impl Reactor {
         }
         self.connections.insert(token, connection);
         match outcome {
-            Err(cut) => self.refuse(token, cut),
+            Err(refusal) => self.refuse(token, &refusal),
             Ok(()) if read == Read::Over => self.close(token),
             Ok(()) => self.ask_kernel(token),
         }
@@ -166,7 +167,7 @@ impl Reactor {
     }
 
     /// Takes the messages that are whole, and keeps the rest.
-    fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Cut> {
+    fn take_in(&mut self, token: u64, connection: &mut Connection, bytes: &[u8]) -> Result<(), Refusal> {
         let mut at = 0;
         connection.is_held_back = false;
         while connection.state != State::Greeting {
@@ -184,7 +185,7 @@ impl Reactor {
             }
             at += length;
             let request = Request::decode(header.kind, fields)
-                .map_err(|error| (libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
+                .map_err(|error| Refusal::new(libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
             let now = self.clock.now();
             let Some(leading) = &mut self.leading else { break };
             let asked = Asked { now, connection: token, session: id, id: header.id };
@@ -201,10 +202,11 @@ impl Reactor {
 }
 
 /// The message that some bytes begin with; `None` if it is not whole yet.
-fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Cut> {
+fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Refusal> {
     let Some(header) = bytes.first_chunk::<REQUEST_HEADER_BYTES>() else { return Ok(None) };
-    let protocol = |text: String| Err((libc::EPROTO, text));
-    let header = RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
+    let protocol = |text: String| Err(Refusal::new(libc::EPROTO, text));
+    let header =
+        RequestHeader::from_bytes(header).map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?;
     let is_hello = header.kind == HELLO;
     match state {
         State::New if !is_hello => return protocol("expected a Hello first".into()),

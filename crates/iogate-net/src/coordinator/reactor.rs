@@ -22,7 +22,6 @@ use super::probing::Probes;
 use super::told::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
-use crate::greeting::Cut;
 use crate::server::{Listener, Origin};
 
 /// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
@@ -209,7 +208,7 @@ impl Reactor {
             None => "this coordinator does not lead any more".into(),
         };
         for token in all {
-            self.refuse(token, (libc::ECONNREFUSED, why.clone()));
+            self.refuse(token, &Refusal::new(libc::ECONNREFUSED, why.clone()));
         }
     }
 
@@ -239,7 +238,7 @@ impl Reactor {
                     self.connections.insert(token, connection);
                     match welcomed {
                         Ok(()) => self.read(token),
-                        Err(cut) => self.refuse(token, cut),
+                        Err(refusal) => self.refuse(token, &refusal),
                     }
                 }
             }
@@ -341,12 +340,12 @@ impl Reactor {
     }
 
     /// Says why a connection ends, and ends it.
-    pub(super) fn refuse(&mut self, token: u64, (errno, why): Cut) {
+    pub(super) fn refuse(&mut self, token: u64, refusal: &Refusal) {
         let Some(connection) = self.connections.get_mut(&token) else { return };
-        tracing::warn!(peer = %connection.peer_text(), "connection cut: {why}");
+        tracing::warn!(peer = %connection.peer_text(), "connection cut: {refusal}");
         self.cut += 1;
         let mut outbox = Outbox::default();
-        outbox.failure(token, 0, &Refusal::new(errno, why));
+        outbox.failure(token, 0, refusal);
         outbox.drain(|_, bytes| connection.queue(bytes));
         connection.is_ending = true;
         self.list(token);

@@ -465,7 +465,7 @@ fn outcome_bytes(result: &io::Result<Written>) -> Vec<u8> {
             written.encode(&mut fields);
             0
         }
-        Err(error) => super::session::explained(error).0 as u16,
+        Err(error) => super::session::explained(error).errno as u16,
     };
     Outcome { kind: Request::WRITE, errno, fields: &fields }.encode(&mut bytes);
     bytes

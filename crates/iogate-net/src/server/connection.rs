@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use iogate_core::refusal::Refusal;
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{Failure, Record, RequestHeader};
 use iogate_engine::{Completion, Transfer};
@@ -245,9 +246,10 @@ impl Connection {
     }
 
     /// Says why the connection ends, and ends it.
-    pub(super) fn refuse(self: &Arc<Self>, errno: u16, why: &str) {
-        tracing::warn!(peer = %self.peer_text(), "connection cut: {why}");
-        self.queue(errno, 0, |fields| Failure { text: why.as_bytes() }.encode(fields), Payload::None);
+    pub(super) fn refuse(self: &Arc<Self>, refusal: &Refusal) {
+        tracing::warn!(peer = %self.peer_text(), "connection cut: {refusal}");
+        let failure = Failure { text: refusal.text.as_bytes() };
+        self.queue(refusal.errno as u16, 0, |fields| failure.encode(fields), Payload::None);
         lock(&self.outgoing).end();
         self.flush();
     }

@@ -9,11 +9,12 @@ use std::mem;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, Request, open};
 use iogate_vfs::ends::{Given, Party, Work};
 use iogate_vfs::{Tree, TreeFile};
 
-use super::session::{Answer, Cut, OpenFile, Session};
+use super::session::{Answer, OpenFile, Session};
 use super::{Shared, lock};
 
 /// How long a request waits for an end before its client is to ask again.
@@ -57,7 +58,7 @@ impl Session {
     pub(super) fn ask_for_end(self: &Arc<Self>, answer: Answer, request: &Request<'_>, value: &[u8]) {
         match self.find_end(request, value) {
             Ok((file, records)) => self.take_end(&file, answer, request, value, records),
-            Err((errno, text)) => answer.error(errno, &text),
+            Err(refusal) => answer.refuse(&refusal),
         }
     }
 
@@ -65,7 +66,7 @@ impl Session {
         &self,
         request: &Request<'_>,
         value: &[u8],
-    ) -> Result<(Arc<OpenFile>, Vec<AppendRecord>), Cut> {
+    ) -> Result<(Arc<OpenFile>, Vec<AppendRecord>), Refusal> {
         let handle = match request {
             Request::Reserve(reserve) => reserve.handle,
             Request::Resize(resize) => resize.handle,
@@ -74,14 +75,17 @@ impl Session {
         };
         let file = self.file(handle)?;
         if file.flags & open::WRITE == 0 {
-            return Err((libc::EBADF, format!("handle {handle} is not open for writing")));
+            return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for writing")));
         }
         if file.party.is_none() {
-            return Err((libc::EOPNOTSUPP, "this export does not give out the ends of striped files".into()));
+            return Err(Refusal::new(
+                libc::EOPNOTSUPP,
+                "this export does not give out the ends of striped files",
+            ));
         }
         let chunks = value.chunks(APPEND_RECORD_BYTES);
         let records = chunks.map(AppendRecord::decode).collect::<Result<Vec<_>, _>>();
-        Ok((file, records.map_err(|error| (libc::EINVAL, error.to_string()))?))
+        Ok((file, records.map_err(|error| Refusal::new(libc::EINVAL, error.to_string()))?))
     }
 
     /// Has somebody wait, unless it has been sent away and comes again: then it waits on, or is answered.
@@ -144,7 +148,7 @@ impl Session {
             }
         }
         drop(waits);
-        sent.into_iter().for_each(|answer| answer.error(libc::EALREADY, ""));
+        sent.into_iter().for_each(|answer| answer.refuse(&Refusal::new(libc::EALREADY, "")));
     }
 
     fn take_end(

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Hello, Record, RequestHeader, VERSION, Welcome};
 use iogate_vfs::{Caller, Groups};
 
@@ -15,7 +16,7 @@ use super::session::{Forwarder, Session};
 use super::{GREETINGS, Shared, lock};
 use crate::auth::{Binding, Policy, User};
 use crate::client::NO_SESSION;
-use crate::greeting::{self, Cut};
+use crate::greeting;
 use crate::socket::peer_groups;
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
@@ -25,7 +26,7 @@ pub(super) fn greet(
     header: &RequestHeader,
     fields: &[u8],
     proof: Option<Buffer>,
-) -> Result<(), Cut> {
+) -> Result<(), Refusal> {
     greeting::read(header, fields)?;
     let (connection, fields, proof_bytes) =
         (Arc::clone(connection), fields.to_vec(), header.payload as usize);
@@ -35,13 +36,13 @@ pub(super) fn greet(
         let proof = proof.as_ref().map_or(&[][..], |proof| &proof.as_slice()[..proof_bytes]);
         match welcome(&connection, &hello, proof) {
             Ok(()) => {}
-            Err((errno, why)) => connection.refuse(errno as u16, &why),
+            Err(refusal) => connection.refuse(&refusal),
         }
     });
     Ok(())
 }
 
-fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Result<(), Cut> {
+fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Result<(), Refusal> {
     let server = &connection.server;
     let user = identify(connection, hello, proof)?;
     let export = server.export(hello.export)?;
@@ -85,9 +86,9 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     Ok(())
 }
 
-fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<Caller, Cut> {
+fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<Caller, Refusal> {
     let binding = Binding::of_server(connection.socket.fd(), hello.export).map_err(|error| {
-        (error.raw_os_error().unwrap_or(libc::EIO), "the connection has no address".into())
+        Refusal::new(error.raw_os_error().unwrap_or(libc::EIO), "the connection has no address")
     })?;
     let (peer, text) = (connection.socket.peer(), connection.peer_text());
     let User { uid, gid, .. } =
@@ -106,7 +107,7 @@ fn refuse_rival<'a>(
     sessions: impl Iterator<Item = &'a Arc<Session>>,
     hello: &Hello<'_>,
     export: &Arc<Served>,
-) -> Result<(), Cut> {
+) -> Result<(), Refusal> {
     let Some(own) = Forwarder::of(hello) else { return Ok(()) };
     for session in sessions {
         let Some(other) = session.forwarder.filter(|other| other.instance != own.instance) else { continue };
@@ -134,7 +135,7 @@ fn refuse_rival<'a>(
                  (the server's log says which it is)"
             )
         };
-        return Err((libc::EADDRINUSE, text));
+        return Err(Refusal::new(libc::EADDRINUSE, text));
     }
     Ok(())
 }
@@ -168,7 +169,7 @@ struct Entered {
 }
 
 impl Shared {
-    fn export(&self, name: &[u8]) -> Result<Arc<Served>, Cut> {
+    fn export(&self, name: &[u8]) -> Result<Arc<Served>, Refusal> {
         let names = || self.exports.iter().map(|export| export.name.as_str()).collect::<Vec<_>>().join(", ");
         match (name, &self.exports[..]) {
             (b"", [first, ..]) => Ok(Arc::clone(first)),
@@ -176,7 +177,10 @@ impl Shared {
                 let found = exports.iter().find(|export| export.name.as_bytes() == name);
                 let name = String::from_utf8_lossy(name);
                 found.cloned().ok_or_else(|| {
-                    (libc::ENOENT, format!("there is no export `{name}`: this server has {}", names()))
+                    Refusal::new(
+                        libc::ENOENT,
+                        format!("there is no export `{name}`: this server has {}", names()),
+                    )
                 })
             }
         }
@@ -191,7 +195,7 @@ impl Shared {
         export: Arc<Served>,
         user: Caller,
         rights: Rights,
-    ) -> Result<Entered, Cut> {
+    ) -> Result<Entered, Refusal> {
         let mut sessions = lock(&self.sessions);
         refuse_rival(sessions.values(), hello, &export)?;
         for before in predecessors(&sessions, hello, &export, user) {
@@ -202,19 +206,22 @@ impl Shared {
             if (session.user.uid, session.user.gid) != (user.uid, user.gid)
                 || !Arc::ptr_eq(&session.export, &export)
             {
-                return Err((libc::EACCES, "the session is another user's, or of another export".into()));
+                return Err(Refusal::new(
+                    libc::EACCES,
+                    "the session is another user's, or of another export",
+                ));
             }
             let Some(before) = session.attach(connection) else {
-                return Err((libc::ESTALE, "the session has just ended: begin a new one".into()));
+                return Err(Refusal::new(libc::ESTALE, "the session has just ended: begin a new one"));
             };
             return Ok(Entered { session: Arc::clone(session), resumed: true, before });
         }
         if connection.is_closed() || self.is_closing() {
-            return Err((libc::ESHUTDOWN, "the server stops".into()));
+            return Err(Refusal::new(libc::ESHUTDOWN, "the server stops"));
         }
         if hello.session != NO_SESSION && !export.tree.is_reached() {
             // It may have requests of which only a server behind this one can say whether they took effect.
-            return Err((libc::EAGAIN, "a server behind this one is not there: come again".into()));
+            return Err(Refusal::new(libc::EAGAIN, "a server behind this one is not there: come again"));
         }
         // Those that wait for their client count: each may have files open.
         let most = 2 * self.limits.connections_per_client;
@@ -223,10 +230,11 @@ impl Shared {
                 "user {} has {most} sessions, which is the limit: end those that nobody needs",
                 user.uid
             );
-            return Err((libc::EUSERS, text));
+            return Err(Refusal::new(libc::EUSERS, text));
         }
         let mut token = [0; 16];
-        super::random(&mut token).map_err(|error| (libc::EIO, format!("no random numbers: {error}")))?;
+        super::random(&mut token)
+            .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
         let session = Arc::new(Session::new(self, token, export, user, rights, hello));
         session.attach(connection);
         sessions.insert(token, Arc::clone(&session));

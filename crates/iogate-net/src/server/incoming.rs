@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Goodbye, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 use iogate_vfs::Groups;
@@ -14,7 +15,7 @@ use super::buffer::{Buffer, Pool, Share};
 use super::connection::{Connection, KeptBatch, Partial, Receive};
 use super::operations::Held;
 use super::outgoing::Cork;
-use super::session::{Cut, Session, Taken};
+use super::session::{Session, Taken};
 use super::{Shared, lock};
 use crate::greeting::PROOF_BYTES_MAX;
 
@@ -87,7 +88,7 @@ pub(super) enum Next {
     /// The peer is gone.
     Gone,
     /// The peer is cut off.
-    Cut(Cut),
+    Refused(Refusal),
 }
 
 /// What became of one message.
@@ -149,7 +150,7 @@ impl Connection {
                 Next::Later => self.server.go_on(Arc::clone(self)),
                 Next::Elsewhere => {}
                 Next::Gone => self.close(),
-                Next::Cut((errno, why)) => self.refuse(errno as u16, &why),
+                Next::Refused(refusal) => self.refuse(&refusal),
             }
         };
         let Some(session) = session else {
@@ -216,7 +217,7 @@ impl Connection {
                 Ok(Step::Taken) => {}
                 Ok(Step::Starved) => return Next::Starved,
                 Ok(Step::Last) => return Next::Elsewhere,
-                Err(cut) => return Next::Cut(cut),
+                Err(refusal) => return Next::Refused(refusal),
             }
             match read {
                 Read::End => return Next::Gone,
@@ -289,7 +290,12 @@ impl Connection {
     }
 
     /// Takes the messages that are whole out of the first `bytes` bytes of the scratch memory, and keeps the rest.
-    fn decode(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk, bytes: usize) -> Result<Step, Cut> {
+    fn decode(
+        self: &Arc<Self>,
+        receive: &mut Receive,
+        desk: &mut Desk,
+        bytes: usize,
+    ) -> Result<Step, Refusal> {
         if let Some(partial) = &receive.partial
             && partial.filled == partial.header.payload as usize
             && let Some(Partial { header, fields, payload, .. }) = receive.partial.take()
@@ -307,8 +313,8 @@ impl Connection {
         let step = loop {
             let rest = &desk.scratch[at..bytes];
             let Some(header) = rest.first_chunk::<REQUEST_HEADER_BYTES>() else { break Step::Taken };
-            let header =
-                RequestHeader::from_bytes(header).map_err(|error| (libc::EPROTO, error.to_string()))?;
+            let header = RequestHeader::from_bytes(header)
+                .map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?;
             self.check(&header)?;
             let start = REQUEST_HEADER_BYTES + usize::from(header.fields);
             let Some(fields) = rest.get(REQUEST_HEADER_BYTES..start) else { break Step::Taken };
@@ -354,13 +360,13 @@ impl Connection {
     }
 
     /// What a header alone says to be wrong, before there is memory for what it announces.
-    fn check(&self, header: &RequestHeader) -> Result<(), Cut> {
+    fn check(&self, header: &RequestHeader) -> Result<(), Refusal> {
         let kind =
             |name: &str| Request::KINDS.iter().any(|(kind, known)| *kind == header.kind && *known == name);
         let hello = kind("Hello");
         if self.session.get().is_none() != hello {
             let text = if hello { "a second Hello on one connection" } else { "expected a Hello first" };
-            return Err((libc::EPROTO, text.into()));
+            return Err(Refusal::new(libc::EPROTO, text));
         }
         let most = if kind("Write") {
             let appended =
@@ -378,17 +384,17 @@ impl Connection {
                 "a request of kind {} has {} bytes of payload, expected at most {most}",
                 header.kind, header.payload
             );
-            return Err((libc::EPROTO, text));
+            return Err(Refusal::new(libc::EPROTO, text));
         }
         if hello && usize::from(header.fields) > PATH_BYTES_MAX {
-            return Err((libc::EPROTO, format!("a Hello has {} bytes of fields", header.fields)));
+            return Err(Refusal::new(libc::EPROTO, format!("a Hello has {} bytes of fields", header.fields)));
         }
         if usize::from(header.fields) > FIELDS_BYTES_MAX {
             let text = format!(
                 "a request has {} bytes of fields, expected at most {FIELDS_BYTES_MAX}",
                 header.fields
             );
-            return Err((libc::EPROTO, text));
+            return Err(Refusal::new(libc::EPROTO, text));
         }
         Ok(())
     }
@@ -399,12 +405,12 @@ impl Connection {
         fields: &[u8],
         payload: Option<Buffer>,
         taken: &mut TakenIn,
-    ) -> Result<Step, Cut> {
+    ) -> Result<Step, Refusal> {
         let Some(session) = self.session.get() else {
             super::hello::greet(self, header, fields, payload)?;
             return Ok(Step::Last);
         };
-        let malformed = |error| (libc::EPROTO, format!("kind {}: {error}", header.kind));
+        let malformed = |error| Refusal::new(libc::EPROTO, format!("kind {}: {error}", header.kind));
         let (groups, fields) = header.split_groups(fields).map_err(malformed)?;
         let request = Request::decode(header.kind, fields).map_err(malformed)?;
         match request {

@@ -7,6 +7,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Instant;
 
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, Synced, open,
 };
@@ -16,7 +17,7 @@ use super::CONTROL;
 use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
 use super::incoming::{TakenIn, VALUE_BYTES_MAX};
-use super::session::{Answer, Cut, OpenFile, Session, explained};
+use super::session::{Answer, OpenFile, Session, explained};
 
 /// Flags that change something, or let it be changed.
 const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;
@@ -49,8 +50,8 @@ impl Session {
             Request::Ping(_) => return answer.fresh(&Offset { offset: crate::greeting::now() }),
             // What comes after these on the connection sees that they have come.
             Request::Open(open) => {
-                if let Err((errno, text)) = self.reserve(open.handle) {
-                    return answer.error(errno, &text);
+                if let Err(refusal) = self.reserve(open.handle) {
+                    return answer.refuse(&refusal);
                 }
             }
             Request::Close(close) => {
@@ -60,7 +61,7 @@ impl Session {
                         drop(file);
                         answer.kept(&gone);
                     }),
-                    Err((errno, text)) => answer.error(errno, &text),
+                    Err(refusal) => answer.refuse(&refusal),
                 };
             }
             Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
@@ -96,7 +97,12 @@ impl Session {
     }
 
     /// In whose name a request is carried out, if it may be.
-    fn acts_for(&self, header: &RequestHeader, groups: Groups, request: &Request<'_>) -> Result<Caller, Cut> {
+    fn acts_for(
+        &self,
+        header: &RequestHeader,
+        groups: Groups,
+        request: &Request<'_>,
+    ) -> Result<Caller, Refusal> {
         // Whoever is let in may ask how the server is, whether it may do anything else or not.
         let caller = match request {
             Request::Status(_) | Request::Configure(_) | Request::Goodbye(_) => self.user,
@@ -113,7 +119,9 @@ impl Session {
         value: &[u8],
     ) -> Result<Outcome, Failed> {
         if self.export.read_only && changes(request) {
-            return Err((libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into());
+            return Err(
+                Refusal::new(libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into()
+            );
         }
         let tree = &*self.export.tree;
         Ok(match *request {
@@ -126,10 +134,10 @@ impl Session {
                 let file = self.file(a.handle)?;
                 if a.mode & MOVING != 0 {
                     let text = "what would move a file's bytes might do so twice: not between machines";
-                    return Err((libc::EOPNOTSUPP, text.to_owned()).into());
+                    return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
                 }
                 if file.flags & open::WRITE == 0 {
-                    return Err((libc::EBADF, "the file is not open for writing".to_owned()).into());
+                    return Err(Refusal::new(libc::EBADF, "the file is not open for writing").into());
                 }
                 file.file.allocate(a.mode, a.offset, a.bytes)?;
                 Outcome::Done
@@ -150,7 +158,7 @@ impl Session {
             Request::GetAttr(get) => Outcome::fresh(&self.seen(tree.attr(caller, path(get.path)?)?)),
             Request::SetAttr(set) => {
                 let change = self.export.users.server_change(&set.change).ok_or_else(|| {
-                    Failed(libc::EINVAL, "the owner or the group has no counterpart at this server".into())
+                    Refusal::new(libc::EINVAL, "the owner or the group has no counterpart at this server")
                 })?;
                 let attr = match set.handle {
                     NO_HANDLE => tree.set_attr(caller, path(set.path)?, set.identity, &change)?,
@@ -221,7 +229,7 @@ impl Session {
             | Request::Cancel(_)
             | Request::Evict(_) => {
                 let text = "this server serves files: turns are given by a coordinator, `iogate coord serve`";
-                return Err((libc::EOPNOTSUPP, text.to_owned()).into());
+                return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
             }
             Request::Hello(_)
             | Request::Reserve(_)
@@ -230,7 +238,7 @@ impl Session {
             | Request::Ping(_)
             | Request::Close(_)
             | Request::Read(_)
-            | Request::Write(_) => return Err((libc::EPROTO, "not expected here".to_owned()).into()),
+            | Request::Write(_) => return Err(Refusal::new(libc::EPROTO, "not expected here").into()),
         })
     }
 
@@ -284,7 +292,9 @@ impl Session {
             true
         })?;
         if too_small {
-            return Err((libc::EINVAL, format!("{most} bytes are too few for the next entry")).into());
+            return Err(
+                Refusal::new(libc::EINVAL, format!("{most} bytes are too few for the next entry")).into()
+            );
         }
         Ok(entries)
     }
@@ -292,10 +302,10 @@ impl Session {
     fn configure(&self, text: &[u8]) -> Result<(), Failed> {
         let own = rustix::process::geteuid().as_raw();
         if self.user.uid != 0 && self.user.uid != own {
-            let text = "the scheduler may be changed by root and the server's user only".to_owned();
-            return Err((libc::EPERM, text).into());
+            let text = "the scheduler may be changed by root and the server's user only";
+            return Err(Refusal::new(libc::EPERM, text).into());
         }
-        let invalid = |text: String| (libc::EINVAL, text);
+        let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
         let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());
         let wished = current.changed(text, self.server.node).map_err(invalid)?;
@@ -331,7 +341,7 @@ impl Asked {
         let bytes = self.header.payload as usize;
         let value = self.held.payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..bytes]);
         let outcome = match session.acts_for(&self.header, self.groups, &request) {
-            Err(cut) => Err(cut.into()),
+            Err(refusal) => Err(refusal.into()),
             Ok(caller) => match session.remembers(caller, &request) {
                 None => session.carry_out(caller, &request, value),
                 Some((answers, key)) => match answers.begin(key, caller.origin.answered_below()) {
@@ -343,7 +353,7 @@ impl Asked {
                     }
                     Begun::Unknown => {
                         let text = "nobody knows any more whether the request was carried out before";
-                        Err(Failed(libc::EIO, text.into()))
+                        Err(Refusal::new(libc::EIO, text).into())
                     }
                 },
             },
@@ -362,7 +372,7 @@ impl Asked {
                 }
                 answer.bytes(bytes, charge);
             }
-            Err(Failed(errno, text)) => answer.error(errno, &text),
+            Err(Failed(refusal)) => answer.refuse(&refusal),
         }
     }
 }
@@ -392,19 +402,18 @@ impl Outcome {
     }
 }
 
-/// Why an operation failed: errno and text.
-pub(super) struct Failed(pub(super) i32, pub(super) String);
+/// Why an operation failed; made from a refusal, or from what a tree says.
+pub(super) struct Failed(pub(super) Refusal);
 
-impl From<Cut> for Failed {
-    fn from((errno, text): Cut) -> Failed {
-        Failed(errno, text)
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Failed {
+        Failed(refusal)
     }
 }
 
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Failed {
-        let (errno, text) = explained(&error);
-        Failed(errno, text)
+        Failed(explained(&error))
     }
 }
 
@@ -428,12 +437,12 @@ pub(super) fn changes(request: &Request<'_>) -> bool {
 /// A path below the export's root. It leads nowhere else, whatever the tree makes of it.
 fn path(bytes: &[u8]) -> Result<&Path, Failed> {
     if bytes.len() > PATH_BYTES_MAX {
-        return Err(Failed(libc::ENAMETOOLONG, String::new()));
+        return Err(Refusal::new(libc::ENAMETOOLONG, "").into());
     }
     let path = Path::new(OsStr::from_bytes(bytes));
     let plain = |component| matches!(component, Component::Normal(_));
     if bytes.contains(&0) || !path.components().all(plain) {
-        return Err(Failed(libc::EINVAL, "expected a path below the root, without `.` and `..`".into()));
+        return Err(Refusal::new(libc::EINVAL, "expected a path below the root, without `.` and `..`").into());
     }
     Ok(path)
 }

@@ -1,12 +1,13 @@
 //! What a session's client may do: in whose name, and what is only for forwarders that the server trusts.
 
+use iogate_core::refusal::Refusal;
 use iogate_core::reserved;
 use iogate_core::wire::{Hello, Request, RequestHeader, hello};
 use iogate_vfs::{Caller, Groups, groups};
 
 use super::export::Served;
 use super::operations::changes;
-use super::session::{Cut, Session};
+use super::session::Session;
 use crate::auth::Access;
 
 /// What a session's client may do.
@@ -30,11 +31,11 @@ impl Rights {
         export: &Served,
         access: &Access,
         user: Caller,
-    ) -> Result<Rights, Cut> {
+    ) -> Result<Rights, Refusal> {
         let trusted = export.forwarders.contains(&user.uid);
         if !trusted && (hello.nodes > 0 || hello.flags & hello::STRIPES != 0) {
             let text = "only users whom the server trusts may be forwarders: add this one to the export's `forwarders` there";
-            return Err((libc::EPERM, text.into()));
+            return Err(Refusal::new(libc::EPERM, text));
         }
         let own_only = access.users.is_none() && own_uid() != 0;
         let rights = Rights { trusted, own_only };
@@ -46,12 +47,12 @@ impl Rights {
     }
 
     /// Fails with `EPERM` if nothing may be done for a user: it would be done in the server's own name.
-    fn check(&self, export: &Served, user: Caller) -> Result<(), Cut> {
+    fn check(&self, export: &Served, user: Caller) -> Result<(), Refusal> {
         let as_own_user = self.own_only || !export.tree.acts_for_others();
         if as_own_user && export.users.server(user).uid != own_uid() {
             let text = "this server acts in its own user's name only, for it is not root, or the servers behind it do not trust it \
                         (`forwarders` there); its owner can let others in (`users_allowed`, `users` here)";
-            return Err((libc::EPERM, text.into()));
+            return Err(Refusal::new(libc::EPERM, text));
         }
         Ok(())
     }
@@ -59,7 +60,7 @@ impl Rights {
 
 impl Session {
     /// In whose name a request is carried out. Fails with `EPERM` if the server cannot act for that user.
-    pub(super) fn caller(&self, header: &RequestHeader, groups: Groups) -> Result<Caller, Cut> {
+    pub(super) fn caller(&self, header: &RequestHeader, groups: Groups) -> Result<Caller, Refusal> {
         self.rights.check(&self.export, self.user)?;
         let caller = if self.acts_for_others() {
             Caller { groups, ..Caller::new(header.uid, header.gid) }
@@ -82,7 +83,7 @@ impl Session {
     }
 
     /// Fails if a request is about what is iogate's own, and the client is not a forwarder that the server trusts.
-    pub(super) fn refuse_reserved(&self, request: &Request<'_>) -> Result<(), Cut> {
+    pub(super) fn refuse_reserved(&self, request: &Request<'_>) -> Result<(), Refusal> {
         if self.rights.trusted {
             return Ok(());
         }
@@ -90,11 +91,11 @@ impl Session {
         if paths(request).into_iter().any(reserved::is_path) {
             // It is not listed either.
             let errno = if is_changed { libc::EPERM } else { libc::ENOENT };
-            return Err((errno, "this name is for forwarders that the server trusts".into()));
+            return Err(Refusal::new(errno, "this name is for forwarders that the server trusts"));
         }
         if attribute(request).is_some_and(reserved::is_attribute) {
             let errno = if is_changed { libc::EPERM } else { libc::ENODATA };
-            return Err((errno, "this attribute is for forwarders that the server trusts".into()));
+            return Err(Refusal::new(errno, "this attribute is for forwarders that the server trusts"));
         }
         Ok(())
     }

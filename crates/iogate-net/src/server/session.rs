@@ -6,7 +6,8 @@ use std::io;
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Instant;
 
-use iogate_core::session::{Admitted, Window};
+use iogate_core::proto::window::{Admitted, Window};
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Failure, Gone, Hello, NO_HANDLE, Record, RequestHeader, Written};
 
 use iogate_engine::SubmitError;
@@ -23,7 +24,6 @@ use super::incoming::FRESH;
 use super::outgoing::Payload;
 use super::rights::Rights;
 use super::{Shared, lock};
-pub(super) use crate::greeting::Cut;
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {
@@ -235,7 +235,7 @@ impl Session {
 
     /// Requests that are not answered.
     pub(super) fn underway(&self) -> u32 {
-        lock(&self.state).window.underway()
+        lock(&self.state).window.in_flight()
     }
 
     /// Open files, and those that are being opened.
@@ -249,19 +249,22 @@ impl Session {
         connection: &Arc<Connection>,
         header: &RequestHeader,
         bytes: u32,
-    ) -> Result<Taken, Cut> {
+    ) -> Result<Taken, Refusal> {
         let mut state = lock(&self.state);
         if state.ended {
-            return Err((libc::EPROTO, "the session has ended: a Goodbye is the last request".into()));
+            return Err(Refusal::new(libc::EPROTO, "the session has ended: a Goodbye is the last request"));
         }
         if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
             return Ok(Taken::Not);
         }
         let bytes = u64::from(bytes);
         let State { window, bytes_underway, .. } = &mut *state;
-        match window.admit(header.id, header.acked).map_err(|error| (libc::EPROTO, error.to_string()))? {
+        match window
+            .admit(header.id, header.acked)
+            .map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?
+        {
             Admitted::New => {}
-            Admitted::Underway => return Ok(Taken::Not),
+            Admitted::InFlight => return Ok(Taken::Not),
             Admitted::Done(kept) => {
                 let kept = kept.clone();
                 drop(state);
@@ -280,30 +283,34 @@ impl Session {
         if underway > most {
             let text =
                 format!("{underway} bytes of data are underway, expected at most {most} (credit_bytes)");
-            answer.error(libc::EPROTO, &text);
-            return Err((libc::EPROTO, text));
+            let refusal = Refusal::new(libc::EPROTO, text);
+            answer.refuse(&refusal);
+            return Err(refusal);
         }
         Ok(Taken::New(answer))
     }
 
     /// Takes a handle for a file that is to be opened.
-    pub(super) fn reserve(&self, handle: u32) -> Result<(), Cut> {
+    pub(super) fn reserve(&self, handle: u32) -> Result<(), Refusal> {
         let most = self.server.limits.open_files_per_session;
         let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
         if handle == NO_HANDLE {
-            return Err((libc::EINVAL, "handle 0 stands for none: expected another number".into()));
+            return Err(Refusal::new(libc::EINVAL, "handle 0 stands for none: expected another number"));
         }
         if files.len() >= most {
-            return Err((libc::EMFILE, format!("{most} files are open in this session, which is the limit")));
+            return Err(Refusal::new(
+                libc::EMFILE,
+                format!("{most} files are open in this session, which is the limit"),
+            ));
         }
         match files.entry(handle) {
             Entry::Occupied(_) => {
-                Err((libc::EINVAL, format!("handle {handle} is in use: expected another number")))
+                Err(Refusal::new(libc::EINVAL, format!("handle {handle} is in use: expected another number")))
             }
             Entry::Vacant(entry) => {
                 if !self.server.may_open(&self.account) {
                     let text = format!("user {} has as many files open as may be: close some", self.user.uid);
-                    return Err((libc::EMFILE, text));
+                    return Err(Refusal::new(libc::EMFILE, text));
                 }
                 entry.insert(None);
                 Ok(())
@@ -325,13 +332,13 @@ impl Session {
     }
 
     /// An open file.
-    pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>, Cut> {
+    pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>, Refusal> {
         let files = self.files.read().unwrap_or_else(|p| p.into_inner());
         files.get(&handle).cloned().flatten().ok_or_else(|| unknown(handle))
     }
 
     /// Gives up a handle; the file is closed when the last request for it is done.
-    pub(super) fn close(&self, handle: u32) -> Result<Arc<OpenFile>, Cut> {
+    pub(super) fn close(&self, handle: u32) -> Result<Arc<OpenFile>, Refusal> {
         let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
         match files.entry(handle) {
             Entry::Occupied(entry) if entry.get().is_some() => {
@@ -349,8 +356,8 @@ impl Session {
     }
 }
 
-fn unknown(handle: u32) -> Cut {
-    (libc::EBADF, format!("handle {handle} is not open in this session"))
+fn unknown(handle: u32) -> Refusal {
+    Refusal::new(libc::EBADF, format!("handle {handle} is not open in this session"))
 }
 
 impl Kept {
@@ -468,15 +475,14 @@ impl Answer {
         if SubmitError::is_unwanted(error) {
             return self.forget();
         }
-        let (errno, text) = explained(error);
-        self.error(errno, &text);
+        self.refuse(&explained(error));
     }
 
     /// A failure.
-    pub(super) fn error(self, errno: i32, text: &str) {
+    pub(super) fn refuse(self, refusal: &Refusal) {
         let mut fields = Vec::new();
-        Failure { text: text.as_bytes() }.encode(&mut fields);
-        self.keep(u16::try_from(errno).unwrap_or(libc::EIO as u16), fields);
+        Failure { text: refusal.text.as_bytes() }.encode(&mut fields);
+        self.keep(u16::try_from(refusal.errno).unwrap_or(libc::EIO as u16), fields);
     }
 
     fn keep(mut self, errno: u16, fields: Vec<u8>) {
@@ -512,9 +518,9 @@ impl Drop for Answer {
 }
 
 /// The errno of an error, and its text where the errno does not say it all.
-pub(super) fn explained(error: &io::Error) -> (i32, String) {
+pub(super) fn explained(error: &io::Error) -> Refusal {
     if let Some(errno) = error.raw_os_error().filter(|errno| (1..4096).contains(errno)) {
-        return (errno, String::new());
+        return Refusal::new(errno, "");
     }
     let errno = match error.kind() {
         io::ErrorKind::BrokenPipe => libc::ESHUTDOWN,
@@ -526,5 +532,5 @@ pub(super) fn explained(error: &io::Error) -> (i32, String) {
         io::ErrorKind::TimedOut => libc::ETIMEDOUT,
         _ => libc::EIO,
     };
-    (errno, error.to_string())
+    Refusal::new(errno, error.to_string())
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use iogate_core::refusal::Refusal;
 use iogate_vfs::Watchdog;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -202,7 +203,7 @@ impl Shared {
         if self.is_closing() {
             connection.close();
         } else if let Some(why) = too_many {
-            connection.refuse(libc::EUSERS as u16, &why);
+            connection.refuse(&Refusal::new(libc::EUSERS, why));
         } else {
             connection.await_readable();
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
+use iogate_core::refusal::Refusal;
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
@@ -14,7 +15,7 @@ use super::buffer::Buffer;
 use super::connection::Connection;
 use super::incoming::{Step, TakenIn};
 use super::lock;
-use super::session::{Answer, Cut, OpenFile, Session, Taken};
+use super::session::{Answer, OpenFile, Session, Taken};
 
 impl Connection {
     fn count_transfer(&self, bytes: u32) {
@@ -31,10 +32,13 @@ impl Session {
         header: &RequestHeader,
         read: &wire::Transfer,
         batch: &mut Vec<(Transfer, Completion)>,
-    ) -> Result<Step, Cut> {
+    ) -> Result<Step, Refusal> {
         let most = self.server.limits.transfer_bytes_max;
         if read.bytes > most {
-            return Err((libc::EPROTO, format!("a read of {} bytes, expected at most {most}", read.bytes)));
+            return Err(Refusal::new(
+                libc::EPROTO,
+                format!("a read of {} bytes, expected at most {most}", read.bytes),
+            ));
         }
         let Some(mut buffer) = self.server.pool.take(&self.account.memory, read.bytes as usize) else {
             return Ok(Step::Starved);
@@ -43,8 +47,8 @@ impl Session {
         connection.count_transfer(read.bytes);
         let file = match self.file_for(read.handle, open::READ) {
             Ok(file) => file,
-            Err((errno, text)) => {
-                answer.error(errno, &text);
+            Err(refusal) => {
+                answer.refuse(&refusal);
                 return Ok(Step::Taken);
             }
         };
@@ -81,21 +85,24 @@ impl Session {
         write: &wire::Transfer,
         payload: Option<Buffer>,
         taken: &mut TakenIn,
-    ) -> Result<(), Cut> {
+    ) -> Result<(), Refusal> {
         if write.bytes != header.payload {
             let text = format!("a write of {} bytes has {} bytes of payload", write.bytes, header.payload);
-            return Err((libc::EPROTO, text));
+            return Err(Refusal::new(libc::EPROTO, text));
         }
         let most = self.server.limits.transfer_bytes_max;
         if write.bytes > most && write.flags & transfer::APPEND == 0 {
-            return Err((libc::EPROTO, format!("a write of {} bytes, expected at most {most}", write.bytes)));
+            return Err(Refusal::new(
+                libc::EPROTO,
+                format!("a write of {} bytes, expected at most {most}", write.bytes),
+            ));
         }
         let Taken::New(answer) = self.admit(connection, header, write.bytes)? else { return Ok(()) };
         connection.count_transfer(write.bytes);
         let file = match self.file_for(write.handle, open::WRITE) {
             Ok(file) => file,
-            Err((errno, text)) => {
-                answer.error(errno, &text);
+            Err(refusal) => {
+                answer.refuse(&refusal);
                 return Ok(());
             }
         };
@@ -114,11 +121,11 @@ impl Session {
         Ok(())
     }
 
-    fn file_for(&self, handle: u32, mode: u32) -> Result<Arc<OpenFile>, Cut> {
+    fn file_for(&self, handle: u32, mode: u32) -> Result<Arc<OpenFile>, Refusal> {
         let file = self.file(handle)?;
         if file.flags & mode == 0 {
             let what = if mode == open::READ { "reading" } else { "writing" };
-            return Err((libc::EBADF, format!("handle {handle} is not open for {what}")));
+            return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for {what}")));
         }
         Ok(file)
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Attr, Gone, Identity, Record, Request, open};
 use iogate_vfs::{Caller, Tree, Users};
 
@@ -59,7 +60,7 @@ impl Session {
                 running.finish(&Noted { kind, errno: 0, fields: kept.unwrap_or_default() });
             }
             Ok(_) => running.finish(&Noted { kind, errno: 0, fields: &[] }),
-            Err(Failed(errno, _)) => running.finish(&Noted { kind, errno: *errno as u16, fields: &[] }),
+            Err(Failed(refusal)) => running.finish(&Noted { kind, errno: refusal.errno as u16, fields: &[] }),
         }
         result
     }
@@ -73,10 +74,10 @@ impl Session {
     ) -> Result<Outcome, Failed> {
         let Some(known) = Noted::decode(known).ok().filter(|known| known.kind == request.kind()) else {
             let text = "the request's origin belongs to another one: expected a number of its own";
-            return Err(Failed(libc::EIO, text.into()));
+            return Err(Refusal::new(libc::EIO, text).into());
         };
         if known.errno != 0 {
-            return Err(Failed(known.errno.into(), String::new()));
+            return Err(Refusal::new(known.errno.into(), "").into());
         }
         match request {
             Request::Open(wish) => {

@@ -1,12 +1,12 @@
-//! Which requests of a session are new, underway or done, so that each takes effect once although connections are lost.
+//! Which requests of a session are new, in flight or done, so that each takes effect once although connections are lost.
 //!
 //! Ids count up from 1. The client says with every request up to where it has all replies; from there on it may use as many
-//! ids as it has credits, so the window is bounded. After a loss it sends again what has no reply: what is underway is
-//! attached to the new connection, and of what is done the reply is kept, or may be made again.
+//! ids as it has credits, so the window is bounded. After a loss it sends again what has no reply: what is in flight is
+//! attached to the new connection, and of what is done the reply is cached, or may be made again.
 
 use alloc::collections::VecDeque;
 
-/// The requests of a session that the client has no reply to yet, as far as the server knows. `R` is a kept reply.
+/// The requests of a session that the client has no reply to yet, as far as the server knows. `R` is a cached reply.
 #[derive(Debug)]
 pub struct Window<R> {
     /// All smaller ids are answered.
@@ -14,7 +14,7 @@ pub struct Window<R> {
     credits: u32,
     /// Of the connection in use; counts up.
     connection: u32,
-    underway: u32,
+    in_flight: u32,
     /// From `first` on, up to the largest id seen.
     slots: VecDeque<Slot<R>>,
 }
@@ -24,7 +24,7 @@ enum Slot<R> {
     /// Not seen.
     Vacant,
     /// Seen on this connection, not done.
-    Underway(u32),
+    InFlight(u32),
     /// Done; seen on this connection; the reply, unless the request can be carried out again.
     Done(u32, Option<R>),
 }
@@ -34,8 +34,8 @@ enum Slot<R> {
 pub enum Admitted<'a, R> {
     /// To be carried out.
     New,
-    /// Sent again, and still underway: it is answered when it is done.
-    Underway,
+    /// Sent again, and still in flight: it is answered when it is done.
+    InFlight,
     /// Sent again, and done: this is the reply.
     Done(&'a R),
 }
@@ -52,7 +52,7 @@ pub enum Violation {
         id: u64,
         /// The first that is not acknowledged.
         first: u64,
-        /// Requests that may be underway.
+        /// Requests that may be in flight.
         credits: u32,
     },
     /// A request whose reply it says it has.
@@ -69,12 +69,12 @@ pub enum Violation {
         /// The request.
         id: u64,
     },
-    /// The reply to a request that is still underway.
+    /// The reply to a request that is still in flight.
     #[error("all requests below {acked} are acknowledged, but {id} has not been answered")]
     Unanswered {
         /// Up to where replies are acknowledged.
         acked: u64,
-        /// A request that is underway.
+        /// A request that is in flight.
         id: u64,
     },
 }
@@ -82,7 +82,7 @@ pub enum Violation {
 impl<R> Window<R> {
     /// A window of a new session, for at most `credits` requests.
     pub fn new(credits: u32) -> Window<R> {
-        Window { first: 1, credits, connection: 0, underway: 0, slots: VecDeque::new() }
+        Window { first: 1, credits, connection: 0, in_flight: 0, slots: VecDeque::new() }
     }
 
     /// Another connection takes over: what was sent on an earlier one may be sent again.
@@ -105,17 +105,17 @@ impl<R> Window<R> {
         let connection = self.connection;
         let slot = &mut self.slots[at];
         match slot {
-            Slot::Underway(seen) | Slot::Done(seen, _) if *seen == connection => {
+            Slot::InFlight(seen) | Slot::Done(seen, _) if *seen == connection => {
                 return Err(Violation::Repeated { id });
             }
-            Slot::Underway(seen) => {
+            Slot::InFlight(seen) => {
                 *seen = connection;
-                return Ok(Admitted::Underway);
+                return Ok(Admitted::InFlight);
             }
             Slot::Done(seen, Some(_)) => *seen = connection,
             Slot::Vacant | Slot::Done(_, None) => {
-                *slot = Slot::Underway(connection);
-                self.underway += 1;
+                *slot = Slot::InFlight(connection);
+                self.in_flight += 1;
             }
         }
         match &self.slots[at] {
@@ -127,8 +127,8 @@ impl<R> Window<R> {
     fn forget_below(&mut self, acked: u64) -> Result<(), Violation> {
         let Some(count) = acked.checked_sub(self.first) else { return Ok(()) };
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(self.slots.len());
-        let underway = |slot: &Slot<R>| matches!(slot, Slot::Underway(_));
-        if let Some(at) = self.slots.range(..count).position(underway) {
+        let in_flight = |slot: &Slot<R>| matches!(slot, Slot::InFlight(_));
+        if let Some(at) = self.slots.range(..count).position(in_flight) {
             return Err(Violation::Unanswered { acked, id: self.first + at as u64 });
         }
         self.slots.drain(..count);
@@ -141,24 +141,24 @@ impl<R> Window<R> {
     pub fn finish(&mut self, id: u64, reply: Option<R>) -> bool {
         let slot = id.checked_sub(self.first).and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
         let Some(slot) = slot else { return false };
-        let Slot::Underway(seen) = *slot else { return false };
+        let Slot::InFlight(seen) = *slot else { return false };
         *slot = Slot::Done(seen, reply);
-        self.underway -= 1;
+        self.in_flight -= 1;
         seen == self.connection
     }
 
-    /// Forgets a request that is underway, as if it had not been seen: if it is sent again, it is carried out.
+    /// Forgets a request that is in flight, as if it had not been seen: if it is sent again, it is carried out.
     pub fn forget(&mut self, id: u64) {
         let slot = id.checked_sub(self.first).and_then(|at| self.slots.get_mut(usize::try_from(at).ok()?));
-        if let Some(slot @ Slot::Underway(_)) = slot {
+        if let Some(slot @ Slot::InFlight(_)) = slot {
             *slot = Slot::Vacant;
-            self.underway -= 1;
+            self.in_flight -= 1;
         }
     }
 
     /// Requests that are not done.
-    pub fn underway(&self) -> u32 {
-        self.underway
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 }
 
@@ -180,10 +180,10 @@ mod tests {
         assert!(window.finish(3, None));
         window.reconnect();
         assert_eq!(window.admit(1, 1), Ok(Admitted::Done(&"one")));
-        assert_eq!(window.admit(2, 1), Ok(Admitted::Underway));
+        assert_eq!(window.admit(2, 1), Ok(Admitted::InFlight));
         assert_eq!(window.admit(3, 1), Ok(Admitted::New), "may be made again");
         assert!(window.finish(2, Some("two")));
-        assert_eq!(window.underway(), 1);
+        assert_eq!(window.in_flight(), 1);
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(window.admit(2, 1), Ok(Admitted::New));
         assert!(window.finish(2, Some("two")));
         (1..4).for_each(|id| window.forget(id));
-        assert_eq!(window.underway(), 0);
+        assert_eq!(window.in_flight(), 0);
         window.reconnect();
         assert_eq!(window.admit(1, 1), Ok(Admitted::New));
         assert_eq!(window.admit(2, 1), Ok(Admitted::Done(&"two")));
@@ -234,13 +234,13 @@ mod tests {
     #[derive(Default)]
     struct Model {
         acked: u64,
-        /// Connection on which it was last seen; `None` inside while it is underway.
+        /// Connection on which it was last seen; `None` inside while it is in flight.
         requests: BTreeMap<u64, (u32, Option<Option<u32>>)>,
         connection: u32,
     }
 
     impl Model {
-        /// `None`: a violation. Else what `Admitted` says, as (underway, reply).
+        /// `None`: a violation. Else what `Admitted` says, as (in flight, reply).
         fn admit(&mut self, id: u64, acked: u64, credits: u32) -> Option<(bool, Option<u32>)> {
             let acked = acked.max(self.acked).max(1);
             if self.requests.range(..acked).any(|(_, (_, done))| done.is_none()) {
@@ -291,7 +291,7 @@ mod tests {
                         let (id, acked) = (model.acked + id, model.acked + acked);
                         let found = window.admit(id, acked).ok().map(|admitted| match admitted {
                             Admitted::New => (false, None),
-                            Admitted::Underway => (true, None),
+                            Admitted::InFlight => (true, None),
                             Admitted::Done(reply) => (false, Some(*reply)),
                         });
                         prop_assert_eq!(found, model.admit(id, acked, credits));
@@ -306,8 +306,8 @@ mod tests {
                     }
                 }
                 prop_assert!(window.slots.len() <= credits as usize);
-                let underway = model.requests.values().filter(|(_, done)| done.is_none()).count();
-                prop_assert_eq!(window.underway() as usize, underway);
+                let in_flight = model.requests.values().filter(|(_, done)| done.is_none()).count();
+                prop_assert_eq!(window.in_flight() as usize, in_flight);
             }
         }
     }
