@@ -34,6 +34,8 @@ struct Table {
     /// Counts what has taken names away.
     changes: u64,
     moves: Moves,
+    /// How many wait for the end of a rename.
+    waiting: usize,
 }
 
 /// A node and what the table knows of it.
@@ -72,6 +74,7 @@ impl Nodes {
             next_id: ROOT_ID + 1,
             changes: 0,
             moves: Moves::default(),
+            waiting: 0,
         };
         Nodes { table: Mutex::new(table), moved: Condvar::new() }
     }
@@ -97,12 +100,14 @@ impl Nodes {
 
     /// Whether renames may have changed paths since they were looked up. Waits for those that are underway.
     pub(super) fn may_have_moved<const N: usize>(&self, since: &Located<N>) -> bool {
-        let table = self.lock();
+        let mut table = self.lock();
         let now = table.moves;
-        let table = self
+        table.waiting += 1;
+        table = self
             .moved
             .wait_while(table, |table| table.moves.ended < now.begun && table.moves.begun > table.moves.ended)
             .expect("no table operation panics");
+        table.waiting -= 1;
         table.moves != since.moves
     }
 
@@ -182,8 +187,13 @@ struct MoveGuard<'a>(&'a Nodes);
 
 impl Drop for MoveGuard<'_> {
     fn drop(&mut self) {
-        self.0.lock().moves.ended += 1;
-        self.0.moved.notify_all();
+        let mut table = self.0.lock();
+        table.moves.ended += 1;
+        let is_awaited = table.waiting > 0;
+        drop(table);
+        if is_awaited {
+            self.0.moved.notify_all();
+        }
     }
 }
 

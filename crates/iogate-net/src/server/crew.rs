@@ -61,14 +61,17 @@ impl Crew {
         }
     }
 
-    /// Has a thread come for a job that may run now, if there is one. Returns the job if there is no thread at all.
+    /// Has a thread come for a job that may run now, if there is one. One comes at a time, and has the next one come when it has taken a job.
+    /// Returns the job if there is no thread at all.
     fn see_to_it(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Started<Job>> {
-        if !state.jobs.has_next() {
+        if state.woken > 0 || !state.jobs.has_next() {
             return None;
         }
         if state.idle > 0 {
             state.idle -= 1;
             state.woken += 1;
+            // Who is woken would else wait for the lock at once.
+            drop(state);
             self.wake.notify_one();
         } else if state.threads < self.threads_max {
             state.threads += 1;
