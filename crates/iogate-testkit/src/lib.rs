@@ -9,12 +9,14 @@
 //! | [`audit`] | runs a script on a gate alone and checks what must hold for every scheduler |
 //! | [`closed_loop`] | synchronous processes in front of gates, for worked examples written as tables |
 //! | [`turns`] | what clients of a coordinator saw, and whether that can have been right |
+//! | [`data`] | what programs saw of files, and whether that can have been right |
 //!
 //! A development dependency only.
 #![forbid(unsafe_code)]
 
 pub mod audit;
 pub mod closed_loop;
+pub mod data;
 pub mod generate;
 pub mod harness;
 pub mod reference;

@@ -1,0 +1,105 @@
+//! Records that were appended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Piece, Put};
+
+/// The records of a file.
+#[derive(Default)]
+pub(super) struct Records {
+    /// By writer and number.
+    appended: BTreeMap<(u64, u64), Put>,
+    emptied: Vec<Emptied>,
+}
+
+/// The file was cut to nothing, at some time between these.
+struct Emptied {
+    called: u64,
+    done: Option<u64>,
+    /// For losses.
+    put: Put,
+}
+
+impl Emptied {
+    /// Whether it may have been behind what was called for at a time.
+    fn may_follow(&self, called: u64) -> bool {
+        self.done.is_none_or(|done| done > called)
+    }
+}
+
+impl Records {
+    pub(super) fn puts(&mut self) -> impl Iterator<Item = &mut Put> {
+        self.appended.values_mut().chain(self.emptied.iter_mut().map(|emptied| &mut emptied.put))
+    }
+
+    pub(super) fn append(&mut self, at: u64, client: u64, writer: u64, number: u64) {
+        self.appended.insert((writer, number), Put::new(at, client));
+    }
+
+    pub(super) fn done(&mut self, called: u64, now: u64) {
+        self.appended.values_mut().filter(|put| put.called == called).for_each(|put| put.is_answered(now));
+    }
+
+    pub(super) fn empty(&mut self, at: u64) {
+        self.emptied.push(Emptied { called: at, done: None, put: Put::new(at, 0) });
+    }
+
+    pub(super) fn emptied(&mut self, called: u64, now: u64) {
+        for emptied in self.emptied.iter_mut().filter(|emptied| emptied.called == called) {
+            emptied.done = Some(now);
+            emptied.put.is_answered(now);
+        }
+    }
+
+    /// `is_torn`: there may be bytes that are no records.
+    pub(super) fn read(
+        &mut self,
+        file: u64,
+        called: u64,
+        now: u64,
+        pieces: &[Piece],
+        is_torn: bool,
+    ) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
+        let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        for piece in pieces {
+            let &Piece::Record { file: of, writer, number } = piece else {
+                if is_torn {
+                    continue;
+                }
+                return Err("there are bytes that nobody wrote".into());
+            };
+            if of != file {
+                return Err(format!("there is a record of file {of}"));
+            }
+            let name = format!("record {number} of writer {writer}");
+            let put = self.appended.get(&(writer, number)).ok_or_else(|| format!("nobody wrote {name}"))?;
+            if !seen.insert((writer, number)) {
+                return Err(format!("{name} is there twice"));
+            }
+            if let Some(before) = last.insert(writer, number)
+                && before > number
+            {
+                return Err(format!("{name} comes after its number {before}"));
+            }
+            let is_cut = |emptied: &Emptied| {
+                emptied.put.holds(called) && put.answered.is_some_and(|answered| answered < emptied.called)
+            };
+            if self.emptied.iter().any(is_cut) {
+                return Err(format!("{name} is there, and was cut off"));
+            }
+        }
+        let may_be_cut = |put: &Put| {
+            self.emptied.iter().any(|emptied| emptied.called < now && emptied.may_follow(put.called))
+        };
+        let missing = self.appended.iter().find(|(name, put)| {
+            put.answered.is_some() && put.holds(called) && !seen.contains(name) && !may_be_cut(put)
+        });
+        match missing {
+            None => Ok(()),
+            Some(((writer, number), _)) => {
+                Err(format!("record {number} of writer {writer} was acknowledged, and is not there"))
+            }
+        }
+    }
+}
