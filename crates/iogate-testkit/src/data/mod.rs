@@ -6,7 +6,7 @@
 //! | file | what must hold of |
 //! |---|---|
 //! | `cells.rs` | each cell: no read before what was known, nothing of before a truncation |
-//! | `records.rs` | records: each once, whole, in its writer's order; no hole where nobody wrote |
+//! | `records.rs` | records: each once, whole, behind all that was acknowledged; no hole where nobody wrote |
 
 mod cells;
 mod records;
@@ -92,6 +92,13 @@ pub enum Op {
     },
     /// Appends a record.
     Append {
+        /// Who.
+        writer: u64,
+        /// Which of its records: they grow.
+        number: u64,
+    },
+    /// Writes a record at an offset far behind the end: what lies before it is a hole.
+    Place {
         /// Who.
         writer: u64,
         /// Which of its records: they grow.
@@ -261,6 +268,7 @@ impl Checker {
                     Op::Write { first, cells, number } => of.cells.write(at, client, first, cells, number),
                     Op::Truncate { cells } => of.cells.truncate(at, client, cells),
                     Op::Append { writer, number } => of.records.append(at, client, writer, number),
+                    Op::Place { writer, number } => of.records.place(at, client, writer, number),
                     Op::Empty => of.records.empty(at),
                     _ => {}
                 }
@@ -312,7 +320,7 @@ impl Checker {
                 file.cells.collapse(now, of.client, first, cells);
             }
             (Op::Collapse { .. }, Answer::Failed(EIO)) => file.cells.forget(),
-            (Op::Append { .. }, Answer::Done) => file.records.done(of.at, now),
+            (Op::Append { .. } | Op::Place { .. }, Answer::Done) => file.records.done(of.at, now),
             (Op::Empty, Answer::Done) => file.records.emptied(of.at, now),
             (Op::Read { first, .. }, Answer::Cells(seen)) => {
                 file.cells.read(of.file, of.at, now, first, seen)?;

@@ -10,6 +10,8 @@ pub(super) struct Records {
     /// By writer and number.
     appended: BTreeMap<(u64, u64), Put>,
     emptied: Vec<Emptied>,
+    /// Somebody has written far behind the end.
+    has_holes: bool,
 }
 
 /// The file was cut to nothing, at some time between these.
@@ -34,6 +36,11 @@ impl Records {
 
     pub(super) fn append(&mut self, at: u64, client: u64, writer: u64, number: u64) {
         self.appended.insert((writer, number), Put::new(at, client));
+    }
+
+    pub(super) fn place(&mut self, at: u64, client: u64, writer: u64, number: u64) {
+        self.append(at, client, writer, number);
+        self.has_holes = true;
     }
 
     pub(super) fn done(&mut self, called: u64, now: u64) {
@@ -62,9 +69,11 @@ impl Records {
     ) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+        // When what lies before was called for, at the latest.
+        let mut latest = 0;
         for piece in pieces {
             let &Piece::Record { file: of, writer, number } = piece else {
-                if is_torn {
+                if is_torn || self.has_holes {
                     continue;
                 }
                 return Err("there are bytes that nobody wrote".into());
@@ -82,6 +91,10 @@ impl Records {
             {
                 return Err(format!("{name} comes after its number {before}"));
             }
+            if !is_torn && put.answered.is_some_and(|answered| answered < latest) {
+                return Err(format!("{name} was acknowledged before what lies in front of it was appended"));
+            }
+            latest = latest.max(put.called);
             let is_cut = |emptied: &Emptied| {
                 emptied.put.holds(called) && put.answered.is_some_and(|answered| answered < emptied.called)
             };

@@ -62,11 +62,11 @@ impl Forged {
         self.then(Event::Loss)
     }
 
-    fn is_right(self) {
+    fn passes(self) {
         assert_eq!(check(&self.events), Ok(()));
     }
 
-    fn is_refused(self, why: &str) {
+    fn refused(self, why: &str) {
         let error = check(&self.events).expect_err(why);
         assert!(error.contains(why), "{error}");
     }
@@ -82,12 +82,12 @@ const fn is(number: u64) -> Cell {
 
 #[test]
 fn what_was_acknowledged_is_read() {
-    begin().reads(Cell::Nothing).writes(1).reads(is(1)).writes(2).reads(is(2)).is_right();
-    begin().writes(1).reads(Cell::Nothing).is_refused("known to have Some(1)");
-    begin().writes(1).writes(2).reads(is(1)).is_refused("known to have Some(2)");
-    begin().writes(1).reads(is(2)).is_refused("cell 0 has Some(2)");
-    begin().writes(1).reads(Cell::Number(3, 1)).is_refused("not of its file");
-    begin().writes(1).reads(Cell::Other).is_refused("not of its file");
+    begin().reads(Cell::Nothing).writes(1).reads(is(1)).writes(2).reads(is(2)).passes();
+    begin().writes(1).reads(Cell::Nothing).refused("known to have Some(1)");
+    begin().writes(1).writes(2).reads(is(1)).refused("known to have Some(2)");
+    begin().writes(1).reads(is(2)).refused("cell 0 has Some(2)");
+    begin().writes(1).reads(Cell::Number(3, 1)).refused("not of its file");
+    begin().writes(1).reads(Cell::Other).refused("not of its file");
 }
 
 #[test]
@@ -98,59 +98,55 @@ fn a_write_underway_is_read_or_not_but_does_not_go_again() {
         let forged = seen.iter().fold(forged, |forged, &cell| forged.reads(cell));
         forged.then(Event::Killed { client: 1, tears: false })
     };
-    underway(&[is(1), is(1), is(2), is(2)]).is_right();
-    underway(&[is(2), is(1)]).is_refused("known to have Some(2)");
+    underway(&[is(1), is(1), is(2), is(2)]).passes();
+    underway(&[is(2), is(1)]).refused("known to have Some(2)");
     // Its successor writes, and then it comes after all.
     let next = Op::Write { first: 0, cells: 1, number: 3 };
-    underway(&[]).did(3, 3, next, Answer::Done).reads(is(3)).is_right();
-    underway(&[]).did(3, 3, next, Answer::Done).reads(is(2)).is_refused("known to have Some(3)");
+    underway(&[]).did(3, 3, next, Answer::Done).reads(is(3)).passes();
+    underway(&[]).did(3, 3, next, Answer::Done).reads(is(2)).refused("known to have Some(3)");
 }
 
 #[test]
 fn what_was_synced_survives_a_loss() {
-    begin().writes(1).lost().reads(Cell::Nothing).is_right();
-    begin().writes(1).does(Op::Sync).writes(2).lost().reads(is(1)).is_right();
-    begin().writes(1).does(Op::Sync).lost().reads(Cell::Nothing).is_refused("known to have Some(1)");
-    begin().writes(1).reads(is(1)).reads(Cell::Nothing).is_refused("known to have Some(1)");
+    begin().writes(1).lost().reads(Cell::Nothing).passes();
+    begin().writes(1).does(Op::Sync).writes(2).lost().reads(is(1)).passes();
+    begin().writes(1).does(Op::Sync).lost().reads(Cell::Nothing).refused("known to have Some(1)");
+    begin().writes(1).reads(is(1)).reads(Cell::Nothing).refused("known to have Some(1)");
 }
 
 #[test]
 fn a_sync_after_a_loss_tells_of_it_to_each_handle() {
     let lost = || begin().writes(1).lost();
-    lost().does(Op::Sync).reads(Cell::Nothing).is_refused("known to have Some(1)");
-    lost().fails(Op::Sync, EIO).does(Op::Sync).reads(Cell::Nothing).is_right();
-    lost().fails(Op::Close, EIO).does(Op::Open).does(Op::Sync).reads(Cell::Nothing).is_right();
+    lost().does(Op::Sync).reads(Cell::Nothing).refused("known to have Some(1)");
+    lost().fails(Op::Sync, EIO).does(Op::Sync).reads(Cell::Nothing).passes();
+    lost().fails(Op::Close, EIO).does(Op::Open).does(Op::Sync).reads(Cell::Nothing).passes();
     let two = || begin().did(1, 3, Op::Open, Answer::Done).writes(1).lost().fails(Op::Sync, EIO);
-    two().did(1, 3, Op::Sync, Answer::Failed(EIO)).reads(Cell::Nothing).is_right();
-    two().did(1, 3, Op::Sync, Answer::Done).reads(Cell::Nothing).is_refused("known to have Some(1)");
+    two().did(1, 3, Op::Sync, Answer::Failed(EIO)).reads(Cell::Nothing).passes();
+    two().did(1, 3, Op::Sync, Answer::Done).reads(Cell::Nothing).refused("known to have Some(1)");
     // Who opens it then has lost nothing; who opened it before a loss has.
-    lost()
-        .did(1, 3, Op::Open, Answer::Done)
-        .did(1, 3, Op::Sync, Answer::Done)
-        .reads(Cell::Nothing)
-        .is_right();
+    lost().did(1, 3, Op::Open, Answer::Done).did(1, 3, Op::Sync, Answer::Done).reads(Cell::Nothing).passes();
     let reopened = begin().writes(1).does(Op::Close).did(1, 3, Op::Open, Answer::Done);
     let synced = reopened.did(1, 3, Op::Sync, Answer::Done).lost();
-    synced.reads(Cell::Nothing).is_refused("known to have Some(1)");
+    synced.reads(Cell::Nothing).refused("known to have Some(1)");
     // Nor does another process answer for it.
     let other = begin().writes(1).lost().did(3, 4, Op::Open, Answer::Done);
-    other.did(3, 4, Op::Sync, Answer::Done).reads(Cell::Nothing).is_right();
+    other.did(3, 4, Op::Sync, Answer::Done).reads(Cell::Nothing).passes();
 }
 
 #[test]
 fn nothing_of_before_a_truncation_is_seen() {
     let cut = || begin().writes(1).does(Op::Truncate { cells: 0 });
-    cut().reads(Cell::Nothing).writes(2).reads(is(2)).is_right();
-    cut().reads(is(1)).is_refused("cell 0 has Some(1)");
-    cut().writes(2).reads(Cell::Nothing).is_refused("known to have Some(2)");
-    begin().writes(1).does(Op::Truncate { cells: 1 }).reads(is(1)).is_right();
+    cut().reads(Cell::Nothing).writes(2).reads(is(2)).passes();
+    cut().reads(is(1)).refused("cell 0 has Some(1)");
+    cut().writes(2).reads(Cell::Nothing).refused("known to have Some(2)");
+    begin().writes(1).does(Op::Truncate { cells: 1 }).reads(is(1)).passes();
 }
 
 #[test]
 fn a_removed_file_stays_or_is_stale() {
     let read = Op::Read { first: 0, cells: 1 };
-    begin().writes(1).did(2, 2, read, Answer::Failed(116)).is_right();
-    begin().writes(1).reads(Cell::Nothing).is_refused("known to have Some(1)");
+    begin().writes(1).did(2, 2, read, Answer::Failed(116)).passes();
+    begin().writes(1).reads(Cell::Nothing).refused("known to have Some(1)");
 }
 
 #[test]
@@ -161,57 +157,64 @@ fn cells_are_taken_out_once() {
         let taken = written.does(Op::Collapse { first: 0, cells: 1 });
         taken.did(1, 1, Op::Read { first: 0, cells: 3 }, Answer::Cells(cells))
     };
-    taken(vec![is(2), is(3), Cell::Nothing]).is_right();
-    taken(vec![is(3), Cell::Nothing, Cell::Nothing]).is_refused("cell 0 has Some(3)");
-    begin().writes(1).fails(Op::Collapse { first: 0, cells: 1 }, 95).reads(is(1)).is_right();
-    begin().writes(1).fails(Op::Collapse { first: 0, cells: 1 }, EIO).reads(Cell::Nothing).is_right();
+    taken(vec![is(2), is(3), Cell::Nothing]).passes();
+    taken(vec![is(3), Cell::Nothing, Cell::Nothing]).refused("cell 0 has Some(3)");
+    begin().writes(1).fails(Op::Collapse { first: 0, cells: 1 }, 95).reads(is(1)).passes();
+    begin().writes(1).fails(Op::Collapse { first: 0, cells: 1 }, EIO).reads(Cell::Nothing).passes();
 }
 
 #[test]
 fn records_are_there_once_and_in_order() {
     let two = || begin().appends(1, 1).appends(2, 1).appends(1, 2);
-    two().reads_all(&[(1, 1), (2, 1), (1, 2)]).is_right();
-    two().reads_all(&[(2, 1), (1, 1), (1, 2)]).is_right();
-    two().reads_all(&[(1, 1), (1, 2)]).is_refused("record 1 of writer 2 was acknowledged");
-    two().reads_all(&[(1, 2), (2, 1), (1, 1)]).is_refused("comes after");
-    two().reads_all(&[(1, 1), (2, 1), (1, 2), (1, 2)]).is_refused("twice");
-    two().reads_all(&[(1, 1), (2, 1), (1, 2), (1, 3)]).is_refused("nobody wrote");
+    two().reads_all(&[(1, 1), (2, 1), (1, 2)]).passes();
+    let mut at_once = begin().appends(2, 1);
+    let calls = [1, 2].map(|number| at_once.call(number, number, Op::Append { writer: number, number: 2 }));
+    calls.into_iter().for_each(|call| at_once.returns(call, Answer::Done));
+    at_once.reads_all(&[(2, 1), (1, 2), (2, 2)]).reads_all(&[(2, 1), (2, 2), (1, 2)]).passes();
+    two().reads_all(&[(1, 1), (1, 2)]).refused("record 1 of writer 2 was acknowledged");
+    two().reads_all(&[(1, 2), (2, 1), (1, 1)]).refused("in front of it");
+    two().lost().reads_all(&[(1, 2), (2, 1), (1, 1)]).refused("comes after");
+    let placed = || begin().appends(1, 1).does(Op::Place { writer: 1, number: 2 }).appends(2, 1);
+    placed().reads_all(&[(1, 1), (1, 2), (2, 1)]).passes();
+    placed().reads_all(&[(1, 1), (2, 1), (1, 2)]).refused("in front of it");
+    two().reads_all(&[(1, 1), (2, 1), (1, 2), (1, 2)]).refused("twice");
+    two().reads_all(&[(1, 1), (2, 1), (1, 2), (1, 3)]).refused("nobody wrote");
     let other = vec![Piece::Record { file: 2, writer: 1, number: 1 }];
-    begin().did(1, 1, Op::ReadAll, Answer::Records(other)).is_refused("of file 2");
-    two().does(Op::Sync).lost().reads_all(&[(2, 1)]).is_refused("record 1 of writer 1 was acknowledged");
-    two().does(Op::Sync).lost().reads_all(&[(1, 1), (1, 2)]).is_right();
+    begin().did(1, 1, Op::ReadAll, Answer::Records(other)).refused("of file 2");
+    two().does(Op::Sync).lost().reads_all(&[(2, 1)]).refused("record 1 of writer 1 was acknowledged");
+    two().does(Op::Sync).lost().reads_all(&[(1, 1), (1, 2)]).passes();
 }
 
 #[test]
 fn no_bytes_are_there_that_nobody_wrote() {
     let zeros = || Answer::Records(vec![Piece::Other(100), Piece::Record { file: 1, writer: 1, number: 1 }]);
     let read = |forged: Forged| forged.did(2, 2, Op::ReadAll, zeros());
-    read(begin().appends(1, 1)).is_refused("nobody wrote");
-    read(begin().appends(1, 1).then(Event::Killed { client: 1, tears: false })).is_refused("nobody wrote");
-    read(begin().appends(1, 1).then(Event::Killed { client: 1, tears: true })).is_right();
-    read(begin().appends(1, 1).does(Op::Sync).lost()).is_right();
+    read(begin().appends(1, 1)).refused("nobody wrote");
+    read(begin().appends(1, 1).then(Event::Killed { client: 1, tears: false })).refused("nobody wrote");
+    read(begin().appends(1, 1).then(Event::Killed { client: 1, tears: true })).passes();
+    read(begin().appends(1, 1).does(Op::Sync).lost()).passes();
 }
 
 #[test]
 fn an_append_follows_a_truncation() {
     let cut = || begin().appends(1, 1).does(Op::Empty);
-    cut().reads_all(&[]).is_right();
-    cut().appends(1, 2).reads_all(&[(1, 2)]).is_right();
-    cut().reads_all(&[(1, 1)]).is_refused("was cut off");
-    cut().appends(1, 2).reads_all(&[]).is_refused("acknowledged");
+    cut().reads_all(&[]).passes();
+    cut().appends(1, 2).reads_all(&[(1, 2)]).passes();
+    cut().reads_all(&[(1, 1)]).refused("was cut off");
+    cut().appends(1, 2).reads_all(&[]).refused("acknowledged");
     let mut at_once = begin();
     let (append, empty) =
         (at_once.call(1, 1, Op::Append { writer: 1, number: 1 }), at_once.call(3, 3, Op::Empty));
     at_once.returns(append, Answer::Done);
     at_once.returns(empty, Answer::Done);
-    at_once.reads_all(&[(1, 1)]).reads_all(&[]).is_right();
+    at_once.reads_all(&[(1, 1)]).reads_all(&[]).passes();
 }
 
 #[test]
 fn every_call_is_answered() {
     let mut forged = begin();
     forged.call(1, 1, Op::Sync);
-    forged.is_refused("never answered");
-    begin().then(Event::Return { call: 7, answer: Answer::Done }).is_refused("was not made");
-    begin().did(1, 1, Op::Sync, Answer::Cells(Vec::new())).is_refused("nobody asked");
+    forged.refused("never answered");
+    begin().then(Event::Return { call: 7, answer: Answer::Done }).refused("was not made");
+    begin().did(1, 1, Op::Sync, Answer::Cells(Vec::new())).refused("nobody asked");
 }
