@@ -23,9 +23,8 @@
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
-//! | [`outstanding`] | a client's side of a session: what is underway, and what becomes of it when connections are lost |
 //! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
-//! | [`proto`] | the rules of sessions: which requests are carried out, and which are answered from memory |
+//! | [`proto`] | the rules of sessions: which requests are sent again, carried out, answered from memory |
 //! | [`reserved`] | names in an export that are iogate's own |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
 #![no_std]
@@ -44,7 +43,6 @@ pub mod gate;
 pub mod hash;
 pub mod layout;
 pub mod nearest;
-pub mod outstanding;
 pub mod proto;
 mod queue;
 pub mod refusal;

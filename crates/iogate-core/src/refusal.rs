@@ -33,6 +33,8 @@ pub mod errno {
     pub const ENOENT: i32 = 2;
     /// Input or output failed.
     pub const EIO: i32 = 5;
+    /// No such handle.
+    pub const EBADF: i32 = 9;
     /// Try again later.
     pub const EAGAIN: i32 = 11;
     /// Permission denied.

@@ -8,12 +8,9 @@ use alloc::vec::Vec;
 
 use crate::refusal::errno;
 use crate::wire::{
-    Failure, Granted, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader,
-    WireError,
+    Failure, Granted, NO_SESSION, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request,
+    RequestHeader, WireError,
 };
-
-/// A session before there is one.
-pub const NO_SESSION: [u8; 16] = [0; 16];
 
 /// The requests of one session with a coordinator.
 #[derive(Clone, Debug)]

@@ -2,6 +2,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`client_session`] | what a client sends again when connections or servers are lost, when it connects again, and what it opens again |
 //! | [`window`] | which requests of a lost connection were carried out, so that none is twice |
 
+pub mod client_session;
 pub mod window;

@@ -85,6 +85,9 @@ pub mod hello {
 /// The handle of a message that names its file by path.
 pub const NO_HANDLE: u32 = 0;
 
+/// The session of a [`Hello`] that begins a new one.
+pub const NO_SESSION: [u8; 16] = [0; 16];
+
 record! {
     /// The first message of a connection. Answered with [`Welcome`](super::Welcome).
     Hello<'a> {

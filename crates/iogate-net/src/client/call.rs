@@ -1,4 +1,4 @@
-//! One request underway: what it says, its memory, and who waits for it.
+//! One request in flight: what it says, its memory, and who waits for it.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
-use iogate_core::outstanding::Demand;
-use iogate_core::wire::{self, NO_HANDLE, Record, Request, RequestOrigin, Transfer, Written};
+use iogate_core::proto::client_session::Demand;
+use iogate_core::wire::{self, Record, Request, RequestOrigin, Transfer, Written};
 use iogate_engine::store::{Io, IoDone, Segment};
 use iogate_vfs::Caller;
 
@@ -15,14 +15,12 @@ use super::identity;
 use super::split::Join;
 use super::unsynced;
 
-/// A request underway.
+/// A request in flight.
 pub(super) struct Call {
     pub(super) kind: u16,
     pub(super) caller: Caller,
     /// Its origin was made for it, and ends with it.
     owns_origin: bool,
-    /// The open file that it uses, or that it opens.
-    pub(super) handle: u32,
     pub(super) body: Body,
     pub(super) memory: Memory,
     pub(super) demand: Demand,
@@ -104,23 +102,12 @@ impl Memory {
 }
 
 impl Call {
-    /// A request without data. `handle` is the file that it uses or opens.
-    pub(super) fn new(request: &Request<'_>, caller: Caller, handle: u32, done: Done) -> Call {
+    /// A request without data.
+    pub(super) fn new(request: &Request<'_>, caller: Caller, done: Done) -> Call {
         let mut fields = Vec::with_capacity(64);
         request.encode(&mut fields);
-        let demand = Demand { bytes: 0, repeatable: request.is_idempotent(), has_origin: false };
-        let (kind, body) = (request.kind(), Body::Fields(fields));
-        Call {
-            kind,
-            caller,
-            owns_origin: false,
-            handle,
-            body,
-            memory: Memory::None,
-            demand,
-            done,
-            unsynced: None,
-        }
+        let (kind, body, demand) = (request.kind(), Body::Fields(fields), Demand::of(request));
+        Call { kind, caller, owns_origin: false, body, memory: Memory::None, demand, done, unsynced: None }
     }
 
     /// A read or a write.
@@ -131,13 +118,8 @@ impl Call {
         done: Done,
     ) -> Option<Call> {
         let (Request::Read(transfer) | Request::Write(transfer)) = *request else { return None };
-        let demand = Demand {
-            bytes: u64::from(transfer.bytes),
-            repeatable: request.is_idempotent(),
-            has_origin: false,
-        };
-        let (kind, handle, body) = (request.kind(), transfer.handle, Body::Transfer(transfer));
-        Some(Call { kind, caller, owns_origin: false, handle, body, memory, demand, done, unsynced: None })
+        let (kind, body, demand) = (request.kind(), Body::Transfer(transfer), Demand::of(request));
+        Some(Call { kind, caller, owns_origin: false, body, memory, demand, done, unsynced: None })
     }
 
     pub(super) fn is_read(&self) -> bool {
@@ -151,10 +133,6 @@ impl Call {
     /// Whether a person waits for the answer, and reads why not; a program goes by the error's number.
     pub(super) fn is_of_person(&self) -> bool {
         self.kind == CONFIGURE
-    }
-
-    pub(super) fn opens(&self) -> bool {
-        self.kind == OPEN && self.handle != NO_HANDLE
     }
 
     /// Bytes of payload that are sent with it.
@@ -178,10 +156,12 @@ impl Call {
 
     /// Makes sure that a server knows it again when it must not be carried out twice.
     pub(super) fn give_origin(&mut self) {
-        if !self.demand.repeatable && !self.caller.origin.is_some() {
+        self.demand.has_origin = self.caller.origin.is_some();
+        if self.demand.needs_origin() {
             // Without random numbers it has none, and is not repeated when it is unknown whether it took effect.
             self.caller.origin = identity::new_origin().unwrap_or(RequestOrigin::NONE);
             self.owns_origin = self.caller.origin.is_some();
+            self.demand.has_origin = self.owns_origin;
         }
     }
 
@@ -210,7 +190,6 @@ impl Call {
     }
 }
 
-const OPEN: u16 = 10;
 const READ: u16 = 12;
 const WRITE: u16 = 13;
 const CONFIGURE: u16 = 41;

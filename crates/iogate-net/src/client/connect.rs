@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(crate) use iogate_core::coord::claimant::NO_SESSION;
 use iogate_core::wire::{
     Failure, Hello, MAGIC, REPLY_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, VERSION, Welcome,
 };

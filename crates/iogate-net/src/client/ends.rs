@@ -19,7 +19,7 @@ impl Opened {
         let (memory, bytes) = (value.as_mut_ptr(), value.len());
         let call = |done| {
             let request = Request::Reserve(Reserve { handle, ticket, at_least });
-            let mut call = Call::new(&request, self.caller, handle, done);
+            let mut call = Call::new(&request, self.caller, done);
             call.memory = Memory::One([Segment { memory, bytes }]);
             call.demand.bytes = bytes as u64;
             Some(call)
@@ -50,7 +50,7 @@ impl Opened {
         if waits {
             return client.call(&request, self.caller).map(drop);
         }
-        client.start(Call::new(&request, self.caller, handle, Done::Nothing));
+        client.start(Call::new(&request, self.caller, Done::Nothing));
         Ok(())
     }
 }

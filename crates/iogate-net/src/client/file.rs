@@ -1,6 +1,5 @@
 //! A file that is open on servers.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::io;
@@ -119,7 +118,7 @@ impl Opened {
         let name = path_bytes(path)?;
         let first = servers.names;
         let client = &servers.clients[first];
-        let handle = client.new_handle(path, how.flags, caller);
+        let handle = client.new_handle(name, how.flags, caller);
         let spread = if servers.spread == Spread::Client { 0 } else { open::SPREAD };
         let request =
             Open { handle, flags: how.flags | spread, mode: how.mode, identity: how.identity, path: name };
@@ -211,7 +210,7 @@ impl Opened {
         let client = &self.servers.clients[server];
         let result = loop {
             let path = self.path();
-            let handle = client.new_handle(Path::new(OsStr::from_bytes(&path)), self.flags, self.caller);
+            let handle = client.new_handle(&path, self.flags, self.caller);
             let opened = client.call(&self.request(handle, &path), self.caller);
             match opened {
                 // Renamed meanwhile.
@@ -243,13 +242,13 @@ impl Opened {
                 drop(state);
                 let client = &self.servers.clients[server];
                 let path = self.path();
-                let handle = client.new_handle(Path::new(OsStr::from_bytes(&path)), self.flags, self.caller);
+                let handle = client.new_handle(&path, self.flags, self.caller);
                 let opened = Arc::clone(self);
                 let done = move |answer: io::Result<Answer>| {
                     opened.handles[server].settle(&answer.map(|_| handle));
                 };
                 let request = self.request(handle, &path);
-                client.start(Call::new(&request, self.caller, handle, Done::Call(Box::new(done))));
+                client.start(Call::new(&request, self.caller, Done::Call(Box::new(done))));
             }
         }
     }
@@ -307,7 +306,7 @@ impl Opened {
             let done = move |answer: io::Result<Answer>| {
                 let _ = sender.send((server, begun, answer));
             };
-            client.start(Call::new(&request, caller, handle, Done::Call(Box::new(done))));
+            client.start(Call::new(&request, caller, Done::Call(Box::new(done))));
         }
         drop(sender);
         for (server, begun, answer) in answers {

@@ -4,13 +4,9 @@ use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
-use iogate_core::outstanding::Outstanding;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::connect::NO_SESSION;
-use super::recover::Loss;
 use super::session::{Shared, State};
 use super::{Client, Receiving};
 
@@ -63,10 +59,7 @@ impl Shared {
             // SAFETY: both descriptors are open and stay so; the old one of this number is closed.
             unsafe { libc::dup3(waker.as_raw_fd(), self.waker_fd(), libc::O_CLOEXEC) };
         }
-        // The calls of threads that are not here.
-        mem::forget(mem::replace(&mut state.requests, Outstanding::new()));
         state.reset();
-        state.welcome.session = NO_SESSION;
-        state.loss = Some(Loss::new(Instant::now()));
+        state.session.forked(self.now());
     }
 }

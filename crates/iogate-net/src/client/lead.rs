@@ -8,12 +8,12 @@ use std::io;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_core::proto::client_session::Answered;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::call::{Answer, Call, Done, Waiter};
 use super::connect::timespec;
 use super::receive::{Place, Replies};
-use super::recover::Loss;
 use super::session::{Lead, Link, Shared, State, Writing};
 
 /// How often an idle client looks whether its connection is still there.
@@ -31,7 +31,7 @@ impl Shared {
     pub(super) fn receive_in_background(&self) {
         let mut state = self.lock();
         loop {
-            if state.closed {
+            if state.session.is_closed() {
                 if state.lead == Lead::Background {
                     self.pass_lead(&mut state);
                 }
@@ -40,7 +40,7 @@ impl Shared {
             match state.lead {
                 Lead::Background => {
                     state = self.lead_once(state, None);
-                    if !state.wants_background() && !state.closed {
+                    if !state.wants_background() && !state.session.is_closed() {
                         self.pass_lead(&mut state);
                     }
                 }
@@ -69,12 +69,12 @@ impl Shared {
 
     /// Whoever should receives from now on. Called by the leader.
     fn pass_lead(&self, state: &mut State) {
-        if self.has_background() && state.wants_background() && !state.closed {
+        if self.has_background() && state.wants_background() && !state.session.is_closed() {
             state.lead = Lead::Background;
             self.wanted.notify_one();
             return;
         }
-        let next = state.requests.iter().find_map(|call| match &call.done {
+        let next = state.session.requests().find_map(|call| match &call.done {
             Done::Wake(waiter) => Some(waiter),
             _ => None,
         });
@@ -143,7 +143,7 @@ impl Shared {
         let deadline = Instant::now() + at_most;
         loop {
             let state = self.lock();
-            let Some(link) = state.link.clone().filter(|_| !state.requests.is_empty()) else { return };
+            let Some(link) = state.link.clone().filter(|_| !state.session.is_idle()) else { return };
             drop(state);
             let left = deadline.saturating_duration_since(Instant::now());
             let fd = link.socket.fd();
@@ -202,17 +202,9 @@ impl Shared {
         state.awaits_writer = false;
         state.writing = Writing::Nobody;
         state.link = None;
-        state.requests.disconnected();
         let early = std::mem::take(&mut state.early);
-        if !state.closed {
-            // A server that takes connections but answers nothing is as gone as before.
-            let now = Instant::now();
-            let before = state.loss_before.take().and_then(|loss| loss.goes_on(now));
-            let loss = before.unwrap_or_else(|| {
-                tracing::warn!(server = %self.endpoint, %error, "the connection to a server is lost");
-                Loss::new(now)
-            });
-            state.loss = Some(loss);
+        if state.session.lost(self.now()) {
+            tracing::warn!(server = %self.endpoint, %error, "the connection to a server is lost");
         }
         drop(state);
         early.into_iter().for_each(|(call, answer)| call.finish(answer));
@@ -222,7 +214,7 @@ impl Shared {
     pub(super) fn pause(&self, time: Duration) {
         {
             let mut state = self.lock();
-            if state.closed {
+            if state.session.is_closed() {
                 return;
             }
             state.polls = true;
@@ -250,19 +242,17 @@ fn unexpected(id: u64) -> io::Error {
 impl Replies for Batch<'_> {
     fn place(&mut self, id: u64) -> io::Result<Place> {
         let state = self.shared.lock();
-        let call = state.requests.get(id).ok_or_else(|| unexpected(id))?;
+        let call = state.session.get(id).ok_or_else(|| unexpected(id))?;
         Ok(if call.is_read() { Place::Into(call.memory.segments().to_vec()) } else { Place::Own })
     }
 
-    fn take(&mut self, id: u64) -> io::Result<Call> {
-        self.shared.lock().requests.answer(id).ok_or_else(|| unexpected(id))
+    fn take(&mut self, id: u64, outcome: Result<&[u8], i32>) -> io::Result<Answered<Call>> {
+        self.shared.lock().session.answered(id, outcome).ok_or_else(|| unexpected(id))
     }
 
-    fn answered(&mut self, id: u64, call: Call, mut answer: io::Result<Answer>) {
+    fn answered(&mut self, id: u64, call: Call, answer: io::Result<Answer>) {
         let mut state = self.shared.lock();
         state.asynchronous -= usize::from(call.is_asynchronous());
-        state.loss_before = None;
-        state.settle(&call, &mut answer);
         if call.payload_bytes() > 0 && id >= state.written && state.writing != Writing::Nobody {
             state.early.push((call, answer));
         } else {

@@ -7,7 +7,7 @@
 //! | `clock` | how far a server's clock is from this one |
 //! | `control` | asking a server how it is |
 //! | `identity` | who this process is to all servers, and the numbers of its requests |
-//! | `recover` | what happens when a connection or a server is lost |
+//! | `recover` | what the core says to do when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `unsynced` | what was written and not made durable, and whether it is lost |
@@ -59,7 +59,7 @@ use crate::auth::Credential;
 use crate::socket::Socket;
 
 pub use clock::ClockOffset;
-pub(crate) use connect::{Connected, NO_SESSION, connect, flush, send, timespec};
+pub(crate) use connect::{Connected, connect, flush, send, timespec};
 pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;

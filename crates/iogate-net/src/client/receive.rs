@@ -3,6 +3,7 @@
 use std::io::{self, IoSliceMut};
 use std::mem;
 
+use iogate_core::proto::client_session::Answered;
 use iogate_core::wire::{Failure, REPLY_HEADER_BYTES, Record, ReplyHeader, Written};
 use iogate_engine::store::Segment;
 
@@ -54,8 +55,8 @@ pub(super) trait Replies {
     /// Where the payload of a reply goes. Fails if no such reply is expected.
     fn place(&mut self, id: u64) -> io::Result<Place>;
 
-    /// Takes out the request that is answered. Fails if no such reply is expected.
-    fn take(&mut self, id: u64) -> io::Result<Call>;
+    /// Takes out the request that is answered, with these fields or this errno. Fails if no such reply is expected.
+    fn take(&mut self, id: u64, outcome: Result<&[u8], i32>) -> io::Result<Answered<Call>>;
 
     /// The answer is complete.
     fn answered(&mut self, id: u64, call: Call, answer: io::Result<Answer>);
@@ -85,9 +86,9 @@ impl Incoming {
         self.advance(count);
         if let Some(placing) = self.placing.take_if(|placing| placing.segments.is_empty()) {
             let Placing { header, fields, payload, .. } = placing;
-            let call = replies.take(header.id)?;
+            let Answered { call, errno } = replies.take(header.id, outcome(&header, &fields))?;
             let bytes = if payload.is_empty() { u64::from(header.payload) } else { 0 };
-            let answer = answer(&call, &header, &fields, bytes, payload);
+            let answer = answer(&call, errno, &fields, bytes, payload);
             replies.answered(header.id, call, answer);
         }
         while self.placing.is_none() && self.parse(replies)? {}
@@ -153,13 +154,13 @@ impl Incoming {
             ));
         }
         if let Some(payload) = rest.get(..payload_bytes) {
-            let call = replies.take(header.id)?;
-            let answer = if header.errno == 0 && call.is_read() {
+            let Answered { call, errno } = replies.take(header.id, outcome(&header, fields))?;
+            let answer = if errno.is_none() && call.is_read() {
                 check_fits(call.memory.segments(), payload_bytes)?;
                 copy(payload, call.memory.segments());
                 Ok(Answer::Read(payload_bytes as u64))
             } else {
-                answer(&call, &header, fields, 0, payload.to_vec())
+                answer(&call, errno, fields, 0, payload.to_vec())
             };
             self.start += REPLY_HEADER_BYTES + fields_bytes + payload_bytes;
             replies.answered(header.id, call, answer);
@@ -195,20 +196,25 @@ impl Incoming {
     }
 }
 
-/// What a reply says.
+/// A reply's fields, or errno.
+fn outcome<'a>(header: &ReplyHeader, fields: &'a [u8]) -> Result<&'a [u8], i32> {
+    if header.errno == 0 { Ok(fields) } else { Err(header.errno.into()) }
+}
+
+/// What a reply says to a request that fails with `errno`, or does not.
 fn answer(
     call: &Call,
-    header: &ReplyHeader,
+    errno: Option<i32>,
     fields: &[u8],
     placed: u64,
     payload: Vec<u8>,
 ) -> io::Result<Answer> {
-    if header.errno != 0 {
+    if let Some(errno) = errno {
         let text = Failure::decode(fields).map_err(not_understood)?.text;
         if !text.is_empty() {
-            tracing::debug!(errno = header.errno, text = %String::from_utf8_lossy(text), "a request fails");
+            tracing::debug!(errno, text = %String::from_utf8_lossy(text), "a request fails");
         }
-        let error = io::Error::from_raw_os_error(i32::from(header.errno));
+        let error = io::Error::from_raw_os_error(errno);
         if call.is_of_person() && !text.is_empty() {
             return Err(io::Error::new(error.kind(), String::from_utf8_lossy(text).into_owned()));
         }

@@ -134,7 +134,7 @@ impl Servers {
         }
         let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);
         let call = |done| {
-            let mut call = Call::new(&Request::SetXattr(request), caller, request.handle, done);
+            let mut call = Call::new(&Request::SetXattr(request), caller, done);
             call.memory = memory;
             call.demand.bytes = value.len() as u64;
             Some(call)

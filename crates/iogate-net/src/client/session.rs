@@ -1,25 +1,24 @@
 //! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use iogate_core::outstanding::{Limits, Outstanding};
-use iogate_core::wire::{Gone, Goodbye, Identity, Opened, Record, Request, Welcome};
+use iogate_core::proto::client_session::{ClientSession, SessionConfig};
+use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
+use iogate_core::{Span, Time};
 use iogate_vfs::{Caller, Waiting, WhenGone};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter, record};
 use super::clock::ClockOffset;
-use super::connect::{Connected, NO_SESSION, connect};
+use super::connect::{Connected, connect};
 use super::fork::Owner;
 use super::receive::Incoming;
-use super::recover::Loss;
+use super::recover::reopen;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
@@ -34,6 +33,8 @@ pub struct Client {
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) options: ClientOptions,
+    /// The session's time counts from here.
+    begun: Instant,
     /// As the server has said when it was last connected to.
     pub(super) verifier: AtomicU64,
     state: Mutex<State>,
@@ -47,17 +48,12 @@ pub(super) struct Shared {
 }
 
 pub(super) struct State {
-    pub(super) requests: Outstanding<Call>,
+    /// What decides.
+    pub(super) session: ClientSession<Call, Caller>,
     pub(super) link: Option<Arc<Link>>,
-    pub(super) welcome: Welcome,
     pub(super) clock: ClockOffset,
     /// It has been said that the clocks differ.
     clock_warned: bool,
-    pub(super) loss: Option<Loss>,
-    /// The last loss, until the server has answered something since.
-    pub(super) loss_before: Option<Loss>,
-    pub(super) handles: BTreeMap<u32, Handle>,
-    last_handle: u32,
     pub(super) writing: Writing,
     /// The leader waits until nobody writes.
     pub(super) awaits_writer: bool,
@@ -70,7 +66,6 @@ pub(super) struct State {
     pub(super) polls: bool,
     /// Requests whose answers no thread waits for.
     pub(super) asynchronous: usize,
-    pub(super) closed: bool,
 }
 
 /// A connection.
@@ -98,33 +93,18 @@ pub(super) enum Lead {
     Background,
 }
 
-/// A file that is open at the server.
-pub(super) struct Handle {
-    pub(super) path: Vec<u8>,
-    pub(super) flags: u32,
-    pub(super) caller: Caller,
-    /// Known once it is open.
-    pub(super) identity: Option<Identity>,
-    /// It could not be opened again in a new session.
-    pub(super) is_stale: bool,
-}
-
 impl Client {
     /// Connects to a server.
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
         let Connected { socket, welcome, clock } = connect(endpoint, &options, NO_SESSION)?;
-        let mut requests = Outstanding::new();
-        requests.renewed(limits(&welcome), false);
+        let has_background = options.receiving == Receiving::Background;
+        let retry_for = Span::from_nanos(u64::try_from(options.retry_for.as_nanos()).unwrap_or(u64::MAX));
+        let config = SessionConfig { retry_for, tries_unasked: has_background };
         let state = State {
-            requests,
+            session: ClientSession::new(config, reopen, welcome),
             link: Some(Arc::new(Link::new(socket))),
-            welcome,
             clock,
             clock_warned: false,
-            loss: None,
-            loss_before: None,
-            handles: BTreeMap::new(),
-            last_handle: 0,
             writing: Writing::Nobody,
             awaits_writer: false,
             written: 1,
@@ -132,14 +112,13 @@ impl Client {
             lead: Lead::Free,
             polls: false,
             asynchronous: 0,
-            closed: false,
         };
         let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
         let waker = kept(waker)?;
-        let has_background = options.receiving == Receiving::Background;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
             options,
+            begun: Instant::now(),
             verifier: welcome.verifier.into(),
             state: Mutex::new(state),
             wanted: Condvar::new(),
@@ -170,7 +149,7 @@ impl Client {
 
     /// What the server has said of itself when it was last connected to.
     pub fn welcome(&self) -> Welcome {
-        self.shared.lock().welcome
+        *self.shared.lock().session.welcome()
     }
 
     /// The verifier of the server's export; see [`Tree::verifier`](iogate_vfs::Tree::verifier).
@@ -190,7 +169,7 @@ impl Client {
 
     /// Asks, and waits for the answer.
     pub(super) fn call(&self, request: &Request<'_>, caller: Caller) -> io::Result<Answer> {
-        self.wait_for(|done| Some(Call::new(request, caller, handle_of(request), done)))
+        self.wait_for(|done| Some(Call::new(request, caller, done)))
     }
 
     /// Submits what `make` makes of a way to be told, and waits for the answer.
@@ -222,7 +201,7 @@ impl Client {
         let done = Done::Call(Box::new(move |answer| {
             let _ = sender.send(answer);
         }));
-        self.start(Call::new(request, caller, handle_of(request), done));
+        self.start(Call::new(request, caller, done));
         Box::new(move || {
             let answer = answer.recv().unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::EIO)));
             then(answer?)
@@ -235,23 +214,13 @@ impl Client {
     }
 
     /// A number for a file that is to be opened, which is known under it from now on.
-    pub(super) fn new_handle(&self, path: &Path, flags: u32, caller: Caller) -> u32 {
-        use std::os::unix::ffi::OsStrExt;
-        let mut state = self.shared.lock();
-        loop {
-            state.last_handle = state.last_handle.checked_add(1).unwrap_or(1);
-            let number = state.last_handle;
-            let path = path.as_os_str().as_bytes();
-            if let std::collections::btree_map::Entry::Vacant(entry) = state.handles.entry(number) {
-                entry.insert(Handle { path: path.to_vec(), flags, caller, identity: None, is_stale: false });
-                return number;
-            }
-        }
+    pub(super) fn new_handle(&self, path: &[u8], flags: u32, caller: Caller) -> u32 {
+        self.shared.lock().session.open_file(path, flags, caller)
     }
 
     /// A file is no longer needed. Nobody waits for the answer; what it says to be gone is told.
     pub(super) fn close(&self, handle: u32, caller: Caller, tell: Option<WhenGone>) {
-        self.shared.lock().handles.remove(&handle);
+        self.shared.lock().session.close_file(handle);
         let close = Request::Close(iogate_core::wire::Close { handle });
         let done = match tell {
             None => Done::Nothing,
@@ -263,28 +232,17 @@ impl Client {
                 }
             })),
         };
-        self.start(Call::new(&close, caller, handle, done));
+        self.start(Call::new(&close, caller, done));
     }
 
-    /// A path has changed: files that are open below it are found there if they must be opened again.
-    /// With `exchange`, those below either path.
+    /// What was at `from` is at `to` by now, and the other way round with `exchange`.
     pub(super) fn renamed(&self, from: &[u8], to: &[u8], exchange: bool) {
-        let rest_of = |path: &[u8], before: &[u8]| match path.strip_prefix(before) {
-            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => Some(rest.to_vec()),
-            _ => None,
-        };
-        for handle in self.shared.lock().handles.values_mut() {
-            if let Some(rest) = rest_of(&handle.path, from) {
-                handle.path = [to, &rest].concat();
-            } else if exchange && let Some(rest) = rest_of(&handle.path, to) {
-                handle.path = [from, &rest].concat();
-            }
-        }
+        self.shared.lock().session.renamed(from, to, exchange);
     }
 
     /// The path of an open file by now.
     pub(super) fn path_of(&self, handle: u32) -> Option<Vec<u8>> {
-        self.shared.lock().handles.get(&handle).map(|handle| handle.path.clone())
+        self.shared.lock().session.path_of(handle).map(<[u8]>::to_vec)
     }
 }
 
@@ -294,7 +252,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(100);
 impl Drop for Client {
     /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
-        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), 0, Done::Nothing);
+        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), Done::Nothing);
         self.start(goodbye);
         if self.background.is_none() || self.shared.lead_if_free() {
             self.shared.settle(LAST_ANSWERS);
@@ -318,31 +276,6 @@ impl Link {
     }
 }
 
-pub(super) fn limits(welcome: &Welcome) -> Limits {
-    Limits { requests: welcome.credits.max(1), bytes: welcome.credit_bytes }
-}
-
-/// The open file that a request uses.
-fn handle_of(request: &Request<'_>) -> u32 {
-    match request {
-        Request::Open(open) => open.handle,
-        Request::Sync(sync) => sync.handle,
-        Request::GetAttr(get) => get.handle,
-        Request::SetAttr(set) => set.handle,
-        Request::Allocate(allocate) => allocate.handle,
-        Request::Seek(seek) => seek.handle,
-        Request::GetLayout(layout) => layout.handle,
-        Request::Reserve(reserve) => reserve.handle,
-        Request::Resize(resize) => resize.handle,
-        Request::Settle(settle) => settle.handle,
-        Request::GetXattr(get) => get.handle,
-        Request::SetXattr(set) => set.handle,
-        Request::ListXattr(list) => list.handle,
-        Request::RemoveXattr(remove) => remove.handle,
-        _ => iogate_core::wire::NO_HANDLE,
-    }
-}
-
 impl State {
     /// Nobody receives, writes or is waited for.
     pub(super) fn reset(&mut self) {
@@ -352,34 +285,25 @@ impl State {
         (self.written, self.asynchronous) = (1, 0);
     }
 
+    /// Counts anew after requests were given back, or made.
+    pub(super) fn count_asynchronous(&mut self) {
+        self.asynchronous = self.session.requests().filter(|call| call.is_asynchronous()).count();
+    }
+
     /// Whether the background thread is to receive.
     pub(super) fn wants_background(&self) -> bool {
         self.asynchronous > 0 || self.link.is_none()
-    }
-
-    /// Takes note of what an answer means for the session's files.
-    pub(super) fn settle(&mut self, call: &Call, answer: &mut io::Result<Answer>) {
-        let is_bad = matches!(answer, Err(error) if error.raw_os_error() == Some(libc::EBADF));
-        if call.opens() {
-            let opened = match answer {
-                Ok(Answer::Other { fields, .. }) => Opened::decode(fields).ok(),
-                _ => None,
-            };
-            match (opened, self.handles.get_mut(&call.handle)) {
-                (Some(opened), Some(handle)) => handle.identity = Some(opened.identity),
-                (None, Some(handle)) if matches!(call.done, Done::Restored) => handle.is_stale = true,
-                (None, Some(_)) => drop(self.handles.remove(&call.handle)),
-                (_, None) => {}
-            }
-        } else if is_bad && self.handles.get(&call.handle).is_some_and(|handle| handle.is_stale) {
-            *answer = Err(io::Error::from_raw_os_error(libc::ESTALE));
-        }
     }
 }
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session's time.
+    pub(super) fn now(&self) -> Time {
+        Time::from_nanos(self.begun.elapsed().as_nanos() as u64)
     }
 
     pub(super) fn waker_fd(&self) -> RawFd {
@@ -406,18 +330,13 @@ impl Shared {
     fn submit(&self, mut call: Call, waiter: Option<&Waiter>) {
         self.notice_fork();
         call.give_origin();
+        let (is_asynchronous, demand, now) = (call.is_asynchronous(), call.demand, self.now());
         let mut state = self.lock();
-        if state.closed || self.refuses(&mut state) {
-            let mut answer = Err(io::Error::from_raw_os_error(libc::EIO));
-            state.settle(&call, &mut answer);
+        if let Err(call) = state.session.submit(call, demand, now) {
             drop(state);
-            return call.finish(answer);
+            return call.finish(Err(io::Error::from_raw_os_error(libc::EIO)));
         }
-        let is_asynchronous = call.is_asynchronous();
         state.asynchronous += usize::from(is_asynchronous);
-        call.demand.has_origin = call.caller.origin.is_some();
-        let demand = call.demand;
-        state.requests.push(call, demand);
         let mut wakes = false;
         if state.lead == Lead::Free && (is_asynchronous || waiter.is_some()) {
             match waiter {
@@ -458,7 +377,7 @@ impl Shared {
                 let early = std::mem::take(&mut state.early);
                 state.written = state.written.max(outgoing.end);
                 while outgoing.has_room() {
-                    let Some(next) = state.requests.next_to_write() else { break };
+                    let Some(next) = state.session.next_to_write() else { break };
                     outgoing.add(next.id, next.acked, next.item);
                 }
                 let is_over = outgoing.is_empty() && !link.socket.wants_flush();
@@ -521,25 +440,15 @@ impl Shared {
     /// There is a connection again.
     pub(super) fn install<'a>(&'a self, state: &mut MutexGuard<'a, State>, socket: Box<dyn Socket>) {
         state.link = Some(Arc::new(Link::new(socket)));
-        state.loss_before = state.loss.take();
         state.writing = Writing::Nobody;
-        state.written = state.requests.acked();
-    }
-
-    /// Takes note that requests are given up.
-    pub(super) fn give_up(state: &mut State, calls: &[Call]) {
-        for call in calls {
-            state.settle(call, &mut Err(io::Error::from_raw_os_error(libc::EIO)));
-        }
-        state.asynchronous = state.requests.iter().filter(|call| call.is_asynchronous()).count();
+        state.written = state.session.acked();
     }
 
     /// Ends the session: nothing is answered any more.
     fn close(&self) {
         let mut state = self.lock();
-        state.closed = true;
+        state.session.close();
         self.wake(&state);
         self.wanted.notify_all();
-        state.requests.disconnected();
     }
 }

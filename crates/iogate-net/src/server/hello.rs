@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{self, Hello, Record, RequestHeader, VERSION, Welcome};
+use iogate_core::wire::{self, Hello, NO_SESSION, Record, RequestHeader, VERSION, Welcome};
 use iogate_vfs::{Caller, Groups};
 
 use super::buffer::Buffer;
@@ -15,7 +15,6 @@ use super::rights::Rights;
 use super::session::{Forwarder, Session};
 use super::{GREETINGS, Shared, lock};
 use crate::auth::{Binding, Policy, User};
-use crate::client::NO_SESSION;
 use crate::greeting;
 use crate::socket::peer_groups;
 

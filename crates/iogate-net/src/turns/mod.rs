@@ -40,10 +40,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use iogate_core::coord::claimant::Reply;
-use iogate_core::wire::{Evict, Request, Status};
+use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
 
 use crate::Endpoint;
-use crate::client::{ClientError, ClientOptions, Connected, NO_SESSION, connect};
+use crate::client::{ClientError, ClientOptions, Connected, connect};
 use crate::coordinator::EXPORT;
 
 pub use fork::generation;

@@ -1,5 +1,4 @@
-//! A client's side of a session with a server: ids, credits, and what becomes of requests when the connection or the whole
-//! session is lost.
+//! Requests that are not answered: ids, credits, and which of them are repeated when the connection or the whole session is lost.
 //!
 //! A request first waits for credits. It gets its id when it is about to be written, so that ids are written in order and all
 //! lie within the server's window. It stays until it is answered. After a lost connection, a session that
@@ -10,17 +9,19 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What a server lets a client have underway.
+use crate::wire::{NO_HANDLE, Request};
+
+/// What a server lets a client have in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Requests; not zero.
-    pub requests: u32,
+    pub(super) requests: u32,
     /// Bytes of data, to write or asked for. A single request may have more.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
-/// What has to be known of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a session has to know of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Bytes of data that it writes or asks for.
     pub bytes: u64,
@@ -28,11 +29,52 @@ pub struct Demand {
     pub repeatable: bool,
     /// Whether a server that remembers requests over sessions would know it again.
     pub has_origin: bool,
+    /// The handle of the open file that it uses, or that it opens; or [`NO_HANDLE`].
+    pub handle: u32,
+    /// Whether it opens the file of this handle.
+    pub opens: bool,
+}
+
+impl Demand {
+    /// What there is to know of this request, but for its payload's bytes, unless it reads or writes, and its origin.
+    pub fn of(request: &Request<'_>) -> Demand {
+        let (handle, bytes) = match request {
+            Request::Open(open) => (open.handle, 0),
+            Request::Close(close) => (close.handle, 0),
+            Request::Read(transfer) | Request::Write(transfer) => (transfer.handle, transfer.bytes),
+            Request::Sync(sync) => (sync.handle, 0),
+            Request::Allocate(allocate) => (allocate.handle, 0),
+            Request::Seek(seek) => (seek.handle, 0),
+            Request::GetLayout(layout) => (layout.handle, 0),
+            Request::Reserve(reserve) => (reserve.handle, 0),
+            Request::Settle(settle) => (settle.handle, 0),
+            Request::Resize(resize) => (resize.handle, 0),
+            Request::GetAttr(get) => (get.handle, 0),
+            Request::SetAttr(set) => (set.handle, 0),
+            Request::GetXattr(get) => (get.handle, 0),
+            Request::SetXattr(set) => (set.handle, 0),
+            Request::ListXattr(list) => (list.handle, 0),
+            Request::RemoveXattr(remove) => (remove.handle, 0),
+            _ => (NO_HANDLE, 0),
+        };
+        Demand {
+            bytes: bytes.into(),
+            repeatable: request.is_idempotent(),
+            has_origin: false,
+            handle,
+            opens: matches!(request, Request::Open(_)) && handle != NO_HANDLE,
+        }
+    }
+
+    /// Whether it is to be given an origin, so that a server knows it again.
+    pub fn needs_origin(&self) -> bool {
+        !self.repeatable && !self.has_origin
+    }
 }
 
 /// The requests of a session that are not answered yet. `T` is what the driver knows of one.
 #[derive(Debug)]
-pub struct Outstanding<T> {
+pub(super) struct Outstanding<T> {
     limits: Limits,
     is_connected: bool,
     /// The id of the window's first slot: everything before it is answered.
@@ -43,7 +85,7 @@ pub struct Outstanding<T> {
     next: u64,
     /// Ids below this have been written in this session, at least in part.
     begun: u64,
-    /// Bytes of data underway.
+    /// Bytes of data in flight.
     bytes: u64,
     /// What restores a new session, and goes before everything else.
     restoring: VecDeque<Entry<T>>,
@@ -53,11 +95,13 @@ pub struct Outstanding<T> {
     restoring_left: usize,
 }
 
+/// A request.
 #[derive(Debug)]
-struct Entry<T> {
-    item: T,
-    demand: Demand,
-    restores: bool,
+pub(super) struct Entry<T> {
+    pub(super) item: T,
+    pub(super) demand: Demand,
+    /// It restores a new session.
+    pub(super) restores: bool,
 }
 
 /// A request that is to be written now.
@@ -90,26 +134,26 @@ impl<T> Default for Outstanding<T> {
 
 impl<T> Outstanding<T> {
     /// Nothing, and no session.
-    pub fn new() -> Outstanding<T> {
+    pub(super) fn new() -> Outstanding<T> {
         Outstanding::default()
     }
 
     /// Adds a request; requests are written in the order in which they were added.
-    pub fn push(&mut self, item: T, demand: Demand) {
+    pub(super) fn push(&mut self, item: T, demand: Demand) {
         self.waiting.push_back(Entry { item, demand, restores: false });
     }
 
-    /// Adds a request that restores a new session (opens a file again). Others wait until all of these are answered.
-    /// It is dropped with the session.
-    pub fn push_restoring(&mut self, item: T) {
-        let demand = Demand { bytes: 0, repeatable: false, has_origin: false };
+    /// Adds a request that restores a new session: opens a file again, under this handle. Others wait until all of these are
+    /// answered. It is dropped with the session.
+    pub(super) fn push_restoring(&mut self, handle: u32, item: T) {
+        let demand = Demand { handle, opens: true, ..Demand::default() };
         self.restoring.push_back(Entry { item, demand, restores: true });
         self.restoring_left += 1;
     }
 
     /// The request to be written next, if one may be: it counts as written from now on, even if only a part of it can be. `None`
     /// without a connection, without credits, or if there is nothing to write.
-    pub fn next_to_write(&mut self) -> Option<ToWrite<'_, T>> {
+    pub(super) fn next_to_write(&mut self) -> Option<ToWrite<'_, T>> {
         if !self.is_connected {
             return None;
         }
@@ -144,7 +188,7 @@ impl<T> Outstanding<T> {
     }
 
     /// A request that a reply with this id can belong to: written on this connection, and not answered.
-    pub fn get(&self, id: u64) -> Option<&T> {
+    pub(super) fn get(&self, id: u64) -> Option<&T> {
         if id >= self.next {
             return None;
         }
@@ -153,7 +197,7 @@ impl<T> Outstanding<T> {
     }
 
     /// Takes out a request that [`Outstanding::get`] finds: it is answered.
-    pub fn answer(&mut self, id: u64) -> Option<T> {
+    pub(super) fn answer(&mut self, id: u64) -> Option<Entry<T>> {
         self.get(id)?;
         let entry = self.window[(id - self.acked) as usize].take()?;
         self.bytes -= entry.demand.bytes;
@@ -164,16 +208,16 @@ impl<T> Outstanding<T> {
         }
         // What follows may have been answered on an earlier connection.
         self.next = self.next.max(self.acked);
-        Some(entry.item)
+        Some(entry)
     }
 
     /// The connection is lost: nothing is written until there is another.
-    pub fn disconnected(&mut self) {
+    pub(super) fn disconnected(&mut self) {
         self.is_connected = false;
     }
 
     /// The session goes on with a new connection: what is unanswered is written again.
-    pub fn resumed(&mut self) {
+    pub(super) fn resumed(&mut self) {
         self.is_connected = true;
         self.next = self.acked;
     }
@@ -181,7 +225,7 @@ impl<T> Outstanding<T> {
     /// There is a new session, with a server that `remembers` what it was sent with an origin, or not. Returns, in their order, the
     /// requests of the old one of which nobody can say whether they took effect; what restored the old session is dropped, and
     /// everything else starts over.
-    pub fn renewed(&mut self, limits: Limits, remembers: bool) -> Vec<T> {
+    pub(super) fn renewed(&mut self, limits: Limits, remembers: bool) -> Vec<(T, Demand)> {
         let unknown = self.forget_session(remembers);
         self.limits = limits;
         self.is_connected = true;
@@ -189,16 +233,17 @@ impl<T> Outstanding<T> {
     }
 
     /// Gives up the session and everything that waits; returns that, in order (without what restored the session).
-    pub fn give_up(&mut self) -> Vec<T> {
+    pub(super) fn give_up(&mut self) -> Vec<(T, Demand)> {
         let window = core::mem::take(&mut self.window).into_iter().flatten();
         let waiting = core::mem::take(&mut self.waiting);
-        let all = window.chain(waiting).filter(|entry| !entry.restores).map(|entry| entry.item).collect();
+        let all = window.chain(waiting).filter(|entry| !entry.restores);
+        let all = all.map(|entry| (entry.item, entry.demand)).collect();
         self.forget_session(false);
         self.is_connected = false;
         all
     }
 
-    fn forget_session(&mut self, remembers: bool) -> Vec<T> {
+    fn forget_session(&mut self, remembers: bool) -> Vec<(T, Demand)> {
         let may_repeat = |demand: &Demand| demand.repeatable || remembers && demand.has_origin;
         let mut unknown = Vec::new();
         let mut again = VecDeque::new();
@@ -207,7 +252,7 @@ impl<T> Outstanding<T> {
                 None => {}
                 Some(entry) if entry.restores => {}
                 Some(entry) if id >= self.begun || may_repeat(&entry.demand) => again.push_back(entry),
-                Some(entry) => unknown.push(entry.item),
+                Some(entry) => unknown.push((entry.item, entry.demand)),
             }
         }
         again.append(&mut self.waiting);
@@ -219,29 +264,24 @@ impl<T> Outstanding<T> {
     }
 
     /// Everything before this id is answered.
-    pub fn acked(&self) -> u64 {
+    pub(super) fn acked(&self) -> u64 {
         self.acked
     }
 
     /// All requests that are not answered, those with ids first.
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let window = self.window.iter().flatten();
         window.chain(&self.restoring).chain(&self.waiting).map(|entry| &entry.item)
     }
 
-    /// Requests that are not answered, with or without ids.
-    pub fn len(&self) -> usize {
-        self.window.iter().flatten().count() + self.waiting.len() + self.restoring.len()
-    }
-
     /// Whether everything is answered.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.window.is_empty() && self.waiting.is_empty() && self.restoring.is_empty()
     }
 
-    /// Whether requests still restore the session.
-    pub fn is_restoring(&self) -> bool {
-        self.restoring_left > 0
+    /// Whether there is a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        self.is_connected
     }
 }
 

@@ -22,9 +22,9 @@ enum Ask {
 impl Ask {
     fn demand(self) -> Demand {
         match self {
-            Ask::Append(_) => Demand { bytes: 300, repeatable: false, has_origin: true },
-            Ask::Set(_) => Demand { bytes: 10, repeatable: true, has_origin: false },
-            Ask::Open => Demand { bytes: 0, repeatable: false, has_origin: false },
+            Ask::Append(_) => Demand { bytes: 300, has_origin: true, ..Demand::default() },
+            Ask::Set(_) => Demand { bytes: 10, repeatable: true, ..Demand::default() },
+            Ask::Open => Demand { opens: true, ..Demand::default() },
         }
     }
 }
@@ -162,8 +162,8 @@ impl World {
 
     fn arrive_at_client(&mut self) {
         let Some(id) = self.to_client.pop_front() else { return };
-        let ask = self.client.answer(id).expect("only what was asked on this connection is answered");
-        self.fate(ask, Fate::Answered);
+        let answered = self.client.answer(id).expect("only what was asked on this connection is answered");
+        self.fate(answered.item, Fate::Answered);
     }
 
     fn fate(&mut self, ask: Ask, fate: Fate) {
@@ -197,11 +197,11 @@ impl World {
         self.session = self.server.last_session;
         let session = Session { window: Window::new(LIMITS.requests), underway: Vec::new(), is_open: false };
         self.server.sessions.insert(self.session, session);
-        for ask in self.client.renewed(LIMITS, false) {
+        for (ask, _) in self.client.renewed(LIMITS, false) {
             assert!(matches!(ask, Ask::Append(_)), "what may be repeated is");
             self.fate(ask, Fate::Failed);
         }
-        self.client.push_restoring(Ask::Open);
+        self.client.push_restoring(1, Ask::Open);
     }
 
     /// The server forgets its sessions; of what is underway, some has taken effect.
@@ -216,7 +216,7 @@ impl World {
     fn give_up(&mut self) {
         self.cut();
         self.session = 0;
-        for ask in self.client.give_up() {
+        for (ask, _) in self.client.give_up() {
             self.fate(ask, Fate::Failed);
         }
         assert!(self.client.is_empty());
@@ -278,15 +278,16 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
     assert_eq!(client.next_to_write().map(|next| next.id), Some(2));
     assert!(client.get(3).is_none(), "not written yet");
     client.disconnected();
-    assert_eq!(client.renewed(LIMITS, false), [Ask::Append(1)]);
-    client.push_restoring(Ask::Open);
+    assert_eq!(client.renewed(LIMITS, false), [(Ask::Append(1), Ask::Append(1).demand())]);
+    client.push_restoring(1, Ask::Open);
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Open));
     assert!(client.next_to_write().is_none(), "others wait until the session is restored");
-    assert_eq!(client.answer(1), Some(Ask::Open));
+    assert_eq!(client.answer(1).map(|entry| (entry.item, entry.restores)), Some((Ask::Open, true)));
     let next = client.next_to_write().map(|next| (next.id, next.acked, *next.item));
     assert_eq!(next, Some((2, 2, Ask::Set(2))));
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Append(3)), "it was never written");
-    assert_eq!(client.give_up(), [Ask::Set(2), Ask::Append(3)]);
+    let given_up: Vec<Ask> = client.give_up().into_iter().map(|(ask, _)| ask).collect();
+    assert_eq!(given_up, [Ask::Set(2), Ask::Append(3)]);
 }
 
 #[test]
@@ -294,14 +295,14 @@ fn a_request_beyond_the_credits_goes_alone() {
     let mut client = Outstanding::new();
     client.renewed(Limits { requests: 4, bytes: 10 }, false);
     for bytes in [20, 5, 5, 1] {
-        client.push(bytes, Demand { bytes, repeatable: true, has_origin: false });
+        client.push(bytes, Demand { bytes, repeatable: true, ..Demand::default() });
     }
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(20));
     assert!(client.next_to_write().is_none());
-    assert_eq!(client.answer(1), Some(20));
-    assert_eq!(client.answer(1), None);
+    assert_eq!(client.answer(1).map(|entry| entry.item), Some(20));
+    assert!(client.answer(1).is_none());
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(5));
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(5));
     assert!(client.next_to_write().is_none());
-    assert_eq!(client.len(), 3);
+    assert_eq!(client.iter().count(), 3);
 }
