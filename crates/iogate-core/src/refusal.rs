@@ -41,8 +41,12 @@ pub mod errno {
     pub const EACCES: i32 = 13;
     /// Invalid argument.
     pub const EINVAL: i32 = 22;
+    /// Too many open files.
+    pub const EMFILE: i32 = 24;
     /// It would wait for itself.
     pub const EDEADLK: i32 = 35;
+    /// Not what the protocol says.
+    pub const EPROTO: i32 = 71;
     /// Too many users.
     pub const EUSERS: i32 = 87;
     /// Not supported here.

@@ -3,7 +3,9 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`client_session`] | what a client sends again when connections or servers are lost, when it connects again, and what it opens again |
+//! | [`server_session`] | a server's side of a session: connections, requests, handles, who waits for the end of a file |
 //! | [`window`] | which requests of a lost connection were carried out, so that none is twice |
 
 pub mod client_session;
+pub mod server_session;
 pub mod window;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use iogate_core::refusal::Refusal;
@@ -28,8 +28,26 @@ use crate::socket::{Peer, Socket};
 const MESSAGE_TIME: Duration = Duration::from_secs(1);
 const MESSAGE_BYTES: u32 = 1 << 20;
 
+/// A connection as its session knows it, which does not keep it.
+#[derive(Clone)]
+pub(super) struct Link(Weak<Connection>);
+
+impl Link {
+    /// The connection, if anybody still has to do with it.
+    pub(super) fn get(&self) -> Option<Arc<Connection>> {
+        self.0.upgrade()
+    }
+}
+
+impl PartialEq for Link {
+    fn eq(&self, other: &Link) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
 /// One connection.
 pub(super) struct Connection {
+    pub(super) link: Link,
     /// What the kernel calls it.
     pub(super) token: u64,
     pub(super) socket: Box<dyn Socket>,
@@ -158,8 +176,9 @@ impl Connection {
         access: Arc<Access>,
         origin: Origin,
         greeting: Arc<Share>,
-    ) -> Connection {
-        Connection {
+    ) -> Arc<Connection> {
+        Arc::new_cyclic(|link| Connection {
+            link: Link(link.clone()),
             token,
             socket,
             server: Arc::clone(server),
@@ -180,7 +199,7 @@ impl Connection {
             closed: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             heir: Mutex::default(),
-        }
+        })
     }
 
     /// Has the kernel tell when there is something to read.

@@ -1,14 +1,10 @@
-//! The ends of striped files, given to forwarders: whoever must wait is answered later, and keeps no thread.
-//!
-//! A request that waits keeps the first place in its session's window: the client can soon send nothing more, not even what others
-//! wait for, the end of another's wait. So who has waited for [`PATIENCE`] is sent away, and asks again: its place among those who
-//! wait stays its own.
+//! The ends of striped files, given to forwarders: whoever must wait is answered later, and keeps no thread. The session decides how
+//! long a request waits before its client is to ask again, see `iogate_core::proto::server_session`.
 
 use std::io;
-use std::mem;
-use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
+use iogate_core::proto::server_session::{Asked, ParkedId};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, Request, open};
 use iogate_vfs::ends::{Given, Party, Work};
@@ -16,28 +12,6 @@ use iogate_vfs::{Tree, TreeFile};
 
 use super::session::{Answer, OpenFile, Session};
 use super::{Shared, lock};
-
-/// How long a request waits for an end before its client is to ask again.
-const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Somebody who waits for the end of a file.
-pub(super) struct Wait {
-    file: Weak<OpenFile>,
-    /// What is asked for: the fields and the payload.
-    asked: Vec<u8>,
-    asker: Mutex<Asker>,
-}
-
-enum Asker {
-    /// Waits since then.
-    Here(Answer, Instant),
-    /// Has been sent away, and will ask again.
-    Away,
-    /// Will ask again, and is given this then.
-    Given(Option<io::Result<Given>>),
-    /// Has been answered.
-    Done,
-}
 
 impl Session {
     /// What a handle asks for the end of its file through, if it may; and the size that somebody has begun to set.
@@ -67,12 +41,7 @@ impl Session {
         request: &Request<'_>,
         value: &[u8],
     ) -> Result<(Arc<OpenFile>, Vec<AppendRecord>), Refusal> {
-        let handle = match request {
-            Request::Reserve(reserve) => reserve.handle,
-            Request::Resize(resize) => resize.handle,
-            Request::Settle(settle) => settle.handle,
-            _ => wire::NO_HANDLE,
-        };
+        let handle = handle_of(request);
         let file = self.file(handle)?;
         if file.flags & open::WRITE == 0 {
             return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for writing")));
@@ -88,67 +57,31 @@ impl Session {
         Ok((file, records.map_err(|error| Refusal::new(libc::EINVAL, error.to_string()))?))
     }
 
-    /// Has somebody wait, unless it has been sent away and comes again: then it waits on, or is answered.
-    fn wait(&self, file: &Arc<OpenFile>, answer: Answer, asked: Vec<u8>) -> Option<Arc<Wait>> {
-        let mut waits = lock(&self.waits);
-        for (at, wait) in waits.iter().enumerate() {
-            if wait.asked != asked || !std::ptr::eq(wait.file.as_ptr(), &raw const **file) {
-                continue;
-            }
-            let mut asker = lock(&wait.asker);
-            match mem::replace(&mut *asker, Asker::Done) {
-                Asker::Away => {
-                    *asker = Asker::Here(answer, Instant::now());
-                    return None;
-                }
-                Asker::Given(given) => {
-                    drop(asker);
-                    waits.remove(at);
-                    drop(waits);
-                    give(answer, given);
-                    return None;
-                }
-                other => *asker = other,
-            }
+    /// Parks a request; `None` if it was, and has come again: then it waits on, or is answered.
+    fn park(self: &Arc<Self>, answer: Answer, handle: u32, asked: &[u8]) -> Option<ParkedId> {
+        let owed = answer.park()?;
+        let parked = lock(&self.state).park(owed, handle, asked, self.server.now());
+        match parked {
+            Asked::New(parked) => return Some(parked),
+            Asked::Waits => {}
+            Asked::Given(owed, given) => give(Answer::new(self, owed), given),
         }
-        let asker = Mutex::new(Asker::Here(answer, Instant::now()));
-        let wait = Arc::new(Wait { file: Arc::downgrade(file), asked, asker });
-        waits.push(Arc::clone(&wait));
-        Some(wait)
+        None
     }
 
     /// What somebody has waited for is given.
-    fn end_wait(&self, wait: &Arc<Wait>, given: Option<io::Result<Given>>) {
-        let mut asker = lock(&wait.asker);
-        match mem::replace(&mut *asker, Asker::Done) {
-            Asker::Here(answer, _) => {
-                drop(asker);
-                lock(&self.waits).retain(|other| !Arc::ptr_eq(other, wait));
-                give(answer, given);
-            }
-            _ => *asker = Asker::Given(given),
+    fn end_wait(self: &Arc<Self>, parked: ParkedId, given: Option<io::Result<Given>>) {
+        let now = lock(&self.state).give(parked, given);
+        if let Some((owed, given)) = now {
+            give(Answer::new(self, owed), given);
         }
     }
 
     /// Sends away who has waited for long.
-    fn send_away(&self) {
-        let mut waits = lock(&self.waits);
-        waits.retain(|wait| wait.file.strong_count() > 0 || matches!(*lock(&wait.asker), Asker::Here(..)));
-        // Who does not come again takes memory.
-        let most = self.server.limits.credits as usize;
-        let count = waits.len();
-        let mut sent = Vec::new();
-        for wait in waits.iter() {
-            let mut asker = lock(&wait.asker);
-            match mem::replace(&mut *asker, Asker::Away) {
-                Asker::Here(answer, since) if count <= most && since.elapsed() >= PATIENCE => {
-                    sent.push(answer);
-                }
-                other => *asker = other,
-            }
-        }
-        drop(waits);
-        sent.into_iter().for_each(|answer| answer.refuse(&Refusal::new(libc::EALREADY, "")));
+    fn send_away(self: &Arc<Self>) {
+        let sent = lock(&self.state).send_away(self.server.now());
+        let again = Refusal::new(libc::EALREADY, "");
+        sent.into_iter().for_each(|owed| Answer::new(self, owed).refuse(&again));
     }
 
     fn take_end(
@@ -170,9 +103,9 @@ impl Session {
         let mut asked = Vec::new();
         request.encode(&mut asked);
         asked.extend_from_slice(value);
-        let Some(wait) = self.wait(file, answer, asked) else { return };
+        let Some(parked) = self.park(answer, handle_of(request), &asked) else { return };
         let session = Arc::clone(self);
-        let then = Box::new(move |given| session.end_wait(&wait, given));
+        let then = Box::new(move |given| session.end_wait(parked, given));
         let work = match *request {
             Request::Reserve(reserve) => {
                 party.reserve(&file.file, (reserve.ticket, reserve.at_least), records, then)
@@ -189,6 +122,15 @@ impl Session {
             let session = Arc::clone(self);
             self.run(move || session.export.ends.perform(work));
         }
+    }
+}
+
+fn handle_of(request: &Request<'_>) -> u32 {
+    match request {
+        Request::Reserve(reserve) => reserve.handle,
+        Request::Resize(resize) => resize.handle,
+        Request::Settle(settle) => settle.handle,
+        _ => wire::NO_HANDLE,
     }
 }
 

@@ -210,9 +210,7 @@ impl Shared {
                     "the session is another user's, or of another export",
                 ));
             }
-            let Some(before) = session.attach(connection) else {
-                return Err(Refusal::new(libc::ESTALE, "the session has just ended: begin a new one"));
-            };
+            let before = session.attach(connection)?;
             return Ok(Entered { session: Arc::clone(session), resumed: true, before });
         }
         if connection.is_closed() || self.is_closing() {
@@ -235,7 +233,7 @@ impl Shared {
         super::random(&mut token)
             .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
         let session = Arc::new(Session::new(self, token, export, user, rights, hello));
-        session.attach(connection);
+        session.attach(connection)?;
         sessions.insert(token, Arc::clone(&session));
         Ok(Entered { session, resumed: false, before: None })
     }

@@ -15,7 +15,7 @@
 //! | `crew.rs` | threads for what may take long |
 //! | `hello.rs` | who the client is |
 //! | `rights.rs` | what a client may do |
-//! | `session.rs` | handles, requests and their replies |
+//! | `session.rs` | handles, requests and their replies: what the core decides of them is done |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `ends.rs` | who may use the end of a striped file |
 //! | `operations.rs` | everything else |
@@ -54,6 +54,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use iogate_core::Time;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::Engine;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -285,6 +286,11 @@ fn check(config: &ServerConfig) -> io::Result<()> {
 }
 
 impl Shared {
+    /// The time that sessions go by.
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
     /// Has a thread go on with a connection that the kernel has nothing new to tell of.
     fn go_on(&self, connection: Arc<Connection>) {
         lock(&self.ready).push_back(connection);

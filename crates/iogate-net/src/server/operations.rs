@@ -270,7 +270,7 @@ impl Session {
         if wish.flags & open::WRITE != 0 {
             file.lane.settle(&file, &self.export);
         }
-        self.fill(wish.handle, Some(file));
+        self.fill(wish.handle, file);
         Ok(Outcome::kept(&opened))
     }
 
@@ -329,13 +329,8 @@ impl Asked {
         let Ok(request) = Request::decode(self.header.kind, &self.fields) else { return };
         let session = Arc::clone(self.answer.session());
         if !matches!(request, Request::Goodbye(_)) {
-            // The handle is free again before the request is forgotten: it may come again at once.
-            let give_up = || {
-                if let Request::Open(open) = &request {
-                    session.fill(open.handle, None);
-                }
-            };
-            let Some(answer) = self.answer.if_wanted_or(since, give_up) else { return };
+            let opening = if let Request::Open(open) = &request { Some(open.handle) } else { None };
+            let Some(answer) = self.answer.if_wanted(since, opening) else { return };
             self.answer = answer;
         }
         let bytes = self.header.payload as usize;
@@ -359,7 +354,7 @@ impl Asked {
             },
         };
         if let (Request::Open(open), Err(_)) = (&request, &outcome) {
-            session.fill(open.handle, None);
+            session.release(open.handle);
         }
         let Asked { answer, held: Held { mut charge, .. }, .. } = self;
         match outcome {

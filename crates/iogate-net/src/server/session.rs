@@ -1,29 +1,32 @@
-//! What a client has at a server: its handles, its requests, and the replies it may not have got.
+//! What a client has at a server, around the machine that decides: `iogate_core::proto::server_session`.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::{Arc, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use iogate_core::proto::window::{Admitted, Window};
+use iogate_core::Span;
+use iogate_core::proto::server_session::{
+    Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
+};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{self, Failure, Gone, Hello, NO_HANDLE, Record, RequestHeader, Written};
+use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written};
 
 use iogate_engine::SubmitError;
-use iogate_vfs::ends::Party;
+use iogate_vfs::ends::{Given, Party};
 use iogate_vfs::{Caller, TreeFile};
 
 use super::account::Account;
 use super::appends::Lane;
 use super::buffer::{Buffer, Charge};
-use super::connection::Connection;
-use super::ends::Wait;
-use super::export::Served;
+use super::connection::{Connection, Link};
+use super::export::{Limits, Served};
 use super::incoming::FRESH;
 use super::outgoing::Payload;
 use super::rights::Rights;
 use super::{Shared, lock};
+
+/// What a session decides. Its lock is held for a decision, never while anything is done.
+pub(super) type State = ServerSession<Arc<OpenFile>, Link, Option<io::Result<Given>>>;
 
 /// What a client has at a server, whatever happens to its connections.
 pub(super) struct Session {
@@ -38,11 +41,7 @@ pub(super) struct Session {
     pub(super) name: String,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
-    state: Mutex<State>,
-    /// `None`: it is being opened.
-    files: RwLock<HashMap<u32, Option<Arc<OpenFile>>>>,
-    /// Those who wait for the ends of files.
-    pub(super) waits: Mutex<Vec<Arc<Wait>>>,
+    pub(super) state: Mutex<State>,
 }
 
 /// Which forwarder a client says it is.
@@ -60,24 +59,6 @@ impl Forwarder {
     }
 }
 
-struct State {
-    window: Window<Kept>,
-    connection: Option<Arc<Connection>>,
-    /// That connection, or the last one: even when it is over, a thread may have requests of it in hand.
-    last: Weak<Connection>,
-    /// Since when there is no connection.
-    lost: Instant,
-    bytes_underway: u64,
-    ended: bool,
-}
-
-impl State {
-    fn forget(&mut self, id: u64, bytes: u64) {
-        self.bytes_underway -= bytes;
-        self.window.forget(id);
-    }
-}
-
 /// An open file of a session.
 pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
@@ -87,16 +68,6 @@ pub(super) struct OpenFile {
     pub(super) lane: Arc<Lane>,
     /// Through which the end of a striped file with its name here is asked for.
     pub(super) party: Option<Party>,
-}
-
-/// A reply that is kept until the client has it.
-#[derive(Clone, Debug)]
-pub(super) enum Kept {
-    /// The most frequent one, without memory of its own.
-    Written(Written),
-    Fields(u16, Box<[u8]>),
-    /// Fields, and a payload.
-    Whole(Box<[u8]>, Box<[u8]>),
 }
 
 /// What is to be done with a request.
@@ -117,14 +88,8 @@ impl Session {
         hello: &Hello<'_>,
     ) -> Session {
         let stripes = hello.flags & wire::hello::STRIPES != 0 && rights.trusted;
-        let state = State {
-            window: Window::new(server.limits.credits),
-            connection: None,
-            last: Weak::new(),
-            lost: Instant::now(),
-            bytes_underway: 0,
-            ended: false,
-        };
+        let Limits { credits, credit_bytes, open_files_per_session, .. } = server.limits;
+        let limits = SessionLimits { credits, credit_bytes, open_files: open_files_per_session };
         Session {
             account: server.account(export.index, user.uid),
             server: Arc::clone(server),
@@ -136,50 +101,35 @@ impl Session {
             name: iogate_core::wire::client_name(hello.name),
             forwarder: Forwarder::of(hello),
             since: Instant::now(),
-            state: Mutex::new(state),
-            files: RwLock::default(),
-            waits: Mutex::default(),
+            state: Mutex::new(ServerSession::new(limits, server.now())),
         }
     }
 
-    /// Makes a connection the session's; returns the one before, which may be over. `None`, if the session has ended.
-    #[expect(clippy::option_option, reason = "ended, or nobody before")]
-    pub(super) fn attach(&self, connection: &Arc<Connection>) -> Option<Option<Arc<Connection>>> {
-        let mut state = lock(&self.state);
-        if state.ended {
-            return None;
-        }
-        state.window.reconnect();
-        let before = state.last.upgrade();
-        state.last = Arc::downgrade(connection);
-        state.connection = Some(Arc::clone(connection));
-        Some(before)
+    /// Makes a connection the session's; returns the one before, if anybody still has to do with it.
+    pub(super) fn attach(&self, connection: &Connection) -> Result<Option<Arc<Connection>>, Refusal> {
+        let before = lock(&self.state).attach(connection.link.clone())?;
+        Ok(before.and_then(|before| before.get()))
     }
 
     /// Notes that a connection is gone.
-    pub(super) fn detach(&self, connection: &Arc<Connection>) {
-        let mut state = lock(&self.state);
-        if state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
-            state.connection = None;
-            state.lost = Instant::now();
-        }
+    pub(super) fn detach(&self, connection: &Connection) {
+        lock(&self.state).detach(&connection.link, self.server.now());
     }
 
     /// Whether a connection is the session's.
     pub(super) fn is_current(&self, connection: &Connection) -> bool {
-        let state = lock(&self.state);
-        state.connection.as_ref().is_some_and(|current| std::ptr::eq(&**current, connection))
+        lock(&self.state).is_current(&connection.link)
     }
 
-    /// Since when the session has no connection; `None` if it has one.
-    pub(super) fn lost_since(&self) -> Option<Instant> {
-        let state = lock(&self.state);
-        state.connection.is_none().then_some(state.lost)
+    /// Whether nobody has come back to it in time.
+    pub(super) fn is_abandoned(&self) -> bool {
+        let grace = Span::from_nanos(u64::try_from(self.server.session_grace.as_nanos()).unwrap_or(u64::MAX));
+        lock(&self.state).is_abandoned(self.server.now(), grace)
     }
 
     /// Who is at the other end of the session's connection; `None` if there is none, or if its end just has not been read yet.
     pub(super) fn connected_peer(&self) -> Option<String> {
-        let connection = lock(&self.state).connection.clone()?;
+        let connection = lock(&self.state).connection()?.get()?;
         connection.is_alive().then(|| connection.peer_text())
     }
 
@@ -196,12 +146,11 @@ impl Session {
         gone
     }
 
-    /// Ends the session. Requests underway go on. Dropping what this returns closes the files, which may take long.
+    /// Ends the session. Requests in flight go on. Dropping what this returns closes the files, which may take long.
     #[must_use]
-    pub(super) fn end(&self) -> HashMap<u32, Option<Arc<OpenFile>>> {
-        lock(&self.state).ended = true;
-        let files = std::mem::take(&mut *self.files.write().unwrap_or_else(|p| p.into_inner()));
-        self.server.count_closed(&self.account, files.len());
+    pub(super) fn end(&self) -> Vec<Arc<OpenFile>> {
+        let (handles, files) = lock(&self.state).end();
+        self.server.count_closed(&self.account, handles);
         files
     }
 
@@ -233,16 +182,6 @@ impl Session {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// Requests that are not answered.
-    pub(super) fn underway(&self) -> u32 {
-        lock(&self.state).window.in_flight()
-    }
-
-    /// Open files, and those that are being opened.
-    pub(super) fn open_files(&self) -> usize {
-        self.files.read().unwrap_or_else(|p| p.into_inner()).len()
-    }
-
     /// Takes in a request that has come over a connection, with `bytes` bytes of data to write or to read.
     pub(super) fn admit(
         self: &Arc<Self>,
@@ -250,127 +189,76 @@ impl Session {
         header: &RequestHeader,
         bytes: u32,
     ) -> Result<Taken, Refusal> {
-        let mut state = lock(&self.state);
-        if state.ended {
-            return Err(Refusal::new(libc::EPROTO, "the session has ended: a Goodbye is the last request"));
-        }
-        if !state.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
-            return Ok(Taken::Not);
-        }
-        let bytes = u64::from(bytes);
-        let State { window, bytes_underway, .. } = &mut *state;
-        match window
-            .admit(header.id, header.acked)
-            .map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?
-        {
-            Admitted::New => {}
-            Admitted::InFlight => return Ok(Taken::Not),
-            Admitted::Done(kept) => {
-                let kept = kept.clone();
-                drop(state);
-                kept.queue(connection, header.id);
+        let admission = lock(&self.state).admit(&connection.link, header.id, header.acked, bytes)?;
+        match admission {
+            Admission::New(owed) => {
+                self.server.begun();
+                lock(&connection.figures).requests += 1;
+                return Ok(Taken::New(Answer::new(self, owed)));
+            }
+            Admission::Nothing => {}
+            Admission::Repeated(reply) => {
+                queue(&reply, connection, header.id);
                 connection.deliver();
-                return Ok(Taken::Not);
+            }
+            Admission::Refused(reply, refusal) => {
+                queue(&reply, connection, header.id);
+                connection.deliver();
+                return Err(refusal);
             }
         }
-        *bytes_underway += bytes;
-        let underway = *bytes_underway;
-        drop(state);
-        self.server.begun();
-        lock(&connection.figures).requests += 1;
-        let answer = Answer { session: Arc::clone(self), id: header.id, bytes, given: false };
-        let most = self.server.limits.credit_bytes;
-        if underway > most {
-            let text =
-                format!("{underway} bytes of data are underway, expected at most {most} (credit_bytes)");
-            let refusal = Refusal::new(libc::EPROTO, text);
-            answer.refuse(&refusal);
-            return Err(refusal);
-        }
-        Ok(Taken::New(answer))
+        Ok(Taken::Not)
     }
 
     /// Takes a handle for a file that is to be opened.
     pub(super) fn reserve(&self, handle: u32) -> Result<(), Refusal> {
-        let most = self.server.limits.open_files_per_session;
-        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
-        if handle == NO_HANDLE {
-            return Err(Refusal::new(libc::EINVAL, "handle 0 stands for none: expected another number"));
+        let mut state = lock(&self.state);
+        state.reserve(handle)?;
+        if self.server.may_open(&self.account) {
+            return Ok(());
         }
-        if files.len() >= most {
-            return Err(Refusal::new(
-                libc::EMFILE,
-                format!("{most} files are open in this session, which is the limit"),
-            ));
-        }
-        match files.entry(handle) {
-            Entry::Occupied(_) => {
-                Err(Refusal::new(libc::EINVAL, format!("handle {handle} is in use: expected another number")))
-            }
-            Entry::Vacant(entry) => {
-                if !self.server.may_open(&self.account) {
-                    let text = format!("user {} has as many files open as may be: close some", self.user.uid);
-                    return Err(Refusal::new(libc::EMFILE, text));
-                }
-                entry.insert(None);
-                Ok(())
-            }
-        }
+        state.release(handle);
+        let text = format!("user {} has as many files open as may be: close some", self.user.uid);
+        Err(Refusal::new(libc::EMFILE, text))
     }
 
-    /// Fills a handle that was taken with the file, or gives it up without one.
-    pub(super) fn fill(&self, handle: u32, file: Option<OpenFile>) {
-        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
-        match (files.get_mut(&handle), file) {
-            (Some(slot), Some(file)) => *slot = Some(Arc::new(file)),
-            _ => {
-                if files.remove(&handle).is_some() {
-                    self.server.count_closed(&self.account, 1);
-                }
-            }
+    /// Fills a handle that was taken, unless the session has ended meanwhile.
+    pub(super) fn fill(&self, handle: u32, file: OpenFile) {
+        let left = lock(&self.state).fill(handle, Arc::new(file));
+        drop(left);
+    }
+
+    /// Gives up a handle that was taken and not filled.
+    pub(super) fn release(&self, handle: u32) {
+        if lock(&self.state).release(handle) {
+            self.server.count_closed(&self.account, 1);
         }
     }
 
     /// An open file.
     pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>, Refusal> {
-        let files = self.files.read().unwrap_or_else(|p| p.into_inner());
-        files.get(&handle).cloned().flatten().ok_or_else(|| unknown(handle))
+        lock(&self.state).file(handle)
     }
 
     /// Gives up a handle; the file is closed when the last request for it is done.
     pub(super) fn close(&self, handle: u32) -> Result<Arc<OpenFile>, Refusal> {
-        let mut files = self.files.write().unwrap_or_else(|p| p.into_inner());
-        match files.entry(handle) {
-            Entry::Occupied(entry) if entry.get().is_some() => {
-                self.server.count_closed(&self.account, 1);
-                entry.remove().ok_or_else(|| unknown(handle))
-            }
-            _ => Err(unknown(handle)),
+        let file = lock(&self.state).close(handle)?;
+        self.server.count_closed(&self.account, 1);
+        Ok(file)
+    }
+}
+
+fn queue(reply: &CachedReply, connection: &Connection, id: u64) {
+    match reply {
+        CachedReply::Written(written) => {
+            connection.queue(0, id, |fields| written.encode(fields), Payload::None);
         }
-    }
-
-    fn finish(&self, id: u64, bytes: u64, kept: Option<Kept>) -> Option<Arc<Connection>> {
-        let mut state = lock(&self.state);
-        state.bytes_underway -= bytes;
-        if state.window.finish(id, kept) { state.connection.clone() } else { None }
-    }
-}
-
-fn unknown(handle: u32) -> Refusal {
-    Refusal::new(libc::EBADF, format!("handle {handle} is not open in this session"))
-}
-
-impl Kept {
-    fn queue(&self, connection: &Connection, id: u64) {
-        match self {
-            Kept::Written(written) => connection.queue(0, id, |fields| written.encode(fields), Payload::None),
-            Kept::Whole(kept, payload) => {
-                let payload = Payload::Bytes(payload.to_vec(), None);
-                connection.queue(0, id, |fields| fields.extend_from_slice(kept), payload);
-            }
-            Kept::Fields(errno, kept) => {
-                connection.queue(*errno, id, |fields| fields.extend_from_slice(kept), Payload::None);
-            }
+        CachedReply::Whole(cached, payload) => {
+            let payload = Payload::Bytes(payload.to_vec(), None);
+            connection.queue(0, id, |fields| fields.extend_from_slice(cached), payload);
+        }
+        CachedReply::Fields(errno, cached) => {
+            connection.queue(*errno, id, |fields| fields.extend_from_slice(cached), Payload::None);
         }
     }
 }
@@ -378,15 +266,26 @@ impl Kept {
 /// The answer that a request waits for. Dropped without one, it answers `EIO`.
 pub(super) struct Answer {
     session: Arc<Session>,
-    id: u64,
-    bytes: u64,
-    given: bool,
+    /// `None`: it has been given, or is parked.
+    owed: Option<Owed>,
+    is_parked: bool,
 }
 
 impl Answer {
+    /// The answer that a session owes.
+    pub(super) fn new(session: &Arc<Session>, owed: Owed) -> Answer {
+        Answer { session: Arc::clone(session), owed: Some(owed), is_parked: false }
+    }
+
     /// Who waits for it.
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.session
+    }
+
+    /// What is owed, which somebody else gives.
+    pub(super) fn park(mut self) -> Option<Owed> {
+        self.is_parked = true;
+        self.owed.take()
     }
 
     /// Nothing more to say than that it was done.
@@ -408,12 +307,12 @@ impl Answer {
 
     /// Fields and payload; kept until the client has them.
     pub(super) fn whole(mut self, fields: &[u8], payload: &[u8]) {
-        self.give(Some(Kept::Whole(fields.into(), payload.into())), Payload::None);
+        self.give(Some(CachedReply::Whole(fields.into(), payload.into())), Payload::None);
     }
 
     /// What a write did.
     pub(super) fn written(mut self, written: Written) {
-        self.give(Some(Kept::Written(written)), Payload::None);
+        self.give(Some(CachedReply::Written(written)), Payload::None);
     }
 
     /// Data that was read; if it is asked for again, it is read again.
@@ -435,39 +334,41 @@ impl Answer {
 
     /// As [`Answer::data`], as fields.
     pub(super) fn fresh_fields(mut self, fields: &[u8]) {
-        if let Some(connection) = self.finish(None) {
-            connection.queue(0, self.id, |out| out.extend_from_slice(fields), Payload::None);
+        if let Some((connection, id)) = self.finish(None) {
+            connection.queue(0, id, |out| out.extend_from_slice(fields), Payload::None);
             connection.deliver();
         }
     }
 
     /// As if the request had not come: if it is sent again, it is carried out.
     pub(super) fn forget(mut self) {
-        self.given = true;
-        lock(&self.session.state).forget(self.id, self.bytes);
+        if let Some(owed) = self.owed.take() {
+            lock(&self.session.state).forget(owed);
+        }
     }
 
-    /// To be asked before a request is carried out that has waited since it was taken in: forgets it if its client is gone, as it
-    /// might undo what others have done since. A client that comes back sends it again.
-    pub(super) fn if_wanted(self, since: Instant) -> Option<Answer> {
-        self.if_wanted_or(since, || {})
-    }
-
-    /// As [`Answer::if_wanted`], and calls `give_up` before the request is forgotten, with the session's state locked.
-    pub(super) fn if_wanted_or(mut self, since: Instant, give_up: impl FnOnce()) -> Option<Answer> {
+    /// To be asked before a request is carried out that was taken in at `since`: forgets it if its client is gone, and frees the
+    /// handle that it was to open.
+    pub(super) fn if_wanted(mut self, since: Instant, opening: Option<u32>) -> Option<Answer> {
         if since.elapsed() < FRESH {
             return Some(self);
         }
-        let mut state = lock(&self.session.state);
-        if state.connection.as_ref().is_some_and(|connection| connection.is_alive()) {
-            drop(state);
+        let seen = lock(&self.session.state).connection().cloned();
+        if seen.as_ref().and_then(Link::get).is_some_and(|connection| connection.is_alive()) {
             return Some(self);
         }
-        give_up();
-        state.forget(self.id, self.bytes);
-        drop(state);
-        self.given = true;
-        None
+        let given_up = lock(&self.session.state).give_up(self.owed.take()?, seen.as_ref(), opening);
+        match given_up {
+            GivenUp::Wanted(owed) => {
+                self.owed = Some(owed);
+                Some(self)
+            }
+            GivenUp::Forgotten { is_released } => {
+                let handles = usize::from(is_released);
+                self.session.server.count_closed(&self.session.account, handles);
+                None
+            }
+        }
     }
 
     /// A failure of the system. What nobody waits for any more is forgotten.
@@ -479,26 +380,27 @@ impl Answer {
     }
 
     /// A failure.
-    pub(super) fn refuse(self, refusal: &Refusal) {
-        let mut fields = Vec::new();
-        Failure { text: refusal.text.as_bytes() }.encode(&mut fields);
-        self.keep(u16::try_from(refusal.errno).unwrap_or(libc::EIO as u16), fields);
+    pub(super) fn refuse(mut self, refusal: &Refusal) {
+        self.give(Some(CachedReply::failure(refusal)), Payload::None);
     }
 
     fn keep(mut self, errno: u16, fields: Vec<u8>) {
-        self.give(Some(Kept::Fields(errno, fields.into())), Payload::None);
+        self.give(Some(CachedReply::Fields(errno, fields.into())), Payload::None);
     }
 
-    fn finish(&mut self, kept: Option<Kept>) -> Option<Arc<Connection>> {
-        self.given = true;
-        self.session.finish(self.id, self.bytes, kept)
+    /// Settles it. Returns where to send the reply, and to which request.
+    fn finish(&mut self, reply: Option<CachedReply>) -> Option<(Arc<Connection>, u64)> {
+        let owed = self.owed.take()?;
+        let id = owed.id();
+        let connection = lock(&self.session.state).finish(owed, reply).and_then(Link::get)?;
+        Some((connection, id))
     }
 
-    fn give(&mut self, kept: Option<Kept>, payload: Payload) {
-        if let Some(connection) = self.finish(kept.clone()) {
-            match kept {
-                Some(kept) => kept.queue(&connection, self.id),
-                None => connection.queue(0, self.id, |_| {}, payload),
+    fn give(&mut self, reply: Option<CachedReply>, payload: Payload) {
+        if let Some((connection, id)) = self.finish(reply.clone()) {
+            match reply {
+                Some(reply) => queue(&reply, &connection, id),
+                None => connection.queue(0, id, |_| {}, payload),
             }
             connection.deliver();
         }
@@ -507,11 +409,13 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        if !self.given {
-            tracing::error!(id = self.id, "a request was dropped; answering EIO");
-            let mut fields = Vec::new();
-            Failure { text: b"a defect of the server: its log says more" }.encode(&mut fields);
-            self.give(Some(Kept::Fields(libc::EIO as u16, fields.into())), Payload::None);
+        if self.is_parked {
+            return;
+        }
+        if let Some(owed) = &self.owed {
+            tracing::error!(id = owed.id(), "a request was dropped; answering EIO");
+            let refusal = Refusal::new(libc::EIO, "a defect of the server: its log says more");
+            self.give(Some(CachedReply::failure(&refusal)), Payload::None);
         }
         self.session.server.ended();
     }

@@ -216,8 +216,8 @@ impl Connection {
             requests: figures.requests,
             bytes_in: figures.bytes_in,
             bytes_out: self.bytes_out(),
-            underway: session.map_or(0, |session| session.underway()),
-            open_files: session.map_or(0, |session| session.open_files()),
+            underway: session.map_or(0, |session| lock(&session.state).in_flight()),
+            open_files: session.map_or(0, |session| lock(&session.state).open_files()),
             request_sizes: sizes.map(|(bytes, count)| SizeCount { bytes, count }).collect(),
             tcp: tcp(self.socket.fd()),
         }

@@ -188,7 +188,7 @@ impl Shared {
         let mut per_client = lock(&self.per_client);
         let from_one = per_client.entry(origin.clone()).or_default();
         let greeting = Arc::clone(&from_one.greeting);
-        let connection = Arc::new(Connection::new(self, token, socket, access, origin, greeting));
+        let connection = Connection::new(self, token, socket, access, origin, greeting);
         let too_many = if connections.len() >= self.limits.connections {
             Some(format!("the server has {} connections, which is the limit", connections.len()))
         } else if from_one.connections >= self.limits.connections_per_client {
@@ -222,7 +222,7 @@ impl Shared {
         }
         let sessions: Vec<_> = lock(&self.sessions).values().cloned().collect();
         for session in sessions {
-            if session.lost_since().is_some_and(|lost| lost.elapsed() > self.session_grace) {
+            if session.is_abandoned() {
                 tracing::info!(name = session.name, "nobody came back to a session: its handles are closed");
                 self.end(&session);
             }

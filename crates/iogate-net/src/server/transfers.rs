@@ -179,7 +179,7 @@ impl Write {
 
     /// The write, if its client still waits: it came at `since`.
     pub(super) fn if_wanted(self, since: Instant) -> Option<Write> {
-        let answer = self.answer.if_wanted(since)?;
+        let answer = self.answer.if_wanted(since, None)?;
         Some(Write { answer, ..self })
     }
 

@@ -142,7 +142,7 @@ fn more_data_underway_than_agreed_is_cut() {
                 match client.reply() {
                     reply if reply.errno == 0 => {}
                     reply => {
-                        assert!(reply.text().contains("bytes of data are underway, expected at most 1000"));
+                        assert!(reply.text().contains("bytes of data are in flight, expected at most 1000"));
                         cut += 1;
                     }
                 }
