@@ -5,7 +5,7 @@
 //! | part | real | modelled |
 //! |---|---|---|
 //! | coordinator | its [`Leader`](iogate_core::coord::leader::Leader), its [`Log`](iogate_core::coord::journal::Log) | its rounds, its [`Disk`] |
-//! | clients | their [`Calls`](iogate_core::coord::claimant::Calls) and [`Lease`](iogate_core::coord::claimant::Lease)s | when they claim, renew, release |
+//! | clients | all of their [`claimant`](iogate_core::coord::claimant): claims, turns, renewals | what they want, and for how long |
 //! | network | every byte of requests and answers | delays, connections that end, half-open ones |
 //!
 //! | module | purpose |

@@ -1,8 +1,13 @@
-//! What a client does next.
+//! What a client does next: what decides is what decides in the library, and this stands for its sockets and threads.
 
-use iogate_core::coord::claimant::{Calls, Lease, Remedy, Reply};
+use std::mem;
+
+use iogate_core::coord::claimant::{
+    Call, Calls, Ended, Event, Exchange, Failure, Granting, HeldTurn, Limits, PendingClaim, Renewals, Reply,
+    Step, Task,
+};
 use iogate_core::refusal::errno;
-use iogate_core::wire::{Cancel, Claim, Goodbye, Granted, Record, Release, Renew, Renewed, Request};
+use iogate_core::wire::{Claim, Evict, Granted, Record, Request};
 use iogate_sim::rng::Rng;
 use iogate_testkit::turns::Held;
 
@@ -11,17 +16,18 @@ use super::world::{MS, Net, SECOND, Sent};
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: u64 = SECOND;
-/// After so long without a word who waits connects anew.
-const SILENCE_MAX: u64 = 5 * SECOND;
+/// How long the end of a turn waits for the coordinator's word, as in the library.
+const RELEASE_MAX: u64 = SECOND;
 /// How far the turns of a client may lie apart.
 pub(super) const PERIODS: [u64; 2] = [2 * SECOND, 20 * SECOND];
-/// The least time between two attempts.
-const PAUSE: u64 = 50 * MS;
+/// The users that clients are of.
+pub(super) const USERS: [u32; 3] = [1000, 1001, 1002];
 
 /// A client, over all its lives.
 pub(super) struct Client {
     pub(super) number: usize,
     pub(super) life: u64,
+    pub(super) user: u32,
     /// Nothing reaches it before.
     pub(super) stopped_until: u64,
     /// When its last turn ended that the coordinator has taken back.
@@ -33,43 +39,67 @@ pub(super) struct Client {
     calls: Calls,
     link: Link,
     phase: Phase,
-    /// When it heard of the coordinator last.
-    heard: u64,
+    renewals: Renewals<()>,
     /// How often it has planned when to look.
     plans: u64,
+    evictions: Vec<Eviction>,
+}
+
+/// A request to take a turn away.
+struct Eviction {
+    id: u64,
+    token: u64,
+    /// The turn is the same user's.
+    is_own: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Link {
-    None { again_at: u64 },
+    None,
     Connecting { wire: u64, until: u64 },
     Up { wire: u64 },
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
-    Resting { until: u64 },
-    Waiting { members: Vec<u32>, claim: Option<Asked>, gives_up_at: u64, is_given_up: bool },
+    Resting {
+        until: u64,
+    },
+    Waiting(Wait),
     Holding(Turn),
-    Releasing { token: u64, release: Asked, until: u64 },
+    /// The turn is over. The call that says so began then; it is the first one.
+    Releasing {
+        turn: HeldTurn,
+        since: u64,
+        call: Call,
+        is_first: bool,
+    },
+    /// The coordinator is told again then.
+    Ending {
+        turn: HeldTurn,
+        again_at: u64,
+    },
 }
 
-/// A request that is underway, and when it was first sent.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    id: u64,
-    sent: u64,
+#[derive(Clone, Debug)]
+struct Wait {
+    members: Vec<u32>,
+    pending: PendingClaim,
+    bytes: u64,
+    weight: u32,
+    gives_up_at: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Turn {
     members: Vec<u32>,
     token: u64,
-    lease: Lease,
+    held: HeldTurn,
     /// Since when it takes the turn for its own, if it does.
     since: Option<u64>,
     release_at: u64,
-    renewal: Option<Asked>,
+    /// The renewal that is underway, and since when.
+    renewal: Option<(u64, Call)>,
 }
 
 impl Client {
@@ -77,16 +107,18 @@ impl Client {
         Client {
             number,
             life: 0,
+            user: USERS[rng.below(USERS.len() as u64) as usize],
             stopped_until: 0,
             last_turn: 0,
             targets,
             job: Some(rng.below(jobs + 1)).filter(|&job| job > 0 && rng.below(2) == 0),
             period: PERIODS[rng.below(PERIODS.len() as u64) as usize],
             calls: Calls::default(),
-            link: Link::None { again_at: 0 },
+            link: Link::None,
             phase: Phase::Resting { until: rng.below(SECOND) },
-            heard: 0,
+            renewals: Renewals::default(),
             plans: 0,
+            evictions: Vec::new(),
         }
     }
 
@@ -99,12 +131,9 @@ impl Client {
     pub(super) fn kill(&mut self, net: &mut Net) {
         net.note(|| format!("client {} is killed", self.number));
         self.stop_holding(net);
-        if let Link::Up { wire } | Link::Connecting { wire, .. } = self.link {
-            net.send_server(wire, Sent::End);
-        }
+        self.unlink(net);
         self.life += 1;
-        self.calls = Calls::default();
-        self.link = Link::None { again_at: net.now };
+        self.forget_session();
         self.rest(net);
         self.plan(net);
     }
@@ -115,202 +144,354 @@ impl Client {
         self.plan(net);
     }
 
+    /// The token of the turn that it has.
+    pub(super) fn token(&self) -> Option<u64> {
+        match &self.phase {
+            Phase::Holding(turn) => Some(turn.token),
+            _ => None,
+        }
+    }
+
+    /// It wants a turn of a user to be taken away, if it is connected.
+    pub(super) fn evict(&mut self, net: &mut Net, token: u64, user: u32) {
+        if self.is_linked() {
+            net.note(|| format!("client {} wants token {token} to be taken away", self.number));
+            let id = self.calls.post(&Request::Evict(Evict { token }));
+            let is_own = user == self.user;
+            self.evictions.push(Eviction { id, token, is_own });
+            if is_own {
+                net.is_to_be_evicted(token);
+            }
+            self.send(net);
+        }
+    }
+
     /// Plans when to look next.
-    pub(super) fn plan(&mut self, net: &mut Net) {
+    fn plan(&mut self, net: &mut Net) {
+        self.plan_at(net, net.now);
+    }
+
+    fn plan_at(&mut self, net: &mut Net, time: u64) {
         self.plans += 1;
-        let time = self.next_look(net.now).max(net.now + MS).max(self.stopped_until);
-        net.look_at(self.number, self.plans, time);
+        net.look_at(self.number, self.plans, time.max(self.stopped_until));
+    }
+
+    /// It begins.
+    pub(super) fn begin(&mut self, net: &mut Net) {
+        self.plan(net);
     }
 
     /// Notes for how long it took the turn that it has for its own.
     pub(super) fn stop_holding(&mut self, net: &mut Net) {
         let Phase::Holding(turn) = &mut self.phase else { return };
         let Some(begin) = turn.since.take() else { return };
-        let end = turn.lease.until.min(net.now).max(begin);
+        let end = turn.held.lease().until.min(net.now).max(begin);
+        // Jobs of several users are several.
+        let job = self.job.map(|job| job << 32 | u64::from(self.user));
         for &member in &turn.members {
-            let (client, job, target) = (self.number as u64, self.job, u64::from(member));
+            let (client, target) = (self.number as u64, u64::from(member));
             net.had(Held { client, job, target, token: turn.token, begin, end });
         }
     }
 
     /// Does what is due.
     pub(super) fn look(&mut self, net: &mut Net, plan: u64) {
-        if plan != self.plans {
-            return;
+        if plan == self.plans {
+            self.go_on(net);
         }
-        if let Link::Connecting { wire, until } = self.link
+    }
+
+    /// Does what there is to do, and plans when to look again.
+    fn go_on(&mut self, net: &mut Net) {
+        if let Link::Connecting { until, .. } = self.link
             && until <= net.now
         {
-            net.send_server(wire, Sent::End);
-            self.link = Link::None { again_at: net.now };
+            self.unlink(net);
+            self.fails_to_connect(net);
         }
-        self.step(net);
-        let needs_link = !matches!(self.phase, Phase::Resting { .. });
-        if let Link::None { again_at } = self.link
-            && needs_link
-            && again_at <= net.now
-        {
-            let wire = net.connect(self.number, self.life);
-            net.send_server(wire, Sent::Hello(self.calls.session()));
-            self.link = Link::Connecting { wire, until: net.now + CONNECT_MAX };
-        }
-        self.plan(net);
-    }
-
-    fn next_look(&self, now: u64) -> u64 {
-        let link = match self.link {
-            Link::None { again_at } => again_at,
-            Link::Connecting { until, .. } => until,
-            Link::Up { .. } => self.heard + SILENCE_MAX,
-        };
-        match &self.phase {
-            Phase::Resting { until } => *until,
-            Phase::Waiting { gives_up_at, .. } => link.min(*gives_up_at).max(now + 10 * MS),
-            Phase::Holding(turn) => link.min(turn.release_at).min(turn.lease.due).max(now + 5 * MS),
-            Phase::Releasing { .. } => link.min(now + 100 * MS),
+        loop {
+            match self.step(net) {
+                Some(until) if until > net.now => return self.plan_at(net, until),
+                _ => {}
+            }
         }
     }
 
-    /// What its phase has it do now.
-    fn step(&mut self, net: &mut Net) {
+    /// What its phase has it do now; and until when to wait then, `None`: something else begins.
+    fn step(&mut self, net: &mut Net) -> Option<u64> {
         let now = net.now;
-        match &mut self.phase {
+        match mem::replace(&mut self.phase, Phase::Resting { until: now }) {
             Phase::Resting { until } => {
-                if *until <= now {
-                    let members = (0..self.targets).filter(|_| net.rng.below(2) == 0).collect::<Vec<_>>();
-                    let members = if members.is_empty() { vec![0] } else { members };
-                    let gives_up_at = match net.rng.below(10) {
-                        0 => now + net.rng.below(3 * SECOND),
-                        _ => u64::MAX,
-                    };
-                    self.heard = now;
-                    self.phase = Phase::Waiting { members, claim: None, gives_up_at, is_given_up: false };
-                    self.claim(net);
+                self.phase = Phase::Resting { until };
+                if until <= now {
+                    self.begin_to_wait(net);
+                    return None;
                 }
+                Some(until)
             }
-            Phase::Waiting { claim, gives_up_at, is_given_up, .. } => {
-                if let Some(asked) = claim
-                    && *gives_up_at <= now
-                    && !std::mem::replace(is_given_up, true)
-                {
-                    let claim = asked.id;
-                    self.post(net, &Request::Cancel(Cancel { claim }));
-                } else if self.heard + SILENCE_MAX <= now {
-                    self.unlink(net);
+            Phase::Waiting(mut wait) => {
+                if wait.gives_up_at <= now {
+                    wait.pending.give_up(now);
                 }
-                self.claim(net);
+                let members: Vec<u8> = wait.members.iter().flat_map(|member| member.to_le_bytes()).collect();
+                let job = self.job.map_or_else(String::new, |job| format!("job {job}"));
+                let claim = Request::Claim(Claim {
+                    bytes: wait.bytes,
+                    weight: wait.weight,
+                    period: self.period,
+                    place: b"scratch",
+                    members: &members,
+                    party: job.as_bytes(),
+                    label: b"",
+                });
+                let carried = self.carry(net, &mut wait.pending, &claim);
+                let until = if wait.gives_up_at > now { wait.gives_up_at } else { u64::MAX };
+                match carried {
+                    Carried::Until(at) => {
+                        self.phase = Phase::Waiting(wait);
+                        return Some(at.min(until));
+                    }
+                    Carried::Over(Ok(granting)) => self.granted(net, wait.members, &granting),
+                    Carried::Over(Err(failure)) => self.failed(net, &failure),
+                }
+                None
             }
-            Phase::Holding(turn) => {
-                let third = turn.lease.length / 3;
-                if turn.release_at <= now {
-                    self.release(net);
-                } else if turn.renewal.is_some_and(|renewal| renewal.sent + third <= now) {
-                    // A connection on which nothing comes is not to be trusted; what was asked is sent again on the next one.
-                    turn.renewal = turn.renewal.map(|renewal| Asked { sent: now, ..renewal });
-                    turn.lease.due = now + third / 3;
-                    self.unlink(net);
-                } else if turn.lease.due <= now && turn.renewal.is_none() {
-                    let token = turn.token;
-                    if let Some(asked) = self.post(net, &Request::Renew(Renew { token }))
-                        && let Phase::Holding(turn) = &mut self.phase
-                    {
-                        turn.renewal = Some(asked);
+            Phase::Holding(turn) => self.hold(net, turn),
+            Phase::Releasing { mut turn, since, mut call, is_first } => {
+                match self.carry(net, &mut call, &turn.request()) {
+                    Carried::Until(at) => {
+                        self.phase = Phase::Releasing { turn, since, call, is_first };
+                        return Some(at);
+                    }
+                    Carried::Over(end) => {
+                        let again_at = match is_first {
+                            true => Some(now).filter(|_| turn.ended(since, &end) == Ended::Later),
+                            false => turn.asked(now, since, &end),
+                        };
+                        match again_at {
+                            Some(again_at) => self.phase = Phase::Ending { turn, again_at },
+                            None => self.released(net, end.is_ok()),
+                        }
+                    }
+                }
+                None
+            }
+            Phase::Ending { turn, again_at } if again_at > now => {
+                self.phase = Phase::Ending { turn, again_at };
+                Some(again_at)
+            }
+            Phase::Ending { turn, .. } => {
+                let call = Call::new(now, turn.within(), self.is_linked());
+                self.phase = Phase::Releasing { turn, since: now, call, is_first: false };
+                None
+            }
+        }
+    }
+
+    fn begin_to_wait(&mut self, net: &mut Net) {
+        let now = net.now;
+        let members = (0..self.targets).filter(|_| net.rng.below(2) == 0).collect::<Vec<_>>();
+        let members = if members.is_empty() { vec![0] } else { members };
+        let (timeout, gives_up_at) = match net.rng.below(20) {
+            0 => (Some(net.rng.below(3 * SECOND)), u64::MAX),
+            1 => (None, now + net.rng.below(3 * SECOND)),
+            _ => (None, u64::MAX),
+        };
+        let patience = if net.rng.below(4) == 0 { 2 * SECOND } else { 30 * SECOND };
+        let bytes = net.rng.between(1, 8) << 20;
+        let weight = net.rng.between(0, 4) as u32;
+        let pending = PendingClaim::new(now, &Limits { patience, timeout }, self.is_linked());
+        self.phase = Phase::Waiting(Wait { members, pending, bytes, weight, gives_up_at });
+    }
+
+    /// What a turn has it do now.
+    fn hold(&mut self, net: &mut Net, mut turn: Turn) -> Option<u64> {
+        let now = net.now;
+        if let Some((sent, mut call)) = turn.renewal.take() {
+            match self.carry(net, &mut call, &turn.held.request()) {
+                Carried::Until(at) => {
+                    turn.renewal = Some((sent, call));
+                    self.phase = Phase::Holding(turn);
+                    return Some(at);
+                }
+                Carried::Over(end) => {
+                    let due = turn.held.asked(now, sent, &end);
+                    if end.is_ok_and(|answer| answer.reply.errno == 0) {
+                        net.is_renewed(turn.token, sent);
+                    }
+                    match due {
+                        Some(due) => self.renewals.due_again(due, &()),
+                        None => {
+                            net.note(|| format!("client {} has lost its turn", self.number));
+                            self.phase = Phase::Holding(turn);
+                            self.stop_holding(net);
+                            self.rest(net);
+                            return None;
+                        }
                     }
                 }
             }
-            Phase::Releasing { release, until, .. } => {
-                if *until <= now {
-                    // The lease has ended it.
-                    self.rest(net);
-                } else if release.sent + SECOND <= now {
-                    release.sent = now;
-                    self.unlink(net);
-                }
+        }
+        if turn.release_at <= now {
+            let mut held = turn.held.clone();
+            self.phase = Phase::Holding(turn);
+            self.stop_holding(net);
+            self.renewals.remove(now, &());
+            held.end(7);
+            let call = Call::new(now, RELEASE_MAX, self.is_linked());
+            self.phase = Phase::Releasing { turn: held, since: now, call, is_first: true };
+            return None;
+        }
+        let until = match self.renewals.next(now) {
+            Task::Due(()) => {
+                turn.renewal = Some((now, Call::new(now, turn.held.within(), self.is_linked())));
+                now
             }
-        }
-    }
-
-    /// Sends a request, if it is connected; the answer to it is told by what is returned.
-    fn post(&mut self, net: &mut Net, request: &Request<'_>) -> Option<Asked> {
-        let Link::Up { wire } = self.link else { return None };
-        let (id, bytes) = self.calls.post(request);
-        send(net, wire, bytes);
-        Some(Asked { id, sent: net.now })
-    }
-
-    /// Claims, if it has not.
-    fn claim(&mut self, net: &mut Net) {
-        let Phase::Waiting { members, claim: None, .. } = &self.phase else { return };
-        let bytes: Vec<u8> = members.iter().flat_map(|member| member.to_le_bytes()).collect();
-        let job = self.job.map_or_else(String::new, |job| format!("job {job}"));
-        let claim = Claim {
-            bytes: net.rng.between(1, 8) << 20,
-            weight: 1,
-            period: self.period,
-            place: b"scratch",
-            members: &bytes,
-            party: job.as_bytes(),
-            label: b"",
+            Task::Wait(until) => until.min(turn.release_at),
+            Task::End => turn.release_at,
         };
-        let asked = self.post(net, &Request::Claim(claim));
-        if let Phase::Waiting { claim, is_given_up, .. } = &mut self.phase {
-            *claim = asked;
-            *is_given_up = false;
-        }
+        self.phase = Phase::Holding(turn);
+        Some(until)
     }
 
-    fn release(&mut self, net: &mut Net) {
-        let Phase::Holding(turn) = &self.phase else { return };
-        let (token, until) = (turn.token, turn.lease.until);
-        self.stop_holding(net);
-        // Without a connection it is sent on the next one.
-        let (id, bytes) = self.calls.post(&Request::Release(Release { token, bytes: 7 }));
-        if let Link::Up { wire } = self.link {
-            send(net, wire, bytes);
+    fn granted(&mut self, net: &mut Net, members: Vec<u32>, granting: &Granting) {
+        let (now, number) = (net.now, self.number);
+        let Granting { granted: Granted { token, .. }, lease } = *granting;
+        net.note(|| {
+            let until = lease.until as f64 / SECOND as f64;
+            format!("client {number} is granted {members:?} with token {token} until {until:.6} s")
+        });
+        let release_at = match net.rng.below(5) {
+            // Some are longer than a lease.
+            0 => now + net.rng.between(MS, MS.max(2 * lease.length)),
+            _ => now + net.rng.between(MS, MS.max(lease.length / 4)),
+        };
+        let since = lease.is_valid(now).then_some(now);
+        let held = HeldTurn::new(token, lease);
+        self.renewals = Renewals::default();
+        self.renewals.add(lease.due, ());
+        self.phase = Phase::Holding(Turn { members, token, held, since, release_at, renewal: None });
+    }
+
+    fn failed(&mut self, net: &mut Net, failure: &Failure) {
+        net.note(|| format!("client {} has no turn: {failure:?}", self.number));
+        if let Failure::Unusable = failure {
+            net.found("a coordinator is given up for good");
         }
-        self.phase = Phase::Releasing { token, release: Asked { id, sent: net.now }, until };
+        self.rest(net);
+    }
+
+    /// The coordinator knows that the turn is over, or its lease has ended it.
+    fn released(&mut self, net: &mut Net, is_answered: bool) {
+        net.note(|| format!("client {} has released its turn, and was answered: {is_answered}", self.number));
+        if is_answered {
+            self.last_turn = net.now;
+            net.report.turns += 1;
+        }
+        self.rest(net);
     }
 
     fn rest(&mut self, net: &mut Net) {
         self.phase = Phase::Resting { until: net.now + net.rng.below(SECOND) };
+        // Only a session with a connection is kept for the next claim.
+        if !self.is_linked() {
+            self.forget_session();
+        }
+    }
+
+    fn is_linked(&self) -> bool {
+        matches!(self.link, Link::Up { .. })
+    }
+
+    fn forget_session(&mut self) {
+        self.calls = Calls::default();
+        self.evictions.clear();
     }
 
     fn unlink(&mut self, net: &mut Net) {
-        if let Link::Up { wire } | Link::Connecting { wire, .. } = self.link {
+        if let Link::Up { wire } | Link::Connecting { wire, .. } = mem::replace(&mut self.link, Link::None) {
             net.send_server(wire, Sent::End);
         }
-        self.heard = net.now;
-        self.link = Link::None { again_at: net.now + PAUSE };
+    }
+
+    /// Carries a request on, as far as it goes now.
+    fn carry<E: Exchange>(
+        &mut self,
+        net: &mut Net,
+        exchange: &mut E,
+        request: &Request<'_>,
+    ) -> Carried<E::End> {
+        loop {
+            if let Link::Connecting { until, .. } = self.link {
+                return Carried::Until(until);
+            }
+            let step = exchange.next(net.now, &mut self.calls, request);
+            self.send(net);
+            match step {
+                Step::Connect { until } => {
+                    let wire = net.connect(self.number, self.life);
+                    net.send_server(wire, Sent::Hello(self.calls.session(), self.user));
+                    let until = until.min(net.now + CONNECT_MAX).max(net.now + MS);
+                    self.link = Link::Connecting { wire, until };
+                }
+                Step::Wait { until } | Step::Rest { until } => return Carried::Until(until.max(net.now + 1)),
+                Step::Unlink => self.unlink(net),
+                Step::Part => {
+                    self.unlink(net);
+                    self.forget_session();
+                }
+                Step::Over(end) => return Carried::Over(end),
+            }
+        }
+    }
+
+    /// Sends what is to be sent, if it is connected.
+    fn send(&mut self, net: &mut Net) {
+        if let Link::Up { wire } = self.link {
+            self.calls.unsent().for_each(|bytes| send(net, wire, bytes));
+            self.calls.all_sent();
+        }
+    }
+
+    /// Something has happened to the connection of what is underway, if anything is.
+    fn happened(&mut self, net: &Net, event: Event) {
+        match &mut self.phase {
+            Phase::Waiting(wait) => wait.pending.happened(net.now, event),
+            Phase::Holding(Turn { renewal: Some((_, call)), .. }) | Phase::Releasing { call, .. } => {
+                call.happened(net.now, event);
+            }
+            Phase::Resting { .. } | Phase::Holding(_) | Phase::Ending { .. } => {}
+        }
+    }
+
+    fn fails_to_connect(&mut self, net: &mut Net) {
+        let random = net.rng.below(256) as u8;
+        self.happened(net, Event::Unreached { is_final: false, random });
     }
 
     /// Something has come by a connection.
     pub(super) fn arrives(&mut self, net: &mut Net, wire: u64, sent: Sent) {
-        let is_current = match self.link {
-            Link::Up { wire: own } | Link::Connecting { wire: own, .. } => own == wire,
-            Link::None { .. } => false,
+        let is_up = match self.link {
+            Link::Up { wire: own } if own == wire => true,
+            Link::Connecting { wire: own, .. } if own == wire => false,
+            _ => return,
         };
-        if !is_current {
-            return;
-        }
-        self.heard = net.now;
         match sent {
             Sent::Welcome(session, is_resumed) => {
                 self.link = Link::Up { wire };
-                if self.calls.linked(session, is_resumed, (1000, 1000)) {
-                    for bytes in self.calls.underway() {
-                        send(net, wire, bytes);
-                    }
-                } else {
+                let is_same = self.calls.linked(session, is_resumed, (self.user, self.user));
+                if !is_same {
                     net.note(|| format!("client {} has a new session", self.number));
-                    self.is_forgotten(net);
+                    self.evictions.clear();
                 }
+                self.happened(net, Event::Connected { is_same });
             }
             Sent::Bytes(bytes) => {
                 self.calls.room(bytes.len()).copy_from_slice(&bytes);
                 self.calls.arrived(bytes.len(), bytes.len());
                 loop {
                     match self.calls.take() {
-                        Ok(Some(reply)) => self.answered(net, &reply),
+                        Ok(Some(reply)) => self.answered(net, reply),
                         Ok(None) => break,
                         Err(error) => {
                             net.found(&format!("an answer cannot be read: {error}"));
@@ -320,108 +501,53 @@ impl Client {
                 }
             }
             Sent::End => {
-                self.link = Link::None { again_at: net.now + PAUSE };
+                self.link = Link::None;
+                if is_up {
+                    let random = net.rng.below(256) as u8;
+                    self.happened(net, Event::Disconnected { random });
+                } else {
+                    self.fails_to_connect(net);
+                }
             }
-            Sent::Hello(_) => {}
+            Sent::Hello(..) => {}
         }
-        self.step(net);
-        self.plan(net);
+        self.go_on(net);
     }
 
-    /// The coordinator does not know the session any more, nor what was claimed in it.
-    fn is_forgotten(&mut self, net: &mut Net) {
-        match &mut self.phase {
-            Phase::Waiting { claim, .. } => *claim = None,
-            Phase::Holding(turn) if turn.renewal.is_some() => {
-                self.stop_holding(net);
-                self.rest(net);
-            }
-            Phase::Releasing { .. } => self.rest(net),
-            Phase::Holding(_) | Phase::Resting { .. } => {}
-        }
-    }
-
-    fn answered(&mut self, net: &mut Net, reply: &Reply) {
+    fn answered(&mut self, net: &mut Net, mut reply: Reply) {
         let number = self.number;
-        if !matches!(
+        if let Some(index) = self.evictions.iter().position(|one| one.id == reply.id) {
+            let Eviction { token, is_own, .. } = self.evictions.remove(index);
+            match (reply.errno, is_own) {
+                (0, true) => net.is_evicted(token),
+                (errno::ESTALE | errno::EIO, _) | (errno::EPERM, false) => {}
+                (errno, _) => net.found(&format!(
+                    "client {number} wanted token {token} to be taken away, its own user's: {is_own}: {errno}"
+                )),
+            }
+        } else if !matches!(
             reply.errno,
             0 | errno::ESTALE | errno::ECANCELED | errno::EIO | errno::EINVAL | errno::EDEADLK
         ) {
             net.found(&format!("client {number} is refused: {} ({})", reply.text, reply.errno));
         }
-        match &mut self.phase {
-            Phase::Waiting { members, claim, is_given_up, .. }
-                if claim.is_some_and(|claim| claim.id == reply.id) =>
-            {
-                let (members, sent) = (std::mem::take(members), claim.map_or(0, |claim| claim.sent));
-                let is_given_up = *is_given_up;
-                if reply.errno != 0 {
-                    net.note(|| format!("client {number} is refused: {}", reply.text));
-                    match Remedy::against(reply.errno) {
-                        Remedy::NewSession => {
-                            self.post(net, &Request::Goodbye(Goodbye {}));
-                            self.unlink(net);
-                            self.calls = Calls::default();
-                            self.rest(net);
-                        }
-                        Remedy::Later | Remedy::None => self.rest(net),
-                    }
-                    return;
-                }
-                let Ok(granted) = Granted::decode(&reply.fields) else {
-                    return net.found("a grant cannot be read");
-                };
-                self.granted(net, members, sent, is_given_up, &granted);
-            }
-            Phase::Holding(turn) if turn.renewal.is_some_and(|renewal| renewal.id == reply.id) => {
-                let sent = turn.renewal.take().map_or(0, |renewal| renewal.sent);
-                match Renewed::decode(&reply.fields) {
-                    Ok(renewed) if reply.errno == 0 => {
-                        turn.lease = Lease::from(sent, renewed.lease);
-                        if turn.since.is_none() && turn.lease.is_valid(net.now) {
-                            turn.since = Some(net.now);
-                        }
-                    }
-                    _ if reply.errno == errno::ESTALE => {
-                        net.note(|| format!("client {number} has lost its turn"));
-                        self.stop_holding(net);
-                        self.rest(net);
-                    }
-                    _ => turn.lease.due = net.now + PAUSE,
-                }
-            }
-            Phase::Releasing { token, release, .. } if release.id == reply.id => {
-                let token = *token;
-                net.note(|| format!("client {number} has released token {token}: {}", reply.errno));
-                self.last_turn = net.now;
-                net.report.turns += 1;
-                self.rest(net);
-            }
-            _ => {}
+        if net.planted == Some(Planted::LateLease)
+            && let Phase::Waiting(_) = self.phase
+            && let Ok(granted) = Granted::decode(&reply.fields)
+        {
+            reply.fields.clear();
+            Granted { waited: u64::MAX, ..granted }.encode(&mut reply.fields);
         }
+        self.happened(net, Event::Answered(reply));
+        self.go_on(net);
     }
+}
 
-    fn granted(&mut self, net: &mut Net, members: Vec<u32>, sent: u64, is_given_up: bool, granted: &Granted) {
-        let (now, number) = (net.now, self.number);
-        let lease = match net.planted {
-            Some(Planted::LateLease) => Lease::from(now, granted.lease),
-            _ => Lease::begin(sent, now, granted),
-        };
-        net.note(|| {
-            let (token, until) = (granted.token, lease.until as f64 / SECOND as f64);
-            format!("client {number} is granted {members:?} with token {token} until {until:.6} s")
-        });
-        let release_at = match is_given_up {
-            true => now,
-            // Some are longer than a lease.
-            false if net.rng.below(5) == 0 => now + net.rng.between(MS, MS.max(2 * lease.length)),
-            false => now + net.rng.between(MS, MS.max(lease.length / 4)),
-        };
-        // A grant that has come so late that it is due to be renewed is confirmed first.
-        let since = (lease.due > now && lease.is_valid(now)).then_some(now);
-        let turn = Turn { members, token: granted.token, lease, since, release_at, renewal: None };
-        self.phase = Phase::Holding(turn);
-    }
+/// How far a request has come.
+enum Carried<End> {
+    /// Nothing is to be done before then, unless something comes.
+    Until(u64),
+    Over(End),
 }
 
 /// Sends bytes whole, or in two pieces.

@@ -1,13 +1,14 @@
 //! A coordinator, its clients, and what must hold of their turns.
 //!
-//! Clients claim, renew, release and give up; the coordinator is killed and its machine crashes, its disk is full or fails; clients are killed
-//! and stopped; connections end, also for one side only. Then the faults end, and everybody must come to a turn.
+//! Clients of several users claim, renew, release, give up, and have turns taken away; the coordinator is killed and its machine crashes, its
+//! disk is full or fails; clients are killed and stopped; connections end, also for one side only. Then the faults end, and everybody must come
+//! to a turn.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `world` | time, events and the network |
 //! | `server` | the coordinator's rounds, on the real [`Leader`](iogate_core::coord::leader::Leader) and [`Log`](iogate_core::coord::journal::Log) |
-//! | `client` | what a client does next, on the real [`Calls`](iogate_core::coord::claimant::Calls) and [`Lease`](iogate_core::coord::claimant::Lease) |
+//! | `client` | what a client does next, which the library's own [`PendingClaim`](iogate_core::coord::claimant::PendingClaim), [`HeldTurn`](iogate_core::coord::claimant::HeldTurn) and [`Renewals`](iogate_core::coord::claimant::Renewals) decide |
 
 mod client;
 mod server;

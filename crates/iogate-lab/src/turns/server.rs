@@ -11,7 +11,7 @@ use iogate_core::{Span, Time};
 use iogate_sim::rng::Rng;
 
 use super::Planted;
-use super::client::PERIODS;
+use super::client::{PERIODS, USERS};
 use super::world::{MS, Net, SECOND, Sent};
 use crate::Disk;
 
@@ -66,10 +66,15 @@ impl Server {
             lease: Span::from_nanos(lease),
             ..CoordConfig::default()
         };
+        // In some, the coordinator knows better than clients what their users' weights are.
+        let weights = match rng.below(2) {
+            0 => USERS.iter().map(|&user| (user, rng.between(1, 100) as u32)).skip(1).collect(),
+            _ => BTreeMap::new(),
+        };
         let mut disk = Disk::new(Rng::new(seed, 2));
         disk.keeps_old_file = planted == Some(Planted::OldFile);
         Server {
-            config: LeaderConfig { table, ..LeaderConfig::default() },
+            config: LeaderConfig { table, weights, ..LeaderConfig::default() },
             running: None,
             disk: Some(disk),
             ahead: rng.below(3600 * SECOND),
@@ -198,7 +203,7 @@ impl Server {
             return net.send_client(wire, Sent::End);
         };
         let is_taken = match sent {
-            Sent::Hello(shown) => running.enter(net, now, wire, shown),
+            Sent::Hello(shown, uid) => running.enter(net, now, wire, shown, uid),
             Sent::Bytes(bytes) => running.take(net, now, wire, &bytes),
             Sent::End | Sent::Welcome(..) => false,
         };
@@ -254,7 +259,8 @@ impl Server {
                 }
             }
         }
-        for notice in leader.notices() {
+        // That a turn is taken away is right, and nothing else is to be said.
+        for notice in leader.notices().iter().filter(|notice| !notice.contains(" takes the turn of ")) {
             net.found(&format!("the coordinator says: {notice}"));
         }
         leader.say(has_kept, |wire, bytes| {
@@ -268,10 +274,10 @@ impl Server {
 }
 
 impl Running {
-    fn enter(&mut self, net: &mut Net, now: Time, wire: u64, shown: [u8; 16]) -> bool {
+    fn enter(&mut self, net: &mut Net, now: Time, wire: u64, shown: [u8; 16], uid: u32) -> bool {
         let mut fresh = [0; 16];
         fresh[..8].copy_from_slice(&net.rng.bits().to_le_bytes());
-        let user = User { uid: 1000, gid: 1000 };
+        let user = User { uid, gid: uid };
         let client = Entering { connection: wire, shown, fresh, user, name: "a client" };
         let Ok(entered) = self.leader.enter(now, &client) else { return false };
         let connection = Connection { session: entered.session, left: Vec::new() };

@@ -36,8 +36,8 @@ enum Event {
 /// What goes over a connection.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// A client connects, and shows this session.
-    Hello([u8; 16]),
+    /// A client of this user connects, and shows this session.
+    Hello([u8; 16], u32),
     /// It is let in: with this session, which was there before or not.
     Welcome([u8; 16], bool),
     Bytes(Vec<u8>),
@@ -68,6 +68,7 @@ struct Faults {
     stops: bool,
     cuts: bool,
     slow: bool,
+    evictions: bool,
 }
 
 /// Everything but what clients and the coordinator know.
@@ -78,6 +79,8 @@ pub(super) struct Net {
     pub(super) report: Report,
     /// What clients took for their turns.
     held: Vec<Held>,
+    /// Turns that were to be taken away, since when, and for certain since when: who has one does not know.
+    evictions: BTreeMap<u64, (u64, Option<u64>)>,
     /// Parties that may hold a target at a time.
     slots: usize,
     events: BinaryHeap<Reverse<(u64, u64)>>,
@@ -138,8 +141,31 @@ impl Net {
         self.at(at, Event::ToClient(wire, sent));
     }
 
+    /// A client is about to have a turn taken away.
+    pub(super) fn is_to_be_evicted(&mut self, token: u64) {
+        self.evictions.entry(token).or_insert((self.now, None));
+    }
+
+    /// The coordinator says that a turn was taken away.
+    pub(super) fn is_evicted(&mut self, token: u64) {
+        if let Some((_, certain)) = self.evictions.get_mut(&token) {
+            certain.get_or_insert(self.now);
+        }
+    }
+
+    /// A renewal that was sent at `sent` has succeeded.
+    pub(super) fn is_renewed(&mut self, token: u64, sent: u64) {
+        if let Some((_, Some(since))) = self.evictions.get(&token)
+            && *since < sent
+        {
+            self.found(&format!("a turn that was taken away is renewed: token {token}"));
+        }
+    }
+
     /// A client had a turn: it must fit those before.
     pub(super) fn had(&mut self, turn: Held) {
+        let end = self.evictions.get(&turn.token).map_or(turn.end, |(since, _)| turn.end.min(*since));
+        let turn = Held { end: end.max(turn.begin), ..turn };
         self.held.push(turn);
         // Those that ended long ago are in nobody's way.
         let recent = self.held.len().saturating_sub(100);
@@ -187,6 +213,7 @@ impl World {
             stops: is(2),
             cuts: is(2),
             slow: is(4),
+            evictions: is(3),
             pause: 0,
         };
         let faults = Faults { pause: rng.between(50 * MS, 3 * SECOND), ..faults };
@@ -199,6 +226,7 @@ impl World {
             planted,
             report: Report { seed, ..Report::default() },
             held: Vec::new(),
+            evictions: BTreeMap::new(),
             slots: 1,
             events: BinaryHeap::new(),
             what: BTreeMap::new(),
@@ -218,7 +246,7 @@ impl World {
     pub(super) fn run(mut self) -> Report {
         self.server.start(&mut self.net);
         for client in &mut self.clients {
-            client.plan(&mut self.net);
+            client.begin(&mut self.net);
         }
         self.net.at(self.faults.pause, Event::Fault);
         while let Some(Reverse((time, number))) = self.net.events.pop() {
@@ -267,7 +295,7 @@ impl World {
             return;
         }
         let client = net.rng.below(clients.len() as u64) as usize;
-        match net.rng.below(8) {
+        match net.rng.below(9) {
             0 if faults.kills => server.kill(net, false),
             1 if faults.crashes => server.kill(net, true),
             2 if faults.kills => server.kill_in_next_write(),
@@ -289,6 +317,15 @@ impl World {
                     } else if let Some(wire) = net.wires.get_mut(&wire) {
                         wire.is_cut = true;
                     }
+                }
+            }
+            8 if faults.evictions => {
+                // By itself, or by another of the same user; others may not.
+                let tokens: Vec<_> =
+                    clients.iter().filter_map(|one| Some((one.token()?, one.user))).collect();
+                if !tokens.is_empty() {
+                    let (token, user) = tokens[net.rng.below(tokens.len() as u64) as usize];
+                    clients[client].evict(net, token, user);
                 }
             }
             _ => {}

@@ -1,16 +1,16 @@
-//! One connection to a coordinator: a message goes out, its answer comes in, in the thread that asks.
+//! One connection to a coordinator: messages go out, answers come in, in the thread that asks. Which, and when, an [`Exchange`] decides.
 
 use std::io::{self, IoSliceMut};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use iogate_core::coord::claimant::{Calls, Reply};
+use iogate_core::coord::claimant::{Answer, Call, Calls, Event, Exchange, NoAnswer, Reply, Step};
 use iogate_core::wire::{Goodbye, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fork::Watched;
-use super::{Pause, Reach, Unreached, deadline_in};
+use super::{Reach, Unreached, clock, deadline_in, nanoseconds};
 use crate::client::{Connected, flush, send, timespec};
 use crate::socket::Socket;
 
@@ -18,6 +18,8 @@ use crate::socket::Socket;
 const READ_BYTES: usize = 512;
 /// A message leaves at once, or something is wrong: it is smaller than any socket's memory.
 const SEND_MAX: Duration = Duration::from_secs(5);
+/// A connection is tried for at least so long, however little time is left.
+const LINK_MIN: Duration = Duration::from_millis(1);
 
 /// A session with a coordinator, and the connection that carries it just now, if any.
 #[derive(Default)]
@@ -26,65 +28,113 @@ pub(super) struct Connection {
     calls: Calls,
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum NoAnswer {
-    /// The coordinator does not know the session any more, nor what it has claimed in it.
-    Forgotten,
-    /// No coordinator was reached, or none answered, in time. The request may have been carried out.
-    Unreached(Unreached),
-}
-
 impl Connection {
     pub(super) fn is_linked(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.watched.is_own())
     }
 
-    /// How often it has connected.
-    pub(super) fn links(&self) -> u64 {
-        self.calls.links()
+    /// Carries a request to its end. `watch` is called, with what was tried last, whenever there is nothing to do but to wait on.
+    pub(super) fn carry<E: Exchange>(
+        &mut self,
+        reach: &Reach,
+        exchange: &mut E,
+        request: &Request<'_>,
+        tried: &mut String,
+        mut watch: impl FnMut(&mut E, &str),
+    ) -> E::End {
+        loop {
+            let now = clock();
+            let step = exchange.next(now, &mut self.calls, request);
+            let sent = self.send();
+            let event = match step {
+                Step::Connect { until } => match self.link(reach, until.saturating_sub(now)) {
+                    Ok(is_same) => Event::Connected { is_same },
+                    Err(unreached) => {
+                        *tried = unreached.tried;
+                        Event::Unreached { is_final: unreached.is_final, random: random() }
+                    }
+                },
+                Step::Wait { until } => match sent.and_then(|()| self.receive(until)) {
+                    Ok(Some(reply)) => Event::Answered(reply),
+                    Ok(None) => {
+                        watch(exchange, tried);
+                        continue;
+                    }
+                    Err(error) => {
+                        *tried = error.to_string();
+                        Event::Disconnected { random: random() }
+                    }
+                },
+                Step::Rest { until } => {
+                    std::thread::sleep(Duration::from_nanos(until.saturating_sub(now)));
+                    watch(exchange, tried);
+                    continue;
+                }
+                Step::Unlink => {
+                    self.unlink();
+                    continue;
+                }
+                Step::Part => {
+                    *self = Connection::default();
+                    continue;
+                }
+                Step::Over(end) => return end,
+            };
+            exchange.happened(clock(), event);
+        }
     }
 
-    /// Connects. True if the session goes on: what has no answer has then been sent again. Otherwise a new one has begun, in which
-    /// nothing was sent.
-    pub(super) fn link(&mut self, reach: &Reach, within: Duration) -> Result<bool, Unreached> {
+    /// Asks, and waits for the answer, over lost connections as long as the session goes on. Answers to others are dropped.
+    pub(super) fn call(
+        &mut self,
+        reach: &Reach,
+        request: &Request<'_>,
+        within: Duration,
+    ) -> Result<Answer, (NoAnswer, String)> {
+        let mut tried = String::new();
+        let mut call = Call::new(clock(), nanoseconds(within), self.is_linked());
+        let end = self.carry(reach, &mut call, request, &mut tried, |_, _| {});
+        end.map_err(|why| (why, tried))
+    }
+
+    /// Connects. True if the session goes on.
+    fn link(&mut self, reach: &Reach, within: u64) -> Result<bool, Unreached> {
         self.unlink();
+        let within = Duration::from_nanos(within).max(LINK_MIN);
         let Connected { socket, welcome, .. } = reach.connect(self.calls.session(), within)?;
         let watched = Watched::new(socket.fd().as_raw_fd());
-        let link = self.link.insert(Link { socket: ManuallyDrop::new(socket), watched });
-        let user = (welcome.uid, welcome.gid);
-        let goes_on = self.calls.linked(welcome.session, welcome.resumed != 0, user);
-        if goes_on && self.calls.underway().try_for_each(|bytes| link.send(bytes)).is_err() {
-            self.unlink();
-        }
-        Ok(goes_on)
+        self.link = Some(Link { socket: ManuallyDrop::new(socket), watched });
+        Ok(self.calls.linked(welcome.session, welcome.resumed != 0, (welcome.uid, welcome.gid)))
     }
 
     /// Closes the connection; the session can go on.
-    pub(super) fn unlink(&mut self) {
+    fn unlink(&mut self) {
         self.link = None;
     }
 
     /// Ends the session, if the coordinator can be told at once.
     pub(super) fn part(&mut self) {
         if self.is_linked() {
-            self.post(&Request::Goodbye(Goodbye {}));
+            self.calls.post(&Request::Goodbye(Goodbye {}));
+            let _ = self.send();
         }
         *self = Connection::default();
     }
 
-    /// Sends a request and returns its id. If that fails, the connection is closed: the request is sent again on the next one.
-    pub(super) fn post(&mut self, request: &Request<'_>) -> u64 {
-        let (id, bytes) = self.calls.post(request);
-        if self.link.as_ref().is_some_and(|link| link.send(bytes).is_err()) {
-            self.unlink();
+    /// Sends what has not been sent, if there is a connection. If that fails, the connection is closed.
+    fn send(&mut self) -> io::Result<()> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let sent = self.calls.unsent().try_for_each(|bytes| link.send(bytes));
+        match sent {
+            Ok(()) => self.calls.all_sent(),
+            Err(_) => self.unlink(),
         }
-        id
+        sent
     }
 
     /// The next answer that arrives; `None` if none does before the deadline, or a signal comes first. The connection is closed when
     /// this fails.
-    pub(super) fn receive(&mut self, deadline: Instant) -> io::Result<Option<Reply>> {
+    fn receive(&mut self, deadline: u64) -> io::Result<Option<Reply>> {
         let received = self.try_receive(deadline);
         match &received {
             Ok(Some(reply)) if reply.id == 0 => {
@@ -98,7 +148,7 @@ impl Connection {
         received
     }
 
-    fn try_receive(&mut self, deadline: Instant) -> io::Result<Option<Reply>> {
+    fn try_receive(&mut self, deadline: u64) -> io::Result<Option<Reply>> {
         let link = self.link.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         loop {
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
@@ -113,10 +163,10 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
+            let left = Duration::from_nanos(deadline.saturating_sub(clock()));
             if link.socket.wants_flush() {
-                flush(&**link.socket, deadline)?;
+                flush(&**link.socket, deadline_in(left))?;
             }
-            let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(None);
             }
@@ -128,47 +178,13 @@ impl Connection {
             }
         }
     }
+}
 
-    /// Sends a request and waits for its answer, over lost connections as long as the session goes on. Answers to others are dropped.
-    pub(super) fn call(
-        &mut self,
-        reach: &Reach,
-        request: &Request<'_>,
-        within: Duration,
-    ) -> Result<Reply, NoAnswer> {
-        let deadline = deadline_in(within);
-        let left = || deadline.saturating_duration_since(Instant::now());
-        let mut pause = Pause::new();
-        let mut posted = None;
-        loop {
-            if self.is_linked() {
-                let id = *posted.get_or_insert_with(|| self.post(request));
-                match self.receive(deadline) {
-                    Ok(Some(reply)) if reply.id == id => return Ok(reply),
-                    // A connection on which nothing comes is not to be trusted.
-                    Ok(None) if left().is_zero() => self.unlink(),
-                    _ => {}
-                }
-            } else {
-                match self.link(reach, left()) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(NoAnswer::Forgotten),
-                    Err(unreached) if unreached.is_final => return Err(NoAnswer::Unreached(unreached)),
-                    Err(unreached) => {
-                        let time = pause.next();
-                        if time >= left() {
-                            return Err(NoAnswer::Unreached(unreached));
-                        }
-                        std::thread::sleep(time);
-                    }
-                }
-            }
-            if left().is_zero() {
-                let tried = "no answer in time".into();
-                return Err(NoAnswer::Unreached(Unreached { tried, is_final: false }));
-            }
-        }
-    }
+/// Some byte, so that not all clients come back at the same time. Without random numbers they do.
+fn random() -> u8 {
+    let mut random = [0; 1];
+    let _ = crate::server::random(&mut random);
+    random[0]
 }
 
 /// A socket, and what makes children of this process close it.

@@ -1,22 +1,20 @@
-//! A turn: renewing it, ending it.
+//! A turn: renewing it, ending it. What comes of that is decided by [`HeldTurn`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::ThreadId;
 use std::time::Duration;
 
 use iogate_core::coord::Admission;
-use iogate_core::coord::claimant::Lease;
-use iogate_core::wire::{Granted, Record, Release, Renew, Renewed, Request};
+use iogate_core::coord::claimant::held::AGAIN;
+use iogate_core::coord::claimant::{Ended, Granting, HeldTurn};
+use iogate_core::wire::Granted;
 
-use super::connection::{Connection, NoAnswer};
-use super::{Claimed, Local, lock};
-use crate::clock::since_boot;
+use super::connection::Connection;
+use super::{Claimed, Local, clock, lock};
 
 /// How long the end of a turn waits for the coordinator's word; then the keeper goes on trying.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
-/// The least time between two attempts to renew.
-const AGAIN: Duration = Duration::from_millis(20);
 
 /// A turn. Dropped, it ends.
 #[derive(Debug)]
@@ -42,47 +40,40 @@ pub(super) struct Kept {
     /// The thread that took it: what that takes besides, of the same party, is the same turn.
     pub(super) thread: ThreadId,
     users: AtomicU32,
-    /// In ns, as the coordinator said last.
+    /// As [`HeldTurn`] has it: how long it counts without being renewed, and until when, on [`clock`].
     lease: AtomicU64,
-    /// On [`clock`]: until when it counts if it is not renewed, and when that is to be done.
-    until: AtomicU64,
-    due: AtomicU64,
-    is_lost: AtomicBool,
-    /// It is over, and the coordinator does not know yet.
-    is_ending: AtomicBool,
+    valid_until: AtomicU64,
     bytes: AtomicU64,
-    connection: Mutex<Option<Connection>>,
+    /// `None` once the coordinator has been told that it is over.
+    session: Mutex<Option<(Connection, HeldTurn)>>,
 }
 
-/// Nanoseconds of a clock that never goes back, and goes on while the machine sleeps: leases end then too.
-pub(super) fn clock() -> u64 {
-    since_boot().as_nanos() as u64
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        std::ptr::eq(self, other)
+    }
 }
 
 impl Held {
-    /// A turn that has just been granted to a claim that was first sent at `sent` (on [`clock`]).
+    /// A turn that has just been granted.
     pub(super) fn begin(
         local: &Arc<Local>,
         claimed: &Arc<Claimed>,
-        grant: Granted,
-        sent: u64,
+        Granting { granted, lease }: Granting,
         connection: Connection,
     ) -> Held {
-        let lease = Lease::begin(sent, clock(), &grant);
         let kept = Arc::new(Kept {
             claimed: Arc::clone(claimed),
-            grant,
+            grant: granted,
             thread: std::thread::current().id(),
             users: AtomicU32::new(1),
             lease: AtomicU64::new(lease.length),
-            until: AtomicU64::new(lease.until),
-            due: AtomicU64::new(lease.due),
-            is_lost: AtomicBool::new(false),
-            is_ending: AtomicBool::new(false),
+            valid_until: AtomicU64::new(lease.until),
             bytes: AtomicU64::new(0),
-            connection: Mutex::new(Some(connection)),
+            session: Mutex::new(Some((connection, HeldTurn::new(granted.token, lease)))),
         });
         let _ = claimed.kept.set(Arc::downgrade(&kept));
+        local.keep(lease.due, &kept);
         Held { kept, local: Arc::clone(local), is_over: false }
     }
 
@@ -90,25 +81,6 @@ impl Held {
     pub(super) fn join(local: &Arc<Local>, kept: &Arc<Kept>) -> Held {
         kept.users.fetch_add(1, Relaxed);
         Held { kept: Arc::clone(kept), local: Arc::clone(local), is_over: false }
-    }
-
-    /// Renews at once a turn whose grant has come so late that this is due, as to a process that was stopped. False if it is lost.
-    pub(super) fn confirm(&self) -> bool {
-        if self.kept.due.load(Relaxed) <= clock() {
-            self.kept.look_after(&self.local);
-        }
-        !self.kept.is_lost.load(Relaxed)
-    }
-
-    /// Of a turn that is lost: its connection, and nothing else is left.
-    pub(super) fn give_up(&mut self) -> Connection {
-        self.is_over = true;
-        lock(&self.local.claimed).retain(|claimed| !Arc::ptr_eq(claimed, &self.kept.claimed));
-        lock(&self.kept.connection).take().unwrap_or_default()
-    }
-
-    pub(super) fn keep(&self) {
-        self.local.keep(&self.kept);
     }
 
     /// Larger than that of every turn before.
@@ -170,29 +142,24 @@ impl Held {
         }
         lock(&local.claimed).retain(|claimed| !Arc::ptr_eq(claimed, &kept.claimed));
         local.let_go(kept);
-        let was_valid = kept.is_valid();
-        let mut held = lock(&kept.connection);
-        let Some(mut connection) = held.take() else { return Err(self.lost()) };
-        let links = connection.links();
-        let is_lost = match connection.call(&local.reach, &kept.release(), RELEASE_MAX) {
-            Ok(reply) if reply.errno == 0 => false,
-            // Sent twice, it may have been carried out the first time.
-            Ok(_) => !was_valid || connection.links() == links,
-            Err(NoAnswer::Forgotten) => !was_valid,
-            Err(NoAnswer::Unreached(_)) => {
-                *held = Some(connection);
-                drop(held);
-                if was_valid {
-                    kept.is_ending.store(true, Relaxed);
-                    kept.due.store(clock(), Relaxed);
-                    local.keep(kept);
-                    return Ok(());
-                }
-                return Err(self.lost());
+        let mut session = lock(&kept.session);
+        let Some((connection, turn)) = session.as_mut() else { return Err(self.lost()) };
+        turn.end(kept.bytes.load(Relaxed));
+        let since = clock();
+        let end = connection.call(&local.reach, &turn.request(), RELEASE_MAX).map_err(|(why, _)| why);
+        match turn.ended(since, &end) {
+            Ended::Later => {
+                drop(session);
+                local.keep(clock(), kept);
+                Ok(())
             }
-        };
-        local.put_idle(connection);
-        if is_lost { Err(self.lost()) } else { Ok(()) }
+            ended => {
+                if let Some((connection, _)) = session.take() {
+                    local.put_idle(connection);
+                }
+                if ended == Ended::Over { Ok(()) } else { Err(self.lost()) }
+            }
+        }
     }
 
     fn lost(&self) -> Lost {
@@ -209,77 +176,40 @@ impl Drop for Held {
 
 impl Kept {
     pub(super) fn is_valid(&self) -> bool {
-        !self.is_lost.load(Relaxed) && clock() < self.until.load(Relaxed)
+        clock() < self.valid_until.load(Relaxed)
     }
 
     /// Ends the session, and so the turn, if nobody uses the connection just now.
     pub(super) fn part(&self) {
-        if let Ok(mut held) = self.connection.try_lock()
-            && let Some(mut connection) = held.take()
+        if let Ok(mut session) = self.session.try_lock()
+            && let Some((mut connection, _)) = session.take()
         {
-            self.is_lost.store(true, Relaxed);
+            self.valid_until.store(0, Relaxed);
             connection.part();
         }
     }
 
-    /// When there is something to do.
-    pub(super) fn due(&self) -> u64 {
-        self.due.load(Relaxed)
-    }
-
-    fn release(&self) -> Request<'static> {
-        Request::Release(Release { token: self.grant.token, bytes: self.bytes.load(Relaxed) })
-    }
-
-    /// Does what is due: renews the turn, or tells the coordinator that it is over. False if there will be nothing to do any more.
-    pub(super) fn look_after(&self, local: &Local) -> bool {
-        let lease = self.lease.load(Relaxed);
-        let third = Duration::from_nanos(lease / 3);
-        let mut held = match self.connection.try_lock() {
-            Ok(held) => held,
+    /// Does what is due, and says when something is due again; `None`: there will be nothing to do any more.
+    pub(super) fn look_after(&self, local: &Local) -> Option<u64> {
+        let mut session = match self.session.try_lock() {
+            Ok(session) => session,
             Err(TryLockError::Poisoned(error)) => PoisonError::into_inner(error),
             // Somebody is ending it.
-            Err(TryLockError::WouldBlock) => {
-                self.again_in(AGAIN);
-                return true;
-            }
+            Err(TryLockError::WouldBlock) => return Some(clock().saturating_add(AGAIN)),
         };
-        let Some(connection) = held.as_mut() else { return false };
+        let (connection, turn) = session.as_mut()?;
         let sent = clock();
-        if self.is_ending.load(Relaxed) {
-            if let Err(NoAnswer::Unreached(_)) = connection.call(&local.reach, &self.release(), third) {
-                self.again_in(third / 3);
-                // The lease ends it too.
-                return sent < self.until.load(Relaxed);
-            }
-            if let Some(connection) = held.take() {
-                local.put_idle(connection);
-            }
-            return false;
+        let within = Duration::from_nanos(turn.within());
+        let end = connection.call(&local.reach, &turn.request(), within).map_err(|(why, _)| why);
+        let due = turn.asked(clock(), sent, &end);
+        self.lease.store(turn.lease().length, Relaxed);
+        self.valid_until.store(turn.valid_until(), Relaxed);
+        if due.is_none()
+            && turn.is_ending()
+            && let Some((connection, _)) = session.take()
+        {
+            local.put_idle(connection);
         }
-        let renew = Request::Renew(Renew { token: self.grant.token });
-        let renewed = match connection.call(&local.reach, &renew, third) {
-            Ok(reply) if reply.errno == 0 => Renewed::decode(&reply.fields).ok(),
-            Ok(reply) if reply.errno != libc::ESTALE => None,
-            Err(NoAnswer::Unreached(_)) => None,
-            Ok(_) | Err(NoAnswer::Forgotten) => {
-                self.is_lost.store(true, Relaxed);
-                return false;
-            }
-        };
-        match renewed {
-            Some(Renewed { lease }) => {
-                let lease = Lease::from(sent, lease);
-                self.lease.store(lease.length, Relaxed);
-                self.until.store(lease.until, Relaxed);
-                self.due.store(lease.due, Relaxed);
-            }
-            None => self.again_in(third / 3),
-        }
-        true
-    }
-
-    fn again_in(&self, time: Duration) {
-        self.due.store(clock().saturating_add(time.max(AGAIN).as_nanos() as u64), Relaxed);
+        due
     }
 }

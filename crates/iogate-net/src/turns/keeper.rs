@@ -1,50 +1,41 @@
-//! The thread that renews turns: there is one while a process has turns, and for a short while after.
+//! The thread that renews turns: there is one while a process has turns, and for a short while after. When it does what is
+//! [`Renewals`](iogate_core::coord::claimant::Renewals)'s to say.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::held::{Kept, clock};
-use super::{Local, lock};
+use iogate_core::coord::claimant::{Need, Task};
 
-/// How long the thread waits for another turn before it ends: a program that takes many short ones starts it once.
-const LINGER: Duration = Duration::from_secs(2);
-
-/// What is to be looked after.
-#[derive(Debug, Default)]
-pub(super) struct Keeper {
-    kept: Vec<Arc<Kept>>,
-    is_running: bool,
-    /// When the thread looks again, on [`clock`].
-    wakes: u64,
-    /// Turns so far.
-    begun: u64,
-}
+use super::held::Kept;
+use super::{Local, clock, lock};
 
 impl Local {
-    /// Looks after a turn from now on.
-    pub(super) fn keep(self: &Arc<Local>, kept: &Arc<Kept>) {
-        let mut keeper = lock(&self.keeper);
-        keeper.kept.push(Arc::clone(kept));
-        keeper.begun += 1;
-        if !keeper.is_running {
-            let local = Arc::clone(self);
-            keeper.is_running = start(move || run(&local));
-        } else if kept.due() < keeper.wakes {
-            self.wake.notify_one();
+    /// Looks after a turn from now on, for which something is due then.
+    pub(super) fn keep(self: &Arc<Local>, due: u64, kept: &Arc<Kept>) {
+        let mut renewals = lock(&self.renewals);
+        match renewals.add(due, Arc::clone(kept)) {
+            Need::Nothing => {}
+            Need::Wake => self.wake.notify_one(),
+            Need::Start => {
+                let local = Arc::clone(self);
+                if !start(move || run(&local)) {
+                    renewals.not_started();
+                }
+            }
         }
     }
 
     /// Ends all turns. Waits for nobody: other threads go on meanwhile, and one of them may never do so again.
     pub(super) fn end(&self) {
-        if let Ok(keeper) = self.keeper.try_lock() {
-            keeper.kept.iter().for_each(|kept| kept.part());
+        if let Ok(renewals) = self.renewals.try_lock() {
+            renewals.iter().for_each(|kept| kept.part());
         }
         self.part_idle();
     }
 
     /// No longer.
     pub(super) fn let_go(&self, kept: &Arc<Kept>) {
-        lock(&self.keeper).kept.retain(|other| !Arc::ptr_eq(other, kept));
+        lock(&self.renewals).remove(clock(), kept);
     }
 }
 
@@ -67,34 +58,27 @@ fn start(run: impl FnOnce() + Send + 'static) -> bool {
 }
 
 fn run(local: &Arc<Local>) {
-    let mut keeper = lock(&local.keeper);
-    // Turns that had begun when there was none left.
-    let mut seen = None;
+    let mut renewals = lock(&local.renewals);
     loop {
         let now = clock();
-        let due = keeper.kept.iter().find(|kept| kept.due() <= now).cloned();
-        if let Some(kept) = due {
-            drop(keeper);
-            if !kept.look_after(local) {
-                local.let_go(&kept);
+        match renewals.next(now) {
+            Task::Due(kept) => {
+                drop(renewals);
+                let due = kept.look_after(local);
+                renewals = lock(&local.renewals);
+                match due {
+                    Some(due) => renewals.due_again(due, &kept),
+                    None => renewals.remove(clock(), &kept),
+                }
             }
-            keeper = lock(&local.keeper);
-            continue;
+            Task::Wait(until) => {
+                let time = Duration::from_nanos(until.saturating_sub(now));
+                renewals = match local.wake.wait_timeout(renewals, time) {
+                    Ok((renewals, _)) => renewals,
+                    Err(error) => error.into_inner().0,
+                };
+            }
+            Task::End => return,
         }
-        let linger = now + LINGER.as_nanos() as u64;
-        if !keeper.kept.is_empty() {
-            seen = None;
-        } else if seen == Some(keeper.begun) {
-            keeper.is_running = false;
-            return;
-        } else {
-            seen = Some(keeper.begun);
-        }
-        keeper.wakes = keeper.kept.iter().map(|kept| kept.due()).min().unwrap_or(linger).min(linger);
-        let time = Duration::from_nanos(keeper.wakes.saturating_sub(now));
-        keeper = match local.wake.wait_timeout(keeper, time) {
-            Ok((keeper, _)) => keeper,
-            Err(error) => error.into_inner().0,
-        };
     }
 }

@@ -2,11 +2,14 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `connection` | one connection: a message goes out, its answer comes in, in the thread that asks |
-//! | `line` | a claim, from its sending to its grant, over lost connections |
+//! | `connection` | one connection: messages go out, answers come in, in the thread that asks |
+//! | `claim` | a claim, from its sending to its grant |
 //! | `held` | a turn: renewing it, ending it |
 //! | `keeper` | the thread that renews |
 //! | `fork` | what a process's child does with its parent's connections |
+//!
+//! What is sent and when, when a connection or a coordinator is given up, and until when a turn counts, is decided in
+//! [`iogate_core::coord::claimant`].
 //!
 //! The thread that wants a turn sends and reads itself. Each claim has a connection of its own, with a session of its own, until its turn is
 //! over; connections without a claim wait for the next one. A background thread renews turns, and ends soon after the last of
@@ -27,11 +30,11 @@
 //! # }
 //! ```
 
+mod claim;
 mod connection;
 mod fork;
 mod held;
 mod keeper;
-mod line;
 
 use std::fmt;
 use std::io;
@@ -39,20 +42,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use iogate_core::coord::claimant::Reply;
+use iogate_core::coord::claimant::{NoAnswer, Renewals, Reply};
 use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
 
 use crate::Endpoint;
 use crate::client::{ClientError, ClientOptions, Connected, connect};
+use crate::clock::since_boot;
 use crate::coordinator::EXPORT;
 
+pub use claim::{Limits, Waiting, Watch};
 pub use fork::generation;
 pub use held::{Held, Lost};
-pub use line::{Limits, Waiting, Watch};
 
-use connection::{Connection, NoAnswer};
+use connection::Connection;
 use held::Kept;
-use keeper::Keeper;
 
 /// Connections that wait for the next claim.
 const IDLE_MAX: usize = 8;
@@ -152,7 +155,7 @@ struct Local {
     idle: Mutex<Vec<Connection>>,
     /// All claims of the process, waiting and held.
     claimed: Mutex<Vec<Arc<Claimed>>>,
-    keeper: Mutex<Keeper>,
+    renewals: Mutex<Renewals<Arc<Kept>>>,
     wake: std::sync::Condvar,
     /// The same in a child.
     next: OnceLock<Arc<Local>>,
@@ -204,7 +207,7 @@ impl Coordinator {
         limits: &Limits,
         watch: Watch<'_>,
     ) -> Result<Held, ClaimError> {
-        line::claim(self.local(), wanted, limits, watch)
+        claim::claim(self.local(), wanted, limits, watch)
     }
 
     /// The coordinator's state, as JSON.
@@ -233,13 +236,16 @@ impl Coordinator {
         let mut connection = local.take_idle();
         let mut asked = connection.call(&local.reach, request, ANSWER_MAX);
         // A session that nobody knows any more has become a new one.
-        if matches!(asked, Err(NoAnswer::Forgotten)) {
+        if matches!(asked, Err((NoAnswer::Forgotten, _))) {
             asked = connection.call(&local.reach, request, ANSWER_MAX);
         }
-        let reply = asked.map_err(|error| match error {
-            NoAnswer::Forgotten => io::ErrorKind::ConnectionReset.into(),
-            NoAnswer::Unreached(unreached) => io::Error::other(unreached),
-        })?;
+        let reply = asked
+            .map_err(|(why, tried)| match why {
+                NoAnswer::Forgotten => io::ErrorKind::ConnectionReset.into(),
+                NoAnswer::Unreached => io::Error::other(format!("no coordinator can be reached: {tried}")),
+                NoAnswer::Silent => io::Error::other("no coordinator can be reached: no answer in time"),
+            })?
+            .reply;
         local.put_idle(connection);
         match reply.errno {
             0 => Ok(reply),
@@ -290,7 +296,7 @@ impl Local {
             reach: Arc::clone(reach),
             idle: Mutex::default(),
             claimed: Mutex::default(),
-            keeper: Mutex::default(),
+            renewals: Mutex::default(),
             wake: std::sync::Condvar::new(),
             next: OnceLock::new(),
         }
@@ -329,14 +335,6 @@ struct Unreached {
     /// Waiting will not help.
     is_final: bool,
 }
-
-impl fmt::Display for Unreached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no coordinator can be reached: {}", self.tried)
-    }
-}
-
-impl std::error::Error for Unreached {}
 
 impl Reach {
     /// Connects to the first coordinator that takes this client, beginning with the one that did last; goes on with the session, or begins
@@ -388,25 +386,13 @@ impl Unreached {
     }
 }
 
-/// How long to wait before the next attempt: longer each time, and not the same in all clients.
-struct Pause(Duration);
+/// The clock of claims and leases, in nanoseconds: it never goes back, and goes on while the machine sleeps, as leases do.
+fn clock() -> u64 {
+    nanoseconds(since_boot())
+}
 
-impl Pause {
-    const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(1);
-
-    fn new() -> Pause {
-        Pause(Pause::FIRST)
-    }
-
-    fn next(&mut self) -> Duration {
-        let mut random = [0; 1];
-        // Without random numbers all wait the same.
-        let _ = crate::server::random(&mut random);
-        let pause = self.0 * (128 + u32::from(random[0]) / 2) / 255;
-        self.0 = (self.0 * 2).min(Pause::LONGEST);
-        pause
-    }
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The deadline of a wait that begins now, as far as clocks go.
