@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use iogate_core::Time;
+#[cfg(not(feature = "shuttle"))]
 use rustix::time::{ClockId, clock_gettime};
 
 /// The monotonic clock, moved to the Unix epoch once, when it is made: steps of the wall clock do not reach it.
@@ -30,6 +31,14 @@ impl Clock {
     }
 }
 
+/// In a test of interleavings: a microsecond later at each look, so that the time does not depend on the machine.
+#[cfg(feature = "shuttle")]
+fn monotonic_ns() -> u64 {
+    static LOOKS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    1000 * LOOKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[cfg(not(feature = "shuttle"))]
 fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

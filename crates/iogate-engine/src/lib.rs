@@ -9,6 +9,7 @@ pub mod layouts;
 mod memory;
 pub mod privileges;
 pub mod store;
+mod sync;
 mod workers;
 
 pub use clock::Clock;

@@ -57,6 +57,8 @@ impl Workers {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.jobs.push_back(Box::new(job));
         if queue.jobs.len() <= queue.idle {
+            // Who is woken would else wait for the lock at once.
+            drop(queue);
             self.wake.notify_one();
         } else if queue.threads < self.threads_max {
             queue.threads += 1;

@@ -7,14 +7,15 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use iogate_core::Time;
 
 use super::Shared;
 use super::frame::{List, Work};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Default)]
 pub(super) struct Pool {
@@ -59,11 +60,11 @@ impl Pool {
 
     /// Gives jobs to the workers. Those that no worker can take (no thread can be started) come back.
     pub(super) fn push(&self, engine: &Arc<Shared>, jobs: List) -> List {
-        let mut refused = List::new();
+        let (mut refused, mut wakes) = (List::new(), 0);
         let mut state = self.lock();
         for job in jobs {
             if state.jobs.len() < state.idle {
-                self.changed.notify_one();
+                wakes += 1;
             } else if let Err(error) = spawn(engine, &mut state) {
                 tracing::warn!(%error, "no thread for a dispatch: carried out where it was found");
                 refused.push_back(job);
@@ -71,6 +72,9 @@ impl Pool {
             }
             state.jobs.push_back(job);
         }
+        // Who is woken would else wait for the lock at once.
+        drop(state);
+        (0..wakes).for_each(|_| self.changed.notify_one());
         refused
     }
 
@@ -121,8 +125,10 @@ fn spawn(engine: &Arc<Shared>, state: &mut State) -> io::Result<()> {
 fn worker(engine: &Weak<Shared>) {
     // The engine is alive for as long as its pool has not been stopped.
     let Some(engine) = engine.upgrade() else { return };
-    precise_sleep();
-    crate::privileges::limit_thread_or_warn();
+    if cfg!(not(feature = "shuttle")) {
+        precise_sleep();
+        crate::privileges::limit_thread_or_warn();
+    }
     let pool = &engine.pool;
     let mut state = pool.lock();
     loop {

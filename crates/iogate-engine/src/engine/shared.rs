@@ -2,9 +2,9 @@
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::{mem, process, thread};
+use std::sync::Arc;
+use std::thread::panicking;
+use std::{mem, process};
 
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
@@ -15,6 +15,8 @@ use super::table::{Done, Pending, Table};
 use super::{SubmitError, Transfer};
 use crate::clock::Clock;
 use crate::store::{Io, Segment, Store};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, thread};
 
 /// A submitting thread that finds further work when it has carried out its own goes on with it while that costs
 /// less than handing it to another thread would: dispatches that take less than this, and at most so many.
@@ -56,13 +58,13 @@ pub(super) struct AbortOnUnwind {
 
 impl AbortOnUnwind {
     pub(super) fn new() -> AbortOnUnwind {
-        AbortOnUnwind { panicking_before: thread::panicking() }
+        AbortOnUnwind { panicking_before: panicking() }
     }
 }
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        if thread::panicking() && !self.panicking_before {
+        if panicking() && !self.panicking_before {
             tracing::error!(
                 "a defect in the gate or its store: the process ends, so that nobody waits for ever"
             );

@@ -4,8 +4,8 @@
 use std::cell::UnsafeCell;
 use std::io;
 use std::marker::PhantomPinned;
-use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 const PENDING: u32 = 0;
 const PARKED: u32 = 1;
@@ -15,6 +15,9 @@ const DONE: u32 = 2;
 pub(super) struct Mailbox {
     state: AtomicU32,
     result: UnsafeCell<Option<io::Result<usize>>>,
+    /// Who waits.
+    #[cfg(feature = "shuttle")]
+    thread: crate::sync::thread::Thread,
     _pinned: PhantomPinned,
 }
 
@@ -27,7 +30,13 @@ unsafe impl Send for Waiter {}
 
 impl Mailbox {
     pub(super) fn new() -> Mailbox {
-        Mailbox { state: AtomicU32::new(PENDING), result: UnsafeCell::new(None), _pinned: PhantomPinned }
+        Mailbox {
+            state: AtomicU32::new(PENDING),
+            result: UnsafeCell::new(None),
+            #[cfg(feature = "shuttle")]
+            thread: crate::sync::thread::current(),
+            _pinned: PhantomPinned,
+        }
     }
 
     /// The end to hand over.
@@ -60,17 +69,7 @@ impl Mailbox {
                 };
                 continue;
             }
-            // SAFETY: FUTEX_WAIT reads the word at the address, which is live; it returns at a wake-up, a signal,
-            // or at once if the word is no longer PARKED.
-            unsafe {
-                libc::syscall(
-                    libc::SYS_futex,
-                    self.state.as_ptr(),
-                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
-                    PARKED,
-                    ptr::null::<libc::timespec>(),
-                );
-            }
+            sleep_while_parked(&self.state);
             state = self.state.load(Ordering::Acquire);
         }
         // SAFETY: after DONE (acquired above) the deliverer no longer touches the result.
@@ -84,19 +83,62 @@ impl Waiter {
         let mailbox = self.0;
         // SAFETY: the mailbox lives until DONE is seen, which is stored below; until then only this end touches
         // the result.
-        let state = unsafe {
+        unsafe {
             *(*mailbox).result.get() = Some(result);
-            // A raw pointer, because the mailbox may be gone as soon as DONE is there.
-            (*mailbox).state.as_ptr()
-        };
-        // SAFETY: the mailbox is live until this store has taken place.
-        let before = unsafe { AtomicU32::from_ptr(state) }.swap(DONE, Ordering::AcqRel);
-        if before == PARKED {
-            // SAFETY: FUTEX_WAKE does not access the word; if another futex lives at the address by now, its
-            // waiter sees a spurious wake-up, which futex waiters must expect.
-            unsafe {
-                libc::syscall(libc::SYS_futex, state, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
-            }
+            finish(mailbox);
         }
     }
+}
+
+/// Sleeps, unless the state is no longer `PARKED`. May return early.
+#[cfg(not(feature = "shuttle"))]
+fn sleep_while_parked(state: &AtomicU32) {
+    // SAFETY: FUTEX_WAIT reads the word at the address, which is live; it returns at a wake-up, a signal,
+    // or at once if the word is no longer PARKED.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            state.as_ptr(),
+            libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+            PARKED,
+            std::ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+/// Stores `DONE`, and wakes who sleeps.
+///
+/// # Safety
+/// The mailbox must be live until `DONE` is there; it may be gone as soon as it is.
+#[cfg(not(feature = "shuttle"))]
+unsafe fn finish(mailbox: *const Mailbox) {
+    // SAFETY: the caller's promise; a raw pointer is kept, because what it points to may be gone after the store.
+    let (word, before) =
+        unsafe { ((*mailbox).state.as_ptr(), (*mailbox).state.swap(DONE, Ordering::AcqRel)) };
+    if before == PARKED {
+        // SAFETY: FUTEX_WAKE does not access the word; if another futex lives at the address by now, its
+        // waiter sees a spurious wake-up, which futex waiters must expect.
+        unsafe {
+            libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        }
+    }
+}
+
+#[cfg(feature = "shuttle")]
+fn sleep_while_parked(state: &AtomicU32) {
+    if state.load(Ordering::Acquire) == PARKED {
+        crate::sync::thread::park();
+    }
+}
+
+/// As the other one.
+#[cfg(feature = "shuttle")]
+unsafe fn finish(mailbox: *const Mailbox) {
+    // SAFETY: the caller's promise.
+    let thread = unsafe {
+        let thread = (*mailbox).thread.clone();
+        (*mailbox).state.store(DONE, Ordering::Release);
+        thread
+    };
+    thread.unpark();
 }

@@ -1,0 +1,247 @@
+//! Many interleavings of the engine's threads, its callers and its stores: `cargo test -p iogate-engine --features shuttle --test shuttle`.
+//!
+//! Shuttle runs one thread at a time and chooses at each lock, wait and atomic access which. What hangs is found as a deadlock.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
+use iogate_engine::store::{Io, IoDone, OpenMode, StoreFile};
+use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+use shuttle::sync::atomic::{AtomicUsize, Ordering};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread;
+
+const INTERLEAVINGS: usize = 1000;
+
+#[derive(Debug)]
+struct File(u64);
+
+impl StoreFile for File {
+    fn id(&self) -> FileId {
+        FileId(self.0)
+    }
+}
+
+fn file(number: u64) -> FileHandle {
+    Arc::new(File(number))
+}
+
+/// How a store completes a dispatch.
+#[derive(Clone, Copy)]
+enum Completes {
+    InRun,
+    InStart,
+    /// In a thread of its own, one after another: as the thread that receives a server's answers.
+    Later,
+}
+
+/// Keeps nothing: a dispatch is as good as done.
+struct Quick {
+    completes: Completes,
+    queue: Arc<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    begun: Mutex<(VecDeque<(Io, IoDone)>, bool)>,
+    changed: Condvar,
+}
+
+fn bytes(io: &Io) -> io::Result<u64> {
+    Ok(io.segments.iter().map(|segment| segment.bytes as u64).sum())
+}
+
+impl Quick {
+    fn new(completes: Completes) -> Quick {
+        Quick { completes, queue: Arc::default() }
+    }
+
+    /// Starts the thread that completes; it ends with [`Queue::end`].
+    fn completer(&self) -> thread::JoinHandle<()> {
+        let queue = Arc::clone(&self.queue);
+        thread::spawn(move || {
+            loop {
+                let begun = queue.begun.lock().unwrap();
+                let mut begun =
+                    queue.changed.wait_while(begun, |(list, over)| list.is_empty() && !*over).unwrap();
+                let Some((io, done)) = begun.0.pop_front() else { return };
+                drop(begun);
+                let result = bytes(&io);
+                done(io, result);
+            }
+        })
+    }
+}
+
+impl Queue {
+    fn end(&self) {
+        self.begun.lock().unwrap().1 = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Store for Quick {
+    fn open(&self, _: &Path, _: OpenMode) -> io::Result<FileHandle> {
+        Ok(file(1))
+    }
+
+    fn adopt(&self, _: OwnedFd) -> io::Result<FileHandle> {
+        Ok(file(1))
+    }
+
+    fn run(&self, io: &Io) -> Option<io::Result<u64>> {
+        matches!(self.completes, Completes::InRun).then(|| bytes(io))
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        if matches!(self.completes, Completes::Later) {
+            self.queue.begun.lock().unwrap().0.push_back((io, done));
+            self.queue.changed.notify_one();
+        } else {
+            let result = bytes(&io);
+            done(io, result);
+        }
+    }
+
+    fn blocks(&self) -> bool {
+        matches!(self.completes, Completes::InRun)
+    }
+
+    fn sync(&self, _: &FileHandle, _: bool) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn engine(store: Arc<Quick>, queue_max: u32, depth: u32) -> Arc<Engine> {
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let gate = GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE };
+    Engine::new(&EngineConfig { gate }, store).unwrap()
+}
+
+/// Memory that lives as long as the test, for transfers that nobody looks into.
+fn memory() -> *mut u8 {
+    static MEMORY: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *MEMORY.get_or_init(|| Box::leak(vec![0u8; 64].into_boxed_slice()).as_mut_ptr() as usize) as *mut u8
+}
+
+fn transfer(number: u64, offset: u64) -> Transfer {
+    Transfer {
+        file: file(number),
+        op: Op::Write,
+        offset,
+        memory: memory(),
+        bytes: 8,
+        origin: Origin::default(),
+        extends: false,
+    }
+}
+
+fn try_many(test: impl Fn() + Send + Sync + 'static) {
+    shuttle::check_random(test, INTERLEAVINGS);
+}
+
+/// Two threads that wait and one that does not, at a gate with room for two, of which one is carried out at a time.
+fn each_is_completed_once(completes: Completes) {
+    let store = Arc::new(Quick::new(completes));
+    let (queue, completer) = (Arc::clone(&store.queue), store.completer());
+    let engine = engine(store, 2, 1);
+    let completed = Arc::new(AtomicUsize::new(0));
+    let waiting: Vec<_> = (0..2)
+        .map(|number| {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                for step in 0..2 {
+                    // The same range: the second waits for the first.
+                    let wrote = engine.write_at(&file(number), Origin::default(), step % 2 * 4, b"12345678");
+                    assert_eq!(wrote.unwrap(), 8);
+                }
+            })
+        })
+        .collect();
+    for step in 0..3 {
+        let completed = Arc::clone(&completed);
+        let done = move |result: io::Result<usize>| {
+            assert_eq!(result.unwrap(), 8);
+            completed.fetch_add(1, Ordering::SeqCst);
+        };
+        // SAFETY: the memory is never freed, and nobody looks at it.
+        unsafe { engine.submit(transfer(0, step * 8), Box::new(done)) }.unwrap();
+    }
+    waiting.into_iter().for_each(|thread| thread.join().unwrap());
+    engine.shutdown();
+    assert_eq!(completed.load(Ordering::SeqCst), 3, "shutdown waits for all");
+    queue.end();
+    completer.join().unwrap();
+}
+
+#[test]
+fn each_is_completed_once_by_a_store_that_runs() {
+    try_many(|| each_is_completed_once(Completes::InRun));
+}
+
+#[test]
+fn each_is_completed_once_by_a_store_that_completes_before_it_returns() {
+    try_many(|| each_is_completed_once(Completes::InStart));
+}
+
+#[test]
+fn each_is_completed_once_by_a_store_that_completes_later() {
+    try_many(|| each_is_completed_once(Completes::Later));
+}
+
+#[test]
+fn completions_may_submit() {
+    try_many(|| {
+        let store = Arc::new(Quick::new(Completes::Later));
+        let (queue, completer) = (Arc::clone(&store.queue), store.completer());
+        let engine = engine(store, 4, 2);
+        let completed = Arc::new(AtomicUsize::new(0));
+        for number in 0..3 {
+            let (again, counted) = (Arc::clone(&engine), Arc::clone(&completed));
+            let first = move |_| {
+                let done = move |_| assert!(counted.fetch_add(1, Ordering::SeqCst) < 3);
+                // SAFETY: the memory is never freed, and nobody looks at it.
+                let submitted = unsafe { again.submit(transfer(number, 8), Box::new(done)) };
+                assert!(submitted.is_ok());
+            };
+            // SAFETY: as above.
+            unsafe { engine.submit(transfer(number, 0), Box::new(first)) }.unwrap();
+        }
+        while completed.load(Ordering::SeqCst) < 3 {
+            thread::yield_now();
+        }
+        engine.shutdown();
+        queue.end();
+        completer.join().unwrap();
+    });
+}
+
+/// A completion takes a lock that somebody holds across a call which the completing thread must answer: what hung forwarders once, and
+/// what ARCHITECTURE.md forbids.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_lock_across_a_call_that_a_completion_takes_is_found() {
+    try_many(|| {
+        let store = Arc::new(Quick::new(Completes::Later));
+        let (queue, completer) = (Arc::clone(&store.queue), store.completer());
+        let engine = engine(store, 8, 8);
+        let ends = Arc::new(Mutex::new(0));
+        let (own, others) = (Arc::clone(&engine), Arc::clone(&ends));
+        let other = thread::spawn(move || {
+            let done = move |_| drop(others.lock().unwrap());
+            // SAFETY: the memory is never freed, and nobody looks at it.
+            unsafe { own.submit(transfer(1, 0), Box::new(done)) }.unwrap();
+        });
+        let held = ends.lock().unwrap();
+        engine.write_at(&file(2), Origin::default(), 0, b"12345678").unwrap();
+        drop(held);
+        other.join().unwrap();
+        engine.shutdown();
+        queue.end();
+        completer.join().unwrap();
+    });
+}
