@@ -21,6 +21,7 @@
 //! | [`fair`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
+//! | [`medium`] | where logs lie: files that are replaced whole and appended to |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
@@ -42,6 +43,7 @@ pub mod fair;
 pub mod gate;
 pub mod hash;
 pub mod layout;
+pub mod medium;
 pub mod nearest;
 pub mod proto;
 mod queue;

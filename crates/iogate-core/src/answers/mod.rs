@@ -10,13 +10,19 @@
 //! | `note.rs` | the log's records: bytes <-> values |
 //! | `table.rs` | what is remembered now, within bounds |
 //! | `intent.rs` | what an intent without an outcome means |
+//! | `once.rs` | which requests are carried out, and when their notes count |
+//! | `log.rs` | the log on a medium |
 
 mod intent;
+mod log;
 mod note;
+mod once;
 mod table;
 
 pub use intent::{AppendIntent, Found, Lies, NameIntent, Outcome, Verdict};
+pub use log::Log;
 pub use note::{HEADER_BYTES, Header, NOTE_BYTES, Note, State};
+pub use once::{BatchId, Begun, Once, ToNote, Writing};
 pub use table::{Limits, Memory, Table};
 
 use crate::wire::RequestOrigin;

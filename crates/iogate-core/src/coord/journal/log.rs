@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Sum, VERSION};
 use super::{Loaded, Record};
+use crate::medium::Medium;
 
 /// Tokens that are reserved at a time, durably: after a crash of the machine, those that may have been given are not given again.
 pub const TOKENS_RESERVED: u64 = 1 << 16;
@@ -22,31 +23,6 @@ const CHECKSUM_BYTES: usize = 9;
 /// The files.
 const JOURNAL: &str = "journal";
 const RESERVE: &str = "reserve";
-
-/// Where the files of a [`Log`] are.
-///
-/// What [`append`](Medium::append) has taken is there after the process is killed; after a crash of the machine any part of it may
-/// be lost or zeros. What [`replace`](Medium::replace) has put is there after that, too, once it is durable.
-pub trait Medium {
-    /// Why it fails.
-    type Error: core::fmt::Display;
-
-    /// What identifies the boot of the machine: what was appended under it is there.
-    fn boot(&self) -> &str;
-
-    /// The bytes of a file; `None` if it is not there.
-    fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>, Self::Error>;
-
-    /// Puts a file in its place, whole and durable. Fails only if the one before it is still there; the inner result tells whether its
-    /// name is durable: if not, the file before it may be there after a crash of the machine.
-    fn replace(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Self::Error>, Self::Error>;
-
-    /// Writes behind the first `at` bytes of a file that was put in its place.
-    fn append(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), Self::Error>;
-
-    /// Cuts a file that was put in its place to this length.
-    fn cut(&mut self, name: &str, bytes: u64) -> Result<(), Self::Error>;
-}
 
 /// Why a [`Log`] cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]

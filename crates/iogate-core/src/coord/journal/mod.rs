@@ -10,7 +10,8 @@ mod record;
 
 use alloc::vec::Vec;
 
-pub use log::{Log, LogError, Medium, TOKENS_RESERVED};
+pub use crate::medium::Medium;
+pub use log::{Log, LogError, TOKENS_RESERVED};
 pub use record::{ClaimRecord, HeldRecord, Record, SessionRecord, Sum, VERSION, admission_number};
 
 /// What was in a journal.

@@ -1,28 +1,30 @@
 //! What an export remembers of requests with an origin, in a file that outlives the process.
 //!
 //! Written without `fsync`: the page cache outlives the process too. With [`Keeping::Sync`] it outlives the machine.
-//! Requests that come while others are being written go together in one call.
+//! Which requests are carried out, and when what is noted counts, the core decides: `iogate_core::answers`.
 //!
 //! | file | purpose |
 //! |---|---|
-//! | `log.rs` | the file: opened, cut where it is torn, written, made small again |
+//! | `file.rs` | the file: locked, written, replaced |
 //! | `once.rs` | requests for names and attributes, each carried out once |
 
-mod log;
+mod file;
 mod once;
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use iogate_core::answers::{AppendIntent, Key, Limits, Memory, Note, Outcome, State as Noted, Table};
-use iogate_core::wire::{Identity, Record, Request};
+pub(crate) use iogate_core::answers::ToNote;
+use iogate_core::answers::{
+    AppendIntent, BatchId, Begun as Found, Key, Limits, Log, Memory, Once, Outcome, State as Noted,
+};
+use iogate_core::medium::Medium;
+use iogate_core::wire::{Identity, Record};
 
 use super::lock;
-use log::{Batch, File};
+use file::{File, boot_number};
 
 /// How long what an export remembers is to be kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,24 +41,15 @@ pub struct Answers {
     state: Mutex<State>,
     /// A batch has been written.
     written: Condvar,
-    keeping: Keeping,
     number: u64,
-    /// Records that were being appended to files when the process before ended.
-    appends: Mutex<HashMap<Identity, Vec<(Key, AppendIntent)>>>,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct State {
-    table: Table,
-    /// Requests that are being carried out, and who waits for each.
-    running: HashMap<Key, Vec<Job>>,
-    file: Arc<File>,
-    /// Notes that are not written, and who waits for them.
-    buffer: Vec<u8>,
-    batch: Arc<Batch>,
-    /// A thread writes the batch before.
-    writing: bool,
+    once: Once<Job>,
+    /// `None`: a thread writes.
+    log: Option<Log<File>>,
     /// Threads that wait for that.
     waiting: usize,
 }
@@ -73,15 +66,6 @@ pub(super) enum Begun {
     Unknown,
 }
 
-/// A note to be written: request, what its client needs no more, and what to remember.
-pub(crate) struct ToNote {
-    pub(crate) key: Key,
-    /// See [`Note::below`].
-    pub(crate) below: u64,
-    pub(crate) state: Noted,
-    pub(crate) bytes: Vec<u8>,
-}
-
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
@@ -90,28 +74,19 @@ impl Answers {
     /// Opens the log at `path`, or begins it. Its folder is made if it is not there. Fails with [`io::ErrorKind::WouldBlock`] if
     /// another process has it, and if the folder or the file is not this user's own.
     pub fn open(path: &Path, keeping: Keeping) -> io::Result<Answers> {
-        let mut table = Table::new(Limits::default());
-        let (file, number) = File::open(path, keeping == Keeping::Sync, |note| table.note(note))?;
-        table.expire(now());
-        let state = State {
-            table,
-            running: HashMap::new(),
-            file: Arc::new(file),
-            buffer: Vec::new(),
-            batch: Arc::default(),
-            writing: false,
-            waiting: 0,
-        };
-        let (state, written) = (Mutex::new(state), Condvar::new());
-        let answers = Answers { state, written, keeping, number, appends: Mutex::default() };
-        for (key, bytes) in answers.unsettled() {
-            if let Ok(intent) = AppendIntent::decode(&bytes)
-                && intent.kind == Request::WRITE
-            {
-                lock(&answers.appends).entry(intent.file).or_default().push((key, intent));
-            }
-        }
-        Ok(answers)
+        let sync = keeping == Keeping::Sync;
+        let file = File::open(path, sync)?;
+        // A log that is synced does not depend on the boot.
+        let boot = if sync { [0; 16] } else { boot_number(file.boot())? };
+        let mut id = [0; 16];
+        super::random(&mut id)?;
+        let mut once = Once::new(Limits::default());
+        let mut log = Log::open(file, boot, id, |note| once.restore(note))?;
+        once.restored(now());
+        let (number, end) = (log.number(), log.bytes());
+        log.medium_mut().reserve(end);
+        let state = Mutex::new(State { once, log: Some(log), waiting: 0 });
+        Ok(Answers { state, written: Condvar::new(), number })
     }
 
     /// The same as long as nothing that should be remembered is lost; not zero.
@@ -121,7 +96,7 @@ impl Answers {
 
     /// How many requests are remembered.
     pub fn len(&self) -> usize {
-        lock(&self.state).table.len()
+        lock(&self.state).once.table().len()
     }
 
     /// Whether no request is remembered.
@@ -131,7 +106,7 @@ impl Answers {
 
     /// What is remembered of a request with [`Noted::Value`]; `None` if nothing is.
     pub fn value(&self, key: &Key) -> Option<Vec<u8>> {
-        match lock(&self.state).table.look(key) {
+        match lock(&self.state).once.table().look(key) {
             Memory::Noted(Noted::Value, bytes) => Some(bytes.to_vec()),
             _ => None,
         }
@@ -140,7 +115,7 @@ impl Answers {
     /// All remembered values.
     pub(crate) fn values(&self) -> Vec<(Key, Vec<u8>)> {
         let state = lock(&self.state);
-        let notes = state.table.notes().filter(|note| note.state == Noted::Value);
+        let notes = state.once.table().notes().filter(|note| note.state == Noted::Value);
         notes.map(|note| (note.key, note.bytes.to_vec())).collect()
     }
 
@@ -150,72 +125,37 @@ impl Answers {
         if notes.is_empty() {
             return Ok(());
         }
-        let time = now();
         let mut state = lock(&self.state);
-        for ToNote { key, below, state: noted, bytes } in notes {
-            let note = Note { key: *key, below: *below, time, state: *noted, bytes };
-            let State { table, buffer, .. } = &mut *state;
-            table.note(&note);
-            note.encode(buffer);
-        }
-        let batch = Arc::clone(&state.batch);
-        let (mut state, result) = self.write(state, &batch);
-        if result.is_err() {
-            for ToNote { key, below, state: noted, .. } in notes {
-                if *noted != Noted::Outcome {
-                    state.table.note(&Note {
-                        key: *key,
-                        below: *below,
-                        time,
-                        state: Noted::Void,
-                        bytes: &[],
-                    });
-                }
-            }
-        }
-        result
+        let batch = state.once.note(notes, now());
+        self.write(state, batch)
     }
 
     /// Waits until a batch is written; writes it unless somebody else is writing.
-    fn write<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        batch: &Arc<Batch>,
-    ) -> (MutexGuard<'a, State>, io::Result<()>) {
+    fn write<'a>(&'a self, mut state: MutexGuard<'a, State>, batch: BatchId) -> io::Result<()> {
         loop {
-            if let Some(result) = batch.result() {
-                return (state, result);
+            if let Some(result) = state.once.settled(batch) {
+                return result.map_err(io::Error::from_raw_os_error);
             }
-            if state.writing {
+            let Some(mut log) = state.log.take() else {
                 state.waiting += 1;
                 state = self.written.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
                 state.waiting -= 1;
                 continue;
-            }
-            state.writing = true;
-            let current = std::mem::take(&mut state.batch);
-            let bytes = std::mem::take(&mut state.buffer);
-            let file = Arc::clone(&state.file);
-            // The table has the batch's notes already.
-            let image = file.is_worth_shrinking(state.table.log_bytes()).then(|| {
-                state.table.expire(now());
-                let mut image = Vec::with_capacity(state.table.log_bytes());
-                state.table.notes().for_each(|note| note.encode(&mut image));
-                image
-            });
+            };
+            let begins_anew = log.is_worth_shrinking(state.once.table().log_bytes());
+            let writing = state.once.begin_writing(begins_anew, now());
             drop(state);
-            let sync = self.keeping == Keeping::Sync;
-            let shrunk = image.and_then(|image| file.shrink(&image, sync));
-            let written = if shrunk.is_some() { Ok(()) } else { file.append(&bytes, sync) };
+            let written = log.write(&writing.notes, writing.all.as_deref());
+            for notice in log.notices() {
+                tracing::warn!("the log of answers {}: {notice}", log.medium_mut().path().display());
+            }
             if let Err(error) = &written {
                 tracing::error!(%error, "what must be remembered of requests cannot be written: they fail");
             }
             state = lock(&self.state);
-            if let Some(shrunk) = shrunk {
-                state.file = Arc::new(shrunk);
-            }
-            state.writing = false;
-            current.settle(&written);
+            state.log = Some(log);
+            let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+            state.once.written(written.map_err(errno), now());
             if state.waiting > 0 {
                 self.written.notify_all();
             }
@@ -224,57 +164,42 @@ impl Answers {
 
     /// Takes in a request that must not be carried out twice.
     pub(super) fn begin(self: &Arc<Self>, key: Key, below: u64) -> Begun {
-        let mut state = lock(&self.state);
-        if state.running.contains_key(&key) {
-            return Begun::Running;
+        match lock(&self.state).once.begin(key) {
+            Found::New => Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false }),
+            Found::Known(bytes) => Begun::Known(bytes.to_vec()),
+            Found::Running => Begun::Running,
+            Found::Unknown => Begun::Unknown,
         }
-        match state.table.look(&key) {
-            Memory::Nothing => {}
-            Memory::Noted(Noted::Outcome | Noted::Value, bytes) => return Begun::Known(bytes.to_vec()),
-            Memory::Noted(..) | Memory::Forgotten => return Begun::Unknown,
-        }
-        state.running.insert(key, Vec::new());
-        Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false })
     }
 
     /// Goes on when a request that is being carried out is done, or now if it is. `then` must not block.
     pub(super) fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
-        let mut state = lock(&self.state);
-        match state.running.get_mut(key) {
-            Some(waiting) => waiting.push(Box::new(then)),
-            None => {
-                drop(state);
-                then();
-            }
+        let now = lock(&self.state).once.wait(key, Box::new(then));
+        if let Some(then) = now {
+            then();
         }
     }
 
     /// A request is no longer being carried out.
     fn end(&self, key: &Key) {
-        let mut state = lock(&self.state);
-        let Entry::Occupied(running) = state.running.entry(*key) else { return };
-        let waiting = running.remove();
-        drop(state);
+        let waiting = lock(&self.state).once.end(key);
         waiting.into_iter().for_each(|then| then());
     }
 
     /// Whether records were being appended to a file when the process before ended, and nobody has looked yet.
     pub(super) fn has_unsettled(&self, file: &Identity) -> bool {
-        lock(&self.appends).contains_key(file)
+        lock(&self.state).once.has_unsettled(file)
     }
 
     /// These records, in the order of their places.
     pub(super) fn take_unsettled(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
-        let mut records = lock(&self.appends).remove(file).unwrap_or_default();
-        records.sort_by_key(|(_, intent)| intent.place);
-        records
+        lock(&self.state).once.take_unsettled(file)
     }
 
     /// The intents that have no outcome.
     pub(super) fn unsettled(&self) -> Vec<(Key, Vec<u8>)> {
         let state = lock(&self.state);
-        let notes = state.table.notes().filter(|note| note.state == Noted::Intent);
-        notes.map(|note| (note.key, note.bytes.to_vec())).collect()
+        state.once.unsettled().map(|(key, bytes)| (key, bytes.to_vec())).collect()
     }
 }
 

@@ -156,7 +156,7 @@ fn what_cannot_be_noted_is_not_carried_out_and_not_forgotten() {
     let answers = open(&place);
     let underway = new(&answers, 1);
     underway.intend(&Outcome { kind: 1, errno: 0, fields: b"before" }).unwrap();
-    lock(&answers.state).file = Arc::new(File::broken(&place.path));
+    lock(&answers.state).log.as_mut().expect("nobody writes").medium_mut().break_it();
     let running = new(&answers, 2);
     let error = running.intend(&Outcome { kind: 1, errno: 0, fields: b"what" }).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));

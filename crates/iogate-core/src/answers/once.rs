@@ -1,0 +1,237 @@
+//! Requests that must not be carried out twice: each is carried out by one at a time, and its notes are written before they count.
+//!
+//! [`Once`] decides, and its driver acts. `J` is what goes on when a request that somebody else carries out is done. Notes that come
+//! while others are being written go together in one batch. The server of `iogate-net` drives it over a file.
+//!
+//! # How to drive it
+//! 1. A request that has come [begins](Once::begin). If it is new, its intent is [noted](Once::note) and written before anything is done,
+//!    its outcome before anybody is told, and then it [ends](Once::end).
+//! 2. Notes are written by whoever finds nobody writing: [`begin_writing`](Once::begin_writing) says what, and
+//!    [`written`](Once::written) takes what came of it. A note counts once its batch is [settled](Once::settled).
+//!
+//! # What it promises
+//! - One at a time carries out a request, and none whose outcome is known, or of which nobody knows any more.
+//! - Notes are written in the order in which they came, each in one batch.
+//! - If a batch fails, its intents and values are forgotten: what they announce must not be done. Its outcomes stay, as what they tell
+//!   has been done.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::mem;
+
+use super::{AppendIntent, Key, Limits, Memory, Note, State, Table};
+use crate::hash::HashMap;
+use crate::wire::{Identity, Record, Request};
+
+/// Requests that must not be carried out twice.
+#[derive(Debug)]
+pub struct Once<J> {
+    table: Table,
+    /// Requests that are being carried out, and what goes on when they are done.
+    running: BTreeMap<Key, Vec<J>>,
+    /// Notes that nobody has begun to write.
+    batch: Batch,
+    /// Notes that are being written.
+    writing: Option<Batch>,
+    /// Batches that failed: why, and how many have not heard of it.
+    failed: BTreeMap<u64, (i32, usize)>,
+    /// Records that were being appended when the process before ended, by file.
+    appends: HashMap<Identity, Vec<(Key, AppendIntent)>>,
+}
+
+/// What is known of a request that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun<'a> {
+    /// It is to be carried out now, and then to [end](Once::end).
+    New,
+    /// It was carried out: the bytes of its [`Outcome`](super::Outcome), or the remembered value.
+    Known(&'a [u8]),
+    /// It is being carried out: [wait](Once::wait).
+    Running,
+    /// Nobody can tell any more whether it was.
+    Unknown,
+}
+
+/// A note to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToNote {
+    /// The request.
+    pub key: Key,
+    /// What its client needs no more, see [`Note::below`].
+    pub below: u64,
+    /// What the bytes are.
+    pub state: State,
+    /// What to remember.
+    pub bytes: Vec<u8>,
+}
+
+/// Notes that are written together, by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchId(u64);
+
+/// What is to be written.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Writing {
+    /// The notes of the batch.
+    pub notes: Vec<u8>,
+    /// All that is remembered, these notes among it.
+    pub all: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Default)]
+struct Batch {
+    id: u64,
+    bytes: Vec<u8>,
+    /// What is forgotten again if it cannot be written.
+    void: Vec<(Key, u64)>,
+    /// How many have given notes to it.
+    givers: usize,
+}
+
+impl<J> Once<J> {
+    /// Nothing is known yet.
+    pub fn new(limits: Limits) -> Once<J> {
+        Once {
+            table: Table::new(limits),
+            running: BTreeMap::new(),
+            batch: Batch::default(),
+            writing: None,
+            failed: BTreeMap::new(),
+            appends: HashMap::default(),
+        }
+    }
+
+    /// Takes in a note of the process before.
+    pub fn restore(&mut self, note: &Note<'_>) {
+        self.table.note(note);
+    }
+
+    /// All notes of the process before have been taken in; `now` is in seconds since the Unix epoch.
+    pub fn restored(&mut self, now: u64) {
+        self.table.expire(now);
+        for note in self.table.notes().filter(|note| note.state == State::Intent) {
+            if let Ok(intent) = AppendIntent::decode(note.bytes)
+                && intent.kind == Request::WRITE
+            {
+                self.appends.entry(intent.file).or_default().push((note.key, intent));
+            }
+        }
+    }
+
+    /// What is remembered.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Takes in a request.
+    pub fn begin(&mut self, key: Key) -> Begun<'_> {
+        if self.running.contains_key(&key) {
+            return Begun::Running;
+        }
+        match self.table.look(&key) {
+            Memory::Nothing => {
+                self.running.insert(key, Vec::new());
+                Begun::New
+            }
+            Memory::Noted(State::Outcome | State::Value, bytes) => Begun::Known(bytes),
+            Memory::Noted(..) | Memory::Forgotten => Begun::Unknown,
+        }
+    }
+
+    /// Has `then` go on when a request that is being carried out is done. Returns it if the request is not: then it goes on now.
+    pub fn wait(&mut self, key: &Key, then: J) -> Option<J> {
+        match self.running.get_mut(key) {
+            Some(waiting) => {
+                waiting.push(then);
+                None
+            }
+            None => Some(then),
+        }
+    }
+
+    /// A request is no longer being carried out. Returns what goes on now.
+    #[must_use]
+    pub fn end(&mut self, key: &Key) -> Vec<J> {
+        self.running.remove(key).unwrap_or_default()
+    }
+
+    /// Takes in notes at `now`, in seconds since the Unix epoch; they are written together. Whoever gives some asks for what came of it,
+    /// until it is [settled](Once::settled).
+    pub fn note(&mut self, notes: &[ToNote], now: u64) -> BatchId {
+        for ToNote { key, below, state, bytes } in notes {
+            let note = Note { key: *key, below: *below, time: now, state: *state, bytes };
+            self.table.note(&note);
+            note.encode(&mut self.batch.bytes);
+            if matches!(state, State::Intent | State::Value) {
+                self.batch.void.push((*key, *below));
+            }
+        }
+        self.batch.givers += 1;
+        BatchId(self.batch.id)
+    }
+
+    /// Begins to write the notes that have come, which nobody else does meanwhile. If the log `begins_anew`, all that is
+    /// remembered goes with them, as far as it is not too old at `now`.
+    pub fn begin_writing(&mut self, begins_anew: bool, now: u64) -> Writing {
+        let next = Batch { id: self.batch.id + 1, ..Batch::default() };
+        let mut batch = mem::replace(&mut self.batch, next);
+        let notes = mem::take(&mut batch.bytes);
+        self.writing = Some(batch);
+        let all = begins_anew.then(|| {
+            self.table.expire(now);
+            let mut all = Vec::with_capacity(self.table.log_bytes());
+            self.table.notes().for_each(|note| note.encode(&mut all));
+            all
+        });
+        Writing { notes, all }
+    }
+
+    /// What was being written is in the log, or is not, with this errno.
+    pub fn written(&mut self, result: Result<(), i32>, now: u64) {
+        let Some(batch) = self.writing.take() else { return };
+        let Err(errno) = result else { return };
+        for (key, below) in batch.void {
+            self.table.note(&Note { key, below, time: now, state: State::Void, bytes: &[] });
+        }
+        if batch.givers > 0 {
+            self.failed.insert(batch.id, (errno, batch.givers));
+        }
+    }
+
+    /// What came of the notes of a batch, with an errno if they are not in the log; `None` if nobody knows yet. To be asked until it is
+    /// known, by each who has given some.
+    pub fn settled(&mut self, batch: BatchId) -> Option<Result<(), i32>> {
+        let BatchId(id) = batch;
+        if id == self.batch.id || self.writing.as_ref().is_some_and(|writing| writing.id == id) {
+            return None;
+        }
+        let Some((errno, unheard)) = self.failed.get_mut(&id) else { return Some(Ok(())) };
+        let errno = *errno;
+        *unheard -= 1;
+        if *unheard == 0 {
+            self.failed.remove(&id);
+        }
+        Some(Err(errno))
+    }
+
+    /// The requests whose intent has no outcome.
+    pub fn unsettled(&self) -> impl Iterator<Item = (Key, &[u8])> {
+        let intents = self.table.notes().filter(|note| note.state == State::Intent);
+        intents.map(|note| (note.key, note.bytes))
+    }
+
+    /// Whether records were being appended to a file when the process before ended, and nobody has looked yet.
+    pub fn has_unsettled(&self, file: &Identity) -> bool {
+        self.appends.contains_key(file)
+    }
+
+    /// These records, in the order of their places.
+    pub fn take_unsettled(&mut self, file: &Identity) -> Vec<(Key, AppendIntent)> {
+        let mut records = self.appends.remove(file).unwrap_or_default();
+        records.sort_by_key(|(_, intent)| intent.place);
+        records
+    }
+}
+
+#[cfg(test)]
+mod tests;
