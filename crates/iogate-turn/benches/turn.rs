@@ -1,15 +1,22 @@
-//! What taking turns costs: a free turn, taken and released, over a Unix socket and over TCP on loopback; and a probe of a quiet
-//! directory.
+//! What taking turns costs: a free turn, taken and released, over a Unix socket and over TCP on loopback, by the library and by a client
+//! that is made by hand and does nothing else; and a probe of a quiet directory.
 //!
 //! The coordinator runs here too, with its journal in a temporary directory. Cases run in interleaved rounds, so that a
 //! noisy neighbour hits all of them; each reports the median of its rounds' medians. `--rounds N` (9) and `--turns N` (2000) bound the
 //! run; `--quick` is one round of 200; `--json` prints one object a line.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use iogate_core::wire::{
+    Claim, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request, RequestHeader,
+    VERSION, auth,
+};
 use iogate_net::Endpoint;
 use iogate_net::auth::Policy;
-use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Local};
+use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Local};
 use iogate_net::server::Listener;
 use iogate_turn::{Place, Settings, Turns, Wish, probe};
 use iogate_vfs::Caller;
@@ -56,7 +63,9 @@ fn main() {
     let case = |name, cost, run| Case { name, run, cost, rounds_us: Vec::new(), last_us: Vec::new() };
     let mut cases = [
         case("free turn, unix", 1, free_turn(unix)),
+        case("by hand, unix", 1, by_hand(unix)),
         case("free turn, tcp", 1, free_turn(tcp)),
+        case("by hand, tcp", 1, by_hand(tcp)),
         case(
             "probe of 3 MiB",
             200,
@@ -107,4 +116,72 @@ fn free_turn(endpoint: &Endpoint) -> Box<dyn FnMut()> {
         let turn = turns.take(&place, &Wish::default()).expect("nobody else wants it");
         turn.release().expect("it is held");
     })
+}
+
+/// The same by a client that only sends requests and reads answers, in a thread that waits for them: what can be had at best.
+fn by_hand(endpoint: &Endpoint) -> Box<dyn FnMut()> {
+    match endpoint {
+        Endpoint::Tcp { host, port } => {
+            let stream = TcpStream::connect((host.as_str(), *port)).expect("a connection");
+            stream.set_nodelay(true).expect("no delay");
+            turns_over(stream)
+        }
+        Endpoint::Unix(path) => turns_over(UnixStream::connect(path).expect("a connection")),
+    }
+}
+
+fn turns_over(mut stream: impl Read + Write + 'static) -> Box<dyn FnMut()> {
+    let hello = Request::Hello(Hello {
+        magic: MAGIC,
+        version: VERSION,
+        auth: auth::NONE,
+        session: [0; 16],
+        node: 0,
+        nodes: 0,
+        instance: 0,
+        client: [7; 16],
+        flags: 0,
+        export: EXPORT.as_bytes(),
+        name: b"bench",
+    });
+    ask(&mut stream, 0, &hello);
+    let mut next = 1;
+    Box::new(move || {
+        let claim = Request::Claim(Claim {
+            bytes: 0,
+            weight: 1,
+            period: 0,
+            place: b"scratch",
+            members: b"",
+            party: b"",
+            label: b"",
+        });
+        let granted = Granted::decode(&ask(&mut stream, next, &claim)).expect("a grant");
+        ask(&mut stream, next + 1, &Request::Release(Release { token: granted.token, bytes: 0 }));
+        next += 2;
+    })
+}
+
+/// Sends a request, and returns the fields of its answer.
+fn ask(stream: &mut (impl Read + Write), id: u64, request: &Request<'_>) -> Vec<u8> {
+    let mut out = RequestHeader::default().to_bytes().to_vec();
+    let start = out.len();
+    request.encode(&mut out);
+    let fields = (out.len() - start) as u16;
+    let header = RequestHeader { fields, kind: request.kind(), id, acked: id, ..RequestHeader::default() };
+    out[..start].copy_from_slice(&header.to_bytes());
+    stream.write_all(&out).expect("it takes requests");
+    let mut room = [0; 512];
+    let mut count = 0;
+    loop {
+        count += stream.read(&mut room[count..]).expect("it answers");
+        if let Some(header) = room[..count].first_chunk::<REPLY_HEADER_BYTES>() {
+            let header = ReplyHeader::from_bytes(header).expect("a reply");
+            assert_eq!(header.errno, 0, "it is not refused");
+            let end = REPLY_HEADER_BYTES + usize::from(header.fields);
+            if count >= end {
+                return room[REPLY_HEADER_BYTES..end].to_vec();
+            }
+        }
+    }
 }

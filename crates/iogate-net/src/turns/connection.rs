@@ -103,7 +103,7 @@ impl Connection {
         let within = Duration::from_nanos(within).max(LINK_MIN);
         let Connected { socket, welcome, .. } = reach.connect(self.calls.session(), within)?;
         let watched = Watched::new(socket.fd().as_raw_fd());
-        self.link = Some(Link { socket: ManuallyDrop::new(socket), watched });
+        self.link = Some(Link { socket: ManuallyDrop::new(socket), watched, is_drained: false });
         Ok(self.calls.linked(welcome.session, welcome.resumed != 0, (welcome.uid, welcome.gid)))
     }
 
@@ -149,31 +149,34 @@ impl Connection {
     }
 
     fn try_receive(&mut self, deadline: u64) -> io::Result<Option<Reply>> {
-        let link = self.link.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let link = self.link.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         loop {
             let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
             if let Some(reply) = self.calls.take().map_err(wrong)? {
                 return Ok(Some(reply));
             }
-            let read = link.socket.read(&mut [IoSliceMut::new(self.calls.room(READ_BYTES))]);
-            self.calls.arrived(READ_BYTES, *read.as_ref().unwrap_or(&0));
-            match read {
-                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends the connection")),
-                Ok(_) => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            if !link.is_drained {
+                let read = link.socket.read(&mut [IoSliceMut::new(self.calls.room(READ_BYTES))]);
+                let count = *read.as_ref().unwrap_or(&0);
+                self.calls.arrived(READ_BYTES, count);
+                link.is_drained = count < READ_BYTES;
+                match read {
+                    Ok(0) => {
+                        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends the connection"));
+                    }
+                    Ok(_) => continue,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
             }
             let left = Duration::from_nanos(deadline.saturating_sub(clock()));
             if link.socket.wants_flush() {
                 flush(&**link.socket, deadline_in(left))?;
             }
-            if left.is_zero() {
-                return Ok(None);
-            }
             let fd = PollFd::from_borrowed_fd(link.socket.fd(), PollFlags::IN);
             match poll(&mut [fd], timespec(left).as_ref()) {
                 Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
-                Ok(_) => {}
+                Ok(_) => link.is_drained = false,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -191,6 +194,8 @@ fn random() -> u8 {
 struct Link {
     socket: ManuallyDrop<Box<dyn Socket>>,
     watched: Watched,
+    /// The last read has brought all that there was: there is no use in another one before the kernel says so.
+    is_drained: bool,
 }
 
 impl Link {
