@@ -375,8 +375,13 @@ impl Client {
 
     fn failed(&mut self, net: &mut Net, failure: &Failure) {
         net.note(|| format!("client {} has no turn: {failure:?}", self.number));
-        if let Failure::Unusable = failure {
-            net.found("a coordinator is given up for good");
+        match failure {
+            Failure::Unusable => net.found("a coordinator is given up for good"),
+            // It has one claim at a time.
+            Failure::Refused { errno: errno::EDEADLK, text } => {
+                net.found(&format!("client {} is in its own way: {text}", self.number));
+            }
+            _ => {}
         }
         self.rest(net);
     }

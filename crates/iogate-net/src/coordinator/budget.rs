@@ -16,6 +16,9 @@ pub(super) struct Budget {
 impl Budget {
     /// A connection of this user (`None`: not known yet) has `after` bytes now, and had `before`.
     pub(super) fn change(&mut self, user: Option<u32>, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
         self.all = self.all - before + after;
         let Some(user) = user else { return };
         let used = self.users.entry(user).or_default();

@@ -69,7 +69,7 @@ impl Reactor {
         } else {
             None
         };
-        self.connections.insert(token, connection);
+        self.connections.insert(token, Box::new(connection));
         if let Some(why) = too_many {
             self.refuse(token, &Refusal::new(libc::EUSERS, why));
         }

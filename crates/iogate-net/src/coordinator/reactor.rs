@@ -49,7 +49,7 @@ pub(super) struct Reactor {
     pub(super) leader: Option<Endpoint>,
     pub(super) journal: Box<dyn Journal>,
     pub(super) started: Instant,
-    pub(super) connections: HashMap<u64, Connection>,
+    pub(super) connections: iogate_core::hash::HashMap<u64, Box<Connection>>,
     pub(super) cut: u64,
     pub(super) epoll: OwnedFd,
     called: Receiver<Call>,
@@ -98,7 +98,7 @@ impl Reactor {
             leader: None,
             journal,
             started: Instant::now(),
-            connections: HashMap::new(),
+            connections: Default::default(),
             cut: 0,
             epoll,
             called,
@@ -368,7 +368,7 @@ impl Reactor {
     }
 
     fn leave(&mut self, token: u64) {
-        let session = self.connections.get(&token).and_then(Connection::session);
+        let session = self.connections.get(&token).and_then(|connection| connection.session());
         if let (Some(leading), Some(session)) = (&mut self.leading, session) {
             leading.leave(self.clock.now(), session, token);
         }

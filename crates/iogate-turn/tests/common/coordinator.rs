@@ -51,6 +51,8 @@ struct State {
     claim_refusal: Option<(u16, String)>,
     /// Tests: nothing is read any more.
     is_deaf: bool,
+    /// Turns that were renewed.
+    renewals: usize,
 }
 
 struct Connected {
@@ -102,6 +104,7 @@ impl Coordinator {
                 refusal: None,
                 claim_refusal: None,
                 is_deaf: false,
+                renewals: 0,
             }),
             changed: Condvar::new(),
         });
@@ -164,6 +167,10 @@ impl Coordinator {
 
     pub(crate) fn connections(&self) -> usize {
         self.shared.lock().connections.len()
+    }
+
+    pub(crate) fn renewals(&self) -> usize {
+        self.shared.lock().renewals
     }
 
     pub(crate) fn evict(&self, token: u64) {
@@ -385,6 +392,7 @@ fn serve(shared: &Arc<Shared>, number: u64, mut stream: Box<dyn Stream>) -> io::
             (Request::Renew(renew), Some(session)) => {
                 match state.table.renew(now, session, Token(renew.token)) {
                     Ok(until) => {
+                        state.renewals += 1;
                         let lease = until.since(now).as_nanos();
                         reply(&twin, id, 0, |fields| Renewed { lease }.encode(fields))?
                     }
