@@ -129,21 +129,20 @@ fn records(file: &RemoteFile) -> BTreeMap<u32, Vec<u32>> {
     found
 }
 
-/// Makes, renames and removes files: each call does what it says, once. Returns when `is_over`.
+/// Makes, renames and removes files: each call does what it says, once, and a file stays open under its new name. Returns when `is_over`.
 fn change_names(remote: &Remote, folder: &str, calls: &AtomicU64, is_over: &AtomicBool) {
     remote.make_node(own(), folder.as_ref(), libc::S_IFDIR | 0o755, 0).unwrap();
     for index in 0.. {
         let [new, old] = ["new", "old"].map(|name| format!("{folder}/{name}-{index}"));
         let flags = open::WRITE | open::CREATE | open::EXCLUSIVE;
-        drop(
-            remote
-                .open_with(new.as_ref(), flags, 0o644)
-                .unwrap_or_else(|error| panic!("open {new}: {error}")),
-        );
+        let file = remote.open_with(new.as_ref(), flags, 0o644);
+        let file = file.unwrap_or_else(|error| panic!("open {new}: {error}"));
         let renamed = remote.rename(own(), new.as_ref(), old.as_ref(), libc::RENAME_NOREPLACE);
         renamed.unwrap_or_else(|error| panic!("rename {new}: {error}"));
+        file.attr().unwrap_or_else(|error| panic!("{old}, opened as {new}: {error}"));
+        drop(file);
         remote.unlink(own(), old.as_ref(), false).unwrap_or_else(|error| panic!("unlink {old}: {error}"));
-        calls.fetch_add(3, Ordering::SeqCst);
+        calls.fetch_add(4, Ordering::SeqCst);
         if is_over.load(Ordering::SeqCst) {
             return;
         }

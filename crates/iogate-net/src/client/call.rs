@@ -151,7 +151,7 @@ impl Call {
     /// Whether somebody waits for it who is no thread in a call, so that its answer must be received by another. What nobody waits for
     /// is received with what comes next.
     pub(super) fn is_asynchronous(&self) -> bool {
-        !matches!(self.done, Done::Wake(_) | Done::Nothing | Done::Later(_))
+        !matches!(self.done, Done::Wake(_) | Done::Nothing | Done::Later(_) | Done::Restored)
     }
 
     /// Makes sure that a server knows it again when it must not be carried out twice.

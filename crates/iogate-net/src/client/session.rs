@@ -237,7 +237,10 @@ impl Client {
 
     /// What was at `from` is at `to` by now, and the other way round with `exchange`.
     pub(super) fn renamed(&self, from: &[u8], to: &[u8], exchange: bool) {
-        self.shared.lock().session.renamed(from, to, exchange);
+        let mut state = self.shared.lock();
+        state.session.renamed(from, to, exchange);
+        // It may have been what a file was waiting for that could not be found.
+        self.shared.write(state);
     }
 
     /// The path of an open file by now.
@@ -285,14 +288,14 @@ impl State {
         (self.written, self.asynchronous) = (1, 0);
     }
 
-    /// Counts anew after requests were given back, or made.
+    /// Counts anew after requests were given back.
     pub(super) fn count_asynchronous(&mut self) {
         self.asynchronous = self.session.requests().filter(|call| call.is_asynchronous()).count();
     }
 
     /// Whether the background thread is to receive.
     pub(super) fn wants_background(&self) -> bool {
-        self.asynchronous > 0 || self.link.is_none()
+        self.asynchronous > 0 || self.session.is_restoring() || self.link.is_none()
     }
 }
 

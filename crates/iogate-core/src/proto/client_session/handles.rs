@@ -27,8 +27,20 @@ struct Handle<U> {
     caller: U,
     /// Known once it is open.
     identity: Option<Identity>,
-    /// It could not be opened again in a new session.
-    is_stale: bool,
+    standing: Standing,
+}
+
+/// Whether a handle is of use in this session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Fresh,
+    /// It is being opened again.
+    Reopening {
+        /// The file has got another path since.
+        has_moved: bool,
+    },
+    /// It could not be opened again.
+    Stale,
 }
 
 impl<U> Default for Handles<U> {
@@ -43,7 +55,13 @@ impl<U> Handles<U> {
         loop {
             self.last = self.last.checked_add(1).unwrap_or(1);
             if let Entry::Vacant(entry) = self.by_number.entry(self.last) {
-                entry.insert(Handle { path: path.to_vec(), flags, caller, identity: None, is_stale: false });
+                entry.insert(Handle {
+                    path: path.to_vec(),
+                    flags,
+                    caller,
+                    identity: None,
+                    standing: Standing::Fresh,
+                });
                 return self.last;
             }
         }
@@ -57,18 +75,25 @@ impl<U> Handles<U> {
         self.by_number.get(&number).map(|handle| &handle.path[..])
     }
 
-    /// The paths of files at and below `from` begin with `to` by now; with `exchange`, the other way round, too.
-    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8], exchange: bool) {
+    /// The paths of files at and below `from` begin with `to` by now; with `exchange`, the other way round, too. Returns the handles that
+    /// are to be opened again: those of files that could not be found before.
+    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8], exchange: bool) -> Vec<u32> {
         let moved = |path: &[u8], before: &[u8], after: &[u8]| match path.strip_prefix(before) {
             Some(rest) if rest.is_empty() || rest.starts_with(b"/") => Some([after, rest].concat()),
             _ => None,
         };
-        for handle in self.by_number.values_mut() {
+        let mut found = Vec::new();
+        for (&number, handle) in &mut self.by_number {
             let back = || if exchange { moved(&handle.path, to, from) } else { None };
-            if let Some(path) = moved(&handle.path, from, to).or_else(back) {
-                handle.path = path;
+            let Some(path) = moved(&handle.path, from, to).or_else(back) else { continue };
+            handle.path = path;
+            match &mut handle.standing {
+                Standing::Fresh => {}
+                Standing::Reopening { has_moved } => *has_moved = true,
+                Standing::Stale => found.push(number),
             }
         }
+        found
     }
 
     /// Takes note of what became of a request: the fields of its answer, or an errno. `restores`: it opened a file again. Returns the
@@ -85,27 +110,48 @@ impl<U> Handles<U> {
         }
         let Some(handle) = self.by_number.get_mut(&demand.handle) else { return failed };
         if !demand.opens {
-            return if handle.is_stale { Some(errno::ESTALE) } else { failed };
+            return if handle.standing == Standing::Fresh { failed } else { Some(errno::ESTALE) };
         }
         match outcome.ok().and_then(|fields| Opened::decode(fields).ok()) {
-            Some(opened) => handle.identity = Some(opened.identity),
-            None if restores => handle.is_stale = true,
-            None => self.remove(demand.handle),
+            Some(opened) => (handle.identity, handle.standing) = (Some(opened.identity), Standing::Fresh),
+            None if !restores => self.remove(demand.handle),
+            None if handle.standing == (Standing::Reopening { has_moved: true }) => {}
+            None => handle.standing = Standing::Stale,
         }
         failed
     }
 
-    /// Has `again` called for each file that a new session is to open again, in the order of their handles. Those without a name
-    /// are lost with the session.
-    pub(super) fn reopen(&mut self, mut again: impl FnMut(Open<'_>, &U)) {
+    /// Whether a file could not be opened again where it was, and is elsewhere by now.
+    pub(super) fn is_elsewhere(&self, number: u32) -> bool {
+        let handle = self.by_number.get(&number);
+        handle.is_some_and(|handle| handle.standing == Standing::Reopening { has_moved: true })
+    }
+
+    /// Calls `again` with what opens each file that is open in a new session, in the order of their handles.
+    pub(super) fn reopen_all(&mut self, mut again: impl FnMut(Open<'_>, &U)) {
         for (&number, handle) in &mut self.by_number {
-            let Some(identity) = handle.identity else { continue };
-            handle.is_stale = handle.flags & open::TEMPORARY != 0;
-            if !handle.is_stale {
-                let flags = handle.flags & AGAIN | open::AGAIN;
-                let open = Open { handle: number, flags, mode: 0, identity, path: &handle.path };
-                again(open, &handle.caller);
-            }
+            handle.reopen(number, &mut again);
         }
+    }
+
+    /// Calls `again` with what opens one file.
+    pub(super) fn reopen(&mut self, number: u32, again: impl FnOnce(Open<'_>, &U)) {
+        if let Some(handle) = self.by_number.get_mut(&number) {
+            handle.reopen(number, again);
+        }
+    }
+}
+
+impl<U> Handle<U> {
+    fn reopen(&mut self, number: u32, again: impl FnOnce(Open<'_>, &U)) {
+        let Some(identity) = self.identity else { return };
+        // Its last name went with the session.
+        if self.flags & open::TEMPORARY != 0 {
+            self.standing = Standing::Stale;
+            return;
+        }
+        self.standing = Standing::Reopening { has_moved: false };
+        let flags = self.flags & AGAIN | open::AGAIN;
+        again(Open { handle: number, flags, mode: 0, identity, path: &self.path }, &self.caller);
     }
 }

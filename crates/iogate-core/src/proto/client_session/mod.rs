@@ -63,7 +63,8 @@ pub type Reopen<C, U> = fn(Open<'_>, &U) -> C;
 /// - In a new session a request that the old server may have carried out is sent again only if it can be repeated, or if it has an origin
 ///   and the server remembers those. If neither, nobody can say what became of it, and it fails.
 /// - A new session begins with the files that are open, under their handles and present paths. Nothing else is sent until these
-///   are answered. Who uses one that could not be opened again, or had no name, is told `ESTALE`.
+///   are answered. Who uses one that could not be opened again, or had no name, is told `ESTALE`. If it turns out to have been renamed
+///   meanwhile, it is opened again at its new path.
 /// - Requests wait for [`retry_for`](SessionConfig::retry_for), from the loss of a connection on, and then fail; so does what is submitted
 ///   until there is a connection. A connection that is lost again before anything was answered does not start that time anew.
 #[derive(Debug)]
@@ -181,6 +182,9 @@ impl<C, U> ClientSession<C, U> {
         let taken = self.requests.answer(id)?;
         self.loss_before = None;
         let errno = self.handles.settle(&taken.demand, taken.restores, outcome);
+        if taken.restores && self.handles.is_elsewhere(taken.demand.handle) {
+            self.reopen(taken.demand.handle);
+        }
         Some(Answered { call: taken.item, errno })
     }
 
@@ -239,10 +243,16 @@ impl<C, U> ClientSession<C, U> {
                 failed.push(call);
             }
             let (requests, reopen) = (&mut self.requests, self.reopen);
-            self.handles.reopen(|open, caller| requests.push_restoring(open.handle, reopen(open, caller)));
+            self.handles
+                .reopen_all(|open, caller| requests.push_restoring(open.handle, reopen(open, caller)));
         }
         let is_news = loss.gave_up || shown != NO_SESSION;
         Reconnected { is_resumed, gone: now.since(loss.since), is_news, failed }
+    }
+
+    fn reopen(&mut self, handle: u32) {
+        let (requests, reopen) = (&mut self.requests, self.reopen);
+        self.handles.reopen(handle, |open, caller| requests.push_restoring(handle, reopen(open, caller)));
     }
 
     fn give_up(&mut self) -> GivenUp<C> {
@@ -283,9 +293,11 @@ impl<C, U> ClientSession<C, U> {
     }
 
     /// What was at `from` is at `to` by now: files that are open there, or below, are opened again by their new paths. With `exchange`,
-    /// what was at `to` is at `from`.
+    /// what was at `to` is at `from`. A file that was renamed when the server was lost is not found by its old path, and is by this one.
     pub fn renamed(&mut self, from: &[u8], to: &[u8], exchange: bool) {
-        self.handles.renamed(from, to, exchange);
+        for handle in self.handles.renamed(from, to, exchange) {
+            self.reopen(handle);
+        }
     }
 
     /// The path of an open file by now.
@@ -316,6 +328,11 @@ impl<C, U> ClientSession<C, U> {
     /// All requests that are not answered, those with ids first.
     pub fn requests(&self) -> impl Iterator<Item = &C> {
         self.requests.iter()
+    }
+
+    /// Whether files are being opened again.
+    pub fn is_restoring(&self) -> bool {
+        self.requests.is_restoring()
     }
 
     /// Whether every request is answered.

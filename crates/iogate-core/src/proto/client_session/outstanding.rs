@@ -279,6 +279,11 @@ impl<T> Outstanding<T> {
         self.window.is_empty() && self.waiting.is_empty() && self.restoring.is_empty()
     }
 
+    /// Whether requests that restore the session are not answered.
+    pub(super) fn is_restoring(&self) -> bool {
+        self.restoring_left > 0
+    }
+
     /// Whether there is a connection.
     pub(super) fn is_connected(&self) -> bool {
         self.is_connected

@@ -1,4 +1,6 @@
-//! What a session does in virtual time, one rule at a time.
+//! What a session does in virtual time: one rule at a time, and in a naive world.
+
+mod world;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -295,6 +297,50 @@ fn files_are_opened_again_where_they_are_by_now() {
     assert_eq!(written(&mut session), [], "until all are answered");
     assert!(session.answered(3, Ok(&opened(13))).is_some());
     assert_eq!(written(&mut session), [(4, "waits".into())]);
+}
+
+/// Its server was killed after it had renamed the file, and before it said so.
+#[test]
+fn a_file_that_was_being_renamed_is_found_where_it_is() {
+    let mut session: Session = ClientSession::new(CONFIG, reopen, welcome(1, 5));
+    let handle = open_file(&mut session, 1, "old", open::READ, 3);
+    session.submit("rename".into(), KNOWN, at(0)).unwrap();
+    assert_eq!(written(&mut session), [(2, "rename".into())]);
+    assert_eq!(reconnect(&mut session, welcome(2, 5), at(0)), [""; 0]);
+    let again = |path| format!("7 opens {path} of 3 under {handle} with {}", open::READ | open::AGAIN);
+    assert_eq!(written(&mut session), [(1, again("old"))]);
+    assert!(session.answered(1, Err(ESTALE)).is_some());
+    let demand = Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
+    session.submit("early".into(), demand, at(0)).unwrap();
+    assert_eq!(written(&mut session), [(2, "rename".into()), (3, "early".into())]);
+    assert_eq!(session.answered(2, Ok(b"")).unwrap().errno, None);
+    session.renamed(b"old", b"new", false);
+    session.submit("late".into(), demand, at(0)).unwrap();
+    assert_eq!(written(&mut session), [(4, again("new"))], "before anything else");
+    assert_eq!(session.answered(3, Err(EBADF)).unwrap().errno, Some(ESTALE), "nobody knew then");
+    assert!(session.answered(4, Ok(&opened(3))).is_some());
+    assert_eq!(written(&mut session), [(5, "late".into())]);
+    assert_eq!(session.answered(5, Ok(b"")).unwrap().errno, None);
+}
+
+/// The driver hears of a rename's answer, and says so, a little after the connection is lost again.
+#[test]
+fn a_file_that_has_moved_while_it_is_opened_again_is_asked_for_once_more() {
+    let mut session = session();
+    let handle = open_file(&mut session, 1, "old", open::READ, 3);
+    reconnect(&mut session, welcome(2, 0), at(0));
+    assert_eq!(written(&mut session).len(), 1);
+    session.renamed(b"old", b"new", false);
+    assert_eq!(written(&mut session), [], "it may yet be found");
+    assert!(session.answered(1, Err(ESTALE)).is_some());
+    let again = |path| format!("7 opens {path} of 3 under {handle} with {}", open::READ | open::AGAIN);
+    assert_eq!(written(&mut session), [(2, again("new"))]);
+    assert!(session.answered(2, Err(ESTALE)).is_some());
+    assert_eq!(written(&mut session), [], "it is elsewhere");
+    // Nor is a file asked for that was closed meanwhile.
+    session.close_file(handle);
+    session.renamed(b"new", b"old", false);
+    assert_eq!(written(&mut session), []);
 }
 
 #[test]
