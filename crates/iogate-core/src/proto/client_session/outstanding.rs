@@ -102,6 +102,8 @@ pub(super) struct Entry<T> {
     pub(super) demand: Demand,
     /// It restores a new session.
     pub(super) restores: bool,
+    /// It was written in an earlier session, and may have been carried out there.
+    was_written: bool,
 }
 
 /// A request that is to be written now.
@@ -140,14 +142,14 @@ impl<T> Outstanding<T> {
 
     /// Adds a request; requests are written in the order in which they were added.
     pub(super) fn push(&mut self, item: T, demand: Demand) {
-        self.waiting.push_back(Entry { item, demand, restores: false });
+        self.waiting.push_back(Entry { item, demand, restores: false, was_written: false });
     }
 
     /// Adds a request that restores a new session: opens a file again, under this handle. Others wait until all of these are
     /// answered. It is dropped with the session.
     pub(super) fn push_restoring(&mut self, handle: u32, item: T) {
         let demand = Demand { handle, opens: true, ..Demand::default() };
-        self.restoring.push_back(Entry { item, demand, restores: true });
+        self.restoring.push_back(Entry { item, demand, restores: true, was_written: false });
         self.restoring_left += 1;
     }
 
@@ -244,18 +246,23 @@ impl<T> Outstanding<T> {
     }
 
     fn forget_session(&mut self, remembers: bool) -> Vec<(T, Demand)> {
-        let may_repeat = |demand: &Demand| demand.repeatable || remembers && demand.has_origin;
         let mut unknown = Vec::new();
         let mut again = VecDeque::new();
+        let mut sort = |mut entry: Entry<T>, is_written: bool| {
+            entry.was_written |= is_written;
+            let Demand { repeatable, has_origin, .. } = entry.demand;
+            if repeatable || !entry.was_written || remembers && has_origin {
+                again.push_back(entry);
+            } else {
+                unknown.push((entry.item, entry.demand));
+            }
+        };
         for (id, entry) in (self.acked..).zip(core::mem::take(&mut self.window)) {
-            match entry {
-                None => {}
-                Some(entry) if entry.restores => {}
-                Some(entry) if id >= self.begun || may_repeat(&entry.demand) => again.push_back(entry),
-                Some(entry) => unknown.push((entry.item, entry.demand)),
+            if let Some(entry) = entry.filter(|entry| !entry.restores) {
+                sort(entry, id < self.begun);
             }
         }
-        again.append(&mut self.waiting);
+        core::mem::take(&mut self.waiting).into_iter().for_each(|entry| sort(entry, false));
         self.waiting = again;
         self.restoring.clear();
         (self.restoring_left, self.bytes) = (0, 0);

@@ -123,6 +123,17 @@ fn a_session_that_goes_on_sends_again_what_is_unanswered() {
 }
 
 #[test]
+fn what_an_earlier_session_may_have_carried_out_fails_at_a_server_that_has_forgotten() {
+    let mut session = ClientSession::new(CONFIG, reopen, welcome(1, 5));
+    session.submit("known".into(), KNOWN, at(0)).unwrap();
+    assert_eq!(written(&mut session).len(), 1);
+    assert!(reconnect(&mut session, welcome(2, 5), at(1)).is_empty(), "the server would know it");
+    // Lost before it was written again.
+    assert_eq!(reconnect(&mut session, welcome(3, 6), at(3000)), ["known"]);
+    assert!(session.is_idle());
+}
+
+#[test]
 fn a_new_session_repeats_what_it_may() {
     for (before, after, is_known) in [(5, 5, true), (5, 6, false), (0, 0, false), (5, 0, false)] {
         let mut session = ClientSession::new(CONFIG, reopen, welcome(1, before));
