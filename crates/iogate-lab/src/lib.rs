@@ -1,20 +1,26 @@
-//! The coordination of iogate in a simulated world of faults: the machines that decide are the real ones, what they run on is modelled.
+//! The parts of iogate that other machines depend on, in simulated worlds of faults: what decides is real, what it runs on is modelled.
 //!
 //! A run is made from a seed and nothing else, so what it finds can be seen again. Which faults there are, and how often, is drawn from the seed, too.
 //!
 //! | part | real | modelled |
 //! |---|---|---|
 //! | coordinator | its [`Leader`](iogate_core::coord::leader::Leader), its [`Log`](iogate_core::coord::journal::Log) | its rounds, its [`Disk`] |
-//! | clients | all of their [`claimant`](iogate_core::coord::claimant): claims, turns, renewals | what they want, and for how long |
-//! | network | every byte of requests and answers | delays, connections that end, half-open ones |
+//! | its clients | all of their [`claimant`](iogate_core::coord::claimant): claims, turns, renewals | what they want, and for how long |
+//! | servers | their [`Window`](iogate_core::proto::window::Window)s | what they remember, their file systems |
+//! | their clients | their [`Outstanding`](iogate_core::outstanding::Outstanding) requests, what is [`Unsynced`](iogate_core::unsynced::Unsynced) | programs, which block in [fibers](fiber) |
+//! | network | every byte of requests and answers | delays, connections that end, half-open ones, what a server has not read |
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`disk`] | what a kill and a crash of the machine leave of files |
+//! | [`disk`] | what a kill and a crash of the machine leave of a journal |
+//! | [`fiber`] | programs that block, of which one runs at a time |
 //! | [`turns`] | a coordinator, its clients, and what must hold of their turns |
-#![forbid(unsafe_code)]
+//! | [`data`] | servers, programs that use their files, and what must hold of what these see |
+#![deny(unsafe_code)]
 
+pub mod data;
 pub mod disk;
+pub mod fiber;
 pub mod turns;
 
 pub use disk::Disk;

@@ -1,16 +1,17 @@
 //! Runs seeds of the simulated world for a time.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use iogate_lab::turns::{self, Report};
+use iogate_lab::{data, turns};
 
 const HELP: &str = "\
 Usage: iogate-lab SECONDS [--seed N]
 
-Runs simulated worlds, one for each seed from N on (1 if not given), for so many
-seconds. Ends with 1 if one of them had a finding: its seed, what happened before,
-and what was found. The same seed finds the same.
+Runs simulated worlds, one of turns and one of data for each seed from N on (1 if not
+given), for so many seconds. Ends with 1 if one of them had a finding: its seed, what
+happened before, and what was found. The same seed finds the same.
 ";
 
 fn main() -> ExitCode {
@@ -26,22 +27,38 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let began = Instant::now();
-    let (mut runs, mut all) = (0u64, Report::default());
-    while began.elapsed() < Duration::from_secs(seconds) || runs == 0 {
-        let report = turns::run(first + runs, None);
-        runs += 1;
-        if !report.findings.is_empty() {
-            println!("{report}");
-            println!("again: cargo run --release -p iogate-lab -- 0 --seed {}", report.seed);
-            return ExitCode::FAILURE;
+    let (mut seeds, mut turns, mut data) = (0u64, turns::Report::default(), data::Report::default());
+    while began.elapsed() < Duration::from_secs(seconds) || seeds == 0 {
+        let seed = first + seeds;
+        seeds += 1;
+        let of_turns = turns::run(seed, None);
+        if !of_turns.findings.is_empty() {
+            return found(&of_turns, seed);
         }
-        all.events += report.events;
-        all.turns += report.turns;
-        all.kills += report.kills;
+        let of_data = data::run(seed, None);
+        if !of_data.findings.is_empty() {
+            return found(&of_data, seed);
+        }
+        turns.events += of_turns.events;
+        turns.turns += of_turns.turns;
+        turns.kills += of_turns.kills;
+        data.events += of_data.events;
+        data.calls += of_data.calls;
+        data.kills += of_data.kills;
     }
-    let Report { events, turns, kills, .. } = all;
+    let turns::Report { events, turns, kills, .. } = turns;
     println!(
-        "{runs} worlds from seed {first} on: {events} events, {turns} turns, {kills} kills, nothing found"
+        "{seeds} worlds of turns from seed {first} on: {events} events, {turns} turns, {kills} kills, nothing found"
+    );
+    let data::Report { events, calls, kills, .. } = data;
+    println!(
+        "{seeds} worlds of data from seed {first} on: {events} events, {calls} calls, {kills} kills, nothing found"
     );
     ExitCode::SUCCESS
+}
+
+fn found(report: &dyn Display, seed: u64) -> ExitCode {
+    println!("{report}");
+    println!("again: cargo run --release -p iogate-lab -- 0 --seed {seed}");
+    ExitCode::FAILURE
 }

@@ -31,9 +31,9 @@ const NETWORK_ONLY: [&str; 2] = ["rustls", "ureq"];
 const TESTED_WITH_NETWORK: &str = "iogate-fuse";
 /// For tests: no crate may need it to be built but [`LAB`], which is for tests itself.
 const DEV_ONLY: &str = "iogate-testkit";
-/// Simulated worlds: no other crate needs them, and what they drive is pure.
+/// Simulated worlds: no other crate needs them, and what they drive is pure, or waits in calls of theirs only.
 const LAB: &str = "iogate-lab";
-const LAB_MAY_USE: [&str; 3] = ["iogate-core", "iogate-sim", "iogate-testkit"];
+const LAB_MAY_USE: [&str; 5] = ["iogate-core", "iogate-engine", "iogate-vfs", "iogate-sim", "iogate-testkit"];
 const CORE: &str = "iogate-core";
 /// The crates from elsewhere that the core may use: without an operating system all of them.
 const CORE_MAY_USE: [&str; 6] = ["crc32fast", "hashbrown", "libm", "serde", "serde_json", "thiserror"];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Put};
+use super::{Cell, Put, Times};
 
 /// The cells of a file.
 #[derive(Default)]
@@ -38,16 +38,17 @@ impl Cells {
 
     pub(super) fn truncate(&mut self, at: u64, client: u64, cells: u64) {
         for given in self.cells.range_mut(cells..).map(|(_, given)| given) {
-            given.push(Given { number: None, put: Put::new(at, client) });
+            given.push(Given { number: None, put: Put::of_size(at, client) });
         }
     }
 
     /// What was called at a time is answered.
-    pub(super) fn done(&mut self, called: u64, now: u64) {
-        self.puts().filter(|put| put.called == called).for_each(|put| put.is_answered(now));
+    pub(super) fn done(&mut self, called: u64, now: u64, last_loss: u64) {
+        self.puts().filter(|put| put.called == called).for_each(|put| put.is_answered(now, last_loss));
     }
 
-    pub(super) fn collapse(&mut self, now: u64, client: u64, first: u64, cells: u64) {
+    pub(super) fn collapse(&mut self, now: u64, client: u64, first: u64, cells: u64, is_lost: bool) {
+        self.is_unknown |= is_lost;
         let last = |given: &Vec<Given>| given.iter().rev().find(|given| given.put.holds(now))?.number;
         let moved: Vec<(u64, Option<u64>)> = self
             .cells
@@ -56,7 +57,7 @@ impl Cells {
             .collect();
         for (cell, number) in moved {
             let mut put = Put::new(now, client);
-            put.is_answered(now);
+            put.is_answered(now, 0);
             self.cells.entry(cell).or_default().push(Given { number, put });
         }
     }
@@ -64,8 +65,7 @@ impl Cells {
     pub(super) fn read(
         &mut self,
         file: u64,
-        called: u64,
-        now: u64,
+        Times { called, now, last_loss }: Times,
         first: u64,
         seen: &[Cell],
     ) -> Result<(), String> {
@@ -87,7 +87,7 @@ impl Cells {
             match possible.rfind(|given| given.number == number) {
                 Some(given) if number.is_some() => {
                     given.put.known.get_or_insert(now);
-                    given.put.is_lost = false;
+                    given.put.is_lost &= called < last_loss;
                 }
                 Some(_) => {}
                 None if number.is_none() && floor.is_none() => {}

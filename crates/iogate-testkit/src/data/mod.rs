@@ -178,16 +178,33 @@ struct Put {
     answered: Option<u64>,
     is_lost: bool,
     is_durable: bool,
+    /// Its answer does not say by which verifier a loss of it is known: only data's does, not that of a size that was set.
+    has_no_verifier: bool,
 }
 
 impl Put {
     fn new(at: u64, client: u64) -> Put {
-        Put { client, called: at, known: None, answered: None, is_lost: false, is_durable: false }
+        Put {
+            client,
+            called: at,
+            known: None,
+            answered: None,
+            is_lost: false,
+            is_durable: false,
+            has_no_verifier: false,
+        }
     }
 
-    fn is_answered(&mut self, at: u64) {
+    /// Of a size that was set.
+    fn of_size(at: u64, client: u64) -> Put {
+        Put { has_no_verifier: true, ..Put::new(at, client) }
+    }
+
+    /// What was lost last may have been this, if it was underway then.
+    fn is_answered(&mut self, at: u64, last_loss: u64) {
         self.known.get_or_insert(at);
         self.answered.get_or_insert(at);
+        self.is_lost |= self.called < last_loss;
     }
 
     /// Whether it has to be there for who calls at a time.
@@ -198,6 +215,14 @@ impl Put {
     fn lose(&mut self) {
         self.is_lost |= self.known.is_some();
     }
+}
+
+/// When a read was called for and answered, and something was lost last.
+#[derive(Clone, Copy)]
+struct Times {
+    called: u64,
+    now: u64,
+    last_loss: u64,
 }
 
 /// A sync that was called at a time, and has said that all is well.
@@ -213,12 +238,9 @@ impl Synced<'_> {
     /// A process answers for what it has written itself. A handle does not tell of what was lost before it was there.
     fn cover(&self, put: &mut Put) {
         let Some(answered) = put.answered else { return };
-        let was_lost = || self.losses.iter().any(|&loss| answered < loss && loss < self.handle.opened);
-        if put.client == self.client
-            && answered < self.called
-            && put.called > self.handle.told
-            && !(put.called < self.handle.opened && was_lost())
-        {
+        let told_from = if put.has_no_verifier { u64::MAX } else { self.handle.opened };
+        let was_lost = self.losses.iter().any(|&loss| put.called < loss && loss < told_from);
+        if put.client == self.client && answered < self.called && put.called > self.handle.told && !was_lost {
             put.is_durable = true;
         }
     }
@@ -269,7 +291,7 @@ impl Checker {
                     Op::Truncate { cells } => of.cells.truncate(at, client, cells),
                     Op::Append { writer, number } => of.records.append(at, client, writer, number),
                     Op::Place { writer, number } => of.records.place(at, client, writer, number),
-                    Op::Empty => of.records.empty(at),
+                    Op::Empty => of.records.empty(at, client),
                     _ => {}
                 }
                 Ok(())
@@ -304,6 +326,7 @@ impl Checker {
 
     fn returned(&mut self, of: Underway, answer: &Answer) -> Result<(), String> {
         let (now, is_torn) = (self.now, self.is_torn || !self.losses.is_empty());
+        let last_loss = self.losses.last().copied().unwrap_or_default();
         let file = self.files.entry(of.file).or_default();
         match (of.op, answer) {
             (Op::Sync | Op::Close, Answer::Failed(EIO)) => {
@@ -315,15 +338,16 @@ impl Checker {
                 let synced = Synced { called: of.at, client: of.client, handle, losses: &self.losses };
                 file.cells.puts().chain(file.records.puts()).for_each(|put| synced.cover(put));
             }
-            (Op::Write { .. } | Op::Truncate { .. }, Answer::Done) => file.cells.done(of.at, now),
+            (Op::Write { .. } | Op::Truncate { .. }, Answer::Done) => file.cells.done(of.at, now, last_loss),
             (Op::Collapse { first, cells }, Answer::Done) => {
-                file.cells.collapse(now, of.client, first, cells);
+                file.cells.collapse(now, of.client, first, cells, last_loss > of.at);
             }
             (Op::Collapse { .. }, Answer::Failed(EIO)) => file.cells.forget(),
-            (Op::Append { .. } | Op::Place { .. }, Answer::Done) => file.records.done(of.at, now),
-            (Op::Empty, Answer::Done) => file.records.emptied(of.at, now),
+            (Op::Append { .. } | Op::Place { .. }, Answer::Done) => file.records.done(of.at, now, last_loss),
+            (Op::Empty, Answer::Done) => file.records.emptied(of.at, now, last_loss),
             (Op::Read { first, .. }, Answer::Cells(seen)) => {
-                file.cells.read(of.file, of.at, now, first, seen)?;
+                let times = Times { called: of.at, now, last_loss };
+                file.cells.read(of.file, times, first, seen)?;
             }
             (Op::ReadAll, Answer::Records(pieces)) => {
                 file.records.read(of.file, of.at, now, pieces, is_torn)?;

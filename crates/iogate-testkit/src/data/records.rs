@@ -43,18 +43,19 @@ impl Records {
         self.has_holes = true;
     }
 
-    pub(super) fn done(&mut self, called: u64, now: u64) {
-        self.appended.values_mut().filter(|put| put.called == called).for_each(|put| put.is_answered(now));
+    pub(super) fn done(&mut self, called: u64, now: u64, last_loss: u64) {
+        let puts = self.appended.values_mut().filter(|put| put.called == called);
+        puts.for_each(|put| put.is_answered(now, last_loss));
     }
 
-    pub(super) fn empty(&mut self, at: u64) {
-        self.emptied.push(Emptied { called: at, done: None, put: Put::new(at, 0) });
+    pub(super) fn empty(&mut self, at: u64, client: u64) {
+        self.emptied.push(Emptied { called: at, done: None, put: Put::of_size(at, client) });
     }
 
-    pub(super) fn emptied(&mut self, called: u64, now: u64) {
+    pub(super) fn emptied(&mut self, called: u64, now: u64, last_loss: u64) {
         for emptied in self.emptied.iter_mut().filter(|emptied| emptied.called == called) {
             emptied.done = Some(now);
-            emptied.put.is_answered(now);
+            emptied.put.is_answered(now, last_loss);
         }
     }
 
@@ -88,6 +89,8 @@ impl Records {
             }
             if let Some(before) = last.insert(writer, number)
                 && before > number
+                // A loss may have taken back that the file was cut.
+                && (!is_torn || self.emptied.is_empty())
             {
                 return Err(format!("{name} comes after its number {before}"));
             }

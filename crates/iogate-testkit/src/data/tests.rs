@@ -115,6 +115,20 @@ fn what_was_synced_survives_a_loss() {
 }
 
 #[test]
+fn what_was_underway_at_a_loss_may_be_lost_although_it_is_answered() {
+    let answered = || {
+        let mut forged = begin();
+        let call = forged.call(1, 1, Op::Write { first: 0, cells: 1, number: 1 });
+        let mut forged = forged.lost();
+        forged.returns(call, Answer::Done);
+        forged
+    };
+    answered().reads(Cell::Nothing).passes();
+    answered().fails(Op::Sync, EIO).does(Op::Sync).reads(Cell::Nothing).passes();
+    answered().does(Op::Sync).reads(Cell::Nothing).refused("known to have Some(1)");
+}
+
+#[test]
 fn a_sync_after_a_loss_tells_of_it_to_each_handle() {
     let lost = || begin().writes(1).lost();
     lost().does(Op::Sync).reads(Cell::Nothing).refused("known to have Some(1)");

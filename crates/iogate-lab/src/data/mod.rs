@@ -1,0 +1,88 @@
+//! Servers, programs that use their files, and what must hold of what these see.
+//!
+//! Programs write, append, truncate, replace and sync; servers are killed and stopped, their machines crash, their disks are full or fail; programs
+//! are killed; connections end, also for one side only. Then the faults end, everything must be answered, and be there.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | `world` | what there is, what goes wrong, and whose turn it is |
+//! | `net` | time, events, the network, what has happened |
+//! | `server`, `carry_out` | a server's sessions, on the real [`Window`](iogate_core::proto::window::Window); what it does with a request |
+//! | `client`, `remote` | a client's sessions, on the real [`Outstanding`](iogate_core::outstanding::Outstanding); its files as a [`Tree`](iogate_vfs::Tree) |
+//! | `disk`, `sim_tree`, `store` | a naive file system, and what a crash leaves of it |
+//! | `program`, `format` | what programs do; what they write |
+
+mod carry_out;
+mod client;
+mod disk;
+mod format;
+mod net;
+mod program;
+mod remote;
+mod server;
+mod sim_tree;
+mod store;
+mod world;
+
+use std::fmt;
+
+/// A defect that is put in on purpose: a simulation that does not find it is of no use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// While records are underway, nobody looks where the file ends.
+    OldEnd,
+    /// While records are underway, a truncation is not noticed.
+    OldEndAfterCut,
+    /// What a client did not see done is done again, also what moves bytes.
+    Moves,
+    /// Requests of a client that is gone are carried out.
+    NoFence,
+    /// Nobody compares verifiers.
+    NoVerifier,
+}
+
+impl Planted {
+    /// All of them.
+    pub const ALL: [Planted; 5] =
+        [Planted::OldEnd, Planted::OldEndAfterCut, Planted::Moves, Planted::NoFence, Planted::NoVerifier];
+}
+
+/// What a run was like.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What made it.
+    pub seed: u64,
+    /// Events.
+    pub events: u64,
+    /// Calls of programs that were answered well.
+    pub calls: u64,
+    /// Those that failed.
+    pub failed_calls: u64,
+    /// Times that a server was killed, crashes of its machine included.
+    pub kills: u64,
+    /// Those crashes.
+    pub crashes: u64,
+    /// Connections.
+    pub connections: u64,
+    /// What must not be; empty: nothing was found.
+    pub findings: Vec<String>,
+    /// The last things that happened before the first finding, a line each.
+    pub trail: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { seed, events, calls, failed_calls, kills, crashes, connections, .. } = self;
+        write!(
+            f,
+            "seed {seed}: {events} events, {calls} calls and {failed_calls} that failed, {connections} connections, {kills} kills ({crashes} crashes), {} findings",
+            self.findings.len()
+        )?;
+        self.trail.iter().chain(&self.findings).try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}
+
+/// Runs the world of a seed to its end.
+pub fn run(seed: u64, planted: Option<Planted>) -> Report {
+    world::run(seed, planted)
+}

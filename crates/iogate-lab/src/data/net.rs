@@ -1,0 +1,236 @@
+//! Time, events, the network, and what has happened.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use iogate_sim::rng::Rng;
+use iogate_testkit::data::{Answer, Checker, Event as Happened};
+
+use super::{Planted, Report};
+
+pub(super) const US: u64 = 1_000;
+pub(super) const MS: u64 = 1_000 * US;
+pub(super) const SECOND: u64 = 1_000 * MS;
+/// The longest that a message is underway.
+pub(super) const DELAY_MAX: u64 = 3 * SECOND;
+/// Lines of the trail.
+const TRAIL_MAX: usize = 80;
+
+/// What happens.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A fiber goes on.
+    Wake(usize),
+    /// A client tries to connect.
+    Connect(usize),
+    /// Something arrives in the buffer of a server.
+    ToServer(u64, Sent),
+    /// Something arrives at a client.
+    ToClient(u64, Sent),
+    /// A process of a server reads what has come by a connection.
+    Take(usize, u64, u64),
+    /// It carries out a request of a session.
+    CarryOut(usize, u64, [u8; 16], u64),
+    /// A session without a connection is over, if it has had none since.
+    Expire(usize, [u8; 16], u64),
+    /// A server starts.
+    Start(usize),
+    /// A program starts.
+    Begin(usize),
+    Fault,
+}
+
+/// What goes over a connection.
+#[derive(Clone, Debug)]
+pub(super) enum Sent {
+    /// A client connects: the session that it shows, and who it is.
+    Hello([u8; 16], [u8; 16]),
+    /// It is let in: the session, whether that goes on, what the server remembers, and its verifier.
+    Welcome([u8; 16], bool, u64, u64),
+    Bytes(Vec<u8>),
+    /// The connection is over.
+    End,
+}
+
+/// A connection.
+struct Wire {
+    link: usize,
+    server: usize,
+    /// When the last thing arrives that is underway: nothing overtakes.
+    to_server: u64,
+    to_client: u64,
+    /// Nothing arrives any more, and nobody is told.
+    is_cut: bool,
+}
+
+/// Everything but what clients and servers know.
+pub(super) struct Net {
+    pub(super) now: u64,
+    pub(super) rng: Rng,
+    pub(super) planted: Option<Planted>,
+    pub(super) report: Report,
+    /// Nothing goes on any more: whoever calls is refused at once.
+    pub(super) is_over: bool,
+    /// Fibers that can go on.
+    pub(super) ready: VecDeque<usize>,
+    /// What is to be dropped while nobody holds the world.
+    pub(super) dropped: Vec<Box<dyn Any + Send>>,
+    pub(super) is_slow: bool,
+    wires: BTreeMap<u64, Wire>,
+    checker: Checker,
+    last_call: u64,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    what: BTreeMap<u64, Event>,
+    last_event: u64,
+    last_wire: u64,
+    trail: VecDeque<String>,
+}
+
+impl Net {
+    pub(super) fn new(seed: u64, planted: Option<Planted>) -> Net {
+        Net {
+            now: 0,
+            rng: Rng::new(seed, 1),
+            planted,
+            report: Report { seed, ..Report::default() },
+            is_over: false,
+            ready: VecDeque::new(),
+            dropped: Vec::new(),
+            is_slow: false,
+            wires: BTreeMap::new(),
+            checker: Checker::new(),
+            last_call: 0,
+            events: BinaryHeap::new(),
+            what: BTreeMap::new(),
+            last_event: 0,
+            last_wire: 0,
+            trail: VecDeque::new(),
+        }
+    }
+
+    /// Plans an event.
+    pub(super) fn at(&mut self, time: u64, event: Event) {
+        self.last_event += 1;
+        self.events.push(Reverse((time.max(self.now), self.last_event)));
+        self.what.insert(self.last_event, event);
+    }
+
+    /// The next event.
+    pub(super) fn next(&mut self) -> Option<Event> {
+        let Reverse((time, number)) = self.events.pop()?;
+        self.now = time;
+        self.report.events += 1;
+        self.what.remove(&number)
+    }
+
+    /// 128 bits.
+    pub(super) fn name(&mut self) -> [u8; 16] {
+        let mut name = [0; 16];
+        name[..8].copy_from_slice(&self.rng.bits().to_le_bytes());
+        name[8..].copy_from_slice(&self.rng.bits().to_le_bytes());
+        name
+    }
+
+    /// A new connection.
+    pub(super) fn connect(&mut self, link: usize, server: usize) -> u64 {
+        self.last_wire += 1;
+        self.wires.insert(self.last_wire, Wire { link, server, to_server: 0, to_client: 0, is_cut: false });
+        self.report.connections += 1;
+        self.last_wire
+    }
+
+    /// Which link and which server a connection joins.
+    pub(super) fn ends_of(&self, wire: u64) -> Option<(usize, usize)> {
+        self.wires.get(&wire).map(|wire| (wire.link, wire.server))
+    }
+
+    /// The last connections.
+    pub(super) fn last_wires(&self) -> Vec<u64> {
+        self.wires.keys().rev().take(8).copied().collect()
+    }
+
+    fn delay(&mut self) -> u64 {
+        let most = if self.is_slow && self.rng.below(50) == 0 { DELAY_MAX } else { 2 * MS };
+        self.rng.between(20 * US, most)
+    }
+
+    pub(super) fn send_server(&mut self, wire: u64, sent: Sent) {
+        let at = self.now + self.delay();
+        let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
+        of.to_server = of.to_server.max(at) + 1;
+        let at = of.to_server;
+        self.at(at, Event::ToServer(wire, sent));
+    }
+
+    pub(super) fn send_client(&mut self, wire: u64, sent: Sent) {
+        let at = self.now + self.delay();
+        let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
+        of.to_client = of.to_client.max(at) + 1;
+        let at = of.to_client;
+        self.at(at, Event::ToClient(wire, sent));
+    }
+
+    /// A connection is lost; `silently`: nobody hears of that, but finds out after a while, each end for itself.
+    pub(super) fn cut(&mut self, wire: u64, silently: bool) {
+        if silently {
+            let Some(of) = self.wires.get_mut(&wire) else { return };
+            of.is_cut = true;
+            let [client, server] = [(); 2].map(|()| self.now + self.rng.between(SECOND, 5 * SECOND));
+            self.at(client, Event::ToClient(wire, Sent::End));
+            self.at(server, Event::ToServer(wire, Sent::End));
+        } else {
+            self.send_client(wire, Sent::End);
+            self.send_server(wire, Sent::End);
+        }
+    }
+
+    /// A number for a call, as the checker knows it.
+    pub(super) fn new_call(&mut self) -> u64 {
+        self.last_call += 1;
+        self.last_call
+    }
+
+    /// Something has happened that programs see.
+    pub(super) fn happened(&mut self, event: &Happened) {
+        if self.is_over {
+            return;
+        }
+        self.note(|| match event {
+            Happened::Return { call, answer: Answer::Records(records) } => {
+                format!("Return {{ call: {call}, {} records }}", records.len())
+            }
+            event => format!("{event:?}"),
+        });
+        if let Err(why) = self.checker.take(event) {
+            self.found(&why);
+        }
+    }
+
+    /// Nothing more happens.
+    pub(super) fn end(&mut self) {
+        if self.report.findings.is_empty()
+            && let Err(why) = self.checker.end()
+        {
+            self.found(&why);
+        }
+    }
+
+    /// Notes what happened, for whoever looks for the cause of a finding.
+    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.report.findings.is_empty() {
+            if self.trail.len() == TRAIL_MAX {
+                self.trail.pop_front();
+            }
+            let line = format!("{:>12.6} s  {}", self.now as f64 / SECOND as f64, line());
+            self.trail.push_back(line);
+        }
+    }
+
+    pub(super) fn found(&mut self, what: &str) {
+        if self.report.findings.is_empty() {
+            self.report.trail = std::mem::take(&mut self.trail).into();
+        }
+        self.report.findings.push(format!("{:>12.6} s  FOUND {what}", self.now as f64 / SECOND as f64));
+    }
+}

@@ -1,0 +1,284 @@
+//! What there is, what goes wrong, and whose turn it is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use iogate_core::wire::Identity;
+use iogate_sim::rng::Rng;
+use iogate_testkit::data::Event as Happened;
+
+use super::client::Link;
+use super::disk::Disk;
+use super::net::{DELAY_MAX, Event, MS, Net, SECOND};
+use super::program::{Book, Features, Program};
+use super::remote::RemoteTree;
+use super::server::Server;
+use super::{Planted, Report};
+use crate::fiber::{Fibers, pause};
+
+/// How long a run has faults, how long programs go on without, and how long everything may take then.
+pub(super) const FAULTS: u64 = 12 * SECOND;
+pub(super) const CALM: u64 = 3 * SECOND;
+const QUIET: u64 = 120 * SECOND;
+
+/// Which faults there are, and how often.
+struct Faults {
+    /// The mean time between two of them.
+    pause: u64,
+    kills: bool,
+    crashes: bool,
+    program_kills: bool,
+    stops: bool,
+    cuts: bool,
+    half_open: bool,
+    slow_net: bool,
+    slow_disk: bool,
+    full_disk: bool,
+    failing_syncs: bool,
+    crowded: bool,
+}
+
+impl Faults {
+    fn new(rng: &mut Rng) -> Faults {
+        let mut is = |one_in: u64| rng.below(one_in) == 0;
+        let half_open = is(4);
+        let faults = Faults {
+            pause: 0,
+            kills: is(2),
+            crashes: is(3),
+            program_kills: is(2),
+            // Nobody can tell what is stopped from what is gone, if nothing says that it is gone.
+            stops: is(2) && !half_open,
+            cuts: is(2),
+            half_open,
+            slow_net: is(4),
+            slow_disk: is(3) && !half_open,
+            full_disk: is(4),
+            failing_syncs: is(4),
+            crowded: is(5),
+        };
+        Faults { pause: rng.between(20 * MS, 2 * SECOND), ..faults }
+    }
+}
+
+/// Everything but the programs' own state.
+pub(super) struct World {
+    pub(super) net: Net,
+    pub(super) links: Vec<Link>,
+    servers: Vec<Server>,
+    /// What each program knows over its lives.
+    pub(super) books: Vec<Book>,
+    /// Which file is which.
+    pub(super) files: HashMap<Identity, u64>,
+    pub(super) last_file: u64,
+    pub(super) features: Features,
+    faults: Faults,
+}
+
+/// The world, of which whoever runs holds the lock, and nobody who waits.
+pub(super) type Shared = Arc<Mutex<World>>;
+
+pub(super) fn lock(shared: &Shared) -> MutexGuard<'_, World> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets time pass for the fiber that runs.
+pub(super) fn sleep(shared: &Shared, fiber: usize, time: u64) {
+    let mut world = lock(shared);
+    let until = world.net.now + time;
+    world.net.at(until, Event::Wake(fiber));
+    loop {
+        if world.net.is_over || world.net.now >= until {
+            return;
+        }
+        drop(world);
+        pause();
+        world = lock(shared);
+    }
+}
+
+impl World {
+    fn new(seed: u64, planted: Option<Planted>) -> World {
+        let mut rng = Rng::new(seed, 0);
+        let faults = Faults::new(&mut rng);
+        let features = Features::new(&mut rng);
+        let mut net = Net::new(seed, planted);
+        net.is_slow = faults.slow_net;
+        let mut server = Server::new(0, Disk::new(Rng::new(seed, 2)));
+        server.is_slow = faults.slow_disk;
+        let programs = rng.between(2, 6);
+        let books = (0..programs).map(|number| Book::new(number, rng.bits())).collect();
+        World {
+            net,
+            links: Vec::new(),
+            servers: vec![server],
+            books,
+            files: HashMap::new(),
+            last_file: 0,
+            features,
+            faults,
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        let World { net, links, servers, .. } = self;
+        match event {
+            Event::Wake(fiber) => net.ready.push_back(fiber),
+            Event::Connect(link) => links[link].connect(net),
+            Event::ToServer(wire, sent) => {
+                if let Some((_, server)) = net.ends_of(wire) {
+                    servers[server].arrives(net, wire, sent);
+                }
+            }
+            Event::ToClient(wire, sent) => {
+                if let Some((link, _)) = net.ends_of(wire) {
+                    links[link].arrives(net, wire, sent);
+                }
+            }
+            Event::Take(server, life, wire) => servers[server].take(net, life, wire),
+            Event::CarryOut(server, life, session, id) => servers[server].carry_out(net, life, session, id),
+            Event::Expire(server, session, losses) => servers[server].expire(net, session, losses),
+            Event::Start(server) => servers[server].start(net),
+            Event::Fault => self.fault(),
+            Event::Begin(_) => {}
+        }
+    }
+
+    fn fault(&mut self) {
+        if self.net.now >= FAULTS {
+            self.servers.iter_mut().for_each(Server::heal);
+            self.net.is_slow = false;
+            return self.net.note(|| "the faults are over".into());
+        }
+        let World { net, servers, faults, books, .. } = self;
+        let server = net.rng.below(servers.len() as u64) as usize;
+        let server = &mut servers[server];
+        match net.rng.below(10) {
+            0 if faults.kills => server.kill(net, false),
+            1 if faults.kills => server.kill_after_next(),
+            2 if faults.crashes => server.kill(net, true),
+            3 if faults.program_kills => {
+                let program = net.rng.below(books.len() as u64) as usize;
+                self.kill_program(program);
+            }
+            4 if faults.stops => {
+                let until = net.now + net.rng.between(MS, 3 * SECOND);
+                server.stop(net, until);
+            }
+            5 | 6 if faults.cuts || faults.half_open => {
+                let wires = net.last_wires();
+                if let Some(&wire) = wires.get(net.rng.below(wires.len().max(1) as u64) as usize) {
+                    let silently = faults.half_open && net.rng.below(2) == 0;
+                    net.note(|| format!("connection {wire} is cut, silently: {silently}"));
+                    net.cut(wire, silently);
+                }
+            }
+            7 if faults.full_disk => {
+                let room = [usize::MAX, 1 << 14, 1 << 12, 0][net.rng.below(4) as usize];
+                server.leave_room(net, room);
+            }
+            8 if faults.failing_syncs => server.disk().failing = [0, 100, 500][net.rng.below(3) as usize],
+            9 if faults.crowded => server.disk().crowded = [0, 100, 500][net.rng.below(3) as usize],
+            _ => {}
+        }
+        let pause = self.net.rng.between(self.faults.pause / 2, 2 * self.faults.pause);
+        let next = (self.net.now + pause).min(FAULTS);
+        self.net.at(next, Event::Fault);
+    }
+
+    /// A program is killed. Its next life begins when its system has closed what it had.
+    fn kill_program(&mut self, program: usize) {
+        let World { net, links, books, .. } = self;
+        let Some(link) = books[program].link.take() else { return };
+        net.note(|| format!("program {program} is killed"));
+        net.happened(&Happened::Killed { client: link as u64, tears: false });
+        links[link].kill(net);
+        let least = if net.is_slow { DELAY_MAX } else { 0 } + 10 * MS;
+        let again = net.now + net.rng.between(least, least + SECOND);
+        net.at(again, Event::Begin(program));
+    }
+
+    /// A program begins, as a new process.
+    fn begin(&mut self, program: usize) -> usize {
+        let link = self.links.len();
+        let client = self.net.name();
+        self.links.push(Link::new(link, 0, client));
+        self.books[program].link = Some(link);
+        self.net.at(self.net.now, Event::Connect(link));
+        link
+    }
+}
+
+/// Runs the world of a seed to its end.
+pub(super) fn run(seed: u64, planted: Option<Planted>) -> Report {
+    let shared: Shared = Arc::new(Mutex::new(World::new(seed, planted)));
+    let mut fibers = Fibers::default();
+    {
+        let mut world = lock(&shared);
+        let programs = world.books.len();
+        world.net.at(0, Event::Start(0));
+        (0..programs).for_each(|program| world.net.at(MS, Event::Begin(program)));
+        let first = world.faults.pause;
+        world.net.at(first, Event::Fault);
+    }
+    loop {
+        let mut world = lock(&shared);
+        if let Some(fiber) = world.net.ready.pop_front() {
+            drop(world);
+            if let Err(why) = fibers.resume(fiber) {
+                lock(&shared).net.found(&why);
+            }
+            continue;
+        }
+        let dropped = std::mem::take(&mut world.net.dropped);
+        if !dropped.is_empty() {
+            drop(world);
+            drop(dropped);
+            continue;
+        }
+        let is_done = world.net.now >= FAULTS && world.books.iter().all(|book| book.is_done);
+        if is_done || world.net.now > FAULTS + QUIET || !world.net.report.findings.is_empty() {
+            break;
+        }
+        match world.net.next() {
+            None => break,
+            Some(Event::Begin(program)) => {
+                let link = world.begin(program);
+                let fiber = fibers.len();
+                drop(world);
+                let tree = RemoteTree::new(Arc::clone(&shared), link);
+                let begun = Program::new(Arc::clone(&shared), program, link, fiber, Arc::new(tree));
+                if let Err(error) = fibers.spawn(move || begun.run()) {
+                    lock(&shared).net.found(&error.to_string());
+                }
+                lock(&shared).net.ready.push_back(fiber);
+            }
+            Some(event) => world.happens(event),
+        }
+    }
+    end(&shared, &mut fibers)
+}
+
+/// Lets everybody go who still waits.
+fn end(shared: &Shared, fibers: &mut Fibers) -> Report {
+    let mut world = lock(shared);
+    let states: Vec<String> = world.links.iter().filter(|link| !link.is_dead).map(Link::state).collect();
+    states.into_iter().for_each(|state| world.net.note(|| state));
+    world.net.end();
+    if !world.books.iter().all(|book| book.is_done) && world.net.report.findings.is_empty() {
+        world.net.found("a program does not come to its end");
+    }
+    world.net.is_over = true;
+    let World { net, links, .. } = &mut *world;
+    links.iter_mut().for_each(|link| link.kill(net));
+    drop(world);
+    for fiber in 0..fibers.len() {
+        // Whatever it calls fails at once.
+        for _ in 0..1000 {
+            if fibers.is_over(fiber) || fibers.resume(fiber).is_err() {
+                break;
+            }
+        }
+    }
+    std::mem::take(&mut lock(shared).net.report)
+}
