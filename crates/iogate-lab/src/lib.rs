@@ -6,8 +6,8 @@
 //! |---|---|---|
 //! | coordinator | its [`Leader`](iogate_core::coord::leader::Leader), its [`Log`](iogate_core::coord::journal::Log) | its rounds, its [`Disk`] |
 //! | its clients | all of their [`claimant`](iogate_core::coord::claimant): claims, turns, renewals | what they want, and for how long |
-//! | servers | their [`Window`](iogate_core::proto::window::Window)s | what they remember, their file systems |
-//! | their clients | their [`Outstanding`](iogate_core::outstanding::Outstanding) requests, what is [`Unsynced`](iogate_core::unsynced::Unsynced) | programs, which block in [fibers](fiber) |
+//! | servers | their [`ServerSession`](iogate_core::proto::server_session::ServerSession)s, the [`Ends`](iogate_vfs::ends::Ends) of files | what they remember, their file systems |
+//! | their clients | their [`ClientSession`](iogate_core::proto::client_session::ClientSession)s, what is [`Unsynced`](iogate_core::unsynced::Unsynced) | programs, which block in [fibers](fiber) |
 //! | network | every byte of requests and answers | delays, connections that end, half-open ones, what a server has not read |
 //!
 //! | module | purpose |

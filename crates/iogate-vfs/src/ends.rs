@@ -6,13 +6,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use iogate_core::Time;
 use iogate_core::ends::{Answer, Note, Rules, Told, UNKNOWN, Waiter, Wish};
 use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
 
-use crate::{Caller, TreeFile};
+use crate::{Caller, Clock, TreeFile};
 
 /// In whose name it is noted: the process's own.
 const OWN: Caller = Caller::new(0, 0);
@@ -71,7 +71,7 @@ type Then = Box<dyn FnOnce(Option<io::Result<Given>>) + Send>;
 pub struct Ends {
     state: Mutex<State>,
     rules: Rules,
-    started: Instant,
+    clock: Clock,
     /// Ranges over restarts; `None`: a process that dies forgets them.
     log: Option<Arc<dyn RangeLog>>,
 }
@@ -124,11 +124,10 @@ impl State {
 
 impl Ends {
     /// Ends by these rules; with a log, of ranges that are remembered there.
-    pub fn new(rules: Rules, log: Option<Arc<dyn RangeLog>>) -> Arc<Ends> {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        let table = iogate_core::ends::Ends::new(rules, Time::ZERO, wall);
+    pub fn new(rules: Rules, log: Option<Arc<dyn RangeLog>>, clock: Clock) -> Arc<Ends> {
+        let table = iogate_core::ends::Ends::new(rules, clock.now(), clock.wall());
         let state = State { table, waiting: HashMap::new(), last: 0 };
-        Arc::new(Ends { state: Mutex::new(state), rules, started: Instant::now(), log })
+        Arc::new(Ends { state: Mutex::new(state), rules, clock, log })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -136,7 +135,7 @@ impl Ends {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(self.started.elapsed().as_nanos() as u64)
+        self.clock.now()
     }
 
     /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns the size that

@@ -9,9 +9,11 @@
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
+//! | [`Clock`] | what time it is for leases |
 //! | [`Watchdog`] | starts threads when all that there are are held up |
 
 pub mod app;
+mod clock;
 mod credentials;
 mod directory;
 pub mod ends;
@@ -23,6 +25,7 @@ mod tree;
 pub mod users;
 mod watchdog;
 
+pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::DirectoryTree;
 pub use striped::{StripedTree, Swept};

@@ -26,8 +26,8 @@ const THREADS_MAX: usize = 256;
 pub struct StripedStore {
     targets: Arc<[Arc<dyn Store>]>,
     layout: Layout,
-    /// For what asks far targets: the thread that submits or completes may be what their answers come in.
-    far: Arc<Workers>,
+    /// For what asks far targets: the thread that submits or completes may be what their answers come in. `None`: it never is.
+    far: Option<Arc<Workers>>,
 }
 
 impl StripedStore {
@@ -45,8 +45,14 @@ impl StripedStore {
                 ),
             ));
         }
-        let far = Workers::new("iogate-striped", THREADS_MAX, limit_thread_or_warn);
+        let far = Some(Workers::new("iogate-striped", THREADS_MAX, limit_thread_or_warn));
         Ok(StripedStore { targets: targets.into(), layout, far })
+    }
+
+    /// Without threads of its own: whoever submits may wait for the targets.
+    #[must_use]
+    pub fn without_threads(self) -> StripedStore {
+        StripedStore { far: None, ..self }
     }
 
     /// Carries out the pieces of a dispatch, in a thread that may wait for far targets if it `waits`. `known` is the file's size as a
@@ -195,7 +201,8 @@ fn pieces(layout: &Layout, io: &Io) -> Vec<Piece> {
 }
 
 /// Runs what asks far targets in a thread that may wait for them. It is told if there is no thread.
-fn elsewhere(far: &Arc<Workers>, run: impl FnOnce(io::Result<()>) + Send + 'static) {
+fn elsewhere(far: Option<&Arc<Workers>>, run: impl FnOnce(io::Result<()>) + Send + 'static) {
+    let Some(far) = far else { return run(Ok(())) };
     let run = Arc::new(Mutex::new(Some(run)));
     let there = Arc::clone(&run);
     let take = |run: &Mutex<Option<_>>| run.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -244,7 +251,7 @@ impl Store for StripedStore {
         let pieces = pieces(&self.layout, &io);
         if pieces.iter().any(|piece| file.parts.asks_afar(piece.target)) {
             let store = self.clone();
-            return elsewhere(&self.far, move |thread| match thread {
+            return elsewhere(self.far.as_ref(), move |thread| match thread {
                 Ok(()) => store.carry_out(io, pieces, true, None, done),
                 Err(error) => done(io, Err(error)),
             });
@@ -305,8 +312,8 @@ impl Join {
             && finished.is_short()
             && finished.store.targets.iter().any(|target| target.asks_afar())
         {
-            let far = Arc::clone(&finished.store.far);
-            elsewhere(&far, move |thread| finished.tell(thread));
+            let far = finished.store.far.clone();
+            elsewhere(far.as_ref(), move |thread| finished.tell(thread));
         } else {
             finished.tell(Ok(()));
         }
@@ -326,8 +333,8 @@ impl Join {
         match result {
             Ok(Outcome::Read(count)) => (self.done)(self.io, Ok(count)),
             Ok(Outcome::Missing(size)) => {
-                let far = Arc::clone(&self.store.far);
-                elsewhere(&far, move |thread| self.try_again(thread, size));
+                let far = self.store.far.clone();
+                elsewhere(far.as_ref(), move |thread| self.try_again(thread, size));
             }
             Err(error) => (self.done)(self.io, Err(error)),
         }

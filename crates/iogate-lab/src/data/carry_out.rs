@@ -1,14 +1,14 @@
 //! What a server does with a request on its tree.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use iogate_core::wire::{NO_HANDLE, Opened, Record, Request, Synced, Written, transfer};
+use iogate_core::wire::{Opened, Record, Request, Synced, Written, transfer};
 use iogate_engine::Origin;
+use iogate_vfs::ends::Party;
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
 use super::store;
@@ -23,8 +23,12 @@ pub(super) struct Reply {
 /// A reply, or the error.
 pub(super) type Outcome = Result<Reply, i32>;
 
-/// The files that a session has open.
-pub(super) type Handles = Arc<Mutex<BTreeMap<u32, Arc<dyn TreeFile>>>>;
+/// An open file of a session.
+pub(super) struct OpenFile {
+    pub(super) file: Arc<dyn TreeFile>,
+    /// Through which its end is asked for.
+    pub(super) party: Option<Party>,
+}
 
 /// A request as it came.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub(super) struct Asked {
     pub(super) caller: Caller,
 }
 
-fn record<'a>(record: &impl Record<'a>) -> Reply {
+pub(super) fn record<'a>(record: &impl Record<'a>) -> Reply {
     let mut fields = Vec::new();
     record.encode(&mut fields);
     Reply { fields, payload: Vec::new() }
@@ -54,42 +58,31 @@ pub(super) fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// What a session has open under a handle.
-pub(super) fn file(handles: &Handles, handle: u32) -> io::Result<Arc<dyn TreeFile>> {
-    let handles = handles.lock().unwrap_or_else(PoisonError::into_inner);
-    handles.get(&handle).cloned().ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
-}
-
-/// Carries out everything but what asks for ends.
-pub(super) fn carry_out(tree: &dyn Tree, handles: &Handles, asked: &Asked, moves: bool) -> Outcome {
+/// Carries out everything but opening and what asks for ends; `file` is what is open under the request's handle.
+pub(super) fn carry_out(tree: &dyn Tree, file: Option<&dyn TreeFile>, asked: &Asked, moves: bool) -> Outcome {
     let request = Request::decode(asked.kind, &asked.fields).map_err(|_| libc::EPROTO)?;
-    on_file(tree, handles, asked, &request, moves)
-        .unwrap_or_else(|| by_path(tree, asked, &request))
-        .map_err(|error| errno(&error))
+    let carried_out = match file {
+        Some(file) => on_file(tree, file, asked, &request, moves),
+        None => by_path(tree, asked, &request),
+    };
+    carried_out.map_err(|error| errno(&error))
 }
 
-/// What is asked of an open file; `None`: it names a path.
+/// What is asked of an open file.
 fn on_file(
     tree: &dyn Tree,
-    handles: &Handles,
+    file: &dyn TreeFile,
     asked: &Asked,
     request: &Request<'_>,
     moves: bool,
-) -> Option<io::Result<Reply>> {
-    let (caller, open) = (asked.caller, |handle| file(handles, handle));
-    let done = |()| Reply::default();
-    Some(match *request {
-        Request::Close(close) => {
-            let closed = handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&close.handle);
-            closed.map_or_else(
-                || Err(io::Error::from_raw_os_error(libc::EBADF)),
-                |file| Ok(record(&file.close())),
-            )
+) -> io::Result<Reply> {
+    let caller = asked.caller;
+    Ok(match *request {
+        Request::Close(_) => record(&file.close()),
+        Request::Read(read) => {
+            bytes(store::read(&*tree.store(), file.data(), read.offset, read.bytes as usize)?)
         }
-        Request::Read(read) => open(read.handle)
-            .and_then(|file| store::read(&*tree.store(), file.data(), read.offset, read.bytes as usize))
-            .map(bytes),
-        Request::Write(write) => open(write.handle).and_then(|file| {
+        Request::Write(write) => {
             let verifier = file.verifier();
             if write.flags & transfer::APPEND != 0 {
                 let appended = file.append(caller, Origin::default(), &asked.payload);
@@ -99,30 +92,24 @@ fn on_file(
             file.before_write(write.offset);
             let extends = write.flags & transfer::EXTEND != 0;
             let count = store::write(&*tree.store(), file.data(), write.offset, &asked.payload, extends)?;
-            Ok(record(&Written { offset: write.offset, bytes: count as u32, verifier }))
-        }),
-        Request::Sync(sync) => open(sync.handle)
-            .and_then(|file| file.sync(sync.data_only != 0))
-            .map(|verifier| record(&Synced { verifier })),
+            record(&Written { offset: write.offset, bytes: count as u32, verifier })
+        }
+        Request::Sync(sync) => record(&Synced { verifier: file.sync(sync.data_only != 0)? }),
         Request::Allocate(a) if a.mode & libc::FALLOC_FL_COLLAPSE_RANGE as u32 != 0 && !moves => {
-            Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
         }
         Request::Allocate(a) => {
-            open(a.handle).and_then(|file| file.allocate(a.mode, a.offset, a.bytes)).map(done)
+            file.allocate(a.mode, a.offset, a.bytes)?;
+            Reply::default()
         }
-        Request::GetAttr(get) if get.handle != NO_HANDLE => {
-            open(get.handle).and_then(|file| file.attr()).map(|attr| record(&attr))
+        Request::GetAttr(_) => record(&file.attr()?),
+        Request::SetAttr(set) => record(&file.set_attr(caller, &set.change)?),
+        Request::GetXattr(get) => bytes(file.xattr(caller, get.name)?),
+        Request::SetXattr(set) => {
+            file.set_xattr(caller, set.name, &asked.payload, set.flags)?;
+            Reply::default()
         }
-        Request::SetAttr(set) if set.handle != NO_HANDLE => {
-            open(set.handle).and_then(|file| file.set_attr(caller, &set.change)).map(|attr| record(&attr))
-        }
-        Request::GetXattr(get) if get.handle != NO_HANDLE => {
-            open(get.handle).and_then(|file| file.xattr(caller, get.name)).map(bytes)
-        }
-        Request::SetXattr(set) if set.handle != NO_HANDLE => open(set.handle)
-            .and_then(|file| file.set_xattr(caller, set.name, &asked.payload, set.flags))
-            .map(done),
-        _ => return None,
+        _ => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
     })
 }
 
@@ -152,22 +139,23 @@ fn by_path(tree: &dyn Tree, asked: &Asked, request: &Request<'_>) -> io::Result<
     })
 }
 
-/// Opens a file; `stripes`: for a client that stripes, which is told what objects are named by.
-pub(super) fn open(tree: &dyn Tree, handles: &Handles, asked: &Asked, stripes: bool) -> Outcome {
+/// Opens a file; `stripes`: for a client that stripes, which is told what objects are named by. Returns the file and, once it is known whether somebody
+/// has begun to set its size, what to answer.
+pub(super) fn open(
+    tree: &dyn Tree,
+    asked: &Asked,
+    stripes: bool,
+) -> Result<(Arc<dyn TreeFile>, Opened, u32), i32> {
     let Ok(Request::Open(wish)) = Request::decode(asked.kind, &asked.fields) else {
         return Err(libc::EPROTO);
     };
     let how = OpenHow { flags: wish.flags, mode: wish.mode, identity: wish.identity, stripes };
-    let opened = || {
-        let file = tree.open(asked.caller, path(wish.path), how)?;
-        let opened = Opened {
-            identity: file.identity(),
-            pending_size: u64::MAX,
-            is_new: (stripes && file.object().is_new).into(),
-            attr: file.opened_attr()?,
-        };
-        handles.lock().unwrap_or_else(PoisonError::into_inner).insert(wish.handle, file);
-        Ok(record(&opened))
+    let file = tree.open(asked.caller, path(wish.path), how).map_err(|error| errno(&error))?;
+    let opened = Opened {
+        identity: file.identity(),
+        pending_size: u64::MAX,
+        is_new: (stripes && file.object().is_new).into(),
+        attr: file.opened_attr().map_err(|error| errno(&error))?,
     };
-    opened().map_err(|error: io::Error| errno(&error))
+    Ok((file, opened, wish.flags))
 }

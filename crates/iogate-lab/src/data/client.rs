@@ -1,22 +1,25 @@
-//! A client's end of a connection to a server: sessions over lost connections, on the real [`Outstanding`].
+//! A client's end of a connection to a server, on the real [`ClientSession`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iogate_core::outstanding::{Demand, Limits, Outstanding};
+use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::unsynced::Unsynced;
 use iogate_core::wire::{
-    Identity, Open, Opened, REPLY_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, RequestOrigin,
-    open,
+    Identity, NO_SESSION, Open, REPLY_HEADER_BYTES, ReplyHeader, Request, RequestHeader, RequestOrigin,
+    Striping, Welcome,
 };
+use iogate_core::{Span, Time};
 
 use super::carry_out::{Outcome, Reply};
-use super::net::{Event, MS, Net, Sent};
+use super::net::{Event, Net, Sent};
 use crate::fiber;
 
-/// Requests that a client may have underway, and bytes.
+/// How long requests wait for a server.
+const RETRY_FOR: Span = Span::from_secs(60);
+/// What a server lets a client have underway.
 pub(super) const CREDITS: u32 = 16;
-const CREDIT_BYTES: u64 = 1 << 20;
+pub(super) const CREDIT_BYTES: u64 = 1 << 20;
 
 /// Where an answer is put.
 pub(super) type Slot = Arc<Mutex<Option<Outcome>>>;
@@ -30,15 +33,6 @@ pub(super) struct Pending {
     origin: RequestOrigin,
     slot: Slot,
     fiber: Option<usize>,
-    /// It opens this handle.
-    opens: Option<u32>,
-}
-
-/// An open file, to be opened again.
-struct Handle {
-    path: Vec<u8>,
-    flags: u32,
-    identity: Option<Identity>,
 }
 
 /// What was written to a file and not synced, for all its handles.
@@ -57,19 +51,47 @@ pub(super) struct Link {
     /// The process.
     client: [u8; 16],
     last_number: u64,
-    pub(super) wire: Option<u64>,
-    session: [u8; 16],
-    answers: u64,
-    pub(super) verifier: u64,
-    requests: Outstanding<Pending>,
+    wire: Option<u64>,
+    session: ClientSession<Pending, ()>,
     left: Vec<u8>,
-    handles: BTreeMap<u32, Handle>,
-    last_handle: u32,
     pub(super) written: HashMap<Identity, Written>,
 }
 
+/// What a server says when it lets somebody in.
+pub(super) fn welcome(session: [u8; 16], is_resumed: bool, answers: u64, verifier: u64) -> Welcome {
+    Welcome {
+        version: 2,
+        resumed: is_resumed.into(),
+        session,
+        instance: 0,
+        credits: CREDITS,
+        credit_bytes: CREDIT_BYTES,
+        transfer_bytes_max: 1 << 20,
+        append_bytes_max: 1 << 20,
+        answers,
+        verifier,
+        uid: 0,
+        gid: 0,
+        trusted: 1,
+        node: 0,
+        nodes: 0,
+        striping: Striping { first_target: 0, stripe_bytes: 1, targets: 1 },
+        time: 0,
+    }
+}
+
+fn reopen(open: Open<'_>, (): &()) -> Pending {
+    let (request, mut fields) = (Request::Open(open), Vec::new());
+    request.encode(&mut fields);
+    let (slot, origin) = (Slot::default(), RequestOrigin::NONE);
+    Pending { kind: request.kind(), fields, payload: Vec::new(), uid: 0, origin, slot, fiber: None }
+}
+
 impl Link {
-    pub(super) fn new(number: usize, server: usize, client: [u8; 16]) -> Link {
+    pub(super) fn new(number: usize, server: usize, client: [u8; 16], now: u64) -> Link {
+        let config = SessionConfig { retry_for: RETRY_FOR, tries_unasked: true };
+        let mut session = ClientSession::new(config, reopen, welcome(NO_SESSION, false, 0, 0));
+        session.lost(Time::from_nanos(now));
         Link {
             number,
             server,
@@ -77,34 +99,28 @@ impl Link {
             client,
             last_number: 0,
             wire: None,
-            session: [0; 16],
-            answers: 0,
-            verifier: 0,
-            requests: Outstanding::new(),
+            session,
             left: Vec::new(),
-            handles: BTreeMap::new(),
-            last_handle: 0,
             written: HashMap::new(),
         }
     }
 
+    pub(super) fn verifier(&self) -> u64 {
+        self.session.welcome().verifier
+    }
+
     /// A number for a file that is about to be opened.
     pub(super) fn new_handle(&mut self, path: &[u8], flags: u32) -> u32 {
-        self.last_handle += 1;
-        self.handles.insert(self.last_handle, Handle { path: path.to_vec(), flags, identity: None });
-        self.last_handle
+        self.session.open_file(path, flags, ())
     }
 
     pub(super) fn forget_handle(&mut self, handle: u32) {
-        self.handles.remove(&handle);
+        self.session.close_file(handle);
     }
 
     /// Files that are opened again are where they are by now.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
-        self.handles
-            .values_mut()
-            .filter(|handle| handle.path == from)
-            .for_each(|handle| handle.path = to.to_vec());
+        self.session.renamed(from, to, false);
     }
 
     /// Begins a request, for another's if that has an origin.
@@ -122,39 +138,34 @@ impl Link {
         }
         let mut fields = Vec::new();
         request.encode(&mut fields);
-        let repeatable = request.is_idempotent();
-        let origin = match origin {
-            _ if repeatable => RequestOrigin::NONE,
-            origin if origin.is_some() => origin,
-            _ => {
-                self.last_number += 1;
-                let numbers = self.requests.iter().map(|pending| pending.origin.number);
-                let oldest = numbers.filter(|&number| number > 0).min().unwrap_or(self.last_number);
-                let unanswered = (self.last_number - oldest.min(self.last_number)) as u32;
-                RequestOrigin { client: self.client, number: self.last_number, step: 0, unanswered }
-            }
-        };
-        let opens = if let Request::Open(open) = request { Some(open.handle) } else { None };
-        let bytes = payload.len() as u64;
-        let pending = Pending {
-            kind: request.kind(),
-            fields,
-            payload,
-            uid,
-            origin,
-            slot: Arc::clone(&slot),
-            fiber: fiber::current(),
-            opens,
-        };
-        self.requests.push(pending, Demand { bytes, repeatable, has_origin: origin.is_some() });
+        let mut demand = Demand::of(request);
+        let mut own = RequestOrigin::NONE;
+        if !demand.repeatable {
+            own = if origin.is_some() { origin } else { self.own_origin() };
+            demand.has_origin = true;
+        }
+        demand.bytes = demand.bytes.max(payload.len() as u64);
+        let (kind, slot_there, fiber) = (request.kind(), Arc::clone(&slot), fiber::current());
+        let pending = Pending { kind, fields, payload, uid, origin: own, slot: slot_there, fiber };
+        if let Err(pending) = self.session.submit(pending, demand, Time::from_nanos(net.now)) {
+            Link::answer(net, &pending, Err(libc::EIO));
+        }
         self.flush(net);
         slot
+    }
+
+    fn own_origin(&mut self) -> RequestOrigin {
+        self.last_number += 1;
+        let numbers = self.session.requests().map(|pending| pending.origin);
+        let own = numbers.filter(|origin| origin.client == self.client).map(|origin| origin.number);
+        let unanswered = (self.last_number - own.min().unwrap_or(self.last_number)) as u32;
+        RequestOrigin { client: self.client, number: self.last_number, step: 0, unanswered }
     }
 
     /// Writes what may be written.
     fn flush(&mut self, net: &mut Net) {
         let Some(wire) = self.wire else { return };
-        while let Some(next) = self.requests.next_to_write() {
+        while let Some(next) = self.session.next_to_write() {
             let (id, acked, Pending { kind, fields, payload, uid, origin, .. }) =
                 (next.id, next.acked, next.item);
             let header = RequestHeader {
@@ -178,21 +189,21 @@ impl Link {
         net.ready.extend(pending.fiber);
     }
 
+    fn fail(net: &mut Net, failed: &[Pending]) {
+        failed.iter().for_each(|pending| Link::answer(net, pending, Err(libc::EIO)));
+    }
+
     /// Something has come by a connection.
     pub(super) fn arrives(&mut self, net: &mut Net, wire: u64, sent: Sent) {
         if self.wire != Some(wire) || self.is_dead {
             return;
         }
+        let now = Time::from_nanos(net.now);
         match sent {
             Sent::Hello(..) => {}
-            Sent::Welcome(session, is_resumed, answers, verifier) => {
-                let remembers = self.answers != 0 && self.answers == answers;
-                (self.session, self.answers, self.verifier) = (session, answers, verifier);
-                if is_resumed {
-                    self.requests.resumed();
-                } else {
-                    self.renew(net, remembers);
-                }
+            Sent::Welcome(welcome) => {
+                let connected = self.session.connected(*welcome, now);
+                Link::fail(net, &connected.failed);
                 self.flush(net);
             }
             Sent::Bytes(bytes) => {
@@ -203,35 +214,13 @@ impl Link {
             Sent::End => {
                 self.wire = None;
                 self.left.clear();
-                self.requests.disconnected();
-                let pause = net.rng.between(10 * MS, 300 * MS);
-                net.at(net.now + pause, Event::Connect(self.number));
+                if self.session.is_connected() {
+                    self.session.lost(now);
+                } else if let Some(given_up) = self.session.could_not_connect(now) {
+                    Link::fail(net, &given_up.failed);
+                }
+                self.connect(net);
             }
-        }
-    }
-
-    /// A new session: files are opened again before anything else.
-    fn renew(&mut self, net: &mut Net, remembers: bool) {
-        let limits = Limits { requests: CREDITS, bytes: CREDIT_BYTES };
-        for pending in self.requests.renewed(limits, remembers) {
-            Link::answer(net, &pending, Err(libc::EIO));
-        }
-        for (&handle, Handle { path, flags, identity }) in &self.handles {
-            let Some(identity) = *identity else { continue };
-            let kept = open::READ | open::WRITE | open::APPEND;
-            let flags = flags & kept | open::AGAIN;
-            let (kind, mut fields) = (Request::OPEN, Vec::new());
-            Open { handle, flags, mode: 0, identity, path }.encode(&mut fields);
-            self.requests.push_restoring(Pending {
-                kind,
-                fields,
-                payload: Vec::new(),
-                uid: 0,
-                origin: RequestOrigin::NONE,
-                slot: Slot::default(),
-                fiber: None,
-                opens: None,
-            });
         }
     }
 
@@ -248,34 +237,35 @@ impl Link {
             return false;
         }
         let message: Vec<u8> = self.left.drain(..end).collect();
-        let Some(pending) = self.requests.answer(header.id) else {
+        let (fields, payload) = (message[REPLY_HEADER_BYTES..payload].to_vec(), message[payload..].to_vec());
+        let said = if header.errno == 0 { Ok(&fields[..]) } else { Err(header.errno.into()) };
+        let Some(answered) = self.session.answered(header.id, said) else {
             net.found(&format!("an answer to request {}, which was not asked for", header.id));
             return false;
         };
-        let (fields, payload) = (message[REPLY_HEADER_BYTES..payload].to_vec(), message[payload..].to_vec());
-        let outcome = match header.errno {
-            0 => Ok(Reply { fields, payload }),
-            errno => Err(errno.into()),
-        };
-        if let Some(number) = pending.opens {
-            let opened = outcome.as_ref().ok().and_then(|reply| Opened::decode(&reply.fields).ok());
-            match (opened, self.handles.get_mut(&number)) {
-                (Some(opened), Some(handle)) => handle.identity = Some(opened.identity),
-                _ => drop(self.handles.remove(&number)),
-            }
-        }
-        Link::answer(net, &pending, outcome);
+        let outcome = answered.errno.map_or(Ok(Reply { fields, payload }), Err);
+        Link::answer(net, &answered.call, outcome);
         true
     }
 
-    /// It is time to connect.
+    /// Connects, if it is time to.
     pub(super) fn connect(&mut self, net: &mut Net) {
         if self.is_dead || self.wire.is_some() {
             return;
         }
-        let wire = net.connect(self.number, self.server);
-        self.wire = Some(wire);
-        net.send_server(wire, Sent::Hello(self.session, self.client));
+        match self.session.attempt(Time::from_nanos(net.now)) {
+            Attempt::Nothing => {}
+            Attempt::WaitUntil(at) => net.at(at.as_nanos(), Event::Connect(self.number)),
+            Attempt::Connect(session) => {
+                let wire = net.connect(self.number, self.server);
+                self.wire = Some(wire);
+                net.send_server(wire, Sent::Hello(session, self.client));
+            }
+            Attempt::GiveUp(given_up) => {
+                Link::fail(net, &given_up.failed);
+                net.at(net.now + 1, Event::Connect(self.number));
+            }
+        }
     }
 
     /// Its process is gone: the system closes its connection, and whoever waits is told that it is over.
@@ -284,19 +274,14 @@ impl Link {
         if let Some(wire) = self.wire.take() {
             net.send_server(wire, Sent::End);
         }
-        for pending in self.requests.give_up() {
-            Link::answer(net, &pending, Err(libc::EIO));
-        }
+        self.session.requests().for_each(|pending| Link::answer(net, pending, Err(libc::EIO)));
+        self.session.close();
     }
 
     /// What waits, for people.
     pub(super) fn state(&self) -> String {
-        let kinds: Vec<u16> = self.requests.iter().map(|pending| pending.kind).collect();
-        format!(
-            "link {} to server {}: connected {}, waiting {kinds:?}",
-            self.number,
-            self.server,
-            self.wire.is_some()
-        )
+        let kinds: Vec<u16> = self.session.requests().map(|pending| pending.kind).collect();
+        let is_connected = self.session.is_connected();
+        format!("link {} to server {}: connected {is_connected}, waiting {kinds:?}", self.number, self.server)
     }
 }

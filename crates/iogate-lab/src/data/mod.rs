@@ -7,14 +7,16 @@
 //! |---|---|
 //! | `world` | what there is, what goes wrong, and whose turn it is |
 //! | `net` | time, events, the network, what has happened |
-//! | `server`, `carry_out` | a server's sessions, on the real [`Window`](iogate_core::proto::window::Window); what it does with a request |
-//! | `client`, `remote` | a client's sessions, on the real [`Outstanding`](iogate_core::outstanding::Outstanding); its files as a [`Tree`](iogate_vfs::Tree) |
+//! | `server`, `carry_out` | a server, on the real [`ServerSession`](iogate_core::proto::server_session::ServerSession); what it does with a request |
+//! | `ends` | of a server of names: who may use the ends of files, by the real [`Ends`](iogate_vfs::ends::Ends) |
+//! | `client`, `remote` | a client, on the real [`ClientSession`](iogate_core::proto::client_session::ClientSession); its files as a [`Tree`](iogate_vfs::Tree) |
 //! | `disk`, `sim_tree`, `store` | a naive file system, and what a crash leaves of it |
 //! | `program`, `format` | what programs do; what they write |
 
 mod carry_out;
 mod client;
 mod disk;
+mod ends;
 mod format;
 mod net;
 mod program;
@@ -39,12 +41,26 @@ pub enum Planted {
     NoFence,
     /// Nobody compares verifiers.
     NoVerifier,
+    /// A sync reaches only what its handle has written.
+    OwnSync,
+    /// Each process decides for itself where a striped file ends.
+    NoDecider,
+    /// A file that is removed is gone, whether somebody else has it open or not.
+    GoneTooEarly,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 5] =
-        [Planted::OldEnd, Planted::OldEndAfterCut, Planted::Moves, Planted::NoFence, Planted::NoVerifier];
+    pub const ALL: [Planted; 8] = [
+        Planted::OldEnd,
+        Planted::OldEndAfterCut,
+        Planted::Moves,
+        Planted::NoFence,
+        Planted::NoVerifier,
+        Planted::OwnSync,
+        Planted::NoDecider,
+        Planted::GoneTooEarly,
+    ];
 }
 
 /// What a run was like.

@@ -3,9 +3,14 @@
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use iogate_core::Time;
+use iogate_core::wire::Welcome;
 use iogate_sim::rng::Rng;
 use iogate_testkit::data::{Answer, Checker, Event as Happened};
+use iogate_vfs::Clock;
 
 use super::{Planted, Report};
 
@@ -14,6 +19,8 @@ pub(super) const MS: u64 = 1_000 * US;
 pub(super) const SECOND: u64 = 1_000 * MS;
 /// The longest that a message is underway.
 pub(super) const DELAY_MAX: u64 = 3 * SECOND;
+/// When its clocks began.
+const EPOCH: u64 = 1_000_000 * SECOND;
 /// Lines of the trail.
 const TRAIL_MAX: usize = 80;
 
@@ -32,8 +39,8 @@ pub(super) enum Event {
     Take(usize, u64, u64),
     /// It carries out a request of a session.
     CarryOut(usize, u64, [u8; 16], u64),
-    /// A session without a connection is over, if it has had none since.
-    Expire(usize, [u8; 16], u64),
+    /// It looks who waits for too long.
+    Reap(usize, u64),
     /// A server starts.
     Start(usize),
     /// A program starts.
@@ -46,8 +53,8 @@ pub(super) enum Event {
 pub(super) enum Sent {
     /// A client connects: the session that it shows, and who it is.
     Hello([u8; 16], [u8; 16]),
-    /// It is let in: the session, whether that goes on, what the server remembers, and its verifier.
-    Welcome([u8; 16], bool, u64, u64),
+    /// It is let in.
+    Welcome(Box<Welcome>),
     Bytes(Vec<u8>),
     /// The connection is over.
     End,
@@ -67,6 +74,8 @@ struct Wire {
 /// Everything but what clients and servers know.
 pub(super) struct Net {
     pub(super) now: u64,
+    /// The same, for clocks that are read while somebody holds the world.
+    clock: Arc<AtomicU64>,
     pub(super) rng: Rng,
     pub(super) planted: Option<Planted>,
     pub(super) report: Report,
@@ -91,6 +100,7 @@ impl Net {
     pub(super) fn new(seed: u64, planted: Option<Planted>) -> Net {
         Net {
             now: 0,
+            clock: Arc::default(),
             rng: Rng::new(seed, 1),
             planted,
             report: Report { seed, ..Report::default() },
@@ -109,6 +119,17 @@ impl Net {
         }
     }
 
+    /// Data is on several servers: readers may see a part of what is being written.
+    pub(super) fn show_parts(&mut self) {
+        self.checker = Checker::of_parts();
+    }
+
+    /// A clock of this world's time.
+    pub(super) fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.clock);
+        Clock::simulated(move || Time::from_nanos(EPOCH + now.load(Ordering::Relaxed)))
+    }
+
     /// Plans an event.
     pub(super) fn at(&mut self, time: u64, event: Event) {
         self.last_event += 1;
@@ -120,6 +141,7 @@ impl Net {
     pub(super) fn next(&mut self) -> Option<Event> {
         let Reverse((time, number)) = self.events.pop()?;
         self.now = time;
+        self.clock.store(time, Ordering::Relaxed);
         self.report.events += 1;
         self.what.remove(&number)
     }

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iogate_core::wire::{Change, open, set};
+use iogate_core::wire::{Change, RequestOrigin, open, set};
+use iogate_engine::Origin;
 use iogate_sim::rng::Rng;
 use iogate_testkit::data::{Answer, Event as Happened, Op};
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
@@ -53,7 +54,7 @@ impl Features {
             places: places && !empties,
             collapses: is(3),
             shares: is(2),
-            pause: rng.between(MS, 40 * MS),
+            pause: rng.between(5 * MS, 40 * MS),
         }
     }
 }
@@ -64,14 +65,21 @@ pub(super) struct Book {
     number: u64,
     records: u64,
     places: u64,
-    /// The connection of its process, if there is one.
-    pub(super) link: Option<usize>,
+    /// The connections of its process, if there is one.
+    pub(super) links: Vec<usize>,
     pub(super) is_done: bool,
 }
 
 impl Book {
     pub(super) fn new(number: u64, bits: u64) -> Book {
-        Book { rng: Rng::new(bits, number), number: 0, records: 0, places: 0, link: None, is_done: false }
+        Book {
+            rng: Rng::new(bits, number),
+            number: 0,
+            records: 0,
+            places: 0,
+            links: Vec::new(),
+            is_done: false,
+        }
     }
 }
 
@@ -278,9 +286,17 @@ impl Program {
         let (number, writer) = (self.next_record()?, self.number as u64);
         let bytes = format::record(held.id, writer, number, 24 + self.below(600) as usize);
         self.does((held.id, held.handle), Op::Append { writer, number }, || {
-            let appended = held.file.append(CALLER, iogate_engine::Origin::default(), &bytes);
+            let caller = CALLER.with_origin(self.origin(number));
+            let appended = held.file.append(caller, Origin::default(), &bytes);
             appended.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::EBADF))).map(|_| Answer::Done)
         })
+    }
+
+    /// By what a record of this process is known, wherever it goes.
+    fn origin(&self, number: u64) -> RequestOrigin {
+        let mut client = [1; 16];
+        client[..8].copy_from_slice(&(self.link as u64).to_le_bytes());
+        RequestOrigin { client, number, step: 0, unanswered: 0 }
     }
 
     /// Writes a record by its offset, far behind all that others may append meanwhile.

@@ -3,16 +3,18 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use iogate_core::FileId;
 use iogate_core::wire::{
-    self, Allocate, Attr, Change, Close, Entry, GetAttr, GetXattr, Gone, Identity, Link, MakeNode, NO_HANDLE,
-    Open, Opened, ReadLink, Record, Rename, Request, RequestOrigin, SetAttr, SetXattr, Space, Symlink, Sync,
-    Synced, Transfer, Unlink, Written, transfer,
+    self, Allocate, AppendRecord, Attr, Change, Close, Entry, GetAttr, GetXattr, Gone, Identity, Link,
+    MakeNode, NO_HANDLE, Open, Opened, RANGE_BYTES, Range, ReadLink, Record, Rename, Request, RequestOrigin,
+    Reserve, Reserved, Resize, SetAttr, SetXattr, Settle, Space, Symlink, Sync, Synced, Transfer, Unlink,
+    Written, transfer,
 };
 use iogate_engine::{FileHandle, Origin, Store};
+use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, Tree, TreeFile};
 
 use super::Planted;
@@ -20,6 +22,9 @@ use super::carry_out::Reply;
 use super::store::{AtOnce, Data, Held};
 use super::world::{Shared, World, lock};
 use crate::fiber;
+
+/// In whose name the process itself asks.
+const CALLER: Caller = Caller::new(0, 0);
 
 /// A connection to a server.
 #[derive(Clone)]
@@ -75,7 +80,7 @@ impl Tree for RemoteTree {
     }
 
     fn verifier(&self) -> u64 {
-        lock(&self.shared).links[self.link].verifier
+        lock(&self.shared).links[self.link].verifier()
     }
 
     /// The fiber waits as it would for a local one: nothing needs a thread.
@@ -84,7 +89,7 @@ impl Tree for RemoteTree {
     }
 
     fn asks_for_ends(&self) -> bool {
-        true
+        lock(&self.shared).net.planted != Some(Planted::NoDecider)
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
@@ -93,7 +98,13 @@ impl Tree for RemoteTree {
         let request = Open { handle, flags: how.flags, mode: how.mode, identity: how.identity, path: name };
         let opened: Opened = record(&self.ask(&Request::Open(request), caller)?)?;
         let told = lock(&self.shared).links[self.link].written.entry(opened.identity).or_default().losses;
-        let of = Arc::new(RemoteData { tree: self.clone(), handle, identity: opened.identity });
+        let of = Arc::new(RemoteData {
+            tree: self.clone(),
+            handle,
+            identity: opened.identity,
+            has_written: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        });
         let data: FileHandle = Arc::new(Held(Arc::clone(&of) as Arc<dyn Data>));
         Ok(Arc::new(RemoteFile { of, data, opened, told: AtomicU64::new(told) }))
     }
@@ -150,7 +161,7 @@ impl Tree for RemoteTree {
     }
 
     fn space(&self) -> io::Result<Space> {
-        record(&self.ask(&Request::StatFs(wire::StatFs {}), Caller::new(0, 0))?)
+        record(&self.ask(&Request::StatFs(wire::StatFs {}), CALLER)?)
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {
@@ -196,6 +207,8 @@ struct RemoteData {
     tree: RemoteTree,
     handle: u32,
     identity: Identity,
+    has_written: AtomicBool,
+    is_closed: AtomicBool,
 }
 
 impl RemoteData {
@@ -209,6 +222,7 @@ impl RemoteData {
             client: 0,
             issued: 0,
         };
+        self.has_written.store(true, Ordering::Relaxed);
         let written: Written = record(&self.tree.call(&Request::Write(request), bytes, caller)?)?;
         let mut world = lock(&self.tree.shared);
         let verifier = known_verifier(&world, written.verifier);
@@ -220,6 +234,9 @@ impl RemoteData {
 
 impl Drop for RemoteData {
     fn drop(&mut self) {
+        if *self.is_closed.get_mut() {
+            return;
+        }
         let mut world = lock(&self.tree.shared);
         let world = &mut *world;
         let link = &mut world.links[self.tree.link];
@@ -245,17 +262,17 @@ impl Data for RemoteData {
             client: 0,
             issued: 0,
         };
-        Ok(self.tree.ask(&Request::Read(request), Caller::new(0, 0))?.payload)
+        Ok(self.tree.ask(&Request::Read(request), CALLER)?.payload)
     }
 
     fn write(&self, offset: u64, bytes: &[u8], extends: bool) -> io::Result<usize> {
         let flags = if extends { transfer::EXTEND } else { 0 };
-        self.write(flags, offset, bytes, Caller::new(0, 0)).map(|written| written.bytes as usize)
+        self.write(flags, offset, bytes, CALLER).map(|written| written.bytes as usize)
     }
 
     fn size(&self) -> io::Result<u64> {
         let request = Request::GetAttr(GetAttr { handle: self.handle, path: b"" });
-        Ok(record::<Attr>(&self.tree.ask(&request, Caller::new(0, 0))?)?.size)
+        Ok(record::<Attr>(&self.tree.ask(&request, CALLER)?)?.size)
     }
 }
 
@@ -266,6 +283,23 @@ struct RemoteFile {
     opened: Opened,
     /// Losses that it has told of.
     told: AtomicU64,
+}
+
+impl RemoteFile {
+    /// Asks, and again when it is sent away.
+    fn ask_for_end(&self, request: &Request<'_>, payload: &[u8]) -> io::Result<(Reserved, Vec<Range>)> {
+        loop {
+            match self.of.tree.call(request, payload, CALLER) {
+                Err(error) if error.raw_os_error() == Some(libc::EALREADY) => {}
+                answer => {
+                    let Reply { fields, payload } = answer?;
+                    let invalid = |_| io::Error::from_raw_os_error(libc::EPROTO);
+                    let ranges = payload.chunks(RANGE_BYTES).map(Range::decode).collect::<Result<_, _>>();
+                    return Ok((Reserved::decode(&fields).map_err(invalid)?, ranges.map_err(invalid)?));
+                }
+            }
+        }
+    }
 }
 
 impl TreeFile for RemoteFile {
@@ -279,11 +313,55 @@ impl TreeFile for RemoteFile {
 
     fn attr(&self) -> io::Result<Attr> {
         let request = Request::GetAttr(GetAttr { handle: self.of.handle, path: b"" });
-        record(&self.of.tree.ask(&request, Caller::new(0, 0))?)
+        record(&self.of.tree.ask(&request, CALLER)?)
     }
 
     fn opened_attr(&self) -> io::Result<Attr> {
         Ok(self.opened.attr)
+    }
+
+    fn close(&self) -> Gone {
+        if self.of.is_closed.swap(true, Ordering::Relaxed) {
+            return Gone::NONE;
+        }
+        lock(&self.of.tree.shared).links[self.of.tree.link].forget_handle(self.of.handle);
+        let closed = self.of.tree.ask(&Request::Close(Close { handle: self.of.handle }), CALLER);
+        closed.and_then(|reply| record(&reply)).unwrap_or(Gone::NONE)
+    }
+
+    fn pending_size(&self) -> Option<u64> {
+        Some(self.opened.pending_size).filter(|&size| size != u64::MAX)
+    }
+
+    fn reserve(&self, ticket: u64, at_least: u64, records: &[AppendRecord]) -> Option<io::Result<Given>> {
+        let request = Request::Reserve(Reserve { handle: self.of.handle, ticket, at_least });
+        let mut payload = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut payload));
+        Some(self.ask_for_end(&request, &payload).map(|(reserved, ranges)| Given {
+            reserved,
+            ranges,
+            begun: None,
+        }))
+    }
+
+    fn resize(&self, size: u64) -> Option<io::Result<Given>> {
+        let request = Request::Resize(Resize { handle: self.of.handle, size });
+        Some(self.ask_for_end(&request, &[]).map(|(reserved, ranges)| {
+            let begun = ranges.first().map(|range| range.offset);
+            Given { reserved, ranges: Vec::new(), begun }
+        }))
+    }
+
+    fn settle(&self, ticket: u64, end: u64, waits: bool) -> Option<io::Result<()>> {
+        let request = Request::Settle(Settle { handle: self.of.handle, ticket, end });
+        if waits {
+            return Some(self.of.tree.ask(&request, CALLER).map(drop));
+        }
+        let mut world = lock(&self.of.tree.shared);
+        let world = &mut *world;
+        let link = &mut world.links[self.of.tree.link];
+        drop(link.begin(&mut world.net, &request, Vec::new(), (0, RequestOrigin::NONE)));
+        Some(Ok(()))
     }
 
     fn object(&self) -> ObjectName {
@@ -298,10 +376,14 @@ impl TreeFile for RemoteFile {
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
         let (shared, link) = (&self.of.tree.shared, self.of.tree.link);
+        let syncs_own = lock(shared).net.planted == Some(Planted::OwnSync);
+        if syncs_own && !self.of.has_written.load(Ordering::Relaxed) {
+            return Ok(self.verifier());
+        }
         let begun =
             lock(shared).links[link].written.entry(self.opened.identity).or_default().unsynced.begin();
         let request = Request::Sync(Sync { handle: self.of.handle, data_only: data_only.into() });
-        let answer = self.of.tree.ask(&request, Caller::new(0, 0)).and_then(|reply| record::<Synced>(&reply));
+        let answer = self.of.tree.ask(&request, CALLER).and_then(|reply| record::<Synced>(&reply));
         let mut world = lock(shared);
         let verifier = answer.as_ref().map_or(0, |synced| known_verifier(&world, synced.verifier));
         let of = world.links[link].written.entry(self.opened.identity).or_default();
@@ -320,7 +402,7 @@ impl TreeFile for RemoteFile {
     }
 
     fn verifier(&self) -> u64 {
-        lock(&self.of.tree.shared).links[self.of.tree.link].verifier
+        lock(&self.of.tree.shared).links[self.of.tree.link].verifier()
     }
 
     fn losses(&self) -> u64 {
@@ -339,7 +421,7 @@ impl TreeFile for RemoteFile {
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         let request = Request::Allocate(Allocate { handle: self.of.handle, mode, offset, bytes });
-        self.of.tree.ask(&request, Caller::new(0, 0)).map(drop)
+        self.of.tree.ask(&request, CALLER).map(drop)
     }
 
     fn seek(&self, _offset: u64, _hole: bool) -> io::Result<u64> {

@@ -1,22 +1,36 @@
-//! A server's sessions and its answers, on the real [`Window`].
+//! A server: what its shell does around the real [`ServerSession`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::answers::Key;
-use iogate_core::proto::window::{Admitted, Window};
-use iogate_core::wire::{
-    Identity, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, Written, transfer,
+use iogate_core::proto::client_session::Demand;
+use iogate_core::proto::server_session::{
+    Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
 };
+use iogate_core::wire::{
+    Identity, NO_HANDLE, Open, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, Transfer,
+    Written, open, transfer,
+};
+use iogate_core::{Span, Time};
 use iogate_testkit::data::Event as Happened;
 use iogate_vfs::{Caller, Tree};
 
 use super::Planted;
-use super::carry_out::{self, Asked, Handles, Outcome};
-use super::client::CREDITS;
+use super::carry_out::{self, Asked, OpenFile, Outcome, Reply};
+use super::client::{CREDIT_BYTES, CREDITS, welcome};
 use super::disk::Disk;
+use super::ends::{EndsHere, Given};
 use super::net::{Event, MS, Net, SECOND, Sent, US};
 use super::sim_tree::SimTree;
+
+/// How long a session without a connection is kept.
+const GRACE: Span = Span::from_secs(20);
+/// How often it looks who waits for too long.
+const ROUND: u64 = 100 * MS;
+
+/// What a client has there.
+pub(super) type Machine = ServerSession<Arc<OpenFile>, u64, Given>;
 
 /// A machine that serves a directory.
 pub(super) struct Server {
@@ -26,7 +40,7 @@ pub(super) struct Server {
     tree: Option<SimTree>,
     /// Processes there have been.
     life: u64,
-    sessions: BTreeMap<[u8; 16], Session>,
+    pub(super) sessions: BTreeMap<[u8; 16], Session>,
     /// By connection, what has come and has not been read.
     buffers: BTreeMap<u64, VecDeque<Sent>>,
     /// Whose connections they are.
@@ -37,28 +51,30 @@ pub(super) struct Server {
     stopped_until: u64,
     /// It is killed when it has carried out the next request that changes something, before it answers.
     kills_next: bool,
-    /// The longest that a request waits, in normal times.
+    /// Requests may wait for long.
     pub(super) is_slow: bool,
     failed_syncs: u64,
     /// Of [`Planted::OldEnd`] and [`Planted::OldEndAfterCut`]: by file, where the next record goes, and how many are underway.
     underway: HashMap<Identity, (u64, u32)>,
+    /// Of a server of names: who may use the ends of files.
+    pub(super) ends: Option<EndsHere>,
 }
 
-struct Session {
+pub(super) struct Session {
     client: [u8; 16],
-    window: Window<Vec<u8>>,
-    handles: Handles,
-    wire: Option<u64>,
-    /// How often it has lost its connection.
-    losses: u64,
+    pub(super) machine: Machine,
     /// The beginning of a message.
     left: Vec<u8>,
     queue: BTreeMap<u64, Job>,
 }
 
+/// A request that waits until it is carried out.
 struct Job {
+    owed: Owed,
     asked: Asked,
     key: Option<Key>,
+    /// What it is of.
+    demand: Demand,
     /// Where a record goes, if that is decided when it comes.
     place: Option<(Identity, u64)>,
 }
@@ -67,8 +83,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The request of an answer that is owed.
+fn message(id: u64, outcome: &Outcome) -> Vec<u8> {
+    let (errno, fields, payload) = match outcome {
+        Ok(reply) => (0, &reply.fields[..], &reply.payload[..]),
+        Err(errno) => (*errno as u16, &[][..], &[][..]),
+    };
+    let header = ReplyHeader { fields: fields.len() as u16, payload: payload.len() as u32, errno, id };
+    [&header.to_bytes()[..], fields, payload].concat()
+}
+
 impl Server {
-    pub(super) fn new(number: usize, disk: Disk) -> Server {
+    /// Of the names of striped files, if it has `ends`.
+    pub(super) fn new(number: usize, disk: Disk, ends: Option<EndsHere>) -> Server {
         Server {
             number,
             disk: Arc::new(Mutex::new(disk)),
@@ -84,6 +111,7 @@ impl Server {
             is_slow: false,
             failed_syncs: 0,
             underway: HashMap::new(),
+            ends,
         }
     }
 
@@ -100,7 +128,12 @@ impl Server {
 
     pub(super) fn start(&mut self, net: &mut Net) {
         net.note(|| format!("server {} starts", self.number));
-        self.tree = Some(SimTree::new(Arc::clone(&self.disk)));
+        let forgets_handles = net.planted == Some(Planted::GoneTooEarly);
+        self.tree = Some(SimTree::new(Arc::clone(&self.disk), forgets_handles));
+        if let Some(ends) = &mut self.ends {
+            ends.start();
+        }
+        net.at(net.now + ROUND, Event::Reap(self.number, self.life));
     }
 
     /// Ends at once; with `crashes`, so does its machine.
@@ -126,6 +159,9 @@ impl Server {
             net.happened(&Happened::Loss);
         } else {
             lock(&self.disk).killed();
+        }
+        if let Some(ends) = &mut self.ends {
+            ends.kill(crashes);
         }
         let pause = net.rng.between(MS, 2 * SECOND);
         net.at(net.now + pause, Event::Start(self.number));
@@ -194,26 +230,21 @@ impl Server {
         let Some(verifier) = self.tree.as_ref().map(SimTree::verifier) else { return false };
         let is_resumed = self.sessions.get(&shown).is_some_and(|session| session.client == client);
         let secret = if is_resumed { shown } else { net.name() };
-        let before = self.sessions.get(&secret).and_then(|session| session.wire);
-        if let Some(before) = before {
-            self.close(net, before);
-        }
+        let limits = SessionLimits { credits: CREDITS, credit_bytes: CREDIT_BYTES, open_files: 1000 };
         let session = self.sessions.entry(secret).or_insert_with(|| Session {
             client,
-            window: Window::new(CREDITS),
-            handles: Handles::default(),
-            wire: None,
-            losses: 0,
+            machine: ServerSession::new(limits, Time::from_nanos(net.now)),
             left: Vec::new(),
             queue: BTreeMap::new(),
         });
-        session.wire = Some(wire);
         session.left.clear();
-        if is_resumed {
-            session.window.reconnect();
+        let Ok(before) = session.machine.attach(wire) else { return false };
+        if let Some(before) = before {
+            self.close(net, before);
         }
         self.sessions_of.insert(wire, secret);
-        net.send_client(wire, Sent::Welcome(secret, is_resumed, self.answers, verifier));
+        let welcome = welcome(secret, is_resumed, self.answers, verifier);
+        net.send_client(wire, Sent::Welcome(Box::new(welcome)));
         true
     }
 
@@ -222,23 +253,36 @@ impl Server {
         self.buffers.remove(&wire);
         net.send_client(wire, Sent::End);
         let Some(secret) = self.sessions_of.remove(&wire) else { return };
-        let Some(session) = self.sessions.get_mut(&secret) else { return };
-        if session.wire == Some(wire) {
-            (session.wire, session.losses) = (None, session.losses + 1);
-            let over = net.now + 20 * SECOND;
-            net.at(over, Event::Expire(self.number, secret, session.losses));
+        if let Some(session) = self.sessions.get_mut(&secret) {
+            session.machine.detach(&wire, Time::from_nanos(net.now));
         }
     }
 
-    /// A session without a connection is over.
-    pub(super) fn expire(&mut self, net: &mut Net, secret: [u8; 16], losses: u64) {
-        if self
-            .sessions
-            .get(&secret)
-            .is_some_and(|session| session.wire.is_none() && session.losses == losses)
-        {
-            net.dropped.push(Box::new(self.sessions.remove(&secret)));
+    /// Ends sessions that nobody comes back to, and sends away who waits for too long.
+    pub(super) fn reap(&mut self, net: &mut Net, life: u64) {
+        if life != self.life {
+            return;
         }
+        let now = Time::from_nanos(net.now);
+        let mut away = Vec::new();
+        let abandoned = |(secret, session): (&[u8; 16], &mut Session)| {
+            away.extend(session.machine.send_away(now).into_iter().map(|owed| (*secret, owed)));
+            session.machine.is_abandoned(now, GRACE).then_some(*secret)
+        };
+        let abandoned: Vec<_> = self.sessions.iter_mut().filter_map(abandoned).collect();
+        for secret in abandoned {
+            if let Some(mut session) = self.sessions.remove(&secret) {
+                net.dropped.push(Box::new(session.machine.end()));
+            }
+        }
+        for (secret, owed) in away {
+            self.answer(net, secret, owed, &Err(libc::EALREADY), true);
+        }
+        if let Some(ends) = &self.ends {
+            ends.reap();
+        }
+        self.tell_ends(net);
+        net.at(net.now + ROUND, Event::Reap(self.number, life));
     }
 
     /// Bytes have been read.
@@ -262,12 +306,14 @@ impl Server {
             let caller = Caller::new(header.uid, header.gid).with_origin(header.origin);
             let fields = message[REQUEST_HEADER_BYTES..payload].to_vec();
             let asked = Asked { kind: header.kind, fields, payload: message[payload..].to_vec(), caller };
-            match session.window.admit(header.id, header.acked) {
-                Ok(Admitted::New) => self.admit(net, secret, header.id, asked),
-                Ok(Admitted::InFlight) => {}
-                Ok(Admitted::Done(reply)) => net.send_client(wire, Sent::Bytes(reply.clone())),
-                Err(violation) => {
-                    net.found(&format!("a client violates the protocol: {violation}"));
+            match session.machine.admit(&wire, header.id, header.acked, header.payload) {
+                Ok(Admission::New(owed)) => self.admit(net, secret, owed, asked),
+                Ok(Admission::Nothing) => {}
+                Ok(Admission::Repeated(reply)) => {
+                    net.send_client(wire, Sent::Bytes(self::message(header.id, &outcome_of(reply))));
+                }
+                Ok(Admission::Refused(_, refusal)) | Err(refusal) => {
+                    net.found(&format!("a client violates the protocol: {refusal:?}"));
                     return false;
                 }
             }
@@ -275,14 +321,51 @@ impl Server {
     }
 
     /// A request waits until somebody carries it out.
-    fn admit(&mut self, net: &mut Net, secret: [u8; 16], id: u64, asked: Asked) {
+    fn admit(&mut self, net: &mut Net, secret: [u8; 16], owed: Owed, asked: Asked) {
+        let Ok(request) = Request::decode(asked.kind, &asked.fields) else {
+            return self.answer(net, secret, owed, &Err(libc::EPROTO), true);
+        };
         let place = self.old_place(net.planted, secret, &asked);
         let Some(session) = self.sessions.get_mut(&secret) else { return };
+        match request {
+            Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
+                self.ask_for_end(net, secret, owed, &asked);
+                return self.tell_ends(net);
+            }
+            Request::Open(open) if session.machine.reserve(open.handle).is_err() => {
+                return self.answer(net, secret, owed, &Err(libc::EBADF), true);
+            }
+            _ => {}
+        }
+        let (id, demand) = (owed.id(), Demand::of(&request));
         let key = Key::of(asked.caller.uid, &asked.caller.origin);
-        session.queue.insert(id, Job { asked, key, place });
+        session.queue.insert(id, Job { owed, asked, key, demand, place });
         let most = if self.is_slow && net.rng.below(20) == 0 { SECOND } else { MS };
         let soon = net.now + net.rng.between(5 * US, most);
         net.at(soon, Event::CarryOut(self.number, self.life, secret, id));
+    }
+
+    /// Somebody wants the end of a file.
+    fn ask_for_end(&mut self, net: &mut Net, secret: [u8; 16], owed: Owed, asked: &Asked) {
+        let (Some(ends), Some(session)) = (&self.ends, self.sessions.get_mut(&secret)) else {
+            return self.answer(net, secret, owed, &Err(libc::EOPNOTSUPP), true);
+        };
+        if let Some((owed, outcome)) = ends.ask(secret, &mut session.machine, owed, asked, net.now) {
+            self.answer(net, secret, owed, &outcome, true);
+        }
+    }
+
+    /// Answers those who have been given an end, or have given it back.
+    fn tell_ends(&mut self, net: &mut Net) {
+        while let Some((secret, parked, given)) = self.ends.as_ref().and_then(EndsHere::next) {
+            let Some(session) = self.sessions.get_mut(&secret) else { continue };
+            if let Some((owed, given)) = parked.settled(&mut session.machine, given) {
+                match EndsHere::outcome(given) {
+                    Some(outcome) => self.answer(net, secret, owed, &outcome, true),
+                    None => session.machine.forget(owed),
+                }
+            }
+        }
     }
 
     /// Of planted defects: where a record goes, decided when it comes.
@@ -298,10 +381,11 @@ impl Server {
             _ => return None,
         };
         let Ok(Request::Write(write)) = Request::decode(asked.kind, &asked.fields) else { return None };
-        let handles = &self.sessions.get(&secret)?.handles;
-        let file =
-            carry_out::file(handles, write.handle).ok().filter(|_| write.flags & transfer::APPEND != 0)?;
-        let (identity, size) = (file.identity(), file.attr().ok()?.size);
+        let open = self.sessions.get(&secret)?.machine.file(write.handle).ok()?;
+        if write.flags & transfer::APPEND == 0 {
+            return None;
+        }
+        let (identity, size) = (open.file.identity(), open.file.attr().ok()?.size);
         let (end, underway) = self.underway.entry(identity).or_default();
         let place = match *underway {
             0 => size,
@@ -321,43 +405,80 @@ impl Server {
             let later = self.stopped_until + net.rng.between(10 * US, 5 * MS);
             return net.at(later, Event::CarryOut(self.number, life, secret, id));
         }
-        let wire = self.sessions.get(&secret).and_then(|session| session.wire);
-        let is_wanted =
-            wire.is_some_and(|wire| !self.is_closed(wire)) || net.planted == Some(Planted::NoFence);
+        let Some(session) = self.sessions.get(&secret) else { return };
+        let dead = session.machine.connection().copied().filter(|&wire| self.is_closed(wire));
         let Some(session) = self.sessions.get_mut(&secret) else { return };
-        let Some(job) = session.queue.remove(&id) else { return };
+        let Some(mut job) = session.queue.remove(&id) else { return };
         if let Some((identity, _)) = job.place
             && let Some((_, underway)) = self.underway.get_mut(&identity)
         {
             *underway -= 1;
         }
-        if !is_wanted {
-            return session.window.forget(id);
+        if net.planted != Some(Planted::NoFence) {
+            let opening = job.demand.opens.then_some(job.demand.handle);
+            match session.machine.give_up(job.owed, dead.as_ref(), opening) {
+                GivenUp::Wanted(owed) => job.owed = owed,
+                GivenUp::Forgotten { .. } => return,
+            }
         }
-        let outcome = match job.key.and_then(|key| self.known.get(&key)) {
-            Some(outcome) => outcome.clone(),
+        let known = job.key.and_then(|key| self.known.get(&key)).cloned();
+        let outcome = match known {
+            Some(Ok(_)) if job.demand.opens => {
+                // It made the file then; the handle is of this session.
+                job.asked = without_exclusive(job.asked);
+                self.do_now(net, secret, &job)
+            }
+            Some(outcome) => {
+                if let (true, Some(session)) = (job.demand.opens, self.sessions.get_mut(&secret)) {
+                    session.machine.release(job.demand.handle);
+                }
+                outcome
+            }
             None => self.do_now(net, secret, &job),
         };
-        let changes = !matches!(job.asked.kind, 12 | 14 | 16 | 20 | 21);
+        let changes = !matches!(job.asked.kind, 12 | 14 | 16 | 20);
         if changes && self.kills_next {
             self.kill(net, false);
             return;
         }
-        self.answer(net, secret, id, &outcome, changes);
+        self.answer(net, secret, job.owed, &outcome, changes);
     }
 
     /// Carries out a request, and notes what became of it.
     fn do_now(&mut self, net: &mut Net, secret: [u8; 16], job: &Job) -> Outcome {
-        let (Some(tree), Some(session)) = (&self.tree, self.sessions.get(&secret)) else {
+        let (Some(tree), Some(session)) = (&self.tree, self.sessions.get_mut(&secret)) else {
             return Err(libc::EIO);
         };
-        let handles = Arc::clone(&session.handles);
-        let outcome = if job.asked.kind == Request::OPEN {
-            carry_out::open(tree, &handles, &job.asked, false)
-        } else if let Some((_, place)) = job.place {
-            write_at(tree, &handles, &job.asked, place)
-        } else {
-            carry_out::carry_out(tree, &handles, &job.asked, net.planted == Some(Planted::Moves))
+        let machine = &mut session.machine;
+        let found = match job.demand.handle {
+            _ if job.demand.opens => Ok(None),
+            NO_HANDLE => Ok(None),
+            handle if job.asked.kind == CLOSE => machine.close(handle).map(Some),
+            handle => machine.file(handle).map(Some),
+        };
+        let outcome = match found {
+            Err(refusal) => Err(refusal.errno),
+            Ok(_) if job.demand.opens => {
+                let opened = open_here(tree, self.ends.as_ref(), &job.asked);
+                match opened {
+                    Ok((open, reply)) => {
+                        net.dropped.push(Box::new(machine.fill(job.demand.handle, Arc::new(open))));
+                        Ok(reply)
+                    }
+                    Err(errno) => {
+                        machine.release(job.demand.handle);
+                        Err(errno)
+                    }
+                }
+            }
+            Ok(Some(open)) => match job.place {
+                Some((_, place)) => write_at(tree, &open, &job.asked, place),
+                None => {
+                    let moves = net.planted == Some(Planted::Moves);
+                    carry_out::carry_out(tree, Some(&*open.file), &job.asked, moves)
+                }
+            },
+            Ok(None) => carry_out::carry_out(tree, None, &job.asked, false),
         };
         if let Some(key) = job.key {
             self.known.insert(key, outcome.clone());
@@ -366,35 +487,70 @@ impl Server {
         if std::mem::replace(&mut self.failed_syncs, failed_syncs) != failed_syncs {
             net.happened(&Happened::Loss);
         }
+        self.tell_ends(net);
         outcome
     }
 
     /// Answers a request; a reply that is `kept` is sent again if the request is.
-    fn answer(&mut self, net: &mut Net, secret: [u8; 16], id: u64, outcome: &Outcome, is_kept: bool) {
-        let (errno, fields, payload) = match outcome {
-            Ok(reply) => (0, &reply.fields[..], &reply.payload[..]),
-            Err(errno) => (*errno as u16, &[][..], &[][..]),
-        };
-        let header = ReplyHeader { fields: fields.len() as u16, payload: payload.len() as u32, errno, id };
-        let bytes = [&header.to_bytes()[..], fields, payload].concat();
+    fn answer(&mut self, net: &mut Net, secret: [u8; 16], owed: Owed, outcome: &Outcome, is_kept: bool) {
         let Some(session) = self.sessions.get_mut(&secret) else { return };
-        if session.window.finish(id, is_kept.then(|| bytes.clone()))
-            && let Some(wire) = session.wire
-        {
+        let bytes = message(owed.id(), outcome);
+        if let Some(&wire) = session.machine.finish(owed, is_kept.then(|| cached(outcome))) {
             net.send_client(wire, Sent::Bytes(bytes));
         }
     }
 }
 
+/// The kind of a close.
+const CLOSE: u16 = 11;
+
+fn cached(outcome: &Outcome) -> CachedReply {
+    match outcome {
+        Ok(reply) => CachedReply::Whole(reply.fields.clone().into(), reply.payload.clone().into()),
+        Err(errno) => CachedReply::Fields(*errno as u16, Box::default()),
+    }
+}
+
+fn outcome_of(reply: CachedReply) -> Outcome {
+    match reply {
+        CachedReply::Whole(fields, payload) => Ok(Reply { fields: fields.into(), payload: payload.into() }),
+        CachedReply::Fields(errno, _) => Err(errno.into()),
+        CachedReply::Written(written) => Ok(carry_out::record(&written)),
+    }
+}
+
+/// Opens a file, and begins to give its end.
+fn open_here(tree: &SimTree, ends: Option<&EndsHere>, asked: &Asked) -> Result<(OpenFile, Reply), i32> {
+    let (file, mut opened, flags) = carry_out::open(tree, asked, ends.is_some())?;
+    let party = match ends {
+        Some(ends) => {
+            let (party, begun) = ends.open(&*file, flags)?;
+            opened.pending_size = begun.unwrap_or(u64::MAX);
+            party
+        }
+        None => None,
+    };
+    Ok((OpenFile { file, party }, carry_out::record(&opened)))
+}
+
+/// A file that is to be opened, whether it is there or not.
+fn without_exclusive(asked: Asked) -> Asked {
+    let Ok(Request::Open(wish)) = Request::decode(asked.kind, &asked.fields) else { return asked };
+    let request = Request::Open(Open { flags: wish.flags & !open::EXCLUSIVE, ..wish });
+    let mut fields = Vec::new();
+    request.encode(&mut fields);
+    Asked { fields, ..asked }
+}
+
 /// Of planted defects: writes a record where its place was.
-fn write_at(tree: &SimTree, handles: &Handles, asked: &Asked, place: u64) -> Outcome {
+fn write_at(tree: &SimTree, open: &OpenFile, asked: &Asked, place: u64) -> Outcome {
     let Ok(Request::Write(write)) = Request::decode(asked.kind, &asked.fields) else {
         return Err(libc::EPROTO);
     };
-    let request = Request::Write(iogate_core::wire::Transfer { flags: 0, offset: place, ..write });
+    let request = Request::Write(Transfer { flags: 0, offset: place, ..write });
     let mut fields = Vec::new();
     request.encode(&mut fields);
-    let reply = carry_out::carry_out(tree, handles, &Asked { fields, ..asked.clone() }, false)?;
+    let reply = carry_out::carry_out(tree, Some(&*open.file), &Asked { fields, ..asked.clone() }, false)?;
     match Written::decode(&reply.fields) {
         Ok(written) if written.bytes as usize == asked.payload.len() => Ok(reply),
         _ => Err(libc::ENOSPC),

@@ -20,6 +20,8 @@ pub(super) struct SimTree {
     disk: Arc<Mutex<Disk>>,
     /// Which of the processes that used the disk it is.
     life: u64,
+    /// The defect of [`Planted::GoneTooEarly`](super::Planted::GoneTooEarly).
+    forgets_handles: bool,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -28,13 +30,19 @@ fn errno<T>(errno: i32) -> io::Result<T> {
 
 impl SimTree {
     /// For a process that begins.
-    pub(super) fn new(disk: Arc<Mutex<Disk>>) -> SimTree {
+    pub(super) fn new(disk: Arc<Mutex<Disk>>, forgets_handles: bool) -> SimTree {
         let life = disk.lock().unwrap_or_else(PoisonError::into_inner).lives;
-        SimTree { disk, life }
+        SimTree { disk, life, forgets_handles }
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The objects that nobody can reach any more, if a file is gone.
+    fn gone(&self, disk: &Disk, inode: u64) -> Gone {
+        let is_gone = disk.is_gone(inode) || self.forgets_handles && disk.links(inode) == 0;
+        if is_gone { Gone { object: object(disk, inode) } } else { Gone::NONE }
     }
 }
 
@@ -125,11 +133,6 @@ fn loses_name(disk: &mut Disk, inode: u64) {
     if disk.is_used(inode) && disk.links(inode) == 1 {
         disk.names.orphans.insert(inode);
     }
-}
-
-/// The objects that nobody can reach any more, if a file is gone.
-fn gone(disk: &Disk, inode: u64) -> Gone {
-    if disk.is_gone(inode) { Gone { object: object(disk, inode) } } else { Gone::NONE }
 }
 
 impl Tree for SimTree {
@@ -275,7 +278,7 @@ impl Tree for SimTree {
         let inode = find(&disk, path)?;
         loses_name(&mut disk, inode);
         disk.names.by_path.remove(path);
-        Ok(gone(&disk, inode))
+        Ok(self.gone(&disk, inode))
     }
 
     fn rename(&self, _caller: Caller, path: &Path, to: &Path, _flags: u32) -> io::Result<Gone> {
@@ -288,7 +291,7 @@ impl Tree for SimTree {
         }
         disk.names.by_path.remove(path);
         disk.names.by_path.insert(to.to_path_buf(), inode);
-        Ok(victim.map_or(Gone::NONE, |victim| gone(&disk, victim)))
+        Ok(victim.map_or(Gone::NONE, |victim| self.gone(&disk, victim)))
     }
 
     fn space(&self) -> io::Result<Space> {
@@ -341,6 +344,12 @@ struct Opened {
 }
 
 impl Opened {
+    /// To change something: only as long as the process lives.
+    fn lock_living(&self) -> io::Result<MutexGuard<'_, Disk>> {
+        let disk = self.lock();
+        if self.is_over(&disk) { errno(libc::EIO) } else { Ok(disk) }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Disk> {
         self.tree.lock()
     }
@@ -384,7 +393,7 @@ impl Data for Opened {
             let there = self.read(offset, bytes.len())?;
             return if there == bytes { Ok(bytes.len()) } else { errno(libc::EEXIST) };
         }
-        match self.lock().write(self.identity.inode, offset, bytes) {
+        match self.lock_living()?.write(self.identity.inode, offset, bytes) {
             0 if !bytes.is_empty() => errno(libc::ENOSPC),
             count => Ok(count),
         }
@@ -439,7 +448,7 @@ impl TreeFile for SimFile {
     }
 
     fn set_attr(&self, _caller: Caller, how: &Change) -> io::Result<Attr> {
-        change(&mut self.of.lock(), self.of.identity.inode, how)
+        change(&mut *self.of.lock_living()?, self.of.identity.inode, how)
     }
 
     fn sync(&self, _data_only: bool) -> io::Result<u64> {
@@ -483,7 +492,7 @@ impl TreeFile for SimFile {
     }
 
     fn set_xattr(&self, _caller: Caller, name: &[u8], value: &[u8], flags: u32) -> io::Result<()> {
-        set_attribute(&mut self.of.lock(), self.of.identity.inode, name, value, flags)
+        set_attribute(&mut *self.of.lock_living()?, self.of.identity.inode, name, value, flags)
     }
 
     fn appends_elsewhere(&self) -> bool {

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use iogate_core::Layout;
 use iogate_core::wire::Identity;
 use iogate_sim::rng::Rng;
 use iogate_testkit::data::Event as Happened;
+use iogate_vfs::{StripedTree, Tree};
 
 use super::client::Link;
 use super::disk::Disk;
+use super::ends::EndsHere;
 use super::net::{DELAY_MAX, Event, MS, Net, SECOND};
 use super::program::{Book, Features, Program};
 use super::remote::RemoteTree;
@@ -104,14 +107,24 @@ impl World {
         let features = Features::new(&mut rng);
         let mut net = Net::new(seed, planted);
         net.is_slow = faults.slow_net;
-        let mut server = Server::new(0, Disk::new(Rng::new(seed, 2)));
-        server.is_slow = faults.slow_disk;
+        // The first has the names, if files are striped over others.
+        let stripes = rng.below(2) * rng.between(1, 3);
+        let servers = (0..=stripes).map(|number| {
+            let ends = (number == 0 && stripes > 0).then(|| EndsHere::new(net.clock()));
+            let mut server = Server::new(number as usize, Disk::new(Rng::new(seed, 2 + number)), ends);
+            server.is_slow = faults.slow_disk;
+            server
+        });
+        let servers = servers.collect();
+        if stripes > 0 {
+            net.show_parts();
+        }
         let programs = rng.between(2, 6);
         let books = (0..programs).map(|number| Book::new(number, rng.bits())).collect();
         World {
             net,
             links: Vec::new(),
-            servers: vec![server],
+            servers,
             books,
             files: HashMap::new(),
             last_file: 0,
@@ -137,7 +150,7 @@ impl World {
             }
             Event::Take(server, life, wire) => servers[server].take(net, life, wire),
             Event::CarryOut(server, life, session, id) => servers[server].carry_out(net, life, session, id),
-            Event::Expire(server, session, losses) => servers[server].expire(net, session, losses),
+            Event::Reap(server, life) => servers[server].reap(net, life),
             Event::Start(server) => servers[server].start(net),
             Event::Fault => self.fault(),
             Event::Begin(_) => {}
@@ -189,23 +202,52 @@ impl World {
     /// A program is killed. Its next life begins when its system has closed what it had.
     fn kill_program(&mut self, program: usize) {
         let World { net, links, books, .. } = self;
-        let Some(link) = books[program].link.take() else { return };
+        let own = std::mem::take(&mut books[program].links);
+        let Some(&client) = own.first() else { return };
         net.note(|| format!("program {program} is killed"));
-        net.happened(&Happened::Killed { client: link as u64, tears: false });
-        links[link].kill(net);
+        // Whoever writes to stripes dies with it.
+        net.happened(&Happened::Killed { client: client as u64, tears: own.len() > 1 });
+        own.into_iter().for_each(|link| links[link].kill(net));
         let least = if net.is_slow { DELAY_MAX } else { 0 } + 10 * MS;
         let again = net.now + net.rng.between(least, least + SECOND);
         net.at(again, Event::Begin(program));
     }
 
-    /// A program begins, as a new process.
-    fn begin(&mut self, program: usize) -> usize {
-        let link = self.links.len();
+    /// A program begins, as a new process, which is connected to each server.
+    fn begin(&mut self, program: usize) -> Vec<usize> {
         let client = self.net.name();
-        self.links.push(Link::new(link, 0, client));
-        self.books[program].link = Some(link);
-        self.net.at(self.net.now, Event::Connect(link));
-        link
+        let first = self.links.len();
+        for server in 0..self.servers.len() {
+            let link = first + server;
+            self.links.push(Link::new(link, server, client, self.net.now));
+            self.net.at(self.net.now, Event::Connect(link));
+        }
+        let links: Vec<usize> = (first..self.links.len()).collect();
+        self.books[program].links.clone_from(&links);
+        links
+    }
+}
+
+/// The tree of a process: that of the only server, or stripes. `None`: it is killed before it has one.
+pub(super) fn mount(shared: &Shared, fiber: usize, links: &[usize]) -> Option<Arc<dyn Tree>> {
+    let tree = |&link: &usize| Arc::new(RemoteTree::new(Arc::clone(shared), link)) as Arc<dyn Tree>;
+    let (names, targets) = links.split_first()?;
+    if targets.is_empty() {
+        return Some(tree(names));
+    }
+    let layout = Layout { first_target: 0, stripe_bytes: 1024, targets: targets.len() as u32 };
+    loop {
+        let clock = lock(shared).net.clock();
+        let targets = targets.iter().map(tree).collect();
+        if let Ok(tree) = StripedTree::with_clock(tree(names), targets, layout, clock) {
+            return Some(Arc::new(tree));
+        }
+        let world = lock(shared);
+        if world.net.is_over || world.links[*names].is_dead {
+            return None;
+        }
+        drop(world);
+        sleep(shared, fiber, 100 * MS);
     }
 }
 
@@ -216,7 +258,8 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Report {
     {
         let mut world = lock(&shared);
         let programs = world.books.len();
-        world.net.at(0, Event::Start(0));
+        let servers = world.servers.len();
+        (0..servers).for_each(|server| world.net.at(0, Event::Start(server)));
         (0..programs).for_each(|program| world.net.at(MS, Event::Begin(program)));
         let first = world.faults.pause;
         world.net.at(first, Event::Fault);
@@ -243,12 +286,16 @@ pub(super) fn run(seed: u64, planted: Option<Planted>) -> Report {
         match world.net.next() {
             None => break,
             Some(Event::Begin(program)) => {
-                let link = world.begin(program);
+                let links = world.begin(program);
                 let fiber = fibers.len();
                 drop(world);
-                let tree = RemoteTree::new(Arc::clone(&shared), link);
-                let begun = Program::new(Arc::clone(&shared), program, link, fiber, Arc::new(tree));
-                if let Err(error) = fibers.spawn(move || begun.run()) {
+                let there = Arc::clone(&shared);
+                let life = move || {
+                    if let Some(tree) = mount(&there, fiber, &links) {
+                        Program::new(there, program, links[0], fiber, tree).run();
+                    }
+                };
+                if let Err(error) = fibers.spawn(life) {
                     lock(&shared).net.found(&error.to_string());
                 }
                 lock(&shared).net.ready.push_back(fiber);

@@ -10,7 +10,7 @@ use iogate_core::wire::Gone;
 use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
 use iogate_vfs::ends::{Ends, RangeLog};
-use iogate_vfs::{Tree, Users};
+use iogate_vfs::{Clock, Tree, Users};
 
 use super::answers::Answers;
 use super::appends::Appends;
@@ -106,7 +106,7 @@ impl Served {
     pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
         let log = export.answers.clone();
         let log = log.map(|answers| -> Arc<dyn RangeLog> { Arc::new(KeptRanges::new(answers)) });
-        let ends = Ends::new(Rules::SERVER, log);
+        let ends = Ends::new(Rules::SERVER, log, Clock::REAL);
         Arc::new(Served {
             export,
             index,

@@ -263,12 +263,18 @@ pub struct Checker {
     files: BTreeMap<u64, File>,
     losses: Vec<u64>,
     is_torn: bool,
+    shows_parts: bool,
 }
 
 impl Checker {
     /// Nothing has happened.
     pub fn new() -> Checker {
         Checker::default()
+    }
+
+    /// As [`Checker::new`], where readers may see a part of a record that is being written.
+    pub fn of_parts() -> Checker {
+        Checker { shows_parts: true, ..Checker::default() }
     }
 
     /// Takes in what happens next.
@@ -326,8 +332,10 @@ impl Checker {
 
     fn returned(&mut self, of: Underway, answer: &Answer) -> Result<(), String> {
         let (now, is_torn) = (self.now, self.is_torn || !self.losses.is_empty());
+        let shows_parts = self.shows_parts;
         let last_loss = self.losses.last().copied().unwrap_or_default();
         let file = self.files.entry(of.file).or_default();
+        file.records.ended(of.at, now);
         match (of.op, answer) {
             (Op::Sync | Op::Close, Answer::Failed(EIO)) => {
                 file.told.insert(of.client, now);
@@ -350,7 +358,8 @@ impl Checker {
                 file.cells.read(of.file, times, first, seen)?;
             }
             (Op::ReadAll, Answer::Records(pieces)) => {
-                file.records.read(of.file, of.at, now, pieces, is_torn)?;
+                let has_gaps = is_torn || shows_parts && file.records.are_underway(of.at, now);
+                file.records.read(of.file, (of.at, now), pieces, is_torn, has_gaps)?;
             }
             (_, Answer::Cells(_) | Answer::Records(_)) => return Err("nobody asked for that".into()),
             _ => {}

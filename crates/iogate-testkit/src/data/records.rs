@@ -9,6 +9,8 @@ use super::{Piece, Put};
 pub(super) struct Records {
     /// By writer and number.
     appended: BTreeMap<(u64, u64), Put>,
+    /// When the call returned, by when it was made.
+    ended: BTreeMap<u64, u64>,
     emptied: Vec<Emptied>,
     /// Somebody has written far behind the end.
     has_holes: bool,
@@ -38,6 +40,17 @@ impl Records {
         self.appended.insert((writer, number), Put::new(at, client));
     }
 
+    /// A call has returned, with whatever answer.
+    pub(super) fn ended(&mut self, called: u64, now: u64) {
+        self.ended.insert(called, now);
+    }
+
+    /// Whether records were being written during a read.
+    pub(super) fn are_underway(&self, called: u64, now: u64) -> bool {
+        let is_over = |put: &Put| self.ended.get(&put.called).is_some_and(|&ended| ended < called);
+        self.appended.values().any(|put| put.called < now && !is_over(put))
+    }
+
     pub(super) fn place(&mut self, at: u64, client: u64, writer: u64, number: u64) {
         self.append(at, client, writer, number);
         self.has_holes = true;
@@ -59,14 +72,14 @@ impl Records {
         }
     }
 
-    /// `is_torn`: there may be bytes that are no records.
+    /// `is_torn`: what is there may have been lost in part; `has_gaps`: there may be bytes that are no records.
     pub(super) fn read(
         &mut self,
         file: u64,
-        called: u64,
-        now: u64,
+        (called, now): (u64, u64),
         pieces: &[Piece],
         is_torn: bool,
+        has_gaps: bool,
     ) -> Result<(), String> {
         let mut seen = BTreeSet::new();
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
@@ -74,7 +87,7 @@ impl Records {
         let mut latest = 0;
         for piece in pieces {
             let &Piece::Record { file: of, writer, number } = piece else {
-                if is_torn || self.has_holes {
+                if has_gaps || self.has_holes {
                     continue;
                 }
                 return Err("there are bytes that nobody wrote".into());

@@ -210,6 +210,20 @@ fn no_bytes_are_there_that_nobody_wrote() {
 }
 
 #[test]
+fn a_part_of_a_record_is_seen_only_while_it_is_written() {
+    let mut forged = begin();
+    let call = forged.call(1, 1, Op::Append { writer: 1, number: 1 });
+    let part = || Answer::Records(vec![Piece::Other(100)]);
+    let mut forged = forged.did(2, 2, Op::ReadAll, part());
+    let takes =
+        |mut checker: Checker, forged: &Forged| forged.events.iter().all(|event| checker.take(event).is_ok());
+    assert!(takes(Checker::of_parts(), &forged) && !takes(Checker::new(), &forged));
+    forged.returns(call, Answer::Failed(28));
+    let forged = forged.did(2, 2, Op::ReadAll, part());
+    assert!(!takes(Checker::of_parts(), &forged));
+}
+
+#[test]
 fn an_append_follows_a_truncation() {
     let cut = || begin().appends(1, 1).does(Op::Empty);
     cut().reads_all(&[]).passes();

@@ -5,11 +5,10 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::{Duration, Instant};
 
 use iogate_core::ends::UNKNOWN;
 use iogate_core::wire::{AppendRecord, Range, Written, open, range};
-use iogate_core::{AppId, Op, TargetId};
+use iogate_core::{AppId, Op, Span, TargetId};
 use iogate_engine::store::{Io, Segment, Store};
 use iogate_engine::{FileHandle, Origin, Transfer};
 
@@ -25,7 +24,7 @@ const EXTEND_BYTES: usize = 1 << 20;
 /// How often a place for records is asked for, while others extend the file elsewhere.
 const TRIES: u32 = 100;
 /// Ranges that have been had for so many leases may be void.
-const LEASES_MAX: u32 = 4;
+const LEASES_MAX: u64 = 4;
 /// In place of an end in [`StripedFile::settle`]: all records are there, and no range was new. No file reaches there.
 const ALL: u64 = 1 << 63;
 
@@ -204,14 +203,15 @@ impl StripedFile {
     /// Asks for ranges and writes what has none yet there.
     fn append_once(&self, left: &[&Arc<Queued>]) -> Result<(), Halt> {
         let records: Vec<_> = left.iter().map(|queued| queued.record).collect();
-        let asked = Instant::now();
+        let clock = &self.objects.stripes.clock;
+        let asked = clock.now();
         let Given { reserved, ranges, .. } = self.reserve_looking(&records).map_err(Halt::Failed)?;
-        let lease = Duration::from_nanos(reserved.lease);
+        let lease = Span::from_nanos(reserved.lease);
         let stretches = stretches(left, &ranges);
         let new = || stretches.iter().filter(|stretch| stretch.is_new);
         let base = new().next().map_or(0, |first| first.offset);
         let top = new().next_back().map_or(ALL, Stretch::end);
-        if asked.elapsed() > lease * LEASES_MAX {
+        if clock.since(asked).as_nanos() > lease.as_nanos().saturating_mul(LEASES_MAX) {
             self.settle(reserved.ticket, base);
             return Err(Halt::Again);
         }
@@ -232,7 +232,7 @@ impl StripedFile {
             let whole = stretch.offset + done_bytes(stretch, count);
             let mut end = if stretch.is_new { whole } else { base };
             if !extends
-                && asked.elapsed() < lease
+                && clock.since(asked) < lease
                 && stretch.is_new
                 && reserved.writers == 0
                 && self.objects.set_size(end).is_err()

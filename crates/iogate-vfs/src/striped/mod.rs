@@ -21,7 +21,7 @@ mod sweep;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iogate_core::ends::Rules;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
@@ -29,10 +29,10 @@ use iogate_core::{Layout, reserved};
 use iogate_engine::store::StripedStore;
 use iogate_engine::{Engine, Store};
 
-use crate::Caller;
 use crate::ends::Ends;
 use crate::object_id::{OBJECT, OBJECTS, ObjectId};
 use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile, is_of};
+use crate::{Caller, Clock};
 use append::End;
 use file::{StripedDirectory, StripedFile};
 use objects::{ROOT, Stripes, exists};
@@ -61,10 +61,21 @@ impl StripedTree {
     /// used otherwise before (with other stripes, in another order, with other names), if the layout is for another number of targets,
     /// or if the names' file system has no extended attributes.
     pub fn new(names: Arc<dyn Tree>, targets: Vec<Arc<dyn Tree>>, layout: Layout) -> io::Result<StripedTree> {
+        StripedTree::with_clock(names, targets, layout, Clock::REAL)
+    }
+
+    /// As [`StripedTree::new`]; with a simulated clock, nothing is done in threads of its own.
+    pub fn with_clock(
+        names: Arc<dyn Tree>,
+        targets: Vec<Arc<dyn Tree>>,
+        layout: Layout,
+        clock: Clock,
+    ) -> io::Result<StripedTree> {
         let stores = targets.iter().map(|target| target.store()).collect();
-        let store = Arc::new(StripedStore::new(stores, layout)?);
+        let store = StripedStore::new(stores, layout)?;
+        let store = Arc::new(if clock.is_simulated() { store.without_threads() } else { store });
         let id = mark_names(&*names, &layout)?;
-        let stripes = Arc::new(Stripes::new(targets, layout));
+        let stripes = Arc::new(Stripes::new(targets, layout, clock.clone()));
         stripes.each(|index| mark_target(&*stripes.targets[index], &id, index))?;
         let later = Arc::downgrade(&stripes);
         names.when_gone(Arc::new(move |gone| {
@@ -72,7 +83,7 @@ impl StripedTree {
                 stripes.discard_later(gone);
             }
         }));
-        let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS, None));
+        let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS, None, clock));
         Ok(StripedTree { names, stripes, store, engine, ends })
     }
 
@@ -231,7 +242,7 @@ impl Tree for StripedTree {
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
-        let since = (!self.names.is_local()).then(Instant::now);
+        let since = (!self.names.is_local()).then(|| self.stripes.clock.now());
         // The names-file keeps what it has noted, and who cuts the file takes its end.
         let cuts = how.flags & open::TRUNCATE != 0;
         let mut flags = how.flags & !open::TRUNCATE;

@@ -10,18 +10,17 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{Duration, Instant};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{Attr, Change, Gone, Identity, attr, open, set};
-use iogate_core::{FileId, Layout, TargetId};
+use iogate_core::{FileId, Layout, Span, TargetId, Time};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
 use super::append::AppendLane;
-use crate::Caller;
 use crate::object_id::{OBJECTS, ObjectId};
 use crate::tree::{OpenHow, Tree, TreeFile, Waiting};
+use crate::{Caller, Clock};
 
 /// In whose name objects are handled.
 pub(super) const ROOT: Caller = Caller::new(0, 0);
@@ -32,6 +31,7 @@ const IN_FLIGHT_MAX: usize = 16;
 pub(super) struct Stripes {
     pub(super) targets: Box<[Arc<dyn Tree>]>,
     pub(super) layout: Layout,
+    pub(super) clock: Clock,
     are_local: bool,
     open: Mutex<HashMap<ObjectId, Weak<Objects>>>,
     /// Of each target, which directories of objects are known to be durable themselves.
@@ -39,10 +39,10 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    pub(super) fn new(targets: Vec<Arc<dyn Tree>>, layout: Layout) -> Stripes {
+    pub(super) fn new(targets: Vec<Arc<dyn Tree>>, layout: Layout, clock: Clock) -> Stripes {
         let are_local = targets.iter().all(|target| target.is_local());
         let durable = targets.iter().map(|_| [const { AtomicBool::new(false) }; 256]).collect();
-        Stripes { targets: targets.into(), layout, are_local, open: Mutex::default(), durable }
+        Stripes { targets: targets.into(), layout, clock, are_local, open: Mutex::default(), durable }
     }
 
     /// Makes it durable that an object is there.
@@ -205,21 +205,21 @@ pub(super) struct Objects {
     pub(super) appends: AppendLane,
     keepers: Mutex<Vec<Keeper>>,
     /// When this process gave the file the name of its objects, if it did.
-    new_since: OnceLock<Instant>,
+    new_since: OnceLock<Time>,
 }
 
 /// How long a new file's objects count as this process's only, for its attributes: as long as attributes may be old anyway.
-const NEW_FOR: Duration = Duration::from_secs(1);
+const NEW_FOR: Span = Span::from_secs(1);
 
 /// An open names-file: as long as it is open, the server of the names does not say that the objects are gone.
 struct Keeper {
     names: Arc<dyn TreeFile>,
     /// When that was last asked for, if the names are far.
-    confirmed: Option<Instant>,
+    confirmed: Option<Time>,
 }
 
 /// How long an open names-file counts as open without being asked. Shorter than servers keep sessions without a connection.
-const CONFIRMED_FOR: Duration = Duration::from_millis(500);
+const CONFIRMED_FOR: Span = Span::from_millis(500);
 
 #[derive(Default)]
 struct Slot {
@@ -254,7 +254,7 @@ impl Parts for Objects {
 
 impl Objects {
     /// The names-file has been opened, at some time after `since` if it is far.
-    pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Instant>) {
+    pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Time>) {
         self.keepers().push(Keeper { names: Arc::clone(names), confirmed: since });
     }
 
@@ -273,12 +273,14 @@ impl Objects {
 
     /// Fails with `ESTALE` if objects that are not there may have been discarded: what is missing then is not a hole.
     pub(super) fn confirm(&self) -> io::Result<()> {
+        let before = self.stripes.clock.now();
         let (names, is_far) = match self.keepers().last() {
             None => return Ok(()),
-            Some(Keeper { confirmed: Some(when), .. }) if when.elapsed() < CONFIRMED_FOR => return Ok(()),
+            Some(&Keeper { confirmed: Some(when), .. }) if before.since(when) < CONFIRMED_FOR => {
+                return Ok(());
+            }
             Some(Keeper { names, confirmed }) => (Arc::clone(names), confirmed.is_some()),
         };
-        let before = Instant::now();
         check_kept(&names.attr()?)?;
         if is_far
             && let Some(keeper) =
@@ -378,12 +380,12 @@ impl Objects {
     /// The file has just got the name of its objects: there are none but those that this process makes, as far as other nodes see its
     /// attributes by now.
     pub(super) fn begin_new(&self) {
-        let _ = self.new_since.set(Instant::now());
+        let _ = self.new_since.set(self.stripes.clock.now());
     }
 
     /// The targets on which there may be objects.
     fn used(&self) -> Vec<usize> {
-        let is_new = self.new_since.get().is_some_and(|since| since.elapsed() < NEW_FOR);
+        let is_new = self.new_since.get().is_some_and(|&since| self.stripes.clock.since(since) < NEW_FOR);
         (0..self.slots.len()).filter(|&target| !is_new || self.slots[target].file.get().is_some()).collect()
     }
 
