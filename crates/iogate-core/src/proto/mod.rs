@@ -2,10 +2,12 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`append_lane`] | in which order records are appended to a file |
 //! | [`client_session`] | what a client sends again when connections or servers are lost, when it connects again, and what it opens again |
 //! | [`server_session`] | a server's side of a session: connections, requests, handles, who waits for the end of a file |
 //! | [`window`] | which requests of a lost connection were carried out, so that none is twice |
 
+pub mod append_lane;
 pub mod client_session;
 pub mod server_session;
 pub mod window;

@@ -1,18 +1,19 @@
-//! Writes at the end of a file: a lane for each file, shared by all who have it open, in which records go in order of arrival.
+//! Writes at the end of a file: a lane for each file, shared by all who have it open.
 //!
-//! What waits while the lane's last batch is underway goes together, as one write in the gate; never two at once. Where the file is
+//! In which order records go, and which together, the core decides: `iogate_core::proto::append_lane`. Where the file is
 //! this machine's, the kernel decides where a batch goes (`O_APPEND`), with respect to everybody who writes to the file; else
 //! the file's size does, when the batch before is done.
 //!
 //! No lock is held while anything is asked of the file, the gate or the log of answers; completions only hand a batch on to a worker.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
 use iogate_core::Op;
 use iogate_core::answers::{AppendIntent, Key, Lies, Outcome, State};
+use iogate_core::proto::append_lane::{self, AppendLane};
 use iogate_core::wire::{Identity, Record, Request, Written};
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
@@ -26,10 +27,6 @@ use super::lock;
 use super::session::{OpenFile, Session};
 use super::transfers::{Write, origin};
 
-/// Records of a batch.
-const RECORDS_MAX: usize = 1024;
-/// Bytes of a batch of several records.
-const BATCH_BYTES: usize = 1 << 20;
 /// Lanes that are there before those that nobody uses are looked for.
 const LANES_MIN: usize = 1024;
 
@@ -70,20 +67,9 @@ impl Appends {
 /// The records that are to be appended to a file.
 #[derive(Default)]
 pub(super) struct Lane {
-    queue: Mutex<Queue>,
+    queue: Mutex<AppendLane<Append>>,
     /// The file's own description; `None`: it has none.
     appender: OnceLock<Option<Arc<AppendFile>>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Append>,
-    /// A batch is underway.
-    busy: bool,
-    /// What the gate does not take together goes alone.
-    alone: usize,
-    /// Where the next batch lies for the gate.
-    position: u64,
 }
 
 /// A record that is to be appended.
@@ -156,9 +142,8 @@ impl Lane {
     /// [go on](Lane::go_on): nobody is at it.
     #[must_use]
     fn push(&self, append: Append) -> bool {
-        let mut queue = lock(&self.queue);
-        queue.waiting.push_back(append);
-        !std::mem::replace(&mut queue.busy, true)
+        let bytes = append.bytes().len();
+        lock(&self.queue).push(append, bytes)
     }
 
     /// Has a worker go on.
@@ -167,34 +152,19 @@ impl Lane {
         session.run(move || lane.go_on());
     }
 
-    /// Takes the records that go together next.
-    fn take(&self) -> Vec<Append> {
-        let mut queue = lock(&self.queue);
-        let (mut records, mut bytes) = (Vec::new(), 0);
-        let most = if queue.alone > 0 { 1 } else { RECORDS_MAX };
-        while let Some(next) = queue.waiting.front()
-            && records.len() < most
-            && (records.is_empty() || bytes + next.bytes().len() <= BATCH_BYTES)
-        {
-            bytes += next.bytes().len();
-            records.extend(queue.waiting.pop_front());
-        }
-        queue.alone = queue.alone.saturating_sub(records.len());
-        queue.busy = !records.is_empty();
-        records
-    }
-
     /// Puts records back in front of those that wait.
     fn put_back(&self, records: impl DoubleEndedIterator<Item = Append>, alone: usize) {
-        let mut queue = lock(&self.queue);
-        queue.alone = queue.alone.max(alone);
-        records.rev().for_each(|record| queue.waiting.push_front(record));
+        let with_bytes = records.map(|record| {
+            let bytes = record.bytes().len();
+            (record, bytes)
+        });
+        lock(&self.queue).put_back(with_bytes, alone);
     }
 
     /// Carries out what waits. Where a batch is not done at once, somebody goes on when it is.
     fn go_on(self: &Arc<Self>) {
         loop {
-            let records = self.take();
+            let records = lock(&self.queue).take();
             if records.is_empty() {
                 return;
             }
@@ -221,7 +191,13 @@ impl Lane {
     /// Answers a record that is known, drops one that nobody waits for, and lets the others pass.
     fn admit(self: &Arc<Self>, record: Append) -> Option<Append> {
         let Append { write, since, running } = record;
-        let write = write.if_wanted(since)?;
+        let Some(write) = write.if_wanted(since) else {
+            // If it was tried before, its intent is in the log, and nothing of it in the file.
+            if let Some(running) = running {
+                running.void();
+            }
+            return None;
+        };
         let session = write.session();
         let answers = session.export.answers.clone().filter(|_| running.is_none());
         let key = Key::of(write.caller.uid, &write.caller.origin);
@@ -330,10 +306,7 @@ impl Lane {
         let (origin, bytes) = (origin(&write.wire), batch.bytes as u32);
         let memory = batch.memory();
         let (data, offset) = if let Some(Some(appender)) = self.appender.get() {
-            let mut queue = lock(&self.queue);
-            let offset = queue.position.max(batch.place);
-            queue.position = offset + u64::from(bytes);
-            drop(queue);
+            let offset = lock(&self.queue).place(batch.place, bytes.into());
             // SAFETY: the memory is the batch's, which lives in the completion.
             unsafe { appender.begin(memory, batch.bytes) };
             (Arc::clone(appender) as FileHandle, offset)
@@ -391,18 +364,11 @@ impl Lane {
             }
         };
         let starts = batch.starts();
-        let ends =
-            starts.iter().zip(&batch.records).map(|(start, record)| start + record.bytes().len() as u64);
-        let whole = match &written {
-            Ok((_, bytes)) => ends.take_while(|end| end <= bytes).count(),
-            Err(_) => 0,
-        };
-        if let (Ok((offset, bytes)), Some(start)) = (&written, starts.get(whole))
-            && bytes > start
-            && let Some(appender) = appender
-        {
+        let lengths = batch.records.iter().map(|record| record.bytes().len() as u64);
+        let judged = append_lane::judge(lengths, written.as_ref().ok().map(|(_, bytes)| *bytes));
+        if let (Ok((offset, _)), Some((from, to)), Some(appender)) = (&written, judged.torn, appender) {
             // The store is full: what is there of the next record is no record.
-            let cut = appender.cut(offset + start, offset + bytes);
+            let cut = appender.cut(offset + from, offset + to);
             if !matches!(cut, Ok(true)) {
                 tracing::error!(
                     ?cut,
@@ -410,13 +376,11 @@ impl Lane {
                 );
             }
         }
-        let rest = batch.records.split_off(whole);
+        let rest = batch.records.split_off(judged.whole);
         let failure = match &written {
             Ok(_) => io::Error::from_raw_os_error(libc::ENOSPC),
             Err(error) => again(error),
         };
-        // The first that did not fit fails; those behind it may be shorter.
-        let failed = if written.is_ok() { 1 } else { rest.len() };
         let mut results = Vec::new();
         for (record, start) in batch.records.into_iter().zip(&starts) {
             let offset = written.as_ref().map_or(0, |(offset, _)| offset + start);
@@ -424,7 +388,7 @@ impl Lane {
             results.push((record, Ok(Written { offset, bytes, verifier })));
         }
         let mut rest = rest.into_iter();
-        results.extend(rest.by_ref().take(failed).map(|record| (record, Err(again(&failure)))));
+        results.extend(rest.by_ref().take(judged.failed).map(|record| (record, Err(again(&failure)))));
         self.put_back(rest, 0);
         let session = results.first().map(|(record, _)| Arc::clone(record.write.session()));
         if let Some(answers) = session.and_then(|session| session.export.answers.clone()) {

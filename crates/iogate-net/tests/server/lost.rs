@@ -1,9 +1,12 @@
 //! Connections are lost and come back: each request takes effect once.
 
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iogate_core::wire::*;
+use iogate_net::server::{Answers, Keeping};
 
 use super::raw::{RDWR, Raw, hello, transfer};
 use super::{Setup, wait_until};
@@ -213,4 +216,36 @@ fn who_waits_for_a_slow_file_holds_up_nobody_else() {
         assert_eq!(client.reply().payload, b"");
     }
     assert_eq!(other.write_at(1, 0, b"x").ok::<Written>().bytes, 1);
+}
+
+#[test]
+fn a_record_that_was_not_taken_and_then_forgotten_is_appended_when_it_comes_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let answers = Arc::new(Answers::open(&dir.path().join("own/answers"), Keeping::Boot).unwrap());
+    let setup = Setup::with(|config| config.exports[0].answers = Some(answers));
+    let mut client = Raw::greet(setup.unix());
+    client.open(1, "f", RDWR).ok::<Opened>();
+    let record = |id: u64, text: &[u8]| {
+        let mut bytes = Raw::bytes(id, 2, &append(text.len()), text);
+        let mut header = RequestHeader::from_bytes(bytes.first_chunk().unwrap()).unwrap();
+        header.origin = RequestOrigin { client: [7; 16], number: id, step: 0, unanswered: 1 };
+        bytes[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+        bytes
+    };
+    let both = [record(2, b"one"), record(3, b"two")].concat();
+    // They go together, which the store does not take, and by then nobody waits for them.
+    setup.tree.store.hold("f");
+    setup.tree.store.rejects.store(true, Ordering::SeqCst);
+    client.write(&both);
+    wait_until("they are tried", || setup.tree.store.waiting.load(Ordering::SeqCst) == 1);
+    client.stream = Box::new(UnixStream::pair().unwrap().0);
+    wait_until("it has gone", || setup.server.status().connection_count == 0);
+    setup.tree.store.release();
+    wait_until("both are forgotten", || setup.server.status().underway == 0);
+    let mut again = Raw::resume(setup.unix(), &client);
+    again.write(&both);
+    let mut replies = [again.reply(), again.reply()];
+    replies.sort_by_key(|reply| reply.id);
+    let offsets = replies.map(|reply| reply.ok::<Written>().offset);
+    assert_eq!((offsets, &setup.tree.content("f")[..]), ([0, 3], &b"onetwo"[..]));
 }

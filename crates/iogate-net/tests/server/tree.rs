@@ -48,6 +48,8 @@ pub(crate) struct SlowStore {
     may_go_on: (Mutex<bool>, Condvar),
     /// Dispatches that are held up.
     pub(crate) waiting: AtomicU64,
+    /// The next dispatch that was held up is not taken.
+    pub(crate) rejects: AtomicBool,
 }
 
 impl SlowStore {
@@ -83,6 +85,9 @@ impl Store for SlowStore {
             let may_go_on = self.may_go_on.0.lock().unwrap();
             drop(self.may_go_on.1.wait_while(may_go_on, |may_go_on| !*may_go_on).unwrap());
             self.waiting.fetch_sub(1, Ordering::SeqCst);
+            if self.rejects.swap(false, Ordering::SeqCst) {
+                return Some(Err(io::ErrorKind::InvalidInput.into()));
+            }
         }
         self.files.run(io)
     }

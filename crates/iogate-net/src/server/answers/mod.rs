@@ -233,6 +233,12 @@ impl Running {
         self.over();
     }
 
+    /// It was not done after all, although its intent may have been noted: it may be, when it comes again.
+    pub(super) fn void(mut self) {
+        let _ = self.answers.remember(&[self.note(Noted::Void, Vec::new())]);
+        self.over();
+    }
+
     /// It is over, and what became of it has been noted.
     pub(super) fn over(&mut self) {
         self.is_over = true;
