@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::net::{SendFlags, sockopt};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sendmsg, sockopt};
 
 pub use certificates::{TlsClient, TlsError, TlsServer};
 pub use tls::TlsSocket;
@@ -129,7 +129,12 @@ impl Socket for PlainSocket {
 
     fn read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         loop {
-            match rustix::io::readv(&self.fd, buffers) {
+            // The kernel has less to do for one buffer.
+            let read = match &mut *buffers {
+                [one] => recv(&self.fd, &mut **one, RecvFlags::empty()).map(|(count, _)| count),
+                many => rustix::io::readv(&self.fd, many),
+            };
+            match read {
                 Err(Errno::INTR) => {}
                 read => return Ok(read?),
             }
@@ -138,9 +143,15 @@ impl Socket for PlainSocket {
 
     fn write(&self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
-            // Not `writev`: a broken connection is an error, not a signal.
-            let mut control = rustix::net::SendAncillaryBuffer::default();
-            match rustix::net::sendmsg(&self.fd, buffers, &mut control, SendFlags::NOSIGNAL) {
+            // Not `write`: a broken connection is an error, not a signal.
+            let written = match buffers {
+                [one] => send(&self.fd, one, SendFlags::NOSIGNAL),
+                many => {
+                    let mut control = rustix::net::SendAncillaryBuffer::default();
+                    sendmsg(&self.fd, many, &mut control, SendFlags::NOSIGNAL)
+                }
+            };
+            match written {
                 Err(Errno::INTR) => {}
                 written => return Ok(written?),
             }

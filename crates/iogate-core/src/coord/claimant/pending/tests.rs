@@ -184,6 +184,20 @@ fn a_word_of_the_coordinator_renews_patience() {
 }
 
 #[test]
+fn patience_counts_anew_once_a_coordinator_takes_the_claim() {
+    let mut wait = Wait { now: 0, calls: Calls::default(), claim: PendingClaim::new(0, &LIMITS, false) };
+    wait.claim.unreached(0, false, 255);
+    wait.now = 29 * SECOND;
+    assert!(matches!(wait.next(), Step::Connect { .. }));
+    wait.connect(1, false);
+    assert_eq!(wait.claim.unreached_since(), None);
+    assert!(matches!(wait.next(), Step::Wait { .. }));
+    wait.now = 38 * SECOND;
+    wait.claim.disconnected(wait.now, 0);
+    assert_eq!(wait.next(), Step::Connect { until: u64::MAX }, "at once");
+}
+
+#[test]
 fn who_is_out_of_time_leaves_the_line_unless_the_turn_comes_just_then() {
     let timeout = Limits { timeout: Some(5 * SECOND), ..LIMITS };
     let mut wait = Wait::begun(timeout);
