@@ -43,6 +43,10 @@ pub mod errno {
     pub const EINVAL: i32 = 22;
     /// Too many open files.
     pub const EMFILE: i32 = 24;
+    /// The file would be too large.
+    pub const EFBIG: i32 = 27;
+    /// No space is left.
+    pub const ENOSPC: i32 = 28;
     /// It would wait for itself.
     pub const EDEADLK: i32 = 35;
     /// Not what the protocol says.
@@ -53,6 +57,8 @@ pub mod errno {
     pub const EOPNOTSUPP: i32 = 95;
     /// What is meant is over.
     pub const ESTALE: i32 = 116;
+    /// The user's quota is used up.
+    pub const EDQUOT: i32 = 122;
     /// It was given up.
     pub const ECANCELED: i32 = 125;
 }

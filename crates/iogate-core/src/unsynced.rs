@@ -4,6 +4,10 @@
 //! reboot, or by a write-back that failed. A client that finds another verifier than that of its first write since the last sync
 //! knows that writes were lost, as with `WRITE` and `COMMIT` of NFSv3 (RFC 1813, 3.3.21).
 
+mod files;
+
+pub use files::{File, Files, Told};
+
 /// The writes of one file at one server that no sync has covered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unsynced {

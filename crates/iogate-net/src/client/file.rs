@@ -5,10 +5,10 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::hash::IdHasher;
+use iogate_core::unsynced::Told;
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Offset, Open,
     Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced, Written, open,
@@ -55,7 +55,7 @@ pub(super) struct Opened {
     /// For all handles of the file.
     pub(super) unsynced: Arc<unsynced::File>,
     /// Losses that this handle has told of, or that were before it.
-    told: AtomicU64,
+    told: Mutex<Told>,
 }
 
 /// The file's handle on one server.
@@ -134,7 +134,7 @@ impl Opened {
         identity.hash(&mut hasher);
         let unsynced = servers.unsynced.open(identity, handles.len());
         Ok(Opened {
-            told: unsynced.losses().into(),
+            told: Mutex::new(unsynced.told()),
             unsynced,
             servers: Arc::clone(servers),
             caller,
@@ -320,11 +320,10 @@ impl Opened {
 
     /// Fails with `EIO` if writes were lost since this was last asked for this handle.
     pub(super) fn tell_losses(&self) -> io::Result<()> {
-        let losses = self.unsynced.losses();
-        if self.told.swap(losses, Ordering::AcqRel) == losses {
-            return Ok(());
+        if self.unsynced.tells(&self.told) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
         }
-        Err(io::Error::from_raw_os_error(libc::EIO))
+        Ok(())
     }
 
     pub(super) fn verifier(&self) -> u64 {
@@ -340,7 +339,7 @@ impl Drop for Opened {
             }
         }
         self.servers.forget(&self.number);
-        self.servers.unsynced.close(self.identity, &self.unsynced);
+        self.servers.unsynced.close(self.identity);
     }
 }
 

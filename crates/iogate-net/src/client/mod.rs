@@ -10,7 +10,7 @@
 //! | `recover` | what the core says to do when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
-//! | `unsynced` | what was written and not made durable, and whether it is lost |
+//! | `unsynced` | what was written and not made durable |
 //! | `ends` | what a forwarder asks of the end of a striped file |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](iogate_vfs::Tree) |
 //!

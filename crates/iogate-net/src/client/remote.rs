@@ -237,7 +237,7 @@ impl Remote {
             transfer_bytes_max: bytes_max.unwrap_or(1).max(1),
             append_bytes_max: append_max.unwrap_or(1).max(1),
             receiving,
-            unsynced: unsynced::Files::default(),
+            unsynced: unsynced::Files::new(),
             files: Mutex::default(),
             when_gone: OnceLock::new(),
             opened: Mutex::default(),

@@ -5,11 +5,12 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use iogate_core::proto::client_session::{ClientSession, SessionConfig};
 use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
 use iogate_core::{Span, Time};
+use iogate_engine::Clock;
 use iogate_vfs::{Caller, Waiting, WhenGone};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -33,8 +34,7 @@ pub struct Client {
 pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) options: ClientOptions,
-    /// The session's time counts from here.
-    begun: Instant,
+    clock: Clock,
     /// As the server has said when it was last connected to.
     pub(super) verifier: AtomicU64,
     state: Mutex<State>,
@@ -118,7 +118,7 @@ impl Client {
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
             options,
-            begun: Instant::now(),
+            clock: Clock::new(),
             verifier: welcome.verifier.into(),
             state: Mutex::new(state),
             wanted: Condvar::new(),
@@ -306,7 +306,7 @@ impl Shared {
 
     /// The session's time.
     pub(super) fn now(&self) -> Time {
-        Time::from_nanos(self.begun.elapsed().as_nanos() as u64)
+        self.clock.now()
     }
 
     pub(super) fn waker_fd(&self) -> RawFd {
