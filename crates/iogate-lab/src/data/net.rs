@@ -45,6 +45,8 @@ pub(super) enum Event {
     Start(usize),
     /// A program starts.
     Begin(usize),
+    /// It is killed.
+    Kill(usize),
     Fault,
 }
 

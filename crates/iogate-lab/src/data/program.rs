@@ -52,7 +52,7 @@ impl Features {
             removes: is(4),
             empties,
             places: places && !empties,
-            collapses: is(3),
+            collapses: is(2),
             shares: is(2),
             pause: rng.between(5 * MS, 40 * MS),
         }
@@ -437,7 +437,7 @@ impl Program {
             1 if features.removes => {
                 let _ = self.tree.unlink(CALLER, named(&self.own_name()), false);
             }
-            2 if features.collapses => self.collapse(),
+            2 | 3 if features.collapses => self.collapse(),
             3..8 => self.look(),
             8..14 => self.cells(features),
             _ => self.records(features),

@@ -189,7 +189,9 @@ impl Tree for SimTree {
             if named.object == [0; 16] && wants(open::WRITE) {
                 // No two files of a run have the same, nor those of two machines.
                 let name = u128::from(number) << 64 | 0xA5 << 120 | u128::from(disk.boots);
-                set_attribute(&mut disk, number, OBJECT, format!("{name:032x}").as_bytes(), 0)?;
+                // As one change with the file itself: a crash between the two would part who has the file open from who opens it then.
+                let name_text = format!("{name:032x}").into_bytes();
+                disk.names.attributes.insert((number, OBJECT.to_vec()), name_text);
                 named = ObjectName { object: name.to_be_bytes(), is_new: true };
             }
         }

@@ -20,8 +20,8 @@ use super::{Planted, Report};
 use crate::fiber::{Fibers, pause};
 
 /// How long a run has faults, how long programs go on without, and how long everything may take then.
-pub(super) const FAULTS: u64 = 12 * SECOND;
-pub(super) const CALM: u64 = 3 * SECOND;
+pub(super) const FAULTS: u64 = 8 * SECOND;
+pub(super) const CALM: u64 = 2 * SECOND;
 const QUIET: u64 = 120 * SECOND;
 
 /// Which faults there are, and how often.
@@ -152,6 +152,7 @@ impl World {
             Event::CarryOut(server, life, session, id) => servers[server].carry_out(net, life, session, id),
             Event::Reap(server, life) => servers[server].reap(net, life),
             Event::Start(server) => servers[server].start(net),
+            Event::Kill(program) => self.kill_program(program),
             Event::Fault => self.fault(),
             Event::Begin(_) => {}
         }
@@ -177,6 +178,12 @@ impl World {
             4 if faults.stops => {
                 let until = net.now + net.rng.between(MS, 3 * SECOND);
                 server.stop(net, until);
+                // What a program has sent may still be unread when its successor is there.
+                if faults.program_kills && net.rng.below(2) == 0 {
+                    let program = net.rng.below(books.len() as u64) as usize;
+                    let soon = net.now + net.rng.between(MS, 50 * MS);
+                    net.at(soon, Event::Kill(program));
+                }
             }
             5 | 6 if faults.cuts || faults.half_open => {
                 let wires = net.last_wires();

@@ -272,7 +272,7 @@ impl Checker {
         Checker::default()
     }
 
-    /// As [`Checker::new`], where readers may see a part of a record that is being written.
+    /// As [`Checker::new`], where readers may see a part of a record that is being written, and of one that has failed.
     pub fn of_parts() -> Checker {
         Checker { shows_parts: true, ..Checker::default() }
     }
@@ -351,6 +351,8 @@ impl Checker {
                 file.cells.collapse(now, of.client, first, cells, last_loss > of.at);
             }
             (Op::Collapse { .. }, Answer::Failed(EIO)) => file.cells.forget(),
+            // Its first bytes may stay where others may write elsewhere in the file.
+            (Op::Append { .. }, Answer::Failed(_)) => file.records.has_parts |= shows_parts,
             (Op::Append { .. } | Op::Place { .. }, Answer::Done) => file.records.done(of.at, now, last_loss),
             (Op::Empty, Answer::Done) => file.records.emptied(of.at, now, last_loss),
             (Op::Read { first, .. }, Answer::Cells(seen)) => {
@@ -358,7 +360,8 @@ impl Checker {
                 file.cells.read(of.file, times, first, seen)?;
             }
             (Op::ReadAll, Answer::Records(pieces)) => {
-                let has_gaps = is_torn || shows_parts && file.records.are_underway(of.at, now);
+                let has_gaps =
+                    is_torn || file.records.has_parts || shows_parts && file.records.are_underway(of.at, now);
                 file.records.read(of.file, (of.at, now), pieces, is_torn, has_gaps)?;
             }
             (_, Answer::Cells(_) | Answer::Records(_)) => return Err("nobody asked for that".into()),

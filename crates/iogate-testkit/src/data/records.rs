@@ -12,6 +12,8 @@ pub(super) struct Records {
     /// When the call returned, by when it was made.
     ended: BTreeMap<u64, u64>,
     emptied: Vec<Emptied>,
+    /// There may be parts of records that have failed.
+    pub(super) has_parts: bool,
     /// Somebody has written far behind the end.
     has_holes: bool,
 }
