@@ -79,6 +79,8 @@ impl Disk {
             failed_syncs: 0,
         };
         disk.make(libc::S_IFDIR | 0o755, Path::new(""));
+        // The root is there for good.
+        disk.before.clear();
         disk
     }
 

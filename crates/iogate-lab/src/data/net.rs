@@ -22,7 +22,7 @@ pub(super) const DELAY_MAX: u64 = 3 * SECOND;
 /// When its clocks began.
 const EPOCH: u64 = 1_000_000 * SECOND;
 /// Lines of the trail.
-const TRAIL_MAX: usize = 80;
+const TRAIL_MAX: usize = 400;
 
 /// What happens.
 #[derive(Debug)]

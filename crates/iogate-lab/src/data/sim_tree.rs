@@ -522,3 +522,28 @@ impl TreeFile for SimFile {
         Some(appended.map(|(offset, bytes)| Written { offset, bytes, verifier: self.verifier() }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use iogate_core::Layout;
+    use iogate_sim::rng::Rng;
+    use iogate_vfs::StripedTree;
+
+    use super::*;
+
+    /// Whichever of its machines crashes when stripes have first been used, they can be used again.
+    #[test]
+    fn stripes_survive_a_crash_after_their_first_use() {
+        for (seed, crashes) in (0..20).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+            let disks = [0, 1].map(|stream| Arc::new(Mutex::new(Disk::new(Rng::new(seed, stream)))));
+            let tree = |disk: &Arc<Mutex<Disk>>| -> Arc<dyn Tree> {
+                Arc::new(SimTree::new(Arc::clone(disk), false))
+            };
+            let layout = Layout { first_target: 0, stripe_bytes: 1024, targets: 1 };
+            let mount = || StripedTree::new(tree(&disks[0]), vec![tree(&disks[1])], layout).map(drop);
+            mount().unwrap();
+            disks[crashes].lock().unwrap().reboot();
+            mount().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+}

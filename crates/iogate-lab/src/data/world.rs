@@ -246,10 +246,12 @@ pub(super) fn mount(shared: &Shared, fiber: usize, links: &[usize]) -> Option<Ar
     loop {
         let clock = lock(shared).net.clock();
         let targets = targets.iter().map(tree).collect();
-        if let Ok(tree) = StripedTree::with_clock(tree(names), targets, layout, clock) {
-            return Some(Arc::new(tree));
+        let mounted = StripedTree::with_clock(tree(names), targets, layout, clock);
+        let mut world = lock(shared);
+        match mounted {
+            Ok(tree) => return Some(Arc::new(tree)),
+            Err(error) => world.net.note(|| format!("fiber {fiber} has no tree: {error}")),
         }
-        let world = lock(shared);
         if world.net.is_over || world.links[*names].is_dead {
             return None;
         }

@@ -76,7 +76,7 @@ impl StripedTree {
         let store = Arc::new(if clock.is_simulated() { store.without_threads() } else { store });
         let id = mark_names(&*names, &layout)?;
         let stripes = Arc::new(Stripes::new(targets, layout, clock.clone()));
-        stripes.each(|index| mark_target(&*stripes.targets[index], &id, index))?;
+        stripes.each(|index| mark_target(&*stripes.targets[index], &*names, &id, index))?;
         let later = Arc::downgrade(&stripes);
         names.when_gone(Arc::new(move |gone| {
             if let Some(stripes) = later.upgrade() {
@@ -186,11 +186,15 @@ fn mark_names(names: &dyn Tree, layout: &Layout) -> io::Result<String> {
     }
 }
 
-/// Sees to it that a target says whose objects it has.
-fn mark_target(target: &dyn Tree, names: &str, index: usize) -> io::Result<()> {
+/// Sees to it that a target says whose objects it has: those of the names with this id, once that is durable there.
+fn mark_target(target: &dyn Tree, names: &dyn Tree, id: &str, index: usize) -> io::Result<()> {
     exists(target.make_node(ROOT, Path::new(OBJECTS), libc::S_IFDIR | 0o700, 0))?;
     let path = Path::new(OBJECTS).join("TARGET");
-    let mark = format!("{names}.{index}");
+    let mark = format!("{id}.{index}");
+    if objects::absent(target.read_link(ROOT, &path))?.is_none() {
+        let how = OpenHow { flags: open::READ | open::DIRECTORY, ..OpenHow::default() };
+        names.open(ROOT, Path::new(""), how)?.sync(false)?;
+    }
     if !exists(target.symlink(ROOT, Path::new(&mark), &path))? {
         let found = target.read_link(ROOT, &path)?;
         if found != mark.as_bytes() {

@@ -189,7 +189,7 @@ impl Stripes {
 }
 
 /// `None` where something is not there.
-fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
