@@ -55,6 +55,8 @@ pub mod errno {
     pub const EUSERS: i32 = 87;
     /// Not supported here.
     pub const EOPNOTSUPP: i32 = 95;
+    /// Somebody else has that place.
+    pub const EADDRINUSE: i32 = 98;
     /// What is meant is over.
     pub const ESTALE: i32 = 116;
     /// The user's quota is used up.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use iogate_core::proto::forwarder::{Forwarder, Relation};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Hello, NO_SESSION, Record, RequestHeader, VERSION, Welcome};
 use iogate_vfs::{Caller, Groups};
@@ -12,7 +13,7 @@ use super::connection::Connection;
 use super::export::Served;
 use super::outgoing::Payload;
 use super::rights::Rights;
-use super::session::{Forwarder, Session};
+use super::session::Session;
 use super::{GREETINGS, Shared, lock};
 use crate::auth::{Binding, Policy, User};
 use crate::greeting;
@@ -101,61 +102,43 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     Ok(Caller { groups: groups.map_or(Groups::UNKNOWN, Groups::of), ..caller })
 }
 
-/// Refuses a forwarder that says of itself what contradicts another one that is connected: windows would not be each one's own.
-fn refuse_rival<'a>(
-    sessions: impl Iterator<Item = &'a Arc<Session>>,
-    hello: &Hello<'_>,
-    export: &Arc<Served>,
-) -> Result<(), Refusal> {
-    let Some(own) = Forwarder::of(hello) else { return Ok(()) };
-    for session in sessions {
-        let Some(other) = session.forwarder.filter(|other| other.instance != own.instance) else { continue };
-        let is_same = own.nodes == other.nodes && own.nodes > 1 && own.node == other.node;
-        if !Arc::ptr_eq(&session.export, export) || !is_same && own.nodes == other.nodes {
-            continue;
-        }
-        let Some(peer) = session.connected_peer() else { continue };
-        let (node, nodes, others) = (own.node, own.nodes, other.nodes);
-        tracing::warn!(
-            node,
-            nodes,
-            "a forwarder is not let in: `{}` ({peer}) is {} of {others}",
-            session.name,
-            other.node
-        );
-        let text = if is_same {
-            format!(
-                "forwarder {node} of {nodes} is connected already, the server's log says from where: give each forwarder a \
-                 `node` of its own"
-            )
-        } else {
-            format!(
-                "this forwarder is one of {nodes}, and another that is connected is one of {others}: give all the same `nodes` \
-                 (the server's log says which it is)"
-            )
-        };
-        return Err(Refusal::new(libc::EADDRINUSE, text));
-    }
-    Ok(())
-}
-
 /// The sessions of this forwarder's process before, which has gone: nothing of theirs may follow what comes now.
+///
+/// # Errors
+/// If it contradicts another forwarder that is connected.
 fn predecessors(
     sessions: &HashMap<[u8; 16], Arc<Session>>,
     hello: &Hello<'_>,
     export: &Arc<Served>,
     user: Caller,
-) -> Vec<Arc<Session>> {
-    let Some(own) = Forwarder::of(hello).filter(|own| own.nodes > 1) else { return Vec::new() };
-    let is_before = |session: &&Arc<Session>| {
-        session.user.uid == user.uid
-            && Arc::ptr_eq(&session.export, export)
-            && session.forwarder.is_some_and(|other| {
-                (other.node, other.nodes) == (own.node, own.nodes) && other.instance != own.instance
-            })
-            && session.connected_peer().is_none()
-    };
-    sessions.values().filter(is_before).cloned().collect()
+) -> Result<Vec<Arc<Session>>, Refusal> {
+    let Some(own) = Forwarder::of(hello) else { return Ok(Vec::new()) };
+    let mut before = Vec::new();
+    for session in sessions.values().filter(|session| Arc::ptr_eq(&session.export, export)) {
+        let Some(other) = &session.forwarder else { continue };
+        let mut peer = None;
+        let is_there = || {
+            peer = session.connected_peer();
+            peer.is_some()
+        };
+        match own.relation(other, is_there) {
+            Relation::Predecessor if session.user.uid == user.uid => before.push(Arc::clone(session)),
+            Relation::None | Relation::Predecessor => {}
+            Relation::Rival(refusal) => {
+                tracing::warn!(
+                    node = own.node,
+                    nodes = own.nodes,
+                    "a forwarder is not let in: `{}` ({}) is {} of {}",
+                    session.name,
+                    peer.unwrap_or_default(),
+                    other.node,
+                    other.nodes
+                );
+                return Err(refusal);
+            }
+        }
+    }
+    Ok(before)
 }
 
 /// The session that a connection has come to.
@@ -196,8 +179,7 @@ impl Shared {
         rights: Rights,
     ) -> Result<Entered, Refusal> {
         let mut sessions = lock(&self.sessions);
-        refuse_rival(sessions.values(), hello, &export)?;
-        for before in predecessors(&sessions, hello, &export, user) {
+        for before in predecessors(&sessions, hello, &export, user)? {
             sessions.remove(&before.token);
             before.end_soon();
         }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use iogate_core::Span;
+use iogate_core::proto::forwarder::Forwarder;
 use iogate_core::proto::server_session::{
     Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
 };
@@ -42,21 +43,6 @@ pub(super) struct Session {
     pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
     pub(super) state: Mutex<State>,
-}
-
-/// Which forwarder a client says it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Forwarder {
-    pub(super) node: u32,
-    pub(super) nodes: u32,
-    pub(super) instance: u64,
-}
-
-impl Forwarder {
-    pub(super) fn of(hello: &Hello<'_>) -> Option<Forwarder> {
-        let Hello { node, nodes, instance, .. } = *hello;
-        (nodes > 0).then_some(Forwarder { node, nodes, instance })
-    }
 }
 
 /// An open file of a session.
