@@ -8,9 +8,11 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage: cargo xtask tidy [--fix]
        cargo xtask swarm SECONDS [--seed N]
+       cargo xtask scale [--clients N] [--forwarders N] [--servers N] ...
 
 swarm runs simulated worlds with faults, one for each seed from N on (1 if not given),
 for so many seconds; it ends with 1 if one of them had a finding (crates/iogate-lab).
+scale simulates a large cluster at the level of messages, 100000 clients if not said otherwise.
 
 tidy checks what the compiler does not:
 ";
@@ -22,14 +24,15 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["tidy"] => tidy::run(root, false),
         ["tidy", "--fix"] => tidy::run(root, true),
-        ["swarm", ref args @ ..] => return swarm(root, args),
+        ["swarm", ref args @ ..] => return lab(root, "iogate-lab", args),
+        ["scale", ref args @ ..] => return lab(root, "scale", args),
         [] | ["help" | "--help" | "-h"] | ["tidy", "--help" | "-h"] => {
             print!("{HELP}{}", tidy::HELP);
             return ExitCode::SUCCESS;
         }
         _ => {
             eprint!(
-                "expected `tidy`, `tidy --fix` or `swarm SECONDS`, got `{}`\n\n{HELP}{}",
+                "expected `tidy`, `tidy --fix`, `swarm SECONDS` or `scale`, got `{}`\n\n{HELP}{}",
                 args.join(" "),
                 tidy::HELP
             );
@@ -46,15 +49,26 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the lab as fast as it can be, and runs it.
-fn swarm(root: &Path, args: &[&str]) -> ExitCode {
+/// Builds a program of the lab as fast as it can be, and runs it.
+fn lab(root: &Path, program: &str, args: &[&str]) -> ExitCode {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = std::process::Command::new(cargo);
-    command.args(["run", "--quiet", "--locked", "--release", "--package", "iogate-lab", "--"]).args(args);
+    command.args([
+        "run",
+        "--quiet",
+        "--locked",
+        "--release",
+        "--package",
+        "iogate-lab",
+        "--bin",
+        program,
+        "--",
+    ]);
+    command.args(args);
     match command.current_dir(root).status() {
         Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
         Err(error) => {
-            eprintln!("swarm: cargo cannot be run: {error}");
+            eprintln!("{program}: cargo cannot be run: {error}");
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | [`disk`] | what a kill and a crash of the machine leave of a journal |
 //! | [`fiber`] | programs that block, of which one runs at a time |
+//! | [`scale`] | a large cluster at the level of messages |
 //! | [`turns`] | a coordinator, its clients, and what must hold of their turns |
 //! | [`data`] | servers, programs that use their files, and what must hold of what these see |
 #![deny(unsafe_code)]
@@ -21,6 +22,7 @@
 pub mod data;
 pub mod disk;
 pub mod fiber;
+pub mod scale;
 pub mod turns;
 
 pub use disk::Disk;
