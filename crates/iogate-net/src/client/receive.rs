@@ -156,9 +156,11 @@ impl Incoming {
         if let Some(payload) = rest.get(..payload_bytes) {
             let Answered { call, errno } = replies.take(header.id, outcome(&header, fields))?;
             let answer = if errno.is_none() && call.is_read() {
-                check_fits(call.memory.segments(), payload_bytes)?;
-                copy(payload, call.memory.segments());
-                Ok(Answer::Read(payload_bytes as u64))
+                // The request is taken out: it fails by itself, and not with the connection.
+                check_fits(call.memory.segments(), payload_bytes).map(|()| {
+                    copy(payload, call.memory.segments());
+                    Answer::Read(payload_bytes as u64)
+                })
             } else {
                 answer(&call, errno, fields, 0, payload.to_vec())
             };

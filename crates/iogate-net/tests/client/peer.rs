@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) clock_ahead: AtomicI64,
     /// Cut connections after so many requests; 0: never.
     pub(crate) cut_after: AtomicU64,
+    /// Reads are answered with a byte more than was asked for.
+    pub(crate) reads_more: AtomicBool,
     /// Answer no more.
     pub(crate) is_silent: AtomicBool,
     /// Requests seen at once, at most.
@@ -81,6 +83,7 @@ impl Peer {
             credit_bytes: AtomicU64::new(16 << 20),
             clock_ahead: AtomicI64::new(0),
             cut_after: AtomicU64::new(0),
+            reads_more: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             underway_max: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -281,6 +284,7 @@ fn carry_out(
             let start = (read.offset as usize).min(bytes.len());
             let end = (start + read.bytes as usize).min(bytes.len());
             data.extend_from_slice(&bytes[start..end]);
+            data.extend(settings.reads_more.load(Ordering::SeqCst).then_some(0));
         }
         Request::Write(write) => {
             if !is_open(write.handle) {

@@ -144,6 +144,26 @@ fn a_server_that_is_gone_for_too_long_costs_an_error_until_it_is_back() {
     });
 }
 
+/// Whoever asked for less is told, and does not wait for ever.
+#[test]
+fn a_server_that_sends_more_than_was_asked_for_is_not_believed() {
+    both(|receiving| {
+        let peer = Peer::start();
+        let remote = Arc::new(connect(&peer, receiving));
+        peer.settings.reads_more.store(true, Ordering::SeqCst);
+        let (sender, answer) = std::sync::mpsc::channel();
+        let asking = Arc::clone(&remote);
+        thread::spawn(move || {
+            let file = asking.create("file".as_ref(), 0o644).unwrap();
+            file.write_at(0, b"bytes").unwrap();
+            let _ = sender.send(file.read_at(0, &mut [0; 5]).map_err(|error| error.kind()));
+        });
+        let answer = answer.recv_timeout(Duration::from_secs(30)).expect("it waits for ever");
+        assert_eq!(answer, Err(std::io::ErrorKind::InvalidData), "{receiving:?}");
+        assert!(remote.clients()[0].is_connected());
+    });
+}
+
 #[test]
 fn a_silent_server_is_waited_for() {
     let peer = Peer::start();
