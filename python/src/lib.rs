@@ -6,8 +6,8 @@
 //! | `turn` | a turn |
 //! | `work` | the same waits in a thread of their own, for event loops |
 //!
-//! The interpreter is let go of whatever takes time. What people see of it (names, checks, exceptions) is in `python/iogate/`; errors here are
-//! `OSError` with the errno of the C functions.
+//! The interpreter is let go of whatever takes time. What people see of it (names, checks, exceptions) is in
+//! `python/iogate/`; errors here are `OSError` with the errno of the C functions.
 
 mod turn;
 mod wish;

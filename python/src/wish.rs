@@ -113,8 +113,8 @@ impl Wish {
         })
     }
 
-    /// Probes the place until it is quiet; how often, and 0 if nothing can be probed. A signal whose handler raises ends the wait, while the probing
-    /// comes to its end in the background.
+    /// Probes the place until it is quiet; how often, and 0 if nothing can be probed. A signal whose handler raises
+    /// ends the wait, while the probing comes to its end in the background.
     fn probe(&self, py: Python<'_>) -> PyResult<u32> {
         let (turns, place) = (self.turns, self.place.clone());
         let (done, mut probed) = channel();

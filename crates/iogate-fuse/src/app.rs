@@ -1,7 +1,8 @@
 //! Which application a calling process belongs to.
 //!
-//! What a process says itself counts ([`Told`]), else the rule of [`iogate_vfs::app`]. A thread of its own reads `/proc`, because that can wait for the process itself
-//! (its memory map may be locked while it waits for one of its reads); nothing waits for that thread for long.
+//! What a process says itself counts ([`Told`]), else the rule of [`iogate_vfs::app`]. A thread of its own reads
+//! `/proc`, because that can wait for the process itself (its memory map may be locked while it waits for one of its
+//! reads); nothing waits for that thread for long.
 
 use std::collections::HashMap;
 use std::fs;

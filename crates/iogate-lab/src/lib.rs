@@ -1,6 +1,7 @@
 //! The parts of iogate that other machines depend on, in simulated worlds of faults: what decides is real, what it runs on is modelled.
 //!
-//! A run is made from a seed and nothing else, so what it finds can be seen again. Which faults there are, and how often, is drawn from the seed, too.
+//! A run is made from a seed and nothing else, so what it finds can be seen again. Which faults there are, and how
+//! often, is drawn from the seed, too.
 //!
 //! | part | real | modelled |
 //! |---|---|---|

@@ -1,9 +1,9 @@
 //! What the network layer costs: reads and writes through a client and a server beside the same bytes over raw sockets.
 //!
-//! Both ends run here, over loopback; the server's store does nothing, as the raw end. Cases run in interleaved rounds, so that a noisy neighbour
-//! hits all of them; each reports its median round, and the ratio to the raw case beside it. `--rounds N` (9) and `--requests N` (20000)
-//! bound the run; `--quick` is one round of 1000; `--only TEXT` takes the cases whose names contain it, `--json` prints one object a
-//! line.
+//! Both ends run here, over loopback; the server's store does nothing, as the raw end. Cases run in interleaved rounds,
+//! so that a noisy neighbour hits all of them; each reports its median round, and the ratio to the raw case beside it.
+//! `--rounds N` (9) and `--requests N` (20000) bound the run; `--quick` is one round of 1000; `--only TEXT` takes the
+//! cases whose names contain it, `--json` prints one object a line.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Descriptors of our own, at numbers that programs do not count on, and that they can neither close nor replace. Whoever works for the library closes them as usual.
+//! Descriptors of our own, at numbers that programs do not count on, and that they can neither close nor replace.
+//! Whoever works for the library closes them as usual.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

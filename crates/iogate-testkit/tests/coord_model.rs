@@ -1,9 +1,10 @@
 //! Clients, a coordinator with the real table, a store, and a network that does anything: all that can happen, up to a number of grants.
 //!
 //! The network loses, repeats and reorders: what was sent may arrive at any time, any number of times, or never. A client may stop at
-//! any time and go on later with what it knew: renewals and writes with a token may come as long as the world stands. The coordinator may be
-//! asked late, and may stop and begin again with its journal. The store takes a write if it has seen no larger token on that target.
-//! Every reachable state is visited, and the properties at the end of `World` are looked at in each.
+//! any time and go on later with what it knew: renewals and writes with a token may come as long as the world stands.
+//! The coordinator may be asked late, and may stop and begin again with its journal. The store takes a write if it has
+//! seen no larger token on that target. Every reachable state is visited, and the properties at the end of `World` are
+//! looked at in each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};

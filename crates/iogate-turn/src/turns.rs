@@ -114,8 +114,8 @@ impl Turns {
     /// Waits until it is this process's turn, as the policy has it.
     ///
     /// # Errors
-    /// [`TurnError`]. That no coordinator can be reached or can keep claims, or nothing be probed, is one with `IOGATE_STRICT` only: else the
-    /// turn begins without, and a line on standard error says so.
+    /// [`TurnError`]. That no coordinator can be reached or can keep claims, or nothing be probed, is one with
+    /// `IOGATE_STRICT` only: else the turn begins without, and a line on standard error says so.
     pub fn take(&self, place: &Place, wish: &Wish) -> Result<Turn, TurnError> {
         self.take_watched(place, wish, &mut |_| ControlFlow::Continue(()))
     }

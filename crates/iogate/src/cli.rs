@@ -113,8 +113,8 @@ impl FromStr for Bytes {
 ///
 /// The application of a request is taken from the calling process: IOGATE_APP in its environment, else the line for its
 /// program (`NAME_OR_GLOB ID`) in the file that IOGATE_APP_FILE names here, else its job (SLURM_JOB_ID and those of other
-/// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with `iogate umount`, umount(8), or SIGINT,
-/// SIGTERM or SIGHUP to its process.
+/// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with
+/// `iogate umount`, umount(8), or SIGINT, SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
 #[command(allow_missing_positional = true)]
 pub(crate) struct MountArgs {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 12] = [
     "iogate-core",
     "iogate-engine",
     "iogate-vfs",
@@ -15,7 +15,6 @@ const LAYERS: [&str; 13] = [
     "iogate-turn",
     "iogate-python",
     "iogate-preload",
-    "iogate-capi",
     "iogate-sim",
     "iogate-report",
     "iogate",

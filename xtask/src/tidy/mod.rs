@@ -1,7 +1,8 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, words, headers.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, words, headers, comments.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
+mod comments;
 mod headers;
 mod layers;
 mod paths;
@@ -18,8 +19,8 @@ use anyhow::{Context, Result, ensure};
 /// What the checks are, for `--help`.
 pub(crate) const HELP: &str = "\
   layers    A crate depends only on crates above it in this list, reading from the top:
-            iogate-core, iogate-engine, iogate-vfs, iogate-fuse, iogate-net, iogate-turn, iogate-preload, iogate-capi,
-            iogate-sim, iogate-report, iogate. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
+            iogate-core, iogate-engine, iogate-vfs, iogate-fuse, iogate-net, iogate-turn, iogate-python,
+            iogate-preload, iogate-sim, iogate-report, iogate, iogate-lab. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
             only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
   sizes     No .rs file is longer than 600 lines, unless xtask/file-sizes.txt names it with its ceiling. A ceiling
@@ -34,6 +35,7 @@ pub(crate) const HELP: &str = "\
             exists and a function whose name occurs in that file.
   words     No host name of a package registry, and no absolute path of a developer's machine.
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
+  comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
 ";
 
 /// Something that is not as it should be.
@@ -137,6 +139,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     findings.extend(paths::check(&tree));
     findings.extend(words::check(&tree));
     findings.extend(headers::check(&tree));
+    findings.extend(comments::check(&tree));
 
     for finding in &findings {
         println!("{finding}");

@@ -29,10 +29,11 @@ pub enum Order {
     /// not used is not owed (start-time fair queueing, with the time that was really held). A claim without a party counts for its
     /// session.
     Weighted,
-    /// Set-10: jobs form sets by the order of magnitude of their I/O period (seconds, base 10); within a set one holds a target at a time, first
-    /// come first served; sets hold it side by side, and the grant says the share of the throughput, which favours short periods.
-    /// Source: F. Boito, G. Pallez, L. Teylo, N. Vidal, *IO-SETS: Simple and Efficient Approaches for I/O Bandwidth Management*, IEEE
-    /// TPDS 34(10), 2023. The share is that of the sets which hold the targets when the turn begins; it is not told anew when those change.
+    /// Set-10: jobs form sets by the order of magnitude of their I/O period (seconds, base 10); within a set one holds
+    /// a target at a time, first come first served; sets hold it side by side, and the grant says the share of the
+    /// throughput, which favours short periods. Source: F. Boito, G. Pallez, L. Teylo, N. Vidal, *IO-SETS: Simple and
+    /// Efficient Approaches for I/O Bandwidth Management*, IEEE TPDS 34(10), 2023. The share is that of the sets which
+    /// hold the targets when the turn begins; it is not told anew when those change.
     Sets,
 }
 
@@ -68,8 +69,8 @@ pub struct CoordConfig {
     pub join: Span,
     /// Most claims, waiting and held.
     pub claims_max: usize,
-    /// How long a turn may be, however often it is renewed; zero: any time. [`Table::limit_turns`](super::Table::limit_turns) says otherwise for
-    /// places.
+    /// How long a turn may be, however often it is renewed; zero: any time.
+    /// [`Table::limit_turns`](super::Table::limit_turns) says otherwise for places.
     pub turn_max: Span,
 }
 

@@ -131,7 +131,8 @@ record! {
     Range {
         /// Its first byte.
         offset: u64,
-        /// 0: the range is new. 1: the record is there already, all of it. 2: it had the range before, and it is not known whether it is there.
+        /// 0: the range is new. 1: the record is there already, all of it. 2: it had the range before, and it is not
+        /// known whether it is there.
         is_there: u8,
     }
 }

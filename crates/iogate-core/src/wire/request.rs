@@ -382,11 +382,12 @@ record! {
 }
 
 record! {
-    /// Asks for ranges at the end of a striped file, from the server of its names, which gives the end to one client at a time, in the order in
-    /// which they ask. Answered with [`Reserved`](super::Reserved), when the end is free, and a payload of one [`Range`](super::Range) for each record.
-    /// The payload is one [`AppendRecord`] for each record, in their writers' order. A record that is known from before gets
-    /// its old range. Fails with `EINPROGRESS` if somebody has begun to set the size and not settled: that is to be finished first;
-    /// with `EALREADY` if it has waited for long: the same request keeps its place when it comes again.
+    /// Asks for ranges at the end of a striped file, from the server of its names, which gives the end to one client at
+    /// a time, in the order in which they ask. Answered with [`Reserved`](super::Reserved), when the end is free, and a
+    /// payload of one [`Range`](super::Range) for each record. The payload is one [`AppendRecord`] for each record, in
+    /// their writers' order. A record that is known from before gets its old range. Fails with `EINPROGRESS` if
+    /// somebody has begun to set the size and not settled: that is to be finished first; with `EALREADY` if it has
+    /// waited for long: the same request keeps its place when it comes again.
     Reserve {
         /// The open file.
         handle: u32,

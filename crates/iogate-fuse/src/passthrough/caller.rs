@@ -13,9 +13,9 @@ thread_local! {
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// Gives the calling thread a umask of its own, takes away what would let callers pass disk quotas, and lets it change its file system ids without losing
-/// capabilities: the kernel has checked the caller's permissions (`default_permissions`), by groups that are not
-/// known here.
+/// Gives the calling thread a umask of its own, takes away what would let callers pass disk quotas, and lets it change
+/// its file system ids without losing capabilities: the kernel has checked the caller's permissions
+/// (`default_permissions`), by groups that are not known here.
 pub(crate) fn prepare_thread() -> Result<(), Errno> {
     // SAFETY: only the file system attributes (umask, working directory) stop being shared; nothing here relies on
     // threads sharing them.

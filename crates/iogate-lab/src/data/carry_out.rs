@@ -139,8 +139,8 @@ fn by_path(tree: &dyn Tree, asked: &Asked, request: &Request<'_>) -> io::Result<
     })
 }
 
-/// Opens a file; `stripes`: for a client that stripes, which is told what objects are named by. Returns the file and, once it is known whether somebody
-/// has begun to set its size, what to answer.
+/// Opens a file; `stripes`: for a client that stripes, which is told what objects are named by. Returns the file and,
+/// once it is known whether somebody has begun to set its size, what to answer.
 pub(super) fn open(
     tree: &dyn Tree,
     asked: &Asked,

@@ -1,8 +1,9 @@
 //! Servers, programs that use their files, and what must hold of what these see.
 //!
 //! There is one server with all files, or one with names and others with stripes, over which each program's process has the real
-//! [`StripedTree`](iogate_vfs::StripedTree). Programs write, append, truncate, replace and sync; servers are killed and stopped, their machines crash, their disks are full or fail; programs
-//! are killed; connections end, also for one side only. Then the faults end, everything must be answered, and be there.
+//! [`StripedTree`](iogate_vfs::StripedTree). Programs write, append, truncate, replace and sync; servers are killed and
+//! stopped, their machines crash, their disks are full or fail; programs are killed; connections end, also for one side
+//! only. Then the faults end, everything must be answered, and be there.
 //!
 //! | module | purpose |
 //! |---|---|

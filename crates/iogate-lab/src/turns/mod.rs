@@ -1,8 +1,8 @@
 //! A coordinator, its clients, and what must hold of their turns.
 //!
-//! Clients of several users claim, renew, release, give up, and have turns taken away; the coordinator is killed and its machine crashes, its
-//! disk is full or fails; clients are killed and stopped; connections end, also for one side only. Then the faults end, and everybody must come
-//! to a turn.
+//! Clients of several users claim, renew, release, give up, and have turns taken away; the coordinator is killed and
+//! its machine crashes, its disk is full or fails; clients are killed and stopped; connections end, also for one side
+//! only. Then the faults end, and everybody must come to a turn.
 //!
 //! | module | purpose |
 //! |---|---|

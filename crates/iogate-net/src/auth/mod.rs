@@ -1,7 +1,7 @@
 //! Who is who: what a listener asks of those who connect, and what a client shows.
 //!
-//! A listener has a [`Policy`], which the server asks with each [`Hello`](iogate_core::wire::Hello); a client puts [`Credential::kind`] and [`Credential::prove`] into it.
-//! `docs/security.md` says what protects what.
+//! A listener has a [`Policy`], which the server asks with each [`Hello`](iogate_core::wire::Hello); a client puts
+//! [`Credential::kind`] and [`Credential::prove`] into it. `docs/security.md` says what protects what.
 
 mod access;
 mod binding;

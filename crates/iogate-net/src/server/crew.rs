@@ -61,8 +61,8 @@ impl Crew {
         }
     }
 
-    /// Has a thread come for a job that may run now, if there is one. One comes at a time, and has the next one come when it has taken a job.
-    /// Returns the job if there is no thread at all.
+    /// Has a thread come for a job that may run now, if there is one. One comes at a time, and has the next one come
+    /// when it has taken a job. Returns the job if there is no thread at all.
     fn see_to_it(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Option<Started<Job>> {
         if state.woken > 0 || !state.jobs.has_next() {
             return None;

@@ -11,9 +11,9 @@
 //! What is sent and when, when a connection or a coordinator is given up, and until when a turn counts, is decided in
 //! [`iogate_core::coord::claimant`].
 //!
-//! The thread that wants a turn sends and reads itself. Each claim has a connection of its own, with a session of its own, until its turn is
-//! over; connections without a claim wait for the next one. A background thread renews turns, and ends soon after the last of
-//! them.
+//! The thread that wants a turn sends and reads itself. Each claim has a connection of its own, with a session of its
+//! own, until its turn is over; connections without a claim wait for the next one. A background thread renews turns,
+//! and ends soon after the last of them.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -62,8 +62,8 @@ const IDLE_MAX: usize = 8;
 /// Most time for an answer that nothing holds up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How coordinators are reached: the settings of any client. `export` is the coordinators' own, whatever it says; `retry_for` and `receiving` do not
-/// count.
+/// How coordinators are reached: the settings of any client. `export` is the coordinators' own, whatever it says;
+/// `retry_for` and `receiving` do not count.
 pub type CoordinatorOptions = ClientOptions;
 
 /// What a turn is wanted for.
@@ -196,8 +196,8 @@ impl Coordinator {
         self.claim_watched(wanted, limits, &mut |_| std::ops::ControlFlow::Continue(()))
     }
 
-    /// As [`Coordinator::claim`]; `watch` is called about once a second while there is nothing to do but to wait, and after each signal that
-    /// this thread has handled, and may end the wait.
+    /// As [`Coordinator::claim`]; `watch` is called about once a second while there is nothing to do but to wait, and
+    /// after each signal that this thread has handled, and may end the wait.
     ///
     /// # Errors
     /// As [`Coordinator::claim`].

@@ -1,8 +1,9 @@
 //! Which files count as bulk output: globs of names, and of whole paths.
 //!
-//! A pattern without a slash is for the last component of the path that a program gives. One with a slash is for the whole path as the kernel knows
-//! it, without symbolic links; the directories that it begins with are resolved once. To ask the kernel for a path takes longer than
-//! most files deserve, so it is asked only for files on the devices where a pattern's files can be.
+//! A pattern without a slash is for the last component of the path that a program gives. One with a slash is for the
+//! whole path as the kernel knows it, without symbolic links; the directories that it begins with are resolved once. To
+//! ask the kernel for a path takes longer than most files deserve, so it is asked only for files on the devices where a
+//! pattern's files can be.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,8 +1,8 @@
 //! Acting in a caller's name: file system ids, groups and capabilities are the thread's.
 //!
 //! Where the process is root, the kernel then checks the caller's permissions: the thread has its ids, its supplementary groups (as
-//! they came with the request, else those that this machine's user database gives it), and no capabilities. Only root's callers keep what the process may do.
-//! Where the process is not root, everything is done in its own name.
+//! they came with the request, else those that this machine's user database gives it), and no capabilities. Only root's
+//! callers keep what the process may do. Where the process is not root, everything is done in its own name.
 
 use std::cell::OnceCell;
 use std::io;

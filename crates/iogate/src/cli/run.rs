@@ -10,9 +10,10 @@ use crate::settings;
 
 /// Run a program that takes turns with other jobs for its bulk output, as it is
 ///
-/// Before the first write to a file that counts as bulk output, the program waits for its turn on the file's file system; the turn ends when
-/// the last such file is closed or synced. MPI programs: `iogate run ... -- mpirun ./app`, or `mpirun iogate run ... -- ./app`.
-/// Without --coord, IOGATE_COORD says where the coordinator is; the other flags stand for variables, too (docs/run.md).
+/// Before the first write to a file that counts as bulk output, the program waits for its turn on the file's file
+/// system; the turn ends when the last such file is closed or synced. MPI programs: `iogate run ... -- mpirun ./app`,
+/// or `mpirun iogate run ... -- ./app`. Without --coord, IOGATE_COORD says where the coordinator is; the other flags
+/// stand for variables, too (docs/run.md).
 #[derive(Debug, Args)]
 #[command(
     after_long_help = "The exit status is the program's, or 128 and the number of the signal that killed it; 127: there is no such \

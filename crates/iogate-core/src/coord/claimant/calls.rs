@@ -82,7 +82,8 @@ impl Calls {
         false
     }
 
-    /// Asks, and returns the request's number. It is to be [sent](Calls::unsent) now if there is a connection, and otherwise on the next one.
+    /// Asks, and returns the request's number. It is to be [sent](Calls::unsent) now if there is a connection, and
+    /// otherwise on the next one.
     pub fn post(&mut self, request: &Request<'_>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;

@@ -55,8 +55,8 @@ pub enum Event {
 
 /// A request that is underway.
 ///
-/// A driver asks for the [`next`](Exchange::next) step, whenever something has happened and when a step's time has come, and takes it. It may
-/// ask at any other time, too. One that does not connect at once does not ask before it has.
+/// A driver asks for the [`next`](Exchange::next) step, whenever something has happened and when a step's time has
+/// come, and takes it. It may ask at any other time, too. One that does not connect at once does not ask before it has.
 pub trait Exchange {
     /// What comes of it.
     type End;

@@ -96,8 +96,8 @@ enum Probe {
 enum Remedy {
     /// To claim again in a while: there are too many claims.
     Later,
-    /// To end the session, and to claim in a new one. A session of its own carries one claim at a time, so another that the coordinator still
-    /// knows is one of before a crash of its machine, which lost that it was over.
+    /// To end the session, and to claim in a new one. A session of its own carries one claim at a time, so another that
+    /// the coordinator still knows is one of before a crash of its machine, which lost that it was over.
     NewSession,
     /// Nothing: claimed again, it would be refused again.
     None,

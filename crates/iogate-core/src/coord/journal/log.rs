@@ -245,8 +245,8 @@ impl<M: Medium> Log<M> {
     }
 
     /// Adds up a journal. The end of a line that was cut short is nothing that anybody has heard of. After a boot, that is true of
-    /// everything from the first damage on: then it was not written, and its tokens are those of the reserve. But what a file begins with was
-    /// made durable before it had its name: a damage there is none of a crash.
+    /// everything from the first damage on: then it was not written, and its tokens are those of the reserve. But what
+    /// a file begins with was made durable before it had its name: a damage there is none of a crash.
     fn add_up(&mut self, bytes: &[u8], is_same_boot: bool) -> Result<Sum, LogError<M::Error>> {
         let mut sum = Sum::default();
         let mut at = 0;

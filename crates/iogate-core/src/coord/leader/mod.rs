@@ -3,8 +3,9 @@
 //! A [`Leader`] is driven in rounds. Connections are numbers that its driver gives. In a round the driver takes in what has come
 //! ([`enter`](Leader::enter), [`handle`](Leader::handle), [`leave`](Leader::leave), [`probed`](Leader::probed)), has it
 //! [`decide`](Leader::decide), has the journal keep what is [`unkept`](Leader::unkept), says whether that went well
-//! ([`kept`](Leader::kept), [`not_kept`](Leader::not_kept)), and sends what it [`says`](Leader::say). Nothing that the journal has not kept is
-//! ever said. The coordinator of `iogate-net` drives it on sockets, `iogate-lab` in a simulated world.
+//! ([`kept`](Leader::kept), [`not_kept`](Leader::not_kept)), and sends what it [`says`](Leader::say). Nothing that the
+//! journal has not kept is ever said. The coordinator of `iogate-net` drives it on sockets, `iogate-lab` in a simulated
+//! world.
 //!
 //! | module | purpose |
 //! |---|---|
@@ -222,8 +223,8 @@ struct Turn {
 }
 
 impl Leader {
-    /// Goes on with what a journal has. `clock_offset` is what the clock of `now` adds to the monotonic one, in nanoseconds. The journal is to begin
-    /// with [`all`](Leader::all) before anything is said.
+    /// Goes on with what a journal has. `clock_offset` is what the clock of `now` adds to the monotonic one, in
+    /// nanoseconds. The journal is to begin with [`all`](Leader::all) before anything is said.
     pub fn new(config: LeaderConfig, now: Time, clock_offset: u64, loaded: &Loaded) -> Leader {
         let moved = |ns: u64| {
             let moved =
@@ -237,8 +238,9 @@ impl Leader {
             .map(|record| (SessionId(record.number), Session::restored(record, now)))
             .collect();
         let (mut claims, mut tokens, mut entries) = (HashMap::default(), HashMap::default(), Vec::new());
-        // Where the journal may lack what came last, a turn that it has may be over, and its targets another's since, who has a larger token.
-        // Nobody can tell: its holder is told that it is lost, and nothing is granted before all that may be held have ended by themselves.
+        // Where the journal may lack what came last, a turn that it has may be over, and its targets another's since,
+        // who has a larger token. Nobody can tell: its holder is told that it is lost, and nothing is granted before
+        // all that may be held have ended by themselves.
         let is_certain = |record: &&ClaimRecord| !loaded.is_incomplete || record.held.is_none();
         for record in loaded.claims.iter().filter(is_certain) {
             let Some(session) = sessions.get_mut(&SessionId(record.session)) else { continue };

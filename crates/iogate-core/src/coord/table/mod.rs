@@ -58,9 +58,10 @@ use crate::time::{Span, Time};
 /// first. With [`Passing::Relaxed`] and when no other may go, who has waited [`CoordConfig::block_max`] is let in although others hold
 /// its targets, the oldest first.
 ///
-/// Waiting is bounded: with `Fcfs` and `Preserve` by those who came before, each with its turn (which a client that is gone keeps for at most a
-/// lease); with `Relaxed` by `block_max`; with `Shortest` and an `ageing`, at most claims that came less than `bytes / ageing` later go
-/// first; with `Weighted`, a claim's place in the order is fixed when it comes, and others reach it by using their share.
+/// Waiting is bounded: with `Fcfs` and `Preserve` by those who came before, each with its turn (which a client that is
+/// gone keeps for at most a lease); with `Relaxed` by `block_max`; with `Shortest` and an `ageing`, at most claims that
+/// came less than `bytes / ageing` later go first; with `Weighted`, a claim's place in the order is fixed when it
+/// comes, and others reach it by using their share.
 ///
 /// # Costs
 ///

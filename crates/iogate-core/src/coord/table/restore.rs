@@ -8,11 +8,13 @@ use crate::coord::{ClaimId, CoordConfig, Entry, Passing, Standing, Token};
 use crate::time::Time;
 
 impl Table {
-    /// A table with what a journal has kept: the last [`Change::Put`](crate::coord::Change::Put) of each claim without a [`Change::Gone`](crate::coord::Change::Gone). Everybody has one lease's
-    /// time to come back: holders to renew, clients whose claims wait to be [`connected`](Table::connected).
+    /// A table with what a journal has kept: the last [`Change::Put`](crate::coord::Change::Put) of each claim without
+    /// a [`Change::Gone`](crate::coord::Change::Gone). Everybody has one lease's time to come back: holders to renew,
+    /// clients whose claims wait to be [`connected`](Table::connected).
     ///
-    /// What is decided goes by the entries alone, but for this: what parties have used is forgotten ([`Order::Weighted`](crate::coord::Order::Weighted) begins anew), and so
-    /// are sizes and periods that were learnt (those of the claims that are there are in their entries).
+    /// What is decided goes by the entries alone, but for this: what parties have used is forgotten
+    /// ([`Order::Weighted`](crate::coord::Order::Weighted) begins anew), and so are sizes and periods that were learnt
+    /// (those of the claims that are there are in their entries).
     pub fn restore(
         config: CoordConfig,
         now: Time,

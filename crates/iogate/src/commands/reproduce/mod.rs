@@ -1,7 +1,7 @@
 //! `iogate reproduce`: the papers' experiments in the simulator, and their figures beside ours.
 //!
-//! A paper is a file or a folder here: it names its scenarios (in `scenarios/`), picks the figures from their results, and says what agrees,
-//! what differs and why.
+//! A paper is a file or a folder here: it names its scenarios (in `scenarios/`), picks the figures from their results,
+//! and says what agrees, what differs and why.
 
 mod agios;
 mod aioli;
