@@ -109,9 +109,12 @@ fn a_claim_of_before_a_crash_is_in_nobodys_way() {
     let token = holder.turn(place("scratch"));
     let before = std::thread::scope(|scope| {
         let waits = scope.spawn(|| library.claim(&wanted, &limits).unwrap().token());
-        wait_until("it waits", || setup.status().waiting == 1);
         // What is written from here on will be lost.
-        let kept = std::fs::read(dir.path().join("journal")).unwrap();
+        let mut kept = String::new();
+        wait_until("the journal has both claims", || {
+            kept = std::fs::read_to_string(dir.path().join("journal")).unwrap();
+            kept.ends_with('\n') && kept.matches("\"request\":").count() >= 2
+        });
         holder.release(token).done();
         assert!(waits.join().unwrap() > token);
         kept
