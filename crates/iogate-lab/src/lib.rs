@@ -13,6 +13,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
+//! | [`agenda`] | what all worlds share: events in their order, what happened before a finding |
 //! | [`disk`] | what a kill and a crash of the machine leave of a journal |
 //! | [`fiber`] | programs that block, of which one runs at a time |
 //! | [`scale`] | a large cluster at the level of messages |
@@ -20,6 +21,7 @@
 //! | [`data`] | servers, programs that use their files, and what must hold of what these see |
 #![deny(unsafe_code)]
 
+pub mod agenda;
 pub mod data;
 pub mod disk;
 pub mod fiber;

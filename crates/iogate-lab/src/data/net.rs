@@ -1,8 +1,7 @@
 //! Time, events, the network, and what has happened.
 
 use std::any::Any;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +12,9 @@ use iogate_testkit::data::{Answer, Checker, Event as Happened};
 use iogate_vfs::Clock;
 
 use super::{Planted, Report};
+use crate::agenda::{Agenda, Trail, behind, line};
+pub(super) use crate::agenda::{MS, SECOND, US};
 
-pub(super) const US: u64 = 1_000;
-pub(super) const MS: u64 = 1_000 * US;
-pub(super) const SECOND: u64 = 1_000 * MS;
 /// The longest that a message is underway.
 pub(super) const DELAY_MAX: u64 = 3 * SECOND;
 /// When its clocks began.
@@ -91,11 +89,9 @@ pub(super) struct Net {
     wires: BTreeMap<u64, Wire>,
     checker: Checker,
     last_call: u64,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: BTreeMap<u64, Event>,
-    last_event: u64,
+    agenda: Agenda<Event>,
     last_wire: u64,
-    trail: VecDeque<String>,
+    trail: Trail,
 }
 
 impl Net {
@@ -113,11 +109,9 @@ impl Net {
             wires: BTreeMap::new(),
             checker: Checker::new(),
             last_call: 0,
-            events: BinaryHeap::new(),
-            what: BTreeMap::new(),
-            last_event: 0,
+            agenda: Agenda::default(),
             last_wire: 0,
-            trail: VecDeque::new(),
+            trail: Trail::new(TRAIL_MAX),
         }
     }
 
@@ -134,18 +128,16 @@ impl Net {
 
     /// Plans an event.
     pub(super) fn at(&mut self, time: u64, event: Event) {
-        self.last_event += 1;
-        self.events.push(Reverse((time.max(self.now), self.last_event)));
-        self.what.insert(self.last_event, event);
+        self.agenda.plan(time.max(self.now), event);
     }
 
     /// The next event.
     pub(super) fn next(&mut self) -> Option<Event> {
-        let Reverse((time, number)) = self.events.pop()?;
+        let (time, event) = self.agenda.take_next()?;
         self.now = time;
         self.clock.store(time, Ordering::Relaxed);
         self.report.events += 1;
-        self.what.remove(&number)
+        Some(event)
     }
 
     /// 128 bits.
@@ -182,16 +174,14 @@ impl Net {
     pub(super) fn send_server(&mut self, wire: u64, sent: Sent) {
         let at = self.now + self.delay();
         let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
-        of.to_server = of.to_server.max(at) + 1;
-        let at = of.to_server;
+        let at = behind(&mut of.to_server, at);
         self.at(at, Event::ToServer(wire, sent));
     }
 
     pub(super) fn send_client(&mut self, wire: u64, sent: Sent) {
         let at = self.now + self.delay();
         let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
-        of.to_client = of.to_client.max(at) + 1;
-        let at = of.to_client;
+        let at = behind(&mut of.to_client, at);
         self.at(at, Event::ToClient(wire, sent));
     }
 
@@ -241,20 +231,16 @@ impl Net {
     }
 
     /// Notes what happened, for whoever looks for the cause of a finding.
-    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         if self.report.findings.is_empty() {
-            if self.trail.len() == TRAIL_MAX {
-                self.trail.pop_front();
-            }
-            let line = format!("{:>12.6} s  {}", self.now as f64 / SECOND as f64, line());
-            self.trail.push_back(line);
+            self.trail.note(self.now, &what());
         }
     }
 
     pub(super) fn found(&mut self, what: &str) {
         if self.report.findings.is_empty() {
-            self.report.trail = std::mem::take(&mut self.trail).into();
+            self.report.trail = self.trail.take();
         }
-        self.report.findings.push(format!("{:>12.6} s  FOUND {what}", self.now as f64 / SECOND as f64));
+        self.report.findings.push(line(self.now, &format!("FOUND {what}")));
     }
 }

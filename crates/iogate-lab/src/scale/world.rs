@@ -1,17 +1,13 @@
 //! Time, messages and restarts.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use iogate_core::Time;
 use iogate_core::proto::server_session::{CachedReply, Owed};
 use iogate_sim::rng::Rng;
 
 use super::nodes::{Call, Client, Forwarded, Forwarder, Message, Server};
 use super::{Report, Scale};
+use crate::agenda::{Agenda, MS, US};
 
-const US: u64 = 1_000;
-const MS: u64 = 1_000 * US;
 /// What a server takes for a request.
 const SERVICE: u64 = 5 * US;
 /// Clients start within this time.
@@ -49,35 +45,11 @@ enum Event {
     KillServer(u32),
 }
 
-/// By time and then by number.
-struct Due(u64, u64, Event);
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Due) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-
-impl Eq for Due {}
-
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Due) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Due {
-    fn cmp(&self, other: &Due) -> std::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
 pub(super) struct World {
     scale: Scale,
     now: u64,
     rng: Rng,
-    events: BinaryHeap<Reverse<Due>>,
-    last: u64,
+    agenda: Agenda<Event>,
     clients: Vec<Client>,
     forwarders: Vec<Forwarder>,
     servers: Vec<Server>,
@@ -102,8 +74,7 @@ impl World {
             scale: *scale,
             now: 0,
             rng: Rng::new(scale.seed, 0),
-            events: BinaryHeap::new(),
-            last: 0,
+            agenda: Agenda::default(),
             clients,
             forwarders,
             servers,
@@ -114,8 +85,7 @@ impl World {
     }
 
     fn at(&mut self, time: u64, event: Event) {
-        self.last += 1;
-        self.events.push(Reverse(Due(time, self.last, event)));
+        self.agenda.plan(time, event);
     }
 
     fn time(&self) -> Time {
@@ -172,7 +142,7 @@ impl World {
 
     /// Handles the next event; false if there is none.
     fn step(&mut self) -> bool {
-        let Some(Reverse(Due(time, _, event))) = self.events.pop() else { return false };
+        let Some((time, event)) = self.agenda.take_next() else { return false };
         self.now = time;
         self.report.events += 1;
         self.handle(event);

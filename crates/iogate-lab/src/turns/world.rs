@@ -1,7 +1,6 @@
 //! Time, events and the network.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::BTreeMap;
 
 use iogate_sim::rng::Rng;
 use iogate_testkit::turns::{Held, check};
@@ -9,10 +8,9 @@ use iogate_testkit::turns::{Held, check};
 use super::client::Client;
 use super::server::Server;
 use super::{Planted, Report};
+use crate::agenda::{Agenda, Trail, behind, line};
+pub(super) use crate::agenda::{MS, SECOND, US};
 
-pub(super) const US: u64 = 1_000;
-pub(super) const MS: u64 = 1_000 * US;
-pub(super) const SECOND: u64 = 1_000 * MS;
 /// How long a run has faults, and how long it goes on without.
 const FAULTS: u64 = 60 * SECOND;
 const QUIET: u64 = 120 * SECOND;
@@ -83,20 +81,16 @@ pub(super) struct Net {
     evictions: BTreeMap<u64, (u64, Option<u64>)>,
     /// Parties that may hold a target at a time.
     slots: usize,
-    events: BinaryHeap<Reverse<(u64, u64)>>,
-    what: BTreeMap<u64, Event>,
-    last_event: u64,
+    agenda: Agenda<Event>,
     wires: BTreeMap<u64, Wire>,
     last_wire: u64,
     is_slow: bool,
-    trail: VecDeque<String>,
+    trail: Trail,
 }
 
 impl Net {
     fn at(&mut self, time: u64, event: Event) {
-        self.last_event += 1;
-        self.events.push(Reverse((time, self.last_event)));
-        self.what.insert(self.last_event, event);
+        self.agenda.plan(time, event);
     }
 
     pub(super) fn look_at(&mut self, client: usize, plan: u64, time: u64) {
@@ -128,16 +122,14 @@ impl Net {
     pub(super) fn send_server(&mut self, wire: u64, sent: Sent) {
         let at = self.now + self.delay();
         let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
-        of.to_server = of.to_server.max(at) + 1;
-        let at = of.to_server;
+        let at = behind(&mut of.to_server, at);
         self.at(at, Event::ToServer(wire, sent));
     }
 
     pub(super) fn send_client(&mut self, wire: u64, sent: Sent) {
         let at = self.now + self.delay();
         let Some(of) = self.wires.get_mut(&wire).filter(|of| !of.is_cut) else { return };
-        of.to_client = of.to_client.max(at) + 1;
-        let at = of.to_client;
+        let at = behind(&mut of.to_client, at);
         self.at(at, Event::ToClient(wire, sent));
     }
 
@@ -175,21 +167,17 @@ impl Net {
     }
 
     /// Notes what happened, for whoever looks for the cause of a finding.
-    pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
         if self.report.findings.is_empty() {
-            if self.trail.len() == TRAIL_MAX {
-                self.trail.pop_front();
-            }
-            let line = format!("{:>12.6} s  {}", self.now as f64 / SECOND as f64, line());
-            self.trail.push_back(line);
+            self.trail.note(self.now, &what());
         }
     }
 
     pub(super) fn found(&mut self, what: &str) {
         if self.report.findings.is_empty() {
-            self.report.trail = std::mem::take(&mut self.trail).into();
+            self.report.trail = self.trail.take();
         }
-        self.report.findings.push(format!("{:>12.6} s  FOUND {what}", self.now as f64 / SECOND as f64));
+        self.report.findings.push(line(self.now, &format!("FOUND {what}")));
     }
 }
 
@@ -228,13 +216,11 @@ impl World {
             held: Vec::new(),
             evictions: BTreeMap::new(),
             slots: 1,
-            events: BinaryHeap::new(),
-            what: BTreeMap::new(),
-            last_event: 0,
+            agenda: Agenda::default(),
             wires: BTreeMap::new(),
             last_wire: 0,
             is_slow: faults.slow,
-            trail: VecDeque::new(),
+            trail: Trail::new(TRAIL_MAX),
         };
         let server = Server::new(&mut rng, seed, lease, planted);
         net.slots = server.slots();
@@ -249,11 +235,10 @@ impl World {
             client.begin(&mut self.net);
         }
         self.net.at(self.faults.pause, Event::Fault);
-        while let Some(Reverse((time, number))) = self.net.events.pop() {
+        while let Some((time, event)) = self.net.agenda.take_next() {
             if time > FAULTS + QUIET || !self.net.report.findings.is_empty() {
                 break;
             }
-            let Some(event) = self.net.what.remove(&number) else { continue };
             self.net.now = time;
             self.net.report.events += 1;
             self.happens(event);
