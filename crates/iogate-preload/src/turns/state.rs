@@ -187,8 +187,9 @@ fn begin(fd: c_int) -> Result<Option<Ticket>, c_int> {
     let mut state = lock();
     let mut is_checked = false;
     loop {
-        // A turn that is not from here: of the program itself, or of its MPI library.
-        if claims::is_inside() && !state.places.iter().any(|known| matches!(known.phase, Phase::Held(_))) {
+        // A turn that is not from here: of the program itself, or of its MPI library. One of ours that is being taken or given
+        // back counts as inside, too, and nothing may be written in it.
+        if claims::is_inside() && state.places.iter().all(|known| matches!(known.phase, Phase::Free)) {
             return Ok(None);
         }
         let Some(Marked { number, identity, place }) = state.files.get(&fd).copied() else { return Ok(None) };
