@@ -12,8 +12,8 @@ use common::{Recorder, can_mount, engine_over, serve};
 use iogate_core::Layout;
 use iogate_fuse::{MountOptions, Mounted};
 use iogate_net::Server;
-use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
+use iogate_net::transport::auth::Credential;
 use iogate_vfs::{StripedTree, Tree};
 
 fn connect(server: &Server, stripes: bool) -> Arc<dyn Tree> {

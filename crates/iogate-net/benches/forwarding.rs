@@ -17,10 +17,10 @@ use std::time::Instant;
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
 use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
-use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Server, ServerConfig};
+use iogate_net::server::{Export, Limits};
+use iogate_net::transport::auth::{Credential, Policy};
+use iogate_net::{Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, DirectoryTree, Tree, TreeFile, Users};
 
 const SMALL: usize = 4096;

@@ -4,23 +4,18 @@
 //! |---|---|
 //! | [`client`] | files on servers, from any number of threads |
 //! | [`coordinator`] | says whose turn it is on shared storage |
-//! | [`endpoint`] | where a server listens |
-//! | [`auth`] | who the peer is, and what a listener asks for |
 //! | [`server`] | serves trees to many clients |
-//! | [`socket`] | a connected stream, plain or encrypted |
+//! | [`transport`] | connections, which these four share: who is there, sockets, what leaves and arrives |
 //! | [`turns`] | the client of a coordinator |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 
-pub mod auth;
 pub mod client;
-mod clock;
 pub mod coordinator;
-pub mod endpoint;
-mod greeting;
 pub mod server;
-pub mod socket;
+mod system;
+pub mod transport;
 pub mod turns;
 
-pub use endpoint::Endpoint;
 pub use server::{Server, ServerConfig};
+pub use transport::{Endpoint, Listener};

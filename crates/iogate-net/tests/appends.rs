@@ -13,9 +13,9 @@ use common::{GRACE, any_port, directory, errno, own, serve};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, set};
 use iogate_net::Server;
-use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::{Answers, Keeping};
+use iogate_net::transport::auth::Credential;
 use iogate_vfs::{StripedTree, Tree, TreeFile};
 
 fn connect(server: &Server) -> Remote {

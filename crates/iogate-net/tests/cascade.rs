@@ -14,8 +14,8 @@ use std::time::Duration;
 use common::{GRACE, any_port, directory, engine, errno, own, serve};
 use iogate_core::Layout;
 use iogate_core::wire::{Change, open, set};
-use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteOptions, Spread};
+use iogate_net::transport::auth::Credential;
 use iogate_net::{Endpoint, Server};
 use iogate_vfs::{StripedTree, Tree, TreeFile};
 

@@ -14,8 +14,8 @@ use iogate_core::Layout;
 use iogate_core::wire::{AppendRecord, Change, RequestOrigin, open, range, set};
 use iogate_engine::{Origin, Store};
 use iogate_net::Server;
-use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
+use iogate_net::transport::auth::Credential;
 use iogate_vfs::{OpenHow, StripedTree, Tree, TreeFile};
 
 const RECORD: usize = 64;

@@ -12,8 +12,8 @@ use common::{GRACE, directory, engine, errno, own, read, serve, write};
 use iogate_core::wire::{Change, Identity, Moment, open, set};
 use iogate_core::{ClientId, Layout};
 use iogate_engine::Origin;
-use iogate_net::auth::Credential;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions, Spread};
+use iogate_net::transport::auth::Credential;
 use iogate_net::{Endpoint, Server};
 use iogate_vfs::{OpenHow, StripedTree, Swept, Tree, TreeFile};
 

@@ -8,9 +8,9 @@ use iogate_core::sched::SchedulerKind;
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::auth::Policy;
-use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_net::server::{Export, Limits};
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{DirectoryTree, Users};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

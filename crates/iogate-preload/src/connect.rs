@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
 use iogate_net::Endpoint;
-use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
-use iogate_net::socket::{TlsClient, keep_descriptors_by};
+use iogate_net::transport::auth::{Credential, Munge};
+use iogate_net::transport::{TlsClient, keep_descriptors_by};
 use iogate_vfs::{Caller, Groups, Tree};
 use rustix::io::Errno;
 

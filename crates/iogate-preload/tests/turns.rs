@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use iogate_net::Endpoint;
-use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Ending, Finished, Local};
-use iogate_net::server::Listener;
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener};
 
 /// A coordinator, and a folder for programs.
 struct Setup {

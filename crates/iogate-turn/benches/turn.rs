@@ -14,10 +14,9 @@ use iogate_core::wire::{
     Claim, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request, RequestHeader,
     VERSION, auth,
 };
-use iogate_net::Endpoint;
-use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Local};
-use iogate_net::server::Listener;
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener};
 use iogate_turn::{Place, Settings, Turns, Wish, probe};
 use iogate_vfs::Caller;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
-use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{ClientOptions, dial_tls};
-use iogate_net::socket::TlsClient;
+use iogate_net::transport::TlsClient;
+use iogate_net::transport::auth::{Credential, Munge};
 use iogate_net::turns::CoordinatorOptions;
 use iogate_vfs::app::JOBS;
 

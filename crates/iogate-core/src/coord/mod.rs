@@ -33,6 +33,9 @@ pub use table::Table;
 
 use crate::time::{Span, Time};
 
+/// What clients of a coordinator ask for as the export.
+pub const EXPORT: &str = "turns";
+
 /// A file system (or whatever else has a queue of its own), by a number that the driver gives to its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -9,10 +9,10 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fuse::{CacheMode, Control, MountOptions, Mounted, Transport};
-use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_net::server::{Export, Limits};
+use iogate_net::transport::auth::{Credential, Policy};
+use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, DirectoryTree, Tree, Users};
 
 /// What the controls were told.

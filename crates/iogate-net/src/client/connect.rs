@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::clock::{ClockOffset, Question};
 use super::{ClientError, ClientOptions, Dial};
 use crate::Endpoint;
-use crate::auth::Binding;
-use crate::socket::{PlainSocket, Socket, TlsClient};
+use crate::transport::auth::Binding;
+use crate::transport::{PlainSocket, Socket, TlsClient};
 
 /// Reaches a server without encryption.
 pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {

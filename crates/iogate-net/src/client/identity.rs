@@ -24,7 +24,7 @@ fn origins(process: &mut Process) -> io::Result<&mut Origins> {
     let pid = std::process::id();
     if process.pid != pid {
         let mut client = [0; 16];
-        crate::server::random(&mut client)?;
+        crate::system::random(&mut client)?;
         *process = Process { pid, origins: Origins::new(client) };
     }
     Ok(&mut process.origins)

@@ -55,8 +55,8 @@ use std::time::Duration;
 use iogate_core::wire::WireError;
 
 use crate::Endpoint;
-use crate::auth::Credential;
-use crate::socket::Socket;
+use crate::transport::Socket;
+use crate::transport::auth::Credential;
 
 pub use clock::ClockOffset;
 pub(crate) use connect::{Connected, connect, flush, send, timespec};
@@ -95,7 +95,7 @@ impl Forwarder {
     /// A forwarder that is this process. Servers refuse a second one with the same index: have one for all clients of it.
     pub fn new(node: u32, nodes: u32) -> io::Result<Forwarder> {
         let mut instance = [0; 8];
-        crate::server::random(&mut instance)?;
+        crate::system::random(&mut instance)?;
         Ok(Forwarder { node, nodes, instance: u64::from_le_bytes(instance) })
     }
 }

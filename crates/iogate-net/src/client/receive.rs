@@ -8,7 +8,7 @@ use iogate_core::wire::{Failure, REPLY_HEADER_BYTES, Record, ReplyHeader, Writte
 use iogate_engine::store::Segment;
 
 use super::call::{Answer, Call, not_understood};
-use crate::socket::Socket;
+use crate::transport::Socket;
 
 /// The buffer; fields of any length fit.
 const BUFFER_BYTES: usize = 128 << 10;

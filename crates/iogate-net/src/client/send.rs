@@ -6,7 +6,7 @@ use iogate_core::wire::{GROUPS_UNKNOWN, REQUEST_HEADER_BYTES, RequestHeader};
 use iogate_engine::store::Segment;
 
 use super::call::Call;
-use crate::socket::Socket;
+use crate::transport::Socket;
 
 /// Most pieces of memory in one call to the kernel.
 const PIECES_MAX: usize = 64;

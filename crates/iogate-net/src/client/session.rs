@@ -23,7 +23,7 @@ use super::recover::reopen;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::socket::{Socket, kept};
+use crate::transport::{Socket, kept};
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use iogate_core::coord::SessionId;
 use iogate_core::wire::RequestHeader;
 
-use crate::auth::Access;
-use crate::server::Origin;
-use crate::socket::Socket;
+use crate::transport::Socket;
+use crate::transport::Source;
+use crate::transport::auth::Access;
 
 /// Most bytes of one read.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
@@ -22,7 +22,7 @@ const KEPT_BYTES: usize = 512;
 pub(super) struct Connection {
     pub(super) socket: Box<dyn Socket>,
     pub(super) access: Arc<Access>,
-    pub(super) origin: Origin,
+    pub(super) source: Source,
     pub(super) since: Instant,
     pub(super) state: State,
     /// The user, once it is known.
@@ -71,12 +71,12 @@ pub(super) enum Read {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Box<dyn Socket>, access: Arc<Access>, origin: Origin) -> Connection {
+    pub(super) fn new(socket: Box<dyn Socket>, access: Arc<Access>, source: Source) -> Connection {
         let now = Instant::now();
         Connection {
             socket,
             access,
-            origin,
+            source,
             since: now,
             state: State::New,
             user: None,
@@ -204,7 +204,7 @@ impl Connection {
 
     /// Who is at the other end, for people.
     pub(super) fn peer_text(&self) -> String {
-        self.origin.peer_text(&*self.socket)
+        self.source.peer_text(&*self.socket)
     }
 
     /// Lets the peer have what was sent last: bytes that nobody has read would make the kernel throw it away.

@@ -7,8 +7,9 @@ use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome
 use super::connection::{Connection, State};
 use super::reactor::Reactor;
 use super::{Call, EXPORT};
-use crate::auth::{Binding, User as Known};
-use crate::greeting;
+use crate::system::unix_now;
+use crate::transport::auth::{Binding, User as Known};
+use crate::transport::handshake;
 
 /// What a worker has found out.
 pub(super) struct Identified {
@@ -28,7 +29,7 @@ impl Reactor {
         fields: &[u8],
         proof: &[u8],
     ) -> Result<(), Refusal> {
-        let hello = greeting::read(header, fields)?;
+        let hello = handshake::read(header, fields)?;
         // An empty name is the first one, as with every server.
         if !hello.export.is_empty() && hello.export != EXPORT.as_bytes() {
             let export = String::from_utf8_lossy(hello.export);
@@ -46,7 +47,7 @@ impl Reactor {
         let caller = self.caller.clone();
         connection.state = State::Greeting;
         self.workers.run(move || {
-            let user = greeting::identify(&access, &peer, &peer_text, &binding, auth, &proof);
+            let user = handshake::identify(&access, &peer, &peer_text, &binding, auth, &proof);
             caller.call(Call::Identified(Identified { connection: token, fields, user }));
         });
         Ok(())
@@ -79,7 +80,7 @@ impl Reactor {
         let Some(leading) = &mut self.leading else { return Ok(()) };
         let name = client_name(hello.name);
         let mut fresh = [0; 16];
-        crate::server::random(&mut fresh)
+        crate::system::random(&mut fresh)
             .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
         let user = User { uid, gid };
         let client = Entering { connection: token, shown: hello.session, fresh, user, name: &name };
@@ -116,6 +117,6 @@ fn welcome_of(leading: &Leader, instance: u64, entered: &Entered, user: User) ->
         node: 0,
         nodes: 0,
         striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },
-        time: greeting::now(),
+        time: unix_now(),
     }
 }

@@ -10,7 +10,8 @@ use rustix::event::epoll;
 
 use super::connection::{Connection, Framed, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
-use crate::greeting::{self, PROOF_BYTES_MAX};
+use crate::system::unix_now;
+use crate::transport::handshake::PROOF_BYTES_MAX;
 
 /// Most reads in a row from one connection, and connections that are accepted in a row.
 const READS_MAX: usize = 4;
@@ -31,7 +32,7 @@ impl Reactor {
         let mut taken = Vec::new();
         for _ in 0..ACCEPTS_MAX {
             match at.accept() {
-                Ok((socket, origin)) => taken.push(Connection::new(socket, Arc::clone(&at.access), origin)),
+                Ok((socket, source)) => taken.push(Connection::new(socket, Arc::clone(&at.access), source)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 // That one client could not be taken says nothing of the next one.
@@ -59,7 +60,7 @@ impl Reactor {
             tracing::warn!(%error, "a connection could not be taken");
             return;
         }
-        let count = self.per_client.entry(connection.origin.clone()).or_insert(0);
+        let count = self.per_client.entry(connection.source.clone()).or_insert(0);
         *count += 1;
         let (count, limits) = (*count, &self.config.limits);
         let too_many = if self.connections.len() >= limits.connections {
@@ -191,7 +192,7 @@ impl Reactor {
             let asked = Asked { now, connection: token, session: id, id: header.id };
             match leading.handle(asked, &request) {
                 Rest::Nothing => {}
-                Rest::Time => leading.at_once().fields(token, header.id, &Offset { offset: greeting::now() }),
+                Rest::Time => leading.at_once().fields(token, header.id, &Offset { offset: unix_now() }),
                 Rest::Over => connection.state = State::Parted,
                 Rest::Status => self.tell_status(token, connection.user, header.id),
             }

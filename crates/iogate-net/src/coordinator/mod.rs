@@ -37,6 +37,7 @@ use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
 use rustix::event::{EventfdFlags, eventfd};
 
+pub use iogate_core::coord::EXPORT;
 pub use iogate_core::coord::leader::{
     Counters, Ending, Finished, Holder, Place, Probed, Rules, Status, TARGETS_MAX, Waiter,
 };
@@ -44,11 +45,8 @@ pub use journal::{Etcd, Journal, JournalError, Local};
 pub use probing::Prober;
 
 use crate::Endpoint;
-use crate::server::Listener;
+use crate::transport::Listener;
 use reactor::Reactor;
-
-/// What clients of a coordinator ask for as the export.
-pub const EXPORT: &str = "turns";
 
 /// Settings of a [`Coordinator`].
 #[derive(Clone, Debug, Default)]

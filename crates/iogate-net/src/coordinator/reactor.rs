@@ -22,7 +22,7 @@ use super::probing::Probes;
 use super::told::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
-use crate::server::{Listener, Origin};
+use crate::transport::{Listener, Source};
 
 /// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
 const WAKE: u64 = 0;
@@ -54,7 +54,7 @@ pub(super) struct Reactor {
     pub(super) epoll: OwnedFd,
     called: Receiver<Call>,
     pub(super) listeners: Vec<Listener>,
-    pub(super) per_client: HashMap<Origin, usize>,
+    pub(super) per_client: HashMap<Source, usize>,
     pub(super) budget: Budget,
     /// The last status that was told.
     pub(super) told: Option<Told>,
@@ -86,7 +86,7 @@ impl Reactor {
             add(listener.fd(), index as u64 + 1).map_err(io::Error::from)?;
         }
         let mut instance = [0; 8];
-        crate::server::random(&mut instance)?;
+        crate::system::random(&mut instance)?;
         let mut reactor = Reactor {
             config,
             clock: Clock::new(),
@@ -359,10 +359,10 @@ impl Reactor {
         let _ = epoll::delete(&self.epoll, connection.socket.fd());
         connection.close();
         self.budget.change(connection.user, connection.charged, 0);
-        if let Some(count) = self.per_client.get_mut(&connection.origin) {
+        if let Some(count) = self.per_client.get_mut(&connection.source) {
             *count -= 1;
             if *count == 0 {
-                self.per_client.remove(&connection.origin);
+                self.per_client.remove(&connection.source);
             }
         }
     }

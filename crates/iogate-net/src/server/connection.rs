@@ -1,8 +1,6 @@
 //! One connection: its socket, what the kernel is to say about it, and what has come in of an unfinished message.
 
-use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -20,8 +18,8 @@ use super::incoming::Next;
 use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
-use crate::auth::Access;
-use crate::socket::{Peer, Socket};
+use crate::transport::auth::Access;
+use crate::transport::{Socket, Source};
 
 /// A message that has begun comes to its end within this time, and as much for so many bytes of payload; where memory is not
 /// short, within [`super::Limits::stall_timeout`], and that.
@@ -53,7 +51,7 @@ pub(super) struct Connection {
     pub(super) socket: Box<dyn Socket>,
     pub(super) server: Arc<Shared>,
     pub(super) access: Arc<Access>,
-    pub(super) origin: Origin,
+    pub(super) source: Source,
     /// Memory of those who come from there, until it is known who they are.
     pub(super) greeting: Arc<Share>,
     pub(super) since: Instant,
@@ -76,47 +74,7 @@ pub(super) struct Connection {
     heir: Mutex<Option<Arc<Connection>>>,
 }
 
-/// Where a connection comes from, for the bound on those of one client.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Origin {
-    Host(IpAddr),
-    User(u32),
-    Unknown,
-}
-
-impl Origin {
-    /// The host at an address. Of IPv6, all addresses of a network of 64 bits are one: a host has as many as it likes.
-    pub(crate) fn host(address: IpAddr) -> Origin {
-        Origin::Host(match address.to_canonical() {
-            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-            v4 => v4,
-        })
-    }
-
-    /// The same for the same origin.
-    pub(super) fn number(&self) -> u64 {
-        use std::hash::BuildHasher;
-        BuildHasherDefault::<DefaultHasher>::default().hash_one(self)
-    }
-
-    /// Who is at the other end of a socket from here, for people.
-    pub(crate) fn peer_text(&self, socket: &dyn Socket) -> String {
-        match (socket.peer(), self) {
-            (Peer::Process { uid, pid, .. }, _) => format!("process {pid} of user {uid}"),
-            (Peer::Certificate { name }, _) => name,
-            (Peer::Unknown, Origin::Host(host)) => match rustix::net::getpeername(socket.fd()) {
-                Ok(Some(address)) => match std::net::SocketAddr::try_from(address) {
-                    Ok(address) => address.to_string(),
-                    Err(_) => host.to_string(),
-                },
-                _ => host.to_string(),
-            },
-            (Peer::Unknown, _) => "unknown".into(),
-        }
-    }
-}
-
-/// What has come from one origin.
+/// What has come from one source.
 #[derive(Default)]
 pub(super) struct FromOne {
     pub(super) connections: usize,
@@ -174,7 +132,7 @@ impl Connection {
         token: u64,
         socket: Box<dyn Socket>,
         access: Arc<Access>,
-        origin: Origin,
+        source: Source,
         greeting: Arc<Share>,
     ) -> Arc<Connection> {
         Arc::new_cyclic(|link| Connection {
@@ -183,7 +141,7 @@ impl Connection {
             socket,
             server: Arc::clone(server),
             access,
-            origin,
+            source,
             greeting,
             since: Instant::now(),
             session: OnceLock::new(),
@@ -387,7 +345,7 @@ impl Connection {
 
     /// Who is at the other end, for people.
     pub(super) fn peer_text(&self) -> String {
-        self.origin.peer_text(&*self.socket)
+        self.source.peer_text(&*self.socket)
     }
 
     /// Registers with the kernel.
@@ -395,20 +353,5 @@ impl Connection {
         let data = epoll::EventData::new_u64(self.token);
         let flags = epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.server.epoll, self.socket.fd().as_fd(), data, flags)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_network_of_addresses_is_one_host() {
-        let origin = |text: &str| Origin::host(text.parse().unwrap());
-        assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:0:1"));
-        assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
-        assert_ne!(origin("10.0.0.1"), origin("10.0.0.2"));
-        assert_eq!(origin("::ffff:10.0.0.1"), origin("10.0.0.1"));
-        assert_eq!(origin("::1"), origin("::2"));
     }
 }

@@ -15,9 +15,10 @@ use super::outgoing::Payload;
 use super::rights::Rights;
 use super::session::Session;
 use super::{GREETINGS, Shared, lock};
-use crate::auth::{Binding, Policy, User};
-use crate::greeting;
-use crate::socket::peer_groups;
+use crate::system::unix_now;
+use crate::transport::auth::{Binding, Policy, User};
+use crate::transport::handshake;
+use crate::transport::peer_groups;
 
 /// Answers a `Hello`, in another thread: to find out who the client is may take a while. The connection is read from again when
 /// that is done.
@@ -27,11 +28,11 @@ pub(super) fn greet(
     fields: &[u8],
     proof: Option<Buffer>,
 ) -> Result<(), Refusal> {
-    greeting::read(header, fields)?;
+    handshake::read(header, fields)?;
     let (connection, fields, proof_bytes) =
         (Arc::clone(connection), fields.to_vec(), header.payload as usize);
     let control = Arc::clone(&connection.server.control);
-    control.run(GREETINGS, connection.origin.number(), move || {
+    control.run(GREETINGS, connection.source.number(), move || {
         let Ok(hello) = Hello::decode(&fields) else { return };
         let proof = proof.as_ref().map_or(&[][..], |proof| &proof.as_slice()[..proof_bytes]);
         match welcome(&connection, &hello, proof) {
@@ -71,7 +72,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
             stripe_bytes: striping.stripe_bytes,
             targets: striping.targets,
         },
-        time: greeting::now(),
+        time: unix_now(),
     };
     connection.queue(0, 0, |fields| welcome.encode(fields), Payload::None);
     if connection.session.set(session.clone()).is_err() || connection.is_closed() {
@@ -92,7 +93,7 @@ fn identify(connection: &Connection, hello: &Hello<'_>, proof: &[u8]) -> Result<
     })?;
     let (peer, text) = (connection.socket.peer(), connection.peer_text());
     let User { uid, gid, .. } =
-        greeting::identify(&connection.access, &peer, &text, &binding, hello.auth, proof)?;
+        handshake::identify(&connection.access, &peer, &text, &binding, hello.auth, proof)?;
     let caller = Caller::new(uid, gid);
     // The kernel knows the groups of a process on this host.
     let groups = match connection.access.policy {
@@ -212,7 +213,7 @@ impl Shared {
             return Err(Refusal::new(libc::EUSERS, text));
         }
         let mut token = [0; 16];
-        super::random(&mut token)
+        crate::system::random(&mut token)
             .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
         let session = Arc::new(Session::new(self, token, export, user, rights, hello));
         session.attach(connection)?;

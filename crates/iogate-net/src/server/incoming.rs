@@ -17,7 +17,7 @@ use super::operations::Held;
 use super::outgoing::Cork;
 use super::session::{Session, Taken};
 use super::{Shared, lock};
-use crate::greeting::PROOF_BYTES_MAX;
+use crate::transport::handshake::PROOF_BYTES_MAX;
 
 /// Room for what a connection has left over from before: any header with its fields, and more.
 const LEFT_BYTES_MAX: usize = 128 << 10;
@@ -469,7 +469,7 @@ impl Shared {
     pub(super) fn starve(&self, connection: &Arc<Connection>) {
         let (key, share, pool) = match connection.session.get() {
             Some(session) => (session.account.key, &session.account.memory, &self.pool),
-            None => ((usize::MAX, connection.origin.number() as u32), &connection.greeting, &self.greetings),
+            None => ((usize::MAX, connection.source.number() as u32), &connection.greeting, &self.greetings),
         };
         let new =
             || Starved { connections: VecDeque::new(), share: Arc::clone(share), pool: Arc::clone(pool) };

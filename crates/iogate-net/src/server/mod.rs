@@ -9,7 +9,6 @@
 //! |---|---|
 //! | `threads.rs` | the threads, and the watch over them, over silent clients and over sessions that nobody comes back to |
 //! | `entrance.rs` | how many of the threads an export may hold |
-//! | `listener.rs` | accepting connections |
 //! | `connection.rs` | a connection and what the kernel is asked about it |
 //! | `incoming.rs` | bytes to requests |
 //! | `crew.rs` | threads for what may take long |
@@ -37,7 +36,6 @@ mod export;
 mod hello;
 mod incoming;
 mod kept_ranges;
-mod listener;
 mod operations;
 mod outgoing;
 mod rights;
@@ -62,13 +60,11 @@ use rustix::event::{EventfdFlags, epoll, eventfd};
 use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
-pub use listener::Listener;
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
-use crate::Endpoint;
+use crate::transport::{Endpoint, Listener, Source};
 use account::Accounts;
 use buffer::Pool;
-pub(crate) use connection::Origin;
 use connection::{Connection, FromOne};
 use crew::Crew;
 use export::Served;
@@ -133,7 +129,7 @@ struct Shared {
     listeners: Mutex<Vec<Arc<Listener>>>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
-    per_client: Mutex<HashMap<Origin, FromOne>>,
+    per_client: Mutex<HashMap<Source, FromOne>>,
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
     pool: Arc<Pool>,
     /// For the exports' requests; each is a group.
@@ -168,7 +164,7 @@ impl Server {
         fit_descriptors(&mut config.limits);
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let mut instance = [0; 8];
-        random(&mut instance)?;
+        crate::system::random(&mut instance)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         for export in config.exports.iter().filter(|export| !export.read_only) {
@@ -330,11 +326,11 @@ impl Shared {
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
         if connections.remove(&connection.token).is_some()
-            && let Some(from_one) = per_client.get_mut(&connection.origin)
+            && let Some(from_one) = per_client.get_mut(&connection.source)
         {
             from_one.connections -= 1;
             if from_one.connections == 0 {
-                per_client.remove(&connection.origin);
+                per_client.remove(&connection.source);
             }
         }
     }
@@ -395,15 +391,6 @@ fn guarded(work: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!("a defect in an operation: it fails, and the server goes on");
     }
-}
-
-/// Fills the memory with random bytes.
-pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
-    let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
-    if count < bytes.len() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(())
 }
 
 /// An engine's gate in the words of a status that says nothing more.

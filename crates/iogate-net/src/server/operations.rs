@@ -47,7 +47,7 @@ impl Session {
         taken: &mut TakenIn,
     ) {
         match request {
-            Request::Ping(_) => return answer.fresh(&Offset { offset: crate::greeting::now() }),
+            Request::Ping(_) => return answer.fresh(&Offset { offset: crate::system::unix_now() }),
             // What comes after these on the connection sees that they have come.
             Request::Open(open) => {
                 if let Err(refusal) = self.reserve(open.handle) {

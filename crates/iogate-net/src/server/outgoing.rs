@@ -10,7 +10,7 @@ use iogate_core::wire::ReplyHeader;
 use super::buffer::{Buffer, Charge};
 use super::connection::Connection;
 use super::lock;
-use crate::socket::Socket;
+use crate::transport::Socket;
 
 /// Most pieces in one call; the kernel takes 1024.
 const PIECES_MAX: usize = 128;

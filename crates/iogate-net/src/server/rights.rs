@@ -8,7 +8,7 @@ use iogate_vfs::{Caller, Groups, groups};
 use super::export::Served;
 use super::operations::changes;
 use super::session::Session;
-use crate::auth::Access;
+use crate::transport::auth::Access;
 
 /// What a session's client may do.
 #[derive(Clone, Copy, Debug)]

@@ -187,7 +187,7 @@ impl GateStatus {
     fn of(export: &Export) -> GateStatus {
         let (stats, config, now) =
             export.engine.with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), now));
-        let unix = crate::greeting::now();
+        let unix = crate::system::unix_now();
         let at = |last| unix.saturating_sub(now.since(last).as_nanos());
         let used = |device: &Arc<ModelledStore>| {
             let stats = device.device_stats();

@@ -11,10 +11,10 @@ use iogate_vfs::Watchdog;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::connection::{Connection, Origin};
+use super::connection::Connection;
 use super::incoming::Desk;
-use super::{FIRST_CONNECTION, Listener, Shared, THREADS_MAX, guarded, lock};
-use crate::socket::Socket;
+use super::{FIRST_CONNECTION, Shared, THREADS_MAX, guarded, lock};
+use crate::transport::{Listener, Socket, Source};
 
 /// The token of what is ready; a listener's is 1 + its index.
 const WAKE: u64 = 0;
@@ -151,8 +151,8 @@ impl Shared {
     fn accept(self: &Arc<Self>, listener: &Arc<Listener>, token: u64) {
         loop {
             match listener.accept() {
-                Ok((socket, origin)) => {
-                    if let Err(error) = self.welcome(socket, listener, origin) {
+                Ok((socket, source)) => {
+                    if let Err(error) = self.welcome(socket, listener, source) {
                         tracing::warn!(%error, "a connection could not be taken");
                     }
                 }
@@ -181,14 +181,14 @@ impl Shared {
         }
     }
 
-    fn welcome(self: &Arc<Self>, socket: Box<dyn Socket>, at: &Listener, origin: Origin) -> io::Result<()> {
+    fn welcome(self: &Arc<Self>, socket: Box<dyn Socket>, at: &Listener, source: Source) -> io::Result<()> {
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
         let access = Arc::clone(&at.access);
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
-        let from_one = per_client.entry(origin.clone()).or_default();
+        let from_one = per_client.entry(source.clone()).or_default();
         let greeting = Arc::clone(&from_one.greeting);
-        let connection = Connection::new(self, token, socket, access, origin, greeting);
+        let connection = Connection::new(self, token, socket, access, source, greeting);
         let too_many = if connections.len() >= self.limits.connections {
             Some(format!("the server has {} connections, which is the limit", connections.len()))
         } else if from_one.connections >= self.limits.connections_per_client {

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::fork::Watched;
 use super::{Reach, Unreached, clock, deadline_in, nanoseconds};
 use crate::client::{Connected, flush, send, timespec};
-use crate::socket::Socket;
+use crate::transport::Socket;
 
 /// Bytes that are read at once: a grant has 45.
 const READ_BYTES: usize = 512;
@@ -186,7 +186,7 @@ impl Connection {
 /// Some byte, so that not all clients come back at the same time. Without random numbers they do.
 fn random() -> u8 {
     let mut random = [0; 1];
-    let _ = crate::server::random(&mut random);
+    let _ = crate::system::random(&mut random);
     random[0]
 }
 

@@ -42,13 +42,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_core::coord::EXPORT;
 use iogate_core::coord::claimant::{NoAnswer, Renewals, Reply};
 use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
 
 use crate::Endpoint;
 use crate::client::{ClientError, ClientOptions, Connected, connect};
-use crate::clock::since_boot;
-use crate::coordinator::EXPORT;
+use crate::system::since_boot;
 
 pub use claim::{Limits, Waiting, Watch};
 pub use fork::generation;

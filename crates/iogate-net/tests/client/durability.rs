@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use iogate_core::Layout;
-use iogate_net::auth::{Credential, Policy};
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_net::server::{Export, Limits};
+use iogate_net::transport::auth::{Credential, Policy};
+use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, Users};
 
 use super::common::engine;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_core::Layout;
-use iogate_net::auth::Policy;
-use iogate_net::server::{Answers, Export, Limits, Listener};
-use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_net::server::{Answers, Export, Limits};
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Tree, Users};
 
 #[path = "../../../iogate-vfs/tests/common/mod.rs"]

@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use iogate_core::coord::CoordConfig;
 use iogate_core::wire::*;
-use iogate_net::Endpoint;
-use iogate_net::auth::Policy;
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Journal, Local, Status};
-use iogate_net::server::Listener;
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener};
 use iogate_vfs::Caller;
 use raw::{Raw, Reply};
 

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use iogate_net::socket::{TlsClient, TlsServer};
+use iogate_net::transport::{TlsClient, TlsServer};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 /// An authority that signs certificates into files.

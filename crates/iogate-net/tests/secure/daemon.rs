@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iogate_net::auth::Munge;
+use iogate_net::transport::auth::Munge;
 
 /// A daemon with its own key and socket.
 pub(crate) struct Daemon {

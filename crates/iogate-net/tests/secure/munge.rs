@@ -7,8 +7,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use iogate_core::wire::auth;
-use iogate_net::auth::{AuthError, Binding, CREDENTIAL_BYTES_MAX, Credential, Munge, MungeError, Policy};
-use iogate_net::socket::Peer;
+use iogate_net::transport::Peer;
+use iogate_net::transport::auth::{
+    AuthError, Binding, CREDENTIAL_BYTES_MAX, Credential, Munge, MungeError, Policy,
+};
 
 use crate::daemon::Daemon;
 

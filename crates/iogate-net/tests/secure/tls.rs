@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use iogate_net::socket::{Peer, PlainSocket, Socket, TlsClient, TlsError, TlsServer, TlsSocket};
+use iogate_net::transport::{Peer, PlainSocket, Socket, TlsClient, TlsError, TlsServer, TlsSocket};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt;

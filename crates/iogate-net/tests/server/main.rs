@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig};
-use iogate_net::auth::{Access, Policy};
-use iogate_net::server::{Export, Limits, Listener};
-use iogate_net::{Endpoint, Server, ServerConfig};
+use iogate_net::server::{Export, Limits};
+use iogate_net::transport::auth::{Access, Policy};
+use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, Tree, Users};
 use tree::MemoryTree;
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use iogate_core::wire::*;
-use iogate_net::auth::{Access, Policy};
-use iogate_net::server::{Export, Listener};
-use iogate_net::{Endpoint, Server};
+use iogate_net::server::Export;
+use iogate_net::transport::auth::{Access, Policy};
+use iogate_net::{Endpoint, Listener, Server};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{Caller, Users};
 

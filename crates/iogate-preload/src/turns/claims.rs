@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Once;
 
-use iogate_net::socket::keep_descriptors_by;
+use iogate_net::transport::keep_descriptors_by;
 use iogate_turn::{Place, Turn, Turns, Wish};
 use rustix::io::Errno;
 

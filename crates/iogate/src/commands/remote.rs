@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
-use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
-use iogate_net::socket::TlsClient;
+use iogate_net::transport::TlsClient;
+use iogate_net::transport::auth::{Credential, Munge};
 
 use crate::cli::{Auth, RemoteArgs, Spread};
 use crate::failure::Failure;

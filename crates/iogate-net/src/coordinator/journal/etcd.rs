@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::{Journal, JournalError, Loaded, Record, Standing};
 use crate::Endpoint;
-use crate::clock::since_boot;
+use crate::system::since_boot;
 
 /// The lease is kept, or tried for, so many times while it lasts.
 const TIMES: u32 = 4;

@@ -79,7 +79,7 @@ impl Answers {
         // A log that is synced does not depend on the boot.
         let boot = if sync { [0; 16] } else { boot_number(file.boot())? };
         let mut id = [0; 16];
-        super::random(&mut id)?;
+        crate::system::random(&mut id)?;
         let mut once = Once::new(Limits::default());
         let mut log = Log::open(file, boot, id, |note| once.restore(note))?;
         once.restored(now());

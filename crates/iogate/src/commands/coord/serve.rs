@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use iogate_core::Span;
 use iogate_core::coord::CoordConfig;
+use iogate_net::Listener;
 use iogate_net::coordinator::{
     Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, Probed, Prober, StartError,
     TARGETS_MAX,
 };
-use iogate_net::server::Listener;
 use iogate_turn::probe::{self, Verdict};
 use iogate_turn::{Calibration, Settings};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

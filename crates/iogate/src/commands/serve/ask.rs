@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use iogate_net::Endpoint;
-use iogate_net::auth::{Credential, Munge};
 use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::server::{ConnectionStatus, Status};
+use iogate_net::transport::auth::{Credential, Munge};
 use iogate_report::{Table, text, units};
 
 /// The errno of a server that wants another proof.

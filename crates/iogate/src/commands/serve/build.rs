@@ -10,9 +10,9 @@ use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::Endpoint;
 use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
-use iogate_net::server::{self, Keeping, Limits, Listener, ServerConfig};
+use iogate_net::server::{self, Keeping, Limits, ServerConfig};
+use iogate_net::{Endpoint, Listener};
 use iogate_vfs::app::stable_hash;
 use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 

@@ -1,11 +1,10 @@
 //! From a configuration to who may do what: listeners' policies, clients' credentials, users.
 
 use anyhow::{Context, anyhow};
-use iogate_net::Endpoint;
-use iogate_net::auth::{self, Access, Credential, Munge, Policy};
 use iogate_net::client::{ClientOptions, dial_tls};
-use iogate_net::server::Listener;
-use iogate_net::socket::{TlsClient, TlsServer};
+use iogate_net::transport::auth::{self, Access, Credential, Munge, Policy};
+use iogate_net::transport::{TlsClient, TlsServer};
+use iogate_net::{Endpoint, Listener};
 use iogate_vfs::{Caller, users};
 
 use super::config::{Auth, Client, Export, Ids, Listen, Squash, User, Users};

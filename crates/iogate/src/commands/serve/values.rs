@@ -26,7 +26,7 @@ macro_rules! from_text {
 
 from_text!(Address(Endpoint), |text| text
     .parse()
-    .map_err(|error: iogate_net::endpoint::EndpointError| error.to_string()));
+    .map_err(|error: iogate_net::transport::EndpointError| error.to_string()));
 from_text!(Bytes(u64), |text| settings::bytes(text).map_err(|error| error.to_string()));
 from_text!(Time(Duration), time);
 from_text!(Ids((u32, u32)), |text| {

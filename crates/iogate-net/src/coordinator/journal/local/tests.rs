@@ -191,7 +191,7 @@ fn what_is_no_journal_is_refused_and_a_damaged_end_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("journal");
     let mut noise = vec![0; 100_000];
-    crate::server::random(&mut noise).unwrap();
+    crate::system::random(&mut noise).unwrap();
     for reserve in [None, Some(r#"{"boot":"another","token":65536}"#)] {
         for bytes in [&noise[..], &noise[..7], b"\n", b"no journal\nat all\n"] {
             std::fs::write(&path, bytes).unwrap();

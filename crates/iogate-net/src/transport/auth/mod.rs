@@ -17,8 +17,8 @@ pub use access::Access;
 pub use binding::Binding;
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
-use crate::Endpoint;
-use crate::socket::{Peer, TlsServer};
+use crate::transport::Endpoint;
+use crate::transport::{Peer, TlsServer};
 
 /// Who has been authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]

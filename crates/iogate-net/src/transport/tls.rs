@@ -9,7 +9,7 @@ use x509_cert::der::Decode;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 
-use super::{Peer, PlainSocket, Socket};
+use super::socket::{Peer, PlainSocket, Socket};
 
 /// Bytes that are read from the kernel at once.
 const READ_BYTES: usize = 64 << 10;

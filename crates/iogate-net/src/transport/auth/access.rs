@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{AuthError, Binding, Policy, User};
-use crate::socket::Peer;
+use crate::transport::Peer;
 
 /// Who may come in at a listener.
 #[derive(Clone, Debug)]

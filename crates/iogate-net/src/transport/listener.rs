@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::connection::Origin;
-use crate::Endpoint;
-use crate::auth::{Access, Policy};
-use crate::socket::{Peer, PlainSocket, Socket};
+use super::Endpoint;
+use super::auth::{Access, Policy};
+use super::socket::{Peer, PlainSocket, Socket};
+use super::source::Source;
 use std::sync::Arc;
 
 /// Connections that wait to be accepted, at most, as in the standard library.
@@ -80,7 +80,7 @@ impl Listener {
 
     /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none, and with
     /// [`io::ErrorKind::ConnectionAborted`] if that one is of no use: the next one may be.
-    pub(crate) fn accept(&self) -> io::Result<(Box<dyn Socket>, Origin)> {
+    pub(crate) fn accept(&self) -> io::Result<(Box<dyn Socket>, Source)> {
         let (fd, host): (OwnedFd, _) = match &self.socket {
             Bound::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
@@ -90,10 +90,10 @@ impl Listener {
         };
         let useless = |error: io::Error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
         let socket = PlainSocket::new(fd).map_err(useless)?;
-        let origin = match (host, socket.peer()) {
-            (Some(host), _) => Origin::host(host),
-            (None, Peer::Process { uid, .. }) => Origin::User(uid),
-            _ => Origin::Unknown,
+        let source = match (host, socket.peer()) {
+            (Some(host), _) => Source::host(host),
+            (None, Peer::Process { uid, .. }) => Source::User(uid),
+            _ => Source::Unknown,
         };
         let socket: Box<dyn Socket> = match &self.access.policy {
             Policy::Tls { server, .. } => {
@@ -101,7 +101,7 @@ impl Listener {
             }
             _ => Box::new(socket),
         };
-        Ok((socket, origin))
+        Ok((socket, source))
     }
 }
 

@@ -1,12 +1,29 @@
-//! The clock of leases: it goes on while the machine sleeps, as those of other machines do.
+//! What the system gives: clocks, and random numbers.
 
-use std::time::Duration;
+use std::io;
+use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The time since the machine was started, asleep or not. It never goes back.
+/// The time since the machine was started, asleep or not: the clock of leases, which goes on while the machine sleeps, as those of other
+/// machines do. It never goes back.
 pub(crate) fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(crate) fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Fills the memory with random bytes.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    let count = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty())?;
+    if count < bytes.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -34,7 +51,7 @@ mod tests {
             return eprintln!("skipped: there are no time namespaces for this user");
         }
         let mut command = after_sleep(&std::env::current_exe().unwrap());
-        let name = "clock::tests::a_lease_runs_on_while_the_machine_sleeps";
+        let name = "system::tests::a_lease_runs_on_while_the_machine_sleeps";
         let output = command.args(["--exact", name]).env("IOGATE_TEST_ASLEEP", "").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");

@@ -1,17 +1,11 @@
 //! A connected stream, plain or encrypted. Never blocks: who wants to wait polls the descriptor.
 
-mod certificates;
-mod tls;
-
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sendmsg, sockopt};
-
-pub use certificates::{TlsClient, TlsError, TlsServer};
-pub use tls::TlsSocket;
 
 /// A connected stream socket in non-blocking mode. Reading and writing may happen at the same time, in different threads;
 /// two readers, or two writers, must take turns.
@@ -112,7 +106,7 @@ impl PlainSocket {
     }
 
     /// Reads into the memory behind a vector's elements, otherwise as [`Socket::read`].
-    fn read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    pub(super) fn read_into(&self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         loop {
             match rustix::io::read(&self.fd, rustix::buffer::spare_capacity(bytes)) {
                 Err(Errno::INTR) => {}

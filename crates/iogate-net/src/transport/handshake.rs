@@ -1,15 +1,13 @@
 //! What every server asks of a [`Hello`], whatever it serves.
 
-use std::time::SystemTime;
-
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Hello, MAGIC, Record, RequestHeader, VERSION};
 
-use crate::auth::{Access, Binding, User};
-use crate::socket::Peer;
+use super::Peer;
+use super::auth::{Access, Binding, User};
 
 /// Most bytes of a proof of who a client is: nobody knows yet who makes a server hold them.
-pub(crate) const PROOF_BYTES_MAX: u32 = crate::auth::CREDENTIAL_BYTES_MAX as u32;
+pub(crate) const PROOF_BYTES_MAX: u32 = super::auth::CREDENTIAL_BYTES_MAX as u32;
 
 /// Reads a `Hello`, and sees whether its client speaks this protocol.
 pub(crate) fn read<'a>(header: &RequestHeader, fields: &'a [u8]) -> Result<Hello<'a>, Refusal> {
@@ -55,10 +53,4 @@ pub(crate) fn identify(
             Err(Refusal::new(error.errno(), error.for_peer()))
         }
     }
-}
-
-/// Nanoseconds since the Unix epoch.
-pub(crate) fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
