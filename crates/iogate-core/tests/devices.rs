@@ -50,6 +50,8 @@ fn sequential_rates_are_those_of_the_sheets() {
         ("aioli-ide", 58.0, 58.0, 128 * KIB),
         ("sata-7200-250g", 67.8, 67.8, 128 * KIB),
         ("pcie-ssd-100g", 740.0, 690.0, MIB),
+        // One core.
+        ("memory", 10_000.0, 10_000.0, 8 * MIB),
     ];
     assert_eq!(sheets.len(), Preset::all().len());
     for (name, read, write, bytes) in sheets {

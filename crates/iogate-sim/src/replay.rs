@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::BufRead;
 
-use iogate_core::device::{Device, Placement, Transfer};
+use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::{
     Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request,
@@ -17,53 +17,44 @@ use crate::trace::{Row, TraceError, TraceReader};
 pub struct Backend {
     targets: Vec<Target>,
     layout: Layout,
-    overlap: bool,
-    busy: Span,
+    /// A device that serves all that are in flight, however many, and for how long it did.
+    overlap: Option<(Box<dyn Device>, Span)>,
 }
 
 struct Target {
-    device: Box<dyn Device>,
+    station: Station,
     placement: Placement,
-    free_at: Time,
 }
 
 impl Backend {
-    /// One device for each target of `layout`, each serving one transfer at a time; a dispatch that spans targets
+    /// One device for each target of `layout`, each serving as many transfers at once as it has slots; a dispatch that spans targets
     /// is split at stripe boundaries, served by all of them at once, and ends when the last has ended.
     ///
     /// # Panics
     /// If there are not as many devices as the layout has targets: a mistake in the program, not in its input.
     pub fn striped(devices: Vec<Box<dyn Device>>, layout: Layout) -> Backend {
         assert_eq!(devices.len(), layout.targets as usize, "a device for each target");
-        let target = |device| Target { device, placement: Placement::default(), free_at: Time::ZERO };
-        Backend {
-            targets: devices.into_iter().map(target).collect(),
-            layout,
-            overlap: false,
-            busy: Span::ZERO,
-        }
+        let target = |device| Target { station: Station::new(device), placement: Placement::default() };
+        Backend { targets: devices.into_iter().map(target).collect(), layout, overlap: None }
     }
 
     /// One device that serves each dispatch as a whole, and all that are in flight at the same time.
     pub fn overlapping(device: Box<dyn Device>) -> Backend {
-        let mut backend = Backend::striped(vec![device], Layout::SINGLE);
-        backend.overlap = true;
-        backend
+        Backend { targets: Vec::new(), layout: Layout::SINGLE, overlap: Some((device, Span::ZERO)) }
     }
 
-    /// Serves a dispatch handed over at `now`: when the service begins and ends.
-    fn serve(&mut self, now: Time, dispatch: &Dispatch, own_target: bool) -> (Time, Time) {
+    /// Serves a dispatch handed over at `now`: when the service begins and ends. One that was queued costs a hand-over.
+    fn serve(&mut self, now: Time, dispatch: &Dispatch, own_target: bool, queued: bool) -> (Time, Time) {
         let (file, op) = (dispatch.file, dispatch.op);
-        if self.overlap {
-            let target = &mut self.targets[0];
-            let address = target.placement.address(file, dispatch.offset);
-            let span = target.device.serve(now, Transfer { op, address, bytes: dispatch.bytes });
-            self.busy += span;
+        if let Some((device, busy)) = &mut self.overlap {
+            let span = device.serve(now, Transfer { op, address: dispatch.offset, bytes: dispatch.bytes });
+            *busy += span;
             return (now, now + span);
         }
         if own_target || self.layout.targets == 1 {
             let target = dispatch.target.0 as usize % self.targets.len();
-            return self.serve_piece(now, target, file, op, dispatch.offset, dispatch.bytes);
+            let range = (dispatch.offset, dispatch.bytes);
+            return self.serve_piece(now, target, file, op, range, queued);
         }
         let mut pieces: Vec<Option<(u64, u64)>> = vec![None; self.targets.len()];
         let (mut offset, end) = (dispatch.offset, dispatch.offset + dispatch.bytes);
@@ -78,7 +69,7 @@ impl Backend {
         let (mut first, mut last) = (Time::MAX, now);
         for (target, piece) in pieces.into_iter().enumerate() {
             if let Some((local, bytes)) = piece {
-                let (start, end) = self.serve_piece(now, target, file, op, local, bytes);
+                let (start, end) = self.serve_piece(now, target, file, op, (local, bytes), queued);
                 (first, last) = (first.min(start), last.max(end));
             }
         }
@@ -97,20 +88,27 @@ impl Backend {
         at: usize,
         file: FileId,
         op: Op,
-        offset: u64,
-        bytes: u64,
+        (offset, bytes): (u64, u64),
+        queued: bool,
     ) -> (Time, Time) {
         let target = &mut self.targets[at];
-        let start = target.free_at.max(now);
         let address = target.placement.address(file, offset);
-        let span = target.device.serve(start, Transfer { op, address, bytes });
-        target.free_at = start + span;
-        self.busy += span;
-        (start, target.free_at)
+        let mut visit = target.station.begin(now);
+        visit.serve(Transfer { op, address, bytes });
+        if queued {
+            visit.hand_over();
+        }
+        (visit.begin(), visit.end())
+    }
+
+    fn busy(&self) -> Span {
+        let overlap = self.overlap.as_ref().map_or(Span::ZERO, |(_, busy)| *busy);
+        self.targets.iter().fold(overlap, |sum, target| sum + target.station.busy())
     }
 
     fn repositions(&self) -> u64 {
-        self.targets.iter().map(|target| target.device.repositions()).sum()
+        let overlap = self.overlap.as_ref().map_or(0, |(device, _)| device.repositions());
+        overlap + self.targets.iter().map(|target| target.station.device().repositions()).sum::<u64>()
     }
 }
 
@@ -275,7 +273,7 @@ impl<R: BufRead> Replay<R> {
     pub fn totals(&self) -> Totals {
         Totals {
             makespan: self.last_end.since(self.first_arrival.unwrap_or(self.last_end)),
-            device_busy: self.backend.busy,
+            device_busy: self.backend.busy(),
             repositions: self.backend.repositions(),
             ..self.totals
         }
@@ -312,14 +310,15 @@ impl<R: BufRead> Replay<R> {
 
     fn serve(&mut self, dispatch: &Dispatch) -> Dispatched {
         let mut ids = Vec::with_capacity(dispatch.parts as usize);
-        let mut own_target = false;
+        let (mut own_target, mut queued) = (false, false);
         for part in self.gate.parts(dispatch.id) {
+            queued |= part.arrival < self.now;
             ids.push(part.request.0);
             if let Some(flying) = self.flying.get(&part.request.0) {
                 own_target |= flying.own_target;
             }
         }
-        let (start, end) = self.backend.serve(self.now, dispatch, own_target);
+        let (start, end) = self.backend.serve(self.now, dispatch, own_target, queued);
         self.totals.dispatches += 1;
         self.last_end = self.last_end.max(end);
         self.in_flight.push(Reverse((end, self.totals.dispatches, dispatch.id)));

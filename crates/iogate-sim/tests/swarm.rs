@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use common::{app, gate, scenario};
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::coord::{CoordConfig, Order, Passing};
+use iogate_core::device::Device;
 use iogate_core::{AppId, FileId, Op, SchedulerKind, Span, Time};
 use iogate_sim::rng::{Distribution, Rng};
 use iogate_sim::scenario::{
     App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, Scenario, Sharing, Spread,
 };
-use iogate_sim::world::{Arrived, Observer, Served, simulate};
+use iogate_sim::world::{Arrived, Observer, Served, server_device, simulate};
 
 fn one_of<T: Clone>(rng: &mut Rng, all: &[T]) -> T {
     all[rng.below(all.len() as u64) as usize].clone()
@@ -150,11 +151,13 @@ fn some_world(seed: u64) -> Scenario {
     s
 }
 
-/// Sees that each server serves one dispatch at a time, and conflicting requests in the order in which they came.
+/// Sees that each server serves no more dispatches at a time than its device has slots, and conflicting requests in the order
+/// in which they came.
 #[derive(Default)]
 struct Judge {
     waiting: HashMap<(u32, FileId), Vec<Arrived>>,
-    served_until: HashMap<u32, Time>,
+    slots: usize,
+    in_service: HashMap<u32, Vec<Time>>,
     arrived: u64,
     served: u64,
     bytes: HashMap<AppId, u64>,
@@ -187,8 +190,10 @@ impl Observer for Judge {
     }
 
     fn served(&mut self, served: &Served) {
-        let until = self.served_until.insert(served.server, served.end).unwrap_or(Time::ZERO);
-        assert!(until <= served.start, "a device serves one transfer at a time: {served:?}");
+        let in_service = self.in_service.entry(served.server).or_default();
+        in_service.retain(|end| *end > served.start);
+        in_service.push(served.end);
+        assert!(in_service.len() <= self.slots, "{served:?} has no slot: {in_service:?}");
         let waiting = self.waiting.entry((served.server, served.file)).or_default();
         let mut taken = Vec::new();
         let found = cover(waiting, served, served.offset, &mut taken);
@@ -241,7 +246,8 @@ fn random_worlds_are_safe_and_come_to_an_end() {
         if std::env::var("SWARM_SHOW").is_ok() {
             println!("{world:#?}");
         }
-        let mut judge = Judge::default();
+        let slots = server_device(&world.cluster.servers, 0, seed).expect("a device").slots() as usize;
+        let mut judge = Judge { slots, ..Judge::default() };
         let run =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulate(&world, seed, &mut judge)));
         let result = run.unwrap_or_else(|_| panic!("seed {seed}: see above")).unwrap_or_else(|error| {

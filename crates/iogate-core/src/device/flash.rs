@@ -7,7 +7,8 @@
 //! which all dies together program pages (a log-structured mapping spreads every write over all of them,
 //! whatever its address, hence random writes are as fast as sequential ones while they are whole mapping
 //! units); the reading of a partly written unit; a read that has to wait for the program operation on its
-//! die; and, where the drive has no room for its whole mapping table, the read of a mapping page when an
+//! die; several reads at once, each of which waits for the dies that it needs, while the interface takes one command and its
+//! data after the other; and, where the drive has no room for its whole mapping table, the read of a mapping page when an
 //! address is far from the recent ones.
 //!
 //! **Left out:** garbage collection, erasing and wear (the drive is as if freshly trimmed: sustained random
@@ -24,6 +25,8 @@ use super::{Device, Transfer, for_each_piece, transfer_ns};
 use crate::request::Op;
 use crate::time::{Span, Time};
 
+/// Commands at once: those of native command queueing, which drives of this kind have.
+const SLOTS: u32 = 32;
 /// Mapping pages whose presence is tracked, where the table does not fit.
 const MAP_SLOTS: u64 = 64;
 
@@ -78,6 +81,10 @@ pub struct Flash {
     ahead_from: u64,
     ahead_until: u64,
     ahead_until_ns: u64,
+    /// When each die will have read what it was asked for.
+    die_read_ns: Box<[u64]>,
+    /// When the interface will have moved all commands and their data.
+    interface_ns: u64,
     /// Mapping pages in memory, by their number modulo the slots.
     map_pages: Box<[u64]>,
 }
@@ -118,6 +125,8 @@ impl Flash {
             ahead_from: u64::MAX,
             ahead_until: 0,
             ahead_until_ns: 0,
+            die_read_ns: vec![0; (channels * dies) as usize].into_boxed_slice(),
+            interface_ns: 0,
             map_pages: if config.map_page_span_bytes == 0 {
                 Box::default()
             } else {
@@ -140,6 +149,42 @@ impl Flash {
     /// How long a read that reaches the dies at `ns` waits for one that is being programmed.
     fn program_wait_ns(&self, ns: u64) -> u64 {
         self.programmed_ns.saturating_sub(ns) % self.config.page_program.as_nanos()
+    }
+
+    /// The dies that hold `address..end`, as two ranges of their numbers: pages are dealt out over them in turn.
+    fn dies(&self, address: u64, end: u64) -> [core::ops::Range<usize>; 2] {
+        let dies = self.die_read_ns.len() as u64;
+        let (first, last) = (address / self.config.page_bytes, (end - 1) / self.config.page_bytes);
+        let (begin, pages) = ((first % dies) as usize, (last - first + 1).min(dies) as usize);
+        let beyond = (begin + pages).saturating_sub(dies as usize);
+        [begin..begin + pages - beyond, 0..beyond]
+    }
+
+    /// When the dies that hold `address..end` have read what was asked of them before.
+    fn dies_free_ns(&self, address: u64, end: u64) -> u64 {
+        let dies = self.dies(address, end).into_iter().flat_map(|range| &self.die_read_ns[range]);
+        dies.copied().max().unwrap_or(0)
+    }
+
+    /// The dies that hold `address..end` read from `ns` on. What is sent is no longer in a die.
+    fn keep_dies(&mut self, ns: u64, address: u64, end: u64, sent_ns: u64) {
+        let dies = self.die_read_ns.len() as u64;
+        let pages = (end - 1) / self.config.page_bytes - address / self.config.page_bytes + 1;
+        let rounds_ns = pages.div_ceil(dies).saturating_mul(self.config.page_read.as_nanos());
+        let until_ns = ns.saturating_add(rounds_ns).min(sent_ns);
+        for range in self.dies(address, end) {
+            self.die_read_ns[range].fill(until_ns);
+        }
+    }
+
+    /// When the interface has moved a command of `bytes` that comes at `now_ns`, after all before it.
+    fn move_ns(&mut self, now_ns: u64, bytes: u64) -> u64 {
+        self.interface_ns = self
+            .interface_ns
+            .max(now_ns)
+            .saturating_add(self.config.command_overhead.as_nanos())
+            .saturating_add(transfer_ns(bytes, self.config.interface_bytes_per_s));
+        self.interface_ns
     }
 
     /// Time to send the pages of `address..end`, over as many channels as they are on.
@@ -170,17 +215,18 @@ impl Flash {
                 (ready_ns, ready_ns, end)
             }
         } else {
-            let cells_ns =
-                self.map_ns(address) + self.program_wait_ns(begin_ns) + self.config.page_read.as_nanos();
-            let first_ns = begin_ns.saturating_add(cells_ns);
+            let cells_ns = self.map_ns(address) + self.program_wait_ns(begin_ns);
+            let free_ns = begin_ns.saturating_add(cells_ns).max(self.dies_free_ns(address, end));
+            let first_ns = free_ns.saturating_add(self.config.page_read.as_nanos());
             let ready_ns = first_ns.saturating_add(self.channels_ns(address, end).max(sent));
+            self.keep_dies(free_ns, address, end, ready_ns);
             (ready_ns, ready_ns, end)
         };
         self.ahead_from = end;
         self.ahead_until = streamed.max(end.saturating_add(self.config.read_ahead_bytes).min(self.capacity));
         let ahead_ns = transfer_ns(self.ahead_until - streamed, self.read_bytes_per_s);
         self.ahead_until_ns = streamed_ns.saturating_add(ahead_ns);
-        begin_ns.saturating_add(sent).max(ready_ns)
+        self.move_ns(now_ns, end - address).max(ready_ns)
     }
 
     fn write(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
@@ -202,9 +248,7 @@ impl Flash {
         let program_ns = transfer_ns(units * unit, self.program_bytes_per_s) + reread_ns;
         self.programmed_ns = self.programmed_ns.max(begin_ns).saturating_add(program_ns);
         let buffered_ns = transfer_ns(self.config.write_buffer_bytes, self.program_bytes_per_s);
-        begin_ns
-            .saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s))
-            .max(self.programmed_ns.saturating_sub(buffered_ns))
+        self.move_ns(now_ns, end - address).max(self.programmed_ns.saturating_sub(buffered_ns))
     }
 }
 
@@ -231,5 +275,9 @@ impl Device for Flash {
 
     fn repositions(&self) -> u64 {
         0
+    }
+
+    fn slots(&self) -> u32 {
+        SLOTS
     }
 }

@@ -5,7 +5,9 @@
 //! | `unit` | a constant time |
 //! | `disk` | a hard disk: seeks ([`SeekTimes`]), rotation, zones, read-ahead and write cache |
 //! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
+//! | `memory` | storage at the speed of memory: cores, hand-overs |
 //! | `raid0` | stripes over other devices |
+//! | `station` | a device with a queue in front: who begins when |
 //! | `placement` | where on a device a file lies |
 //! | `preset` | named devices and the text that names one, as `--device` takes it |
 //! | `ratio` | sequential against random throughput of a device |
@@ -16,11 +18,14 @@
 mod disk;
 mod divisor;
 mod flash;
+mod memory;
+mod narrow;
 mod placement;
 mod preset;
 mod raid0;
 mod ratio;
 mod seek;
+mod station;
 mod unit;
 mod write_cache;
 
@@ -31,11 +36,14 @@ use crate::time::{Span, Time};
 
 pub use disk::{Disk, DiskConfig};
 pub use flash::{Flash, FlashConfig};
+pub use memory::{Memory, MemoryConfig};
+pub use narrow::Narrow;
 pub use placement::Placement;
 pub use preset::{DeviceSpecError, Preset, parse};
 pub use raid0::Raid0;
 pub use ratio::{RATIO_FILE_BYTES, sequential_to_random_ratio};
 pub use seek::SeekTimes;
+pub use station::{Station, Visit};
 pub use unit::Unit;
 
 /// One transfer as a device sees it.
@@ -49,17 +57,18 @@ pub struct Transfer {
     pub bytes: u64,
 }
 
-/// A device model. It serves one transfer at a time; its state (head position, caches) is what it served before.
+/// A device model. Its state (head position, caches, what is in service) is what it was given to serve before.
+/// [`Station`] keeps what is asked of those who call it.
 pub trait Device: Send {
     /// How long the device takes for `transfer` if it begins at `now`, and the new state. `now` never
-    /// decreases and is not before the end of the previous transfer.
+    /// decreases, and fewer than [`Device::slots`] transfers are in service then.
     ///
     /// Any address and length are served: addresses wrap around the capacity, and a transfer longer than
     /// the device counts as one of the whole device.
     fn serve(&mut self, now: Time, transfer: Transfer) -> Span;
 
     /// How long the device takes, from `now`, until everything written so far is on its medium: what a
-    /// flush command costs. Zero for a device that holds nothing back. `now` as for [`Device::serve`].
+    /// flush command costs. Zero for a device that holds nothing back. Nothing is in service at `now`.
     fn flush(&mut self, now: Time) -> Span;
 
     /// Capacity in bytes; addresses wrap around it.
@@ -67,6 +76,17 @@ pub trait Device: Send {
 
     /// Times that the device had to reposition (a seek, for a disk); 0 for devices without a notion of it.
     fn repositions(&self) -> u64;
+
+    /// Most transfers in service at once. How they slow each other down is in the times that [`Device::serve`] gives.
+    fn slots(&self) -> u32 {
+        1
+    }
+
+    /// What it costs the machine that has the device to let another thread carry out a dispatch than the one that
+    /// brought it: what has waited in a gate is carried out by whoever asks the gate next.
+    fn hand_over(&self) -> Span {
+        Span::ZERO
+    }
 }
 
 impl Device for Box<dyn Device> {
@@ -84,6 +104,14 @@ impl Device for Box<dyn Device> {
 
     fn repositions(&self) -> u64 {
         (**self).repositions()
+    }
+
+    fn slots(&self) -> u32 {
+        (**self).slots()
+    }
+
+    fn hand_over(&self) -> Span {
+        (**self).hand_over()
     }
 }
 

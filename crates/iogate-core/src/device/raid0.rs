@@ -1,7 +1,8 @@
 //! RAID-0: chunks dealt out over other devices in turn.
 //!
 //! **Modelled:** a transfer is split over the members, which work at the same time; it is done when the
-//! slowest is. Neighbouring chunks of a member are neighbours on it, so each member gets one piece.
+//! slowest is. Neighbouring chunks of a member are neighbours on it, so each member gets one piece. Each member has a queue
+//! of its own in the controller, so that transfers for different members do not wait for each other.
 //!
 //! **Left out:** the controller's own time and cache, and the bus that the members share. A controller's
 //! write-back cache can be given to the members, as the `suno` preset does.
@@ -9,14 +10,18 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::{Device, Transfer, for_each_piece};
+use super::{Device, Station, Transfer, for_each_piece};
 use crate::time::{Span, Time};
+
+/// Transfers that the controller takes for each member, at least: its queue, which the members of one slot need to be busy together.
+const QUEUE: u32 = 16;
 
 /// RAID-0 over any devices. Each counts with the capacity of the smallest.
 pub struct Raid0 {
-    members: Vec<Box<dyn Device>>,
+    members: Vec<Station>,
     chunk: u64,
     capacity: u64,
+    slots: u32,
 }
 
 impl Raid0 {
@@ -29,7 +34,8 @@ impl Raid0 {
         // Whole rows of chunks, as many as fit 64 bits.
         let row = chunk.checked_mul(members.len() as u64)?;
         let capacity = row * rows.min(u64::MAX / row);
-        Some(Raid0 { members, chunk, capacity })
+        let slots = members.iter().fold(0, |sum: u32, member| sum.saturating_add(member.slots().max(QUEUE)));
+        Some(Raid0 { members: members.into_iter().map(Station::new).collect(), chunk, capacity, slots })
     }
 
     /// How many of the volume's first `end` bytes are on member `index`.
@@ -42,20 +48,19 @@ impl Raid0 {
 
 impl Device for Raid0 {
     fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
-        let mut total = Span::ZERO;
+        let mut slowest = Span::ZERO;
         for_each_piece(self.capacity, transfer, |address, end| {
-            let mut slowest = Span::ZERO;
             for index in 0..self.members.len() {
                 let start = self.on_member(index as u64, address);
                 let bytes = self.on_member(index as u64, end) - start;
                 if bytes > 0 {
-                    let piece = Transfer { op: transfer.op, address: start, bytes };
-                    slowest = slowest.max(self.members[index].serve(now + total, piece));
+                    let mut visit = self.members[index].begin(now);
+                    visit.serve(Transfer { op: transfer.op, address: start, bytes });
+                    slowest = slowest.max(visit.end().since(now));
                 }
             }
-            total += slowest;
         });
-        total
+        slowest
     }
 
     fn flush(&mut self, now: Time) -> Span {
@@ -67,6 +72,10 @@ impl Device for Raid0 {
     }
 
     fn repositions(&self) -> u64 {
-        self.members.iter().map(Device::repositions).sum()
+        self.members.iter().map(|member| member.device().repositions()).sum()
+    }
+
+    fn slots(&self) -> u32 {
+        self.slots
     }
 }

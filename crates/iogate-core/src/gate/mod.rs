@@ -63,6 +63,8 @@ pub struct Part {
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u32,
+    /// When the request came in.
+    pub arrival: Time,
 }
 
 /// What to do now.
@@ -263,7 +265,7 @@ impl Gate {
     pub fn parts(&self, id: DispatchId) -> impl Iterator<Item = Part> + '_ {
         self.service.slots(id, &self.pending).map(|slot| {
             let part = self.pending.slot(slot);
-            Part { request: part.id, offset: part.offset, bytes: part.bytes }
+            Part { request: part.id, offset: part.offset, bytes: part.bytes, arrival: part.arrival }
         })
     }
 

@@ -1,10 +1,11 @@
 //! A store that takes as long as a modelled device would.
 //!
 //! The I/O is real, carried out by the store below; its completion is held back until the device would be done.
-//! Charged: what the device model charges, one transfer at a time in the order in which they were started, each
-//! beginning when it is started or when the one before it ends. Left out: everything between (host, bus, file
-//! system metadata), and the device's cache management for `sync`. Where the real I/O is slower than the model, the
-//! completion comes when the real I/O is done, and the device's timeline is not moved by that. A transfer that is started
+//! Charged: what the device model charges, in the order in which transfers were started, each
+//! beginning when it is started or as soon as the device has a slot for it. Left out: everything between (host, bus, file
+//! system metadata; hand-overs between threads are real here), and the device's cache management for `sync`.
+//! Where the real I/O is slower than the model, the completion comes when the real I/O is done, and the device's
+//! timeline is not moved by that. A transfer that is started
 //! in the completion of another begins when that one was due: that this machine's timers wake late is not the device's doing,
 //! and would cost a disk a whole revolution where it costs this machine some microseconds.
 //!
@@ -21,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use iogate_core::device::{Device, Placement, Transfer};
+use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{Span, Time};
 
 use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
@@ -56,9 +57,8 @@ pub struct ModelledStore {
 }
 
 struct Timeline {
-    device: Box<dyn Device>,
+    station: Station,
     placement: Placement,
-    busy_until: Time,
     stats: DeviceStats,
 }
 
@@ -82,14 +82,18 @@ impl ModelledStore {
             queue.deliver(clock);
         })?;
         let stats = DeviceStats::default();
-        let timeline = Mutex::new(Timeline { device, placement, busy_until: Time::ZERO, stats });
+        let timeline = Mutex::new(Timeline { station: Station::new(device), placement, stats });
         Ok(ModelledStore { inner, timeline, deliveries, thread: Some(thread), clock })
     }
 
     /// What the device has done so far.
     pub fn device_stats(&self) -> DeviceStats {
         let timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
-        DeviceStats { repositions: timeline.device.repositions(), ..timeline.stats }
+        DeviceStats {
+            busy: timeline.station.busy(),
+            repositions: timeline.station.device().repositions(),
+            ..timeline.stats
+        }
     }
 }
 
@@ -100,16 +104,13 @@ impl Timeline {
         if bytes == 0 {
             return now;
         }
-        let begin = now.max(self.busy_until);
-        let mut span = Span::ZERO;
+        let mut visit = self.station.begin(now);
         self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
-            span += self.device.serve(begin + span, Transfer { op: io.op, address, bytes });
+            visit.serve(Transfer { op: io.op, address, bytes });
         });
-        self.busy_until = begin + span;
-        self.stats.busy += span;
         self.stats.transfers += 1;
         self.stats.bytes += bytes;
-        self.busy_until
+        visit.end()
     }
 }
 

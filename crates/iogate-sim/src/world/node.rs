@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::device::{Device, Placement, Transfer};
-use iogate_core::{FileId, Gate, Op, Span, Time};
+use iogate_core::device::{Device, Placement, Station, Transfer};
+use iogate_core::{Dispatch, Gate, Span, Time};
 
 use super::fault::DeviceFaults;
 use crate::result::ServerResult;
@@ -59,13 +59,11 @@ impl Node {
     }
 }
 
-/// The device of a data server, which serves one transfer after the other.
+/// The device of a data server, which serves as many transfers at once as it has slots.
 pub(super) struct Disk {
-    device: Box<dyn Device>,
+    station: Station,
     placement: Placement,
-    free_at: Time,
     faults: DeviceFaults,
-    busy: Span,
     pub(super) requests: u64,
     dispatches: u64,
     bytes: u64,
@@ -75,11 +73,9 @@ pub(super) struct Disk {
 impl Disk {
     pub(super) fn new(device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Disk {
         Disk {
-            device,
+            station: Station::new(device),
             placement,
-            free_at: Time::ZERO,
             faults,
-            busy: Span::ZERO,
             requests: 0,
             dispatches: 0,
             bytes: 0,
@@ -87,34 +83,35 @@ impl Disk {
         }
     }
 
-    /// Serves a range of a file after everything that was handed over before: when it begins, and when it has ended; `None` if
-    /// it is stopped for good.
-    pub(super) fn serve(
-        &mut self,
-        now: Time,
-        file: FileId,
-        op: Op,
-        offset: u64,
-        bytes: u64,
-    ) -> Option<(Time, Time)> {
-        let begin = self.faults.begin(now.max(self.free_at))?;
-        let mut span = Span::ZERO;
+    /// Serves a dispatch as soon as a slot is free: when it begins, and when it has ended; `None` if it is stopped for good.
+    /// One that was queued costs a hand-over.
+    pub(super) fn serve(&mut self, now: Time, dispatch: &Dispatch, queued: bool) -> Option<(Time, Time)> {
+        let Dispatch { file, op, offset, bytes, .. } = *dispatch;
+        let begin = self.faults.begin(now.max(self.station.free_at()))?;
+        let mut visit = self.station.begin(begin);
         self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
-            span += self.device.serve(begin + span, Transfer { op, address, bytes });
+            visit.serve(Transfer { op, address, bytes });
         });
-        span = self.faults.slowed(begin, span);
-        self.free_at = begin + span;
-        self.busy += span;
+        if queued {
+            visit.hand_over();
+        }
+        let span = self.faults.slowed(begin, visit.span());
+        let end = visit.end_after(span);
         self.dispatches += 1;
         self.bytes += bytes;
-        self.finish = self.free_at;
-        Some((begin, self.free_at))
+        self.finish = self.finish.max(end);
+        Some((begin, end))
+    }
+
+    /// Whether it matters that a dispatch was queued.
+    pub(super) fn hands_over(&self) -> bool {
+        self.station.device().hand_over() > Span::ZERO
     }
 
     pub(super) fn result(&self) -> ServerResult {
         ServerResult {
-            busy: self.busy,
-            repositions: self.device.repositions(),
+            busy: self.station.busy(),
+            repositions: self.station.device().repositions(),
             requests: self.requests,
             dispatches: self.dispatches,
             bytes: self.bytes,

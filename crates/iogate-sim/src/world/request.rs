@@ -297,7 +297,12 @@ impl World<'_> {
         let first_server = self.first_server();
         let this = &mut self.nodes[node as usize];
         if let Some(disk) = &mut this.disk {
-            let Some((start, end)) = disk.serve(now, file, op, offset, bytes) else { return };
+            let clock = this.clock + now.since(Time::ZERO);
+            let queued = match &this.gate {
+                Some(gate) if disk.hands_over() => gate.parts(id).any(|part| part.arrival < clock),
+                _ => false,
+            };
+            let Some((start, end)) = disk.serve(now, dispatch, queued) else { return };
             let server = node - first_server;
             self.observer.served(&Served {
                 server,

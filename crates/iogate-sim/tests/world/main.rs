@@ -9,5 +9,6 @@ mod faults;
 mod layers;
 mod network;
 mod observe;
+mod slots;
 mod turns;
 mod waiting;

@@ -165,7 +165,12 @@ impl ReferenceGate {
             target: run[0].target,
             app: run[0].app,
         };
-        let part = |entry: &Entry| Part { request: entry.request, offset: entry.offset, bytes: entry.bytes };
+        let part = |entry: &Entry| Part {
+            request: entry.request,
+            offset: entry.offset,
+            bytes: entry.bytes,
+            arrival: entry.arrival,
+        };
         let parts = run.iter().map(part).collect();
         self.in_service.push((id, run));
         (Decision::Dispatch(dispatch), parts)
