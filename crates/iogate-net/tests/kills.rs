@@ -16,9 +16,10 @@ use common::{GRACE, any_port, directory, own, serve};
 use iogate_core::Layout;
 use iogate_core::ends::UNKNOWN;
 use iogate_core::wire::{AppendRecord, Range, open, range};
-use iogate_net::client::{ClientOptions, Dial, Remote, RemoteFile, RemoteOptions, dial};
+use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::{Answers, Keeping};
 use iogate_net::transport::auth::Credential;
+use iogate_net::transport::{Dial, dial};
 use iogate_net::{Endpoint, Server};
 use iogate_vfs::{OpenHow, StripedTree, Tree, TreeFile};
 

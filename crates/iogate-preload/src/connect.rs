@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
 use iogate_net::Endpoint;
-use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread, dial_tls};
+use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
 use iogate_net::transport::auth::{Credential, Munge};
-use iogate_net::transport::{TlsClient, keep_descriptors_by};
+use iogate_net::transport::{ConnectError, TlsClient, dial_tls, keep_descriptors_by};
 use iogate_vfs::{Caller, Groups, Tree};
 use rustix::io::Errno;
 
@@ -170,8 +170,9 @@ fn credential(endpoints: &[Endpoint]) -> Result<Credential> {
 /// What a program can understand of why there is no session.
 fn errno_of(error: &ClientError) -> Errno {
     match error {
-        ClientError::Unreachable { source, .. }
-        | ClientError::Refused { source, .. }
+        ClientError::Connect(
+            ConnectError::Unreachable { source, .. } | ConnectError::Refused { source, .. },
+        )
         | ClientError::System(source) => Errno::from_io_error(source).unwrap_or(Errno::IO),
         _ => Errno::IO,
     }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
-use iogate_net::client::{ClientOptions, dial_tls};
-use iogate_net::transport::TlsClient;
 use iogate_net::transport::auth::{Credential, Munge};
+use iogate_net::transport::{TlsClient, dial_tls};
 use iogate_net::turns::CoordinatorOptions;
 use iogate_vfs::app::JOBS;
 
@@ -202,10 +201,10 @@ impl Settings {
     /// If the files of a certificate cannot be read.
     pub fn coordinator_options(&self) -> Result<CoordinatorOptions, SettingsError> {
         let node = rustix::system::uname();
-        let mut options = ClientOptions {
+        let mut options = CoordinatorOptions {
             name: format!("{}:{}", node.nodename().to_string_lossy(), std::process::id()),
             auth: self.auth.clone(),
-            ..ClientOptions::default()
+            ..CoordinatorOptions::default()
         };
         if let Some(files) = &self.tls {
             let tls = TlsClient::load(&files.authorities, &files.certificate, &files.key);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use iogate_core::wire::{Change, Identity, open, set};
 use iogate_engine::Origin;
 use iogate_net::Endpoint;
-use iogate_net::client::{ClientOptions, Remote, RemoteOptions, dial_tls};
-use iogate_net::transport::TlsClient;
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::transport::auth::Credential;
+use iogate_net::transport::{TlsClient, dial_tls};
 use iogate_vfs::{Caller, OpenHow, Tree};
 
 const USER: Caller = Caller::new(12345, 12345);

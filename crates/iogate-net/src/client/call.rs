@@ -11,9 +11,9 @@ use iogate_core::wire::{self, Record, Request, RequestOrigin, Transfer, Written}
 use iogate_engine::store::{Io, IoDone, Segment};
 use iogate_vfs::Caller;
 
-use super::identity;
 use super::split::Join;
 use super::unsynced;
+use crate::transport::identity;
 
 /// A request in flight.
 pub(super) struct Call {

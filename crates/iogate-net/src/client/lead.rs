@@ -12,9 +12,9 @@ use iogate_core::proto::client_session::Answered;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::call::{Answer, Call, Done, Waiter};
-use super::connect::timespec;
 use super::receive::{Place, Replies};
 use super::session::{Lead, Link, Shared, State, Writing};
+use crate::transport::blocking::timespec;
 
 /// How often an idle client looks whether its connection is still there.
 const IDLE_LOOK: Duration = Duration::from_secs(1);

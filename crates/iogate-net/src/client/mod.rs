@@ -3,10 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
-//! | `connect` | reaching a server, and agreeing with it |
-//! | `clock` | how far a server's clock is from this one |
 //! | `control` | asking a server how it is |
-//! | `identity` | who this process is to all servers, and the numbers of its requests |
 //! | `recover` | what the core says to do when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
@@ -30,13 +27,10 @@
 //! ```
 
 mod call;
-mod clock;
-mod connect;
 mod control;
 mod ends;
 mod file;
 mod fork;
-mod identity;
 mod lead;
 mod receive;
 mod recover;
@@ -52,23 +46,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::wire::WireError;
+pub use iogate_core::proto::forwarder::Forwarder;
+use iogate_core::wire::hello;
 
 use crate::Endpoint;
-use crate::transport::Socket;
 use crate::transport::auth::Credential;
+use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect, dial};
 
-pub use clock::ClockOffset;
-pub(crate) use connect::{Connected, connect, flush, send, timespec};
-pub use connect::{dial, dial_tls};
 pub use file::RemoteFile;
 pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions, Spread};
 pub use session::Client;
 pub use store::RemoteStore;
-
-/// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
-pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
 
 /// Who receives what a server sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,23 +70,12 @@ pub enum Receiving {
     Inline,
 }
 
-/// A forwarder, as the servers behind it know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forwarder {
-    /// Its index among `nodes`.
-    pub node: u32,
-    /// Forwarders that work together; at least 1.
-    pub nodes: u32,
-    instance: u64,
-}
-
-impl Forwarder {
-    /// A forwarder that is this process. Servers refuse a second one with the same index: have one for all clients of it.
-    pub fn new(node: u32, nodes: u32) -> io::Result<Forwarder> {
-        let mut instance = [0; 8];
-        crate::system::random(&mut instance)?;
-        Ok(Forwarder { node, nodes, instance: u64::from_le_bytes(instance) })
-    }
+/// A forwarder that is this process, at this index among so many that work together. Servers refuse a second one with the same index: have
+/// one for all clients of it.
+pub fn forwarder(node: u32, nodes: u32) -> io::Result<Forwarder> {
+    let mut instance = [0; 8];
+    crate::system::random(&mut instance)?;
+    Ok(Forwarder { node, nodes, instance: u64::from_le_bytes(instance) })
 }
 
 /// Settings of a [`Client`].
@@ -115,7 +93,7 @@ pub struct ClientOptions {
     pub clock_tolerance: Duration,
     /// How the client proves who it is.
     pub auth: Credential,
-    /// How a server is reached: [`dial`], or what [`dial_tls`] gives.
+    /// How a server is reached: [`dial`], or what [`dial_tls`](crate::transport::dial_tls) gives.
     pub dial: Dial,
     /// Most time for one attempt to connect.
     pub connect_timeout: Duration,
@@ -142,6 +120,21 @@ impl Default for ClientOptions {
     }
 }
 
+impl ClientOptions {
+    /// Connects to a server, and begins a session or goes on with one.
+    fn connect(&self, endpoint: &Endpoint, session: [u8; 16]) -> Result<Connected, ConnectError> {
+        let way = Way { dial: &self.dial, timeout: self.connect_timeout, auth: &self.auth };
+        let client = Introduction {
+            name: &self.name,
+            export: &self.export,
+            session,
+            forwarder: self.forwarder,
+            flags: if self.stripes { hello::STRIPES } else { 0 },
+        };
+        connect(endpoint, &way, &client)
+    }
+}
+
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientOptions")
@@ -161,40 +154,9 @@ impl fmt::Debug for ClientOptions {
 /// Why there is no session with a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// It cannot be reached, or the connection was lost.
-    #[error("the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there")]
-    Unreachable {
-        /// Where.
-        endpoint: Endpoint,
-        /// Why.
-        source: io::Error,
-    },
-    /// It does not want this client.
-    #[error("the server {endpoint} refuses the connection: {text} ({source})")]
-    Refused {
-        /// Where.
-        endpoint: Endpoint,
-        /// What it says.
-        text: String,
-        /// Its error.
-        source: io::Error,
-    },
-    /// It does not speak the protocol.
-    #[error("what listens at {endpoint} is not an iogate server of this version: {source}")]
-    Foreign {
-        /// Where.
-        endpoint: Endpoint,
-        /// What is wrong with what it sends.
-        source: WireError,
-    },
-    /// No proof of who the client is could be made.
-    #[error("no credential for the server {endpoint} can be made: {source}")]
-    NoProof {
-        /// Where.
-        endpoint: Endpoint,
-        /// Why.
-        source: io::Error,
-    },
+    /// It cannot be connected to.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The system does not let the client work.
     #[error("a client cannot be started: {0}")]
     System(#[from] io::Error),
@@ -206,11 +168,8 @@ pub enum ClientError {
 impl From<ClientError> for io::Error {
     fn from(error: ClientError) -> io::Error {
         let kind = match &error {
-            ClientError::Unreachable { source, .. }
-            | ClientError::Refused { source, .. }
-            | ClientError::NoProof { source, .. }
-            | ClientError::System(source) => source.kind(),
-            ClientError::Foreign { .. } => io::ErrorKind::InvalidData,
+            ClientError::Connect(error) => error.kind(),
+            ClientError::System(source) => source.kind(),
             ClientError::NoServer => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

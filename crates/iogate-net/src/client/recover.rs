@@ -10,8 +10,8 @@ use iogate_core::wire::{Open, Request};
 use iogate_vfs::Caller;
 
 use super::call::{Call, Done};
-use super::connect::{Connected, connect};
 use super::session::{Shared, State};
+use crate::transport::Connected;
 
 impl Shared {
     /// Tries to connect once, or waits until it is time to. Called by the leader.
@@ -31,7 +31,7 @@ impl Shared {
             }
             Attempt::Connect(session) => {
                 drop(state);
-                match connect(&self.endpoint, &self.options, session) {
+                match self.options.connect(&self.endpoint, session) {
                     Ok(connected) => self.connected(connected),
                     Err(error) => self.could_not_connect(&error),
                 }

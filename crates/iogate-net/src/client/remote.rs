@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
@@ -183,11 +182,6 @@ impl Servers {
             }
         }
     }
-}
-
-/// Nanoseconds since the Unix epoch.
-pub(super) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// The process's own user.

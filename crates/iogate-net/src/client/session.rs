@@ -15,14 +15,13 @@ use iogate_vfs::{Caller, Waiting, WhenGone};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter, record};
-use super::clock::ClockOffset;
-use super::connect::{Connected, connect};
 use super::fork::Owner;
 use super::receive::Incoming;
 use super::recover::reopen;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
+use crate::transport::{ClockOffset, Connected};
 use crate::transport::{Socket, kept};
 
 /// One session with one server. Any number of threads may use it at once.
@@ -96,7 +95,7 @@ pub(super) enum Lead {
 impl Client {
     /// Connects to a server.
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
-        let Connected { socket, welcome, clock } = connect(endpoint, &options, NO_SESSION)?;
+        let Connected { socket, welcome, clock } = options.connect(endpoint, NO_SESSION)?;
         let has_background = options.receiving == Receiving::Background;
         let retry_for = Span::from_nanos(u64::try_from(options.retry_for.as_nanos()).unwrap_or(u64::MAX));
         let config = SessionConfig { retry_for, tries_unasked: has_background };

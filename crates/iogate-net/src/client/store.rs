@@ -51,7 +51,7 @@ pub(super) fn request(op: Op, flags: u32, handle: u32, part: (u64, u32), origin:
         bytes: part.1,
         app: origin.app.0,
         client: origin.client.0,
-        issued: origin.issued.map_or_else(super::remote::now, |time| time.as_nanos()),
+        issued: origin.issued.map_or_else(crate::system::unix_now, |time| time.as_nanos()),
     };
     match op {
         Op::Read => Request::Read(transfer),

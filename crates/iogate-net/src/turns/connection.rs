@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::fork::Watched;
 use super::{Reach, Unreached, clock, deadline_in, nanoseconds};
-use crate::client::{Connected, flush, send, timespec};
-use crate::transport::Socket;
+use crate::transport::blocking::{flush, send, timespec};
+use crate::transport::{Connected, Socket};
 
 /// Bytes that are read at once: a grant has 45.
 const READ_BYTES: usize = 512;

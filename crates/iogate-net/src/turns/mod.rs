@@ -47,8 +47,9 @@ use iogate_core::coord::claimant::{NoAnswer, Renewals, Reply};
 use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
 
 use crate::Endpoint;
-use crate::client::{ClientError, ClientOptions, Connected, connect};
 use crate::system::since_boot;
+use crate::transport::auth::Credential;
+use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect, dial};
 
 pub use claim::{Limits, Waiting, Watch};
 pub use fork::generation;
@@ -62,9 +63,29 @@ const IDLE_MAX: usize = 8;
 /// Most time for an answer that nothing holds up.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// How coordinators are reached: the settings of any client. `export` is the coordinators' own, whatever it says;
-/// `retry_for` and `receiving` do not count.
-pub type CoordinatorOptions = ClientOptions;
+/// How coordinators are reached.
+#[derive(Clone)]
+pub struct CoordinatorOptions {
+    /// What people call this client: `node:pid`, or a program's name.
+    pub name: String,
+    /// How the client proves who it is.
+    pub auth: Credential,
+    /// How a coordinator is reached: [`dial`], or what [`dial_tls`](crate::transport::dial_tls) gives.
+    pub dial: Dial,
+    /// Most time for one attempt to connect.
+    pub connect_timeout: Duration,
+}
+
+impl Default for CoordinatorOptions {
+    fn default() -> CoordinatorOptions {
+        CoordinatorOptions {
+            name: format!("pid {}", std::process::id()),
+            auth: Credential::Socket,
+            dial: Arc::new(dial),
+            connect_timeout: Duration::from_secs(5),
+        }
+    }
+}
 
 /// What a turn is wanted for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,7 +164,7 @@ pub struct Coordinator {
 /// How coordinators are reached.
 struct Reach {
     endpoints: Vec<Endpoint>,
-    options: ClientOptions,
+    options: CoordinatorOptions,
     /// The one that answered last.
     last: AtomicUsize,
 }
@@ -177,7 +198,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Coordinator {
     /// Reaches nobody yet.
     pub fn new(endpoints: Vec<Endpoint>, options: CoordinatorOptions) -> Coordinator {
-        let options = ClientOptions { export: EXPORT.into(), ..options };
         let reach = Arc::new(Reach { endpoints, options, last: AtomicUsize::new(0) });
         let local = Arc::new(Local::new(&reach));
         Coordinator { reach, local }
@@ -342,17 +362,24 @@ impl Reach {
     fn connect(&self, session: [u8; 16], within: Duration) -> Result<Connected, Unreached> {
         let first = self.last.load(Ordering::Relaxed);
         let mut unreached = Unreached { tried: String::new(), is_final: true };
-        let mut options = self.options.clone();
-        options.connect_timeout = options.connect_timeout.min(within);
+        let CoordinatorOptions { name, auth, dial, connect_timeout } = &self.options;
+        let way = Way { dial, timeout: within.min(*connect_timeout), auth };
+        let reach = |endpoint, session| {
+            connect(
+                endpoint,
+                &way,
+                &Introduction { name, export: EXPORT, session, ..Introduction::default() },
+            )
+        };
         for index in (0..self.endpoints.len()).map(|step| (first + step) % self.endpoints.len()) {
             let endpoint = &self.endpoints[index];
-            let mut connected = connect(endpoint, &options, session);
+            let mut connected = reach(endpoint, session);
             // A coordinator that does not want to go on with a session may begin one.
             if session != NO_SESSION
-                && matches!(&connected, Err(ClientError::Refused { source, .. })
+                && matches!(&connected, Err(ConnectError::Refused { source, .. })
                     if matches!(source.raw_os_error(), Some(libc::ESTALE | libc::EACCES)))
             {
-                connected = connect(endpoint, &options, NO_SESSION);
+                connected = reach(endpoint, NO_SESSION);
             }
             match connected {
                 Ok(connected) => {
@@ -367,18 +394,17 @@ impl Reach {
 }
 
 impl Unreached {
-    fn add(&mut self, endpoint: &Endpoint, error: &ClientError) {
+    fn add(&mut self, endpoint: &Endpoint, error: &ConnectError) {
         let (text, is_final) = match error {
-            ClientError::Refused { text, source, .. } => {
+            ConnectError::Refused { text, source, .. } => {
                 let errno = source.raw_os_error().unwrap_or_default();
                 (text.clone(), matches!(errno, libc::ENOENT | libc::EACCES | libc::EPROTONOSUPPORT))
             }
-            ClientError::Foreign { source, .. } => {
+            ConnectError::Foreign { source, .. } => {
                 (format!("no coordinator of this version: {source}"), true)
             }
-            ClientError::NoProof { source, .. } => (format!("no credential can be made: {source}"), false),
-            ClientError::Unreachable { source, .. } => (source.to_string(), false),
-            error => (error.to_string(), false),
+            ConnectError::NoProof { source, .. } => (format!("no credential can be made: {source}"), false),
+            ConnectError::Unreachable { source, .. } => (source.to_string(), false),
         };
         self.is_final &= is_final;
         let between = if self.tried.is_empty() { "" } else { "; " };

@@ -17,6 +17,7 @@ use iogate_core::wire::open;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Origin};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
+use iogate_net::transport::ConnectError;
 use iogate_vfs::{Caller, OpenHow, Tree};
 
 use peer::Peer;
@@ -184,7 +185,7 @@ fn another_version_is_refused_in_words() {
     let mut options = options(Receiving::Background);
     options.client.name = "old".into();
     let error = Remote::connect(std::slice::from_ref(&peer.endpoint), &options).err().unwrap();
-    assert!(matches!(error, ClientError::Refused { .. }), "{error:?}");
+    assert!(matches!(error, ClientError::Connect(ConnectError::Refused { .. })), "{error:?}");
     assert!(error.to_string().contains("expected version 7"), "{error}");
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use iogate_core::Layout;
 use iogate_core::wire::open;
-use iogate_net::client::{ClientOptions, Dial, Remote, RemoteOptions, dial, dial_tls};
+use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Credential, Munge, Policy};
+use iogate_net::transport::{Dial, dial, dial_tls};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, Tree, Users};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
 use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
-use iogate_net::transport::TlsClient;
 use iogate_net::transport::auth::{Credential, Munge};
+use iogate_net::transport::{TlsClient, dial_tls};
 
 use crate::cli::{Auth, RemoteArgs, Spread};
 use crate::failure::Failure;
@@ -54,7 +54,7 @@ pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<R
         (&args.tls_authorities, &args.tls_certificate, &args.tls_key)
     {
         let tls = TlsClient::load(authorities, certificate, key).map_err(Failure::failed)?;
-        client.dial = client::dial_tls(tls, args.tls_name.clone());
+        client.dial = dial_tls(tls, args.tls_name.clone());
     }
     let spread = match args.spread {
         Spread::Client => client::Spread::Client,

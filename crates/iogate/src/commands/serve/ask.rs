@@ -7,6 +7,7 @@ use anyhow::Context;
 use iogate_net::Endpoint;
 use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::server::{ConnectionStatus, Status};
+use iogate_net::transport::ConnectError;
 use iogate_net::transport::auth::{Credential, Munge};
 use iogate_report::{Table, text, units};
 
@@ -65,7 +66,9 @@ pub(crate) fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> a
         return Ok(connect(Credential::Socket)?);
     }
     match connect(Credential::None) {
-        Err(ClientError::Refused { source, .. }) if source.raw_os_error() == Some(DENIED) => {
+        Err(ClientError::Connect(ConnectError::Refused { source, .. }))
+            if source.raw_os_error() == Some(DENIED) =>
+        {
             Ok(connect(Credential::Munge(Munge::new(None)))?)
         }
         connected => Ok(connected?),

@@ -10,7 +10,7 @@ use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::client::{ClientOptions, Forwarder, Remote, RemoteOptions};
+use iogate_net::client::{self, ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, ServerConfig};
 use iogate_net::{Endpoint, Listener};
 use iogate_vfs::app::stable_hash;
@@ -41,7 +41,7 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
 
 /// All that a server needs, and the gates in it.
 pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
-    let forwarder = Forwarder::new(config.node, config.nodes).context("no random numbers")?;
+    let forwarder = client::forwarder(config.node, config.nodes).context("no random numbers")?;
     let mut exports = Vec::new();
     // Which server on which machine this is.
     let mut listeners = u64::from(stable_hash(rustix::system::uname().nodename().to_bytes()));

@@ -1,9 +1,9 @@
 //! From a configuration to who may do what: listeners' policies, clients' credentials, users.
 
 use anyhow::{Context, anyhow};
-use iogate_net::client::{ClientOptions, dial_tls};
+use iogate_net::client::ClientOptions;
 use iogate_net::transport::auth::{self, Access, Credential, Munge, Policy};
-use iogate_net::transport::{TlsClient, TlsServer};
+use iogate_net::transport::{TlsClient, TlsServer, dial_tls};
 use iogate_net::{Endpoint, Listener};
 use iogate_vfs::{Caller, users};
 

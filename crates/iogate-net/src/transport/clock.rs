@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::remote::now;
+use crate::system::unix_now;
 
 /// A server's clock as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Question {
 
 impl Question {
     pub(super) fn asked_now() -> Question {
-        Question { time: now(), since: Instant::now() }
+        Question { time: unix_now(), since: Instant::now() }
     }
 
     /// What the server's time, in ns since the Unix epoch, means that has arrived now.

@@ -1,0 +1,205 @@
+//! A client's end of a connection: reaching a server, and agreeing with it.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use iogate_core::proto::forwarder::Forwarder;
+use iogate_core::wire::{
+    Failure, Hello, MAGIC, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request,
+    RequestHeader, VERSION, Welcome, WireError,
+};
+
+use super::auth::{Binding, Credential};
+use super::blocking::{receive, send};
+use super::clock::{ClockOffset, Question};
+use super::{Endpoint, PlainSocket, Socket, TlsClient, identity};
+
+/// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
+pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
+
+/// Reaches a server without encryption.
+pub fn dial(endpoint: &Endpoint, timeout: Duration) -> io::Result<Box<dyn Socket>> {
+    Ok(Box::new(connected(endpoint, timeout)?))
+}
+
+/// What reaches servers by TLS, showing the client's certificate. A server's must be for `server_name`; if that is `None`, for the
+/// host in its endpoint.
+pub fn dial_tls(tls: TlsClient, server_name: Option<String>) -> Dial {
+    Arc::new(move |endpoint, timeout| {
+        let name = match (&server_name, endpoint) {
+            (Some(name), _) => name,
+            (None, Endpoint::Tcp { host, .. }) => host,
+            (None, Endpoint::Unix(_)) => {
+                let text =
+                    "expected the server's name, as in its certificate: a Unix socket's path does not say it";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
+        };
+        let socket = tls.connect(connected(endpoint, timeout)?, name);
+        Ok(Box::new(socket.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?))
+    })
+}
+
+fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> {
+    match endpoint {
+        Endpoint::Unix(path) => PlainSocket::new(UnixStream::connect(path)?.into()),
+        Endpoint::Tcp { host, port } => {
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+            let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
+            let stream = loop {
+                let Some(address) = addresses.next() else { return Err(last) };
+                match TcpStream::connect_timeout(&address, timeout) {
+                    Ok(stream) => break stream,
+                    Err(error) => last = error,
+                }
+            };
+            PlainSocket::new(stream.into())
+        }
+    }
+}
+
+/// How a server is reached.
+pub(crate) struct Way<'a> {
+    pub(crate) dial: &'a Dial,
+    /// Most time that it takes.
+    pub(crate) timeout: Duration,
+    pub(crate) auth: &'a Credential,
+}
+
+/// What a client says of itself.
+#[derive(Default)]
+pub(crate) struct Introduction<'a> {
+    /// What the server's people call it.
+    pub(crate) name: &'a str,
+    /// What it wants; empty for the server's first export.
+    pub(crate) export: &'a str,
+    /// The session that it goes on with; zeros for a new one.
+    pub(crate) session: [u8; 16],
+    pub(crate) forwarder: Option<Forwarder>,
+    /// See [`hello`](iogate_core::wire::hello).
+    pub(crate) flags: u32,
+}
+
+/// A session with a server, just begun or gone on with.
+pub(crate) struct Connected {
+    pub(crate) socket: Box<dyn Socket>,
+    pub(crate) welcome: Welcome,
+    pub(crate) clock: ClockOffset,
+}
+
+/// Connects, and begins the session or goes on with it.
+pub(crate) fn connect(
+    endpoint: &Endpoint,
+    way: &Way<'_>,
+    client: &Introduction<'_>,
+) -> Result<Connected, ConnectError> {
+    let deadline = Instant::now() + way.timeout;
+    let unreachable = |source| ConnectError::Unreachable { endpoint: endpoint.clone(), source };
+    let socket = (way.dial)(endpoint, way.timeout).map_err(unreachable)?;
+    let proof = Binding::of_client(socket.fd(), client.export.as_bytes())
+        .and_then(|binding| way.auth.prove(&binding).map_err(io::Error::other))
+        .map_err(|source| ConnectError::NoProof { endpoint: endpoint.clone(), source })?;
+    let hello = Request::Hello(Hello {
+        magic: MAGIC,
+        version: VERSION,
+        auth: way.auth.kind(),
+        session: client.session,
+        node: client.forwarder.map_or(0, |forwarder| forwarder.node),
+        nodes: client.forwarder.map_or(0, |forwarder| forwarder.nodes),
+        instance: client.forwarder.map_or(0, |forwarder| forwarder.instance),
+        client: identity::client().map_err(unreachable)?,
+        flags: client.flags,
+        export: client.export.as_bytes(),
+        name: client.name.as_bytes(),
+    });
+    let mut message = vec![0; REQUEST_HEADER_BYTES];
+    hello.encode(&mut message);
+    let header = RequestHeader {
+        fields: (message.len() - REQUEST_HEADER_BYTES) as u16,
+        payload: proof.len() as u32,
+        kind: hello.kind(),
+        ..RequestHeader::default()
+    };
+    message[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    message.extend_from_slice(&proof);
+    let question = Question::asked_now();
+    send(&*socket, &message, deadline).map_err(unreachable)?;
+
+    let mut header = [0; REPLY_HEADER_BYTES];
+    receive(&*socket, &mut header, deadline).map_err(unreachable)?;
+    let foreign = |source| ConnectError::Foreign { endpoint: endpoint.clone(), source };
+    let header = ReplyHeader::from_bytes(&header).map_err(foreign)?;
+    let mut fields = vec![0; usize::from(header.fields)];
+    receive(&*socket, &mut fields, deadline).map_err(unreachable)?;
+    if header.errno != 0 {
+        let text = Failure::decode(&fields).map_err(foreign)?.text;
+        return Err(ConnectError::Refused {
+            endpoint: endpoint.clone(),
+            text: String::from_utf8_lossy(text).into_owned(),
+            source: io::Error::from_raw_os_error(i32::from(header.errno)),
+        });
+    }
+    let welcome = Welcome::decode(&fields).map_err(foreign)?;
+    if welcome.version != VERSION {
+        return Err(ConnectError::Refused {
+            endpoint: endpoint.clone(),
+            text: format!("it speaks version {} of the protocol, expected {VERSION}", welcome.version),
+            source: io::Error::from_raw_os_error(libc::EPROTONOSUPPORT),
+        });
+    }
+    Ok(Connected { socket, welcome, clock: question.answered(welcome.time) })
+}
+
+/// Why there is no session with a server.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// It cannot be reached, or the connection was lost.
+    #[error("the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there")]
+    Unreachable {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not want this client.
+    #[error("the server {endpoint} refuses the connection: {text} ({source})")]
+    Refused {
+        /// Where.
+        endpoint: Endpoint,
+        /// What it says.
+        text: String,
+        /// Its error.
+        source: io::Error,
+    },
+    /// It does not speak the protocol.
+    #[error("what listens at {endpoint} is not an iogate server of this version: {source}")]
+    Foreign {
+        /// Where.
+        endpoint: Endpoint,
+        /// What is wrong with what it sends.
+        source: WireError,
+    },
+    /// No proof of who the client is could be made.
+    #[error("no credential for the server {endpoint} can be made: {source}")]
+    NoProof {
+        /// Where.
+        endpoint: Endpoint,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl ConnectError {
+    /// What kind of error it is.
+    pub(crate) fn kind(&self) -> io::ErrorKind {
+        match self {
+            ConnectError::Unreachable { source, .. }
+            | ConnectError::Refused { source, .. }
+            | ConnectError::NoProof { source, .. } => source.kind(),
+            ConnectError::Foreign { .. } => io::ErrorKind::InvalidData,
+        }
+    }
+}
