@@ -15,6 +15,7 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`wait`] | why a gate that has requests dispatches none |
 //! | [`stats`] | what a gate counts, in bounded memory |
+//! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
@@ -36,6 +37,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod answers;
+pub mod auto;
 pub mod coord;
 pub mod device;
 pub mod ends;

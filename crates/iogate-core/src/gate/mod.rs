@@ -1,11 +1,13 @@
 //! The scheduling point: ordering by byte range, one scheduler, statistics.
 
+mod present;
 mod service;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub use self::present::Present;
 use self::service::Service;
 use crate::hash::HashMap;
 use crate::layout::{FileLayout, Holding, Layout, TARGETS_MAX};

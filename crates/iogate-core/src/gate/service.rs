@@ -110,6 +110,15 @@ impl Service {
         })
     }
 
+    /// All slots in service, dispatch by dispatch, each with the time when its dispatch began.
+    pub(super) fn for_each(&self, pending: &Pending, mut slot: impl FnMut(Time, SlotId)) {
+        for (id, record) in self.records.iter().enumerate() {
+            if record.first != NONE {
+                self.slots(DispatchId(id as u32), pending).for_each(|part| slot(record.began, part));
+            }
+        }
+    }
+
     pub(super) fn op(&self, id: DispatchId) -> Op {
         self.record(id).op
     }

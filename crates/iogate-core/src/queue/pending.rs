@@ -208,10 +208,14 @@ impl Pending {
 
     /// The slots that the scheduler has, in arrival order. For a change of scheduler.
     pub(crate) fn queued_by_arrival(&self) -> Vec<SlotId> {
-        let mut slots: Vec<SlotId> =
-            (0..self.slots.len() as u32).filter(|&s| self.slot(s).state == State::Queued).collect();
+        let mut slots = self.slots_in(&[State::Queued]);
         slots.sort_unstable_by_key(|&slot| self.slot(slot).seq);
         slots
+    }
+
+    /// The slots in one of these states, in no order that means anything.
+    pub(crate) fn slots_in(&self, states: &[State]) -> Vec<SlotId> {
+        (0..self.slots.len() as u32).filter(|&slot| states.contains(&self.slot(slot).state)).collect()
     }
 
     // ---- files -------------------------------------------------------------------------------------------

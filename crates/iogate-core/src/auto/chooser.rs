@@ -1,0 +1,537 @@
+//! The choice: what is simulated of a window, when that is reason enough to change, and what became of a change.
+//!
+//! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
+//! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
+//! what is believed of the others. A change that does not show at least half of what it promised is taken back, and not tried
+//! again for a while that doubles each time.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::candidates::Candidates;
+use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
+use super::shadow::{Pricing, Shadow, Times};
+use super::window::{Reader, Ring, Window};
+use crate::gate::GateConfig;
+use crate::sched::SchedulerConfig;
+use crate::time::{Span, Time};
+
+/// Requests that may be queued while a scheduler is changed.
+pub const QUEUED_MAX: usize = 65_536;
+/// Windows over which outcomes are summed.
+pub const WINDOWS: usize = 8;
+/// The least gain for which anything is changed.
+const GAIN_MIN: Ln = 50_000;
+/// What is as good as equal.
+const TIE: Ln = 20_000;
+/// Requests of a window that are looked at while nothing changes, and just after something has.
+const REQUESTS_STEADY: u64 = 1_024;
+/// Simulated requests for each request of a window, about.
+const COST: u64 = 11;
+/// The fewest requests of which a part of a window is looked at.
+const PART_MIN: u32 = 96;
+/// Applications of a window that are kept one by one; of more, the larger ones, and the rest together.
+const APPS_MAX: usize = 64;
+/// The longest time, in windows, for which a candidate that has not kept its promise is barred.
+const BAR_MAX: u64 = 1 << 20;
+
+/// Why the scheduler in use is the one in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was there at the beginning.
+    Start,
+    /// It promised to be faster.
+    Gain,
+    /// The one before it made an application slower than may be.
+    Harm,
+    /// The one after it has not kept its promise.
+    Reverted,
+}
+
+/// A change, or the beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: Time,
+    /// The scheduler before.
+    pub from: SchedulerConfig,
+    /// The scheduler since.
+    pub to: SchedulerConfig,
+    /// Why.
+    pub reason: Reason,
+    /// How much faster it promised to be: the logarithm of the ratio of times, the mean over applications.
+    pub predicted: Ln,
+    /// What of that was seen in the first window with it.
+    pub measured: Option<Ln>,
+}
+
+/// What is to be said of a choice.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The change that led to what is in use.
+    pub change: Change,
+    /// What was considered in the last window, whole: against `fifo`, with `fifo` and what is in use among them.
+    pub considered: Vec<(SchedulerConfig, Score)>,
+    /// How far predictions were from what was measured: the root of the mean square of the logarithm, if there were any.
+    pub error: Option<Ln>,
+    /// Changes so far.
+    pub switches: u64,
+    /// Windows that were looked at.
+    pub windows: u64,
+    /// Requests that were simulated.
+    pub simulated: u64,
+    /// The most memory that was in use, in bytes, that of simulated devices left out.
+    pub memory_max: usize,
+}
+
+/// Chooses a scheduler for one gate.
+///
+/// Whoever drives it lets a [`Ring`] begin when [`Chooser::wants_window`] says so, hands it over by [`Chooser::consider`] when it is
+/// ripe, gives it requests to simulate by [`Chooser::step`], switches the gate to [`Chooser::proposal`], and says so by
+/// [`Chooser::settled`].
+pub struct Chooser {
+    config: GateConfig,
+    pricing: Arc<dyn Pricing>,
+    candidates: Candidates,
+    /// The candidate in use.
+    used: usize,
+    reader: Reader,
+    history: VecDeque<Seen>,
+    errors: VecDeque<Ln>,
+    bars: Vec<Bar>,
+    trial: Option<Trial>,
+    judging: Option<Box<Judging>>,
+    proposal: Option<(usize, Reason, Ln)>,
+    /// Windows since the load became what it is.
+    age: u64,
+    status: Status,
+}
+
+/// What was simulated of a window as a whole.
+struct Seen {
+    apps: Vec<(u64, u32)>,
+    runs: Vec<(usize, Vec<u64>)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Bar {
+    /// The first window in which it may be tried again, and for how long it will be barred the next time.
+    until: u64,
+    next: u64,
+}
+
+/// A change whose promise is not seen to be kept yet.
+struct Trial {
+    from: usize,
+    promised: Ln,
+    /// How much longer the scheduler before was predicted to take than it took.
+    bias: Ln,
+}
+
+struct Judging {
+    window: Window,
+    stage: Stage,
+    /// Candidates of this stage that are to be simulated, and those that have been, with the times of applications.
+    left: Vec<usize>,
+    done: Vec<(usize, Vec<Times>)>,
+    shadow: Option<Shadow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Quarter,
+    Half,
+    Whole,
+}
+
+impl Chooser {
+    /// A chooser for a gate with these settings, in front of storage that charges as `pricing` says.
+    pub fn new(config: &GateConfig, pricing: Arc<dyn Pricing>, now: Time) -> Chooser {
+        let candidates = Candidates::new(&*pricing, config.depth);
+        Chooser::with_candidates(config, pricing, candidates, now)
+    }
+
+    /// As [`Chooser::new`], with these candidates.
+    pub fn with_candidates(
+        config: &GateConfig,
+        pricing: Arc<dyn Pricing>,
+        mut candidates: Candidates,
+        now: Time,
+    ) -> Chooser {
+        let used = candidates.place_of(&config.scheduler);
+        let (from, to) = (config.scheduler.clone(), config.scheduler.clone());
+        let change = Change { at: now, from, to, reason: Reason::Start, predicted: 0, measured: None };
+        let (considered, error) = (Vec::new(), None);
+        Chooser {
+            config: config.clone(),
+            pricing,
+            bars: alloc::vec![Bar::default(); candidates.all().len()],
+            candidates,
+            used,
+            reader: Reader::default(),
+            history: VecDeque::with_capacity(WINDOWS),
+            errors: VecDeque::with_capacity(WINDOWS),
+            trial: None,
+            judging: None,
+            proposal: None,
+            age: 0,
+            status: Status {
+                change,
+                considered,
+                error,
+                switches: 0,
+                windows: 0,
+                simulated: 0,
+                memory_max: 0,
+            },
+        }
+    }
+
+    /// Whether it waits for a window.
+    pub fn wants_window(&self) -> bool {
+        self.judging.is_none() && self.proposal.is_none()
+    }
+
+    /// Whether it has something to simulate.
+    pub fn has_work(&self) -> bool {
+        self.judging.is_some()
+    }
+
+    /// Takes a window out of `ring`. `budget` is how many requests may be simulated for it, more or less.
+    pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) {
+        let fresh = self.age < WINDOWS as u64 || self.trial.is_some();
+        let affordable = (budget / COST).max(REQUESTS_STEADY / 2);
+        let most = if fresh { affordable } else { affordable.min(REQUESTS_STEADY) };
+        let Some(window) = self.reader.read(ring, now, most as usize) else { return };
+        if window.changed {
+            self.history.clear();
+            self.errors.clear();
+            self.trial = None;
+            self.age = 0;
+        }
+        self.age += 1;
+        self.status.windows += 1;
+        let left = self.contenders();
+        let whole = window.len() as u32;
+        let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
+        let mut judging = Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None };
+        judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
+        self.judging = Some(Box::new(judging));
+    }
+
+    /// Candidates that may be tried now.
+    fn contenders(&self) -> Vec<usize> {
+        (1..self.candidates.all().len())
+            .filter(|&index| index != self.used && self.bars[index].until <= self.status.windows)
+            .collect()
+    }
+
+    fn with_fifo(&self, others: Vec<usize>) -> Vec<usize> {
+        core::iter::once(0).chain(others.into_iter().filter(|&other| other != 0)).collect()
+    }
+
+    /// With those that are always simulated whole.
+    fn with_certain(&self, others: Vec<usize>) -> Vec<usize> {
+        let mut all = alloc::vec![0];
+        let before = self.trial.as_ref().map(|trial| trial.from);
+        for index in core::iter::once(self.used).chain(before).chain(others) {
+            if !all.contains(&index) {
+                all.push(index);
+            }
+        }
+        all
+    }
+
+    /// Simulates about `budget` requests; how many it were. Nothing happens without a budget.
+    pub fn step(&mut self, now: Time, budget: u64) -> u64 {
+        let Some(mut judging) = self.judging.take() else { return 0 };
+        let mut used = 0;
+        let mut over = false;
+        while used < budget && !over {
+            over = self.step_once(&mut judging, budget - used, &mut used);
+        }
+        self.status.simulated += used;
+        if over {
+            self.conclude(&judging, now);
+        } else {
+            self.judging = Some(judging);
+        }
+        used
+    }
+
+    /// One candidate, or a part of it; whether the window has been judged.
+    fn step_once(&mut self, judging: &mut Judging, budget: u64, used: &mut u64) -> bool {
+        let Some(&candidate) = judging.left.first() else { return self.next_stage(judging) };
+        let limit = judging.limit();
+        let mut shadow = match judging.shadow.take() {
+            Some(shadow) => shadow,
+            None => {
+                let scheduler = &self.candidates.all()[candidate];
+                match Shadow::new(&judging.window, &self.config, scheduler, &*self.pricing, limit) {
+                    Ok(shadow) => shadow,
+                    // Settings that no gate takes.
+                    Err(_) => return true,
+                }
+            }
+        };
+        let (simulated, over) = shadow.run(&judging.window, budget);
+        let bytes = self.allocated_bytes() + judging.allocated_bytes() + shadow.allocated_bytes();
+        self.status.memory_max = self.status.memory_max.max(bytes);
+        // What simulates nothing costs something too, so that this ends.
+        *used += simulated.max(1);
+        if over {
+            let times = shadow.times(&judging.window).collect();
+            judging.done.push((candidate, times));
+            judging.left.remove(0);
+        } else {
+            judging.shadow = Some(shadow);
+        }
+        false
+    }
+
+    /// Goes on with those that were best; whether there is nothing to go on to.
+    fn next_stage(&self, judging: &mut Judging) -> bool {
+        let keep = |ranked: &[usize], count: usize| ranked.iter().copied().take(count).collect::<Vec<_>>();
+        let ranked = judging.ranked();
+        match judging.stage {
+            Stage::Whole => return true,
+            Stage::Quarter => {
+                judging.stage = Stage::Half;
+                judging.left = self.with_fifo(keep(&ranked, ranked.len().div_ceil(2)));
+            }
+            Stage::Half => {
+                judging.stage = Stage::Whole;
+                judging.left = self.with_certain(keep(&ranked, 3));
+            }
+        }
+        judging.done.clear();
+        false
+    }
+
+    /// A window has been simulated under all that could be best: what follows from it.
+    fn conclude(&mut self, judging: &Judging, now: Time) {
+        let Some(seen) = Seen::of(judging) else { return };
+        self.history.truncate(WINDOWS - 1);
+        self.history.push_front(seen);
+        let bias = self.judge_itself(judging);
+        self.status.considered = (judging.done.iter())
+            .map(|(index, _)| (self.candidates.all()[*index].clone(), self.score(*index)))
+            .collect();
+        if let Some(trial) = self.trial.take() {
+            if let Some(shown) = judging.shown(&trial) {
+                self.status.change.measured = Some(shown);
+                if shown < trial.promised / 2 {
+                    self.bar(self.used);
+                    self.proposal = Some((trial.from, Reason::Reverted, 0));
+                    return;
+                }
+                self.bars[self.used] = Bar::default();
+            } else {
+                self.trial = Some(trial);
+                return;
+            }
+        }
+        let Some(bias) = bias else { return };
+        self.propose(judging, now, bias);
+    }
+
+    /// What is better than what is in use by more than can be an error.
+    fn propose(&mut self, judging: &Judging, now: Time, bias: Ln) {
+        let error = self.status.error.unwrap_or(0);
+        let window = judging.window.span.max(Span::from_millis(1)).as_nanos();
+        let dwell = now.since(self.status.change.at).as_nanos().max(window);
+        // Ordering the queue anew, and what a cold scheduler loses: in millionths of the time that it will be in use.
+        let queued = judging.window.len() as u64;
+        let cost = ((1_000_000 + queued * 200).saturating_mul(1_000_000) / dwell) as Ln;
+        let threshold = GAIN_MIN.max(2 * error).max(cost);
+        let mut best: Option<(usize, Ln, Score)> = None;
+        let mut in_use = self.score(self.used);
+        for &(index, _) in &judging.done {
+            let score = self.score(index);
+            if index == self.used || !score.is_harmless() {
+                continue;
+            }
+            let gain = self.gain(index);
+            let simpler = |(other, most, _): &(usize, Ln, Score)| {
+                gain > most + TIE || (gain >= most - TIE && index < *other && gain > threshold)
+            };
+            if best.as_ref().is_none_or(simpler) {
+                best = Some((index, gain, score));
+            }
+        }
+        in_use.worst -= error.min(HARM_MAX);
+        let Some((index, gain, _)) = best else { return };
+        let reason = match in_use.is_harmless() {
+            false => Reason::Harm,
+            true if gain > threshold => Reason::Gain,
+            true => return,
+        };
+        self.proposal = Some((index, reason, gain));
+        let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
+        self.trial = Some(Trial { from: self.used, promised, bias });
+    }
+
+    /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.
+    fn judge_itself(&mut self, judging: &Judging) -> Option<Ln> {
+        let (_, times) = judging.done.iter().find(|(index, _)| *index == self.used)?;
+        let apart: Vec<Ln> =
+            judging.measurable(times).map(|(predicted, took)| ln_ratio(predicted, took)).collect();
+        if apart.is_empty() {
+            return None;
+        }
+        let count = apart.len() as Ln;
+        self.errors.truncate(WINDOWS - 1);
+        self.errors.push_front(apart.iter().map(|ln| ln.saturating_mul(*ln)).sum::<Ln>() / count);
+        let mean = self.errors.iter().sum::<Ln>() / self.errors.len() as Ln;
+        self.status.error = Some(mean.max(0).isqrt());
+        Some(apart.iter().sum::<Ln>() / count)
+    }
+
+    /// The score of a candidate over the windows in which it was simulated whole.
+    fn score(&self, index: usize) -> Score {
+        Score::of(self.history.iter().flat_map(|seen| seen.against(index, 0)))
+    }
+
+    /// How much faster a candidate is than what is in use, over the windows in which both were simulated whole.
+    fn gain(&self, index: usize) -> Ln {
+        -Score::of(self.history.iter().flat_map(|seen| seen.against(index, self.used))).mean
+    }
+
+    fn bar(&mut self, index: usize) {
+        let bar = &mut self.bars[index];
+        bar.next = (bar.next * 2).clamp(1, BAR_MAX);
+        bar.until = self.status.windows + 1 + bar.next;
+    }
+
+    /// What the gate should be switched to, and by [`Chooser::settled`] be said to have been.
+    pub fn proposal(&self) -> Option<&SchedulerConfig> {
+        self.proposal.map(|(index, ..)| &self.candidates.all()[index])
+    }
+
+    /// The proposal was applied, or could not be (there was too much in the queue).
+    pub fn settled(&mut self, now: Time, applied: bool) {
+        let Some((index, reason, predicted)) = self.proposal.take() else { return };
+        if !applied {
+            self.trial = None;
+            return;
+        }
+        let scheduler = |index: usize| self.candidates.all()[index].clone();
+        let (from, to) = (scheduler(self.used), scheduler(index));
+        self.status.change = Change { at: now, from, to, reason, predicted, measured: None };
+        self.status.switches += 1;
+        self.used = index;
+        // How well the one before was predicted says little about this one.
+        self.errors.clear();
+    }
+
+    /// What is in use, and why.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// Bytes of memory in use, those of simulated devices left out.
+    pub fn allocated_bytes(&self) -> usize {
+        let judging = self.judging.as_ref().map_or(0, |judging| judging.allocated_bytes());
+        let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
+        self.reader.allocated_bytes() + judging + history
+    }
+}
+
+impl Judging {
+    /// How many requests of the window this stage looks at.
+    fn limit(&self) -> u32 {
+        let whole = self.window.len() as u32;
+        match self.stage {
+            Stage::Quarter => (whole / 4).max(PART_MIN),
+            Stage::Half => (whole / 2).max(PART_MIN),
+            Stage::Whole => whole,
+        }
+    }
+
+    /// The candidates of a stage, but `fifo`, the best first: those that harm nobody, then by their means.
+    fn ranked(&self) -> Vec<usize> {
+        let Some((_, fifo)) = self.done.first() else { return Vec::new() };
+        let mut ranked: Vec<(bool, Ln, usize)> = (self.done.iter().skip(1))
+            .map(|(index, times)| {
+                let score = Score::of(self.window.apps.iter().zip(times.iter().zip(fifo)).map(
+                    |(app, (time, fifo))| {
+                        let (took, with_fifo) = (time.all.as_nanos(), fifo.all.as_nanos());
+                        Slowdown { key: app.key, requests: app.requests, took, with_fifo }
+                    },
+                ));
+                (!score.is_harmless(), score.mean, *index)
+            })
+            .collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(.., index)| index).collect()
+    }
+
+    /// What was predicted and what was measured, for the applications of which enough has completed; if there are none, for all.
+    fn measurable<'a>(&'a self, times: &'a [Times]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let large = self.window.apps.iter().any(|app| app.completed >= REQUESTS_MIN);
+        let least = if large { REQUESTS_MIN } else { 1 };
+        (self.window.apps.iter().zip(times))
+            .filter(move |(app, times)| {
+                app.completed >= least && app.measured > Span::ZERO && times.measured > Span::ZERO
+            })
+            .map(|(app, times)| (times.measured.as_nanos(), app.measured.as_nanos()))
+    }
+
+    /// How much faster the window was than it would have been before the change, as far as that can be said.
+    fn shown(&self, trial: &Trial) -> Option<Ln> {
+        let (_, times) = self.done.iter().find(|(index, _)| *index == trial.from)?;
+        let apart: Vec<Ln> = self.measurable(times).map(|(before, took)| ln_ratio(before, took)).collect();
+        let mean = apart.iter().sum::<Ln>() / (apart.len() as Ln).max(1);
+        (!apart.is_empty()).then_some(mean - trial.bias)
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        let done: usize = self.done.iter().map(|(_, times)| times.capacity() * size_of::<Times>()).sum();
+        self.window.allocated_bytes() + self.shadow.as_ref().map_or(0, Shadow::allocated_bytes) + done
+    }
+}
+
+impl Seen {
+    /// What is kept of a window; `None` if it was not simulated whole.
+    fn of(judging: &Judging) -> Option<Seen> {
+        let apps = &judging.window.apps;
+        let mut order: Vec<usize> = (0..apps.len()).collect();
+        order.sort_by_key(|&index| core::cmp::Reverse(apps[index].requests));
+        let kept = order.len().min(APPS_MAX);
+        let rest = &order[kept..];
+        let mut sizes: Vec<(u64, u32)> =
+            order[..kept].iter().map(|&index| (apps[index].key, apps[index].requests)).collect();
+        if !rest.is_empty() {
+            sizes.push((u64::MAX, rest.iter().map(|&index| apps[index].requests).sum()));
+        }
+        let whole = judging.stage == Stage::Whole && judging.left.is_empty();
+        let runs = (judging.done.iter())
+            .map(|(candidate, times)| {
+                let took = |index: &usize| times[*index].all.as_nanos();
+                let mut all: Vec<u64> = order[..kept].iter().map(took).collect();
+                if !rest.is_empty() {
+                    all.push(rest.iter().map(took).sum());
+                }
+                (*candidate, all)
+            })
+            .collect();
+        whole.then_some(Seen { apps: sizes, runs })
+    }
+
+    /// What each application took under one candidate, and under another in the place of `fifo`.
+    fn against(&self, index: usize, base: usize) -> impl Iterator<Item = Slowdown> + '_ {
+        let run = |index: usize| self.runs.iter().find(move |(candidate, _)| *candidate == index);
+        let both = run(index).zip(run(base));
+        both.into_iter().flat_map(|((_, times), (_, base))| {
+            (self.apps.iter().zip(times.iter().zip(base)))
+                .map(|(&(key, requests), (&took, &with_fifo))| Slowdown { key, requests, took, with_fifo })
+        })
+    }
+
+    fn allocated_bytes(&self) -> usize {
+        let runs: usize = self.runs.iter().map(|(_, times)| times.capacity() * size_of::<u64>()).sum();
+        runs + self.apps.capacity() * size_of::<(u64, u32)>()
+    }
+}

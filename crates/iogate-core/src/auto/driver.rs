@@ -1,0 +1,103 @@
+//! A chooser beside a gate, for drivers in virtual time: what is chosen is in force at once.
+
+use super::chooser::{Chooser, QUEUED_MAX, Status};
+use super::window::{PRESENT_MAX, Ring, SPAN_MIN};
+use crate::gate::Gate;
+use crate::request::{ClientId, Request, RequestId};
+use crate::time::Time;
+
+/// Simulated requests a second that a chooser is given: about 1 % of a core.
+pub const REQUESTS_PER_S: u64 = 12 * 1_024;
+/// What is saved of them for a change of the load: about 100 ms of a core.
+pub const SAVED_MAX: u64 = 160_000;
+
+/// How many requests may be simulated: so many a second, and some saved.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    per_s: u64,
+    saved: u64,
+    at: Time,
+}
+
+impl Pace {
+    /// A pace of `per_s` simulated requests a second, all saved that can be.
+    pub const fn new(per_s: u64, now: Time) -> Pace {
+        Pace { per_s, saved: if per_s == 0 { 0 } else { SAVED_MAX }, at: now }
+    }
+
+    /// How many it may be now.
+    pub fn granted(&mut self, now: Time) -> u64 {
+        let earned = u128::from(now.since(self.at).as_nanos()) * u128::from(self.per_s) / 1_000_000_000;
+        if earned > 0 {
+            // What is earned in part stays in the time that has not been paid for.
+            self.at = now;
+            self.saved = SAVED_MAX.min(self.saved.saturating_add(earned as u64));
+        }
+        self.saved
+    }
+
+    /// So many were simulated.
+    pub fn spend(&mut self, requests: u64) {
+        self.saved = self.saved.saturating_sub(requests);
+    }
+}
+
+/// A chooser, the ring that it reads, and its pace.
+pub struct Auto {
+    chooser: Chooser,
+    ring: Ring,
+    pace: Pace,
+    noting: bool,
+    /// The earliest beginning of the next window.
+    next: Time,
+}
+
+impl Auto {
+    /// Lets `chooser` simulate at `pace`.
+    pub fn new(chooser: Chooser, pace: Pace) -> Auto {
+        Auto { chooser, ring: Ring::new(), pace, noting: false, next: Time::ZERO }
+    }
+
+    /// A request has come into the gate.
+    pub fn arrived(&mut self, now: Time, request: &Request) {
+        self.ring.arrived(now, request);
+    }
+
+    /// `bytes` of a request have been carried out.
+    pub fn completed(&mut self, now: Time, id: RequestId, bytes: u32) {
+        self.ring.completed(now, id, bytes);
+    }
+
+    /// Thinks, and switches the gate. To be called before the gate is asked; `client` says whose a request in the gate is.
+    pub fn look(&mut self, now: Time, gate: &mut Gate, client: impl Fn(RequestId) -> ClientId) {
+        if self.noting && self.ring.is_ripe(now) {
+            self.noting = false;
+            let budget = self.pace.granted(now);
+            self.chooser.consider(&self.ring, now, budget);
+            self.ring.stop();
+        }
+        if self.chooser.has_work() {
+            let granted = self.pace.granted(now);
+            self.pace.spend(self.chooser.step(now, granted));
+        }
+        if let Some(scheduler) = self.chooser.proposal() {
+            let applied = gate.queued() <= QUEUED_MAX && gate.switch(now, scheduler).is_ok();
+            self.chooser.settled(now, applied);
+        }
+        if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {
+            let present = gate.present(PRESENT_MAX);
+            self.ring.begin(now, present.into_iter().map(|present| (present, client(present.id))));
+            (self.noting, self.next) = (true, now + SPAN_MIN);
+        }
+    }
+
+    /// What is in use, and why.
+    pub fn status(&self) -> &Status {
+        self.chooser.status()
+    }
+
+    /// Bytes of memory in use, those of simulated devices left out.
+    pub fn allocated_bytes(&self) -> usize {
+        self.chooser.allocated_bytes() + self.ring.allocated_bytes()
+    }
+}

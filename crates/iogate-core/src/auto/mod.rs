@@ -1,0 +1,33 @@
+//! Which scheduler, and with which parameters: decided from what the load was and what the storage charges.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`window`] | what came and what completed: the ring that a gate's driver fills, and what is read out of it |
+//! | `addresses` | where on a device the bytes of files are taken to lie |
+//! | `load` | whether the load is still of the same kind |
+//! | [`shadow`] | a window as it would have been under another scheduler |
+//! | [`objective`] | which of two outcomes is better |
+//! | [`candidates`] | the schedulers that are considered |
+//! | [`chooser`] | the choice, and what became of it |
+//! | [`driver`] | a chooser beside a gate in virtual time |
+//!
+//! A [`Chooser`](chooser::Chooser) stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
+//! the gate's lock for as many simulated requests as it is given, and its answer is applied by `Gate::switch`. It has no clock
+//! and no source of randomness; the same calls give the same choices.
+
+mod addresses;
+pub mod candidates;
+pub mod chooser;
+pub mod driver;
+mod load;
+pub mod objective;
+pub mod shadow;
+#[cfg(test)]
+mod tests;
+pub mod window;
+
+pub use candidates::Candidates;
+pub use chooser::Chooser;
+pub use driver::{Auto, Pace};
+pub use shadow::Pricing;
+pub use window::Ring;

@@ -1,0 +1,194 @@
+//! Forged windows, of which it is known by hand what they are under another device or scheduler.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::shadow::Shadow;
+use super::window::{Reader, Ring, Window};
+use crate::device::{Device, Unit};
+use crate::gate::{GateConfig, Present};
+use crate::layout::Layout;
+use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
+use crate::sched::SchedulerConfig;
+use crate::time::{Span, Time};
+
+const MS: u64 = 1_000_000;
+const STEPS: u64 = 256;
+
+fn ms(ms: u64) -> Time {
+    Time::from_nanos(ms * MS)
+}
+
+/// Requests of 4 KiB; client `c` reads file `c` in sequence.
+fn request(id: u64, app: u32, client: u32) -> Request {
+    Request {
+        id: RequestId(id),
+        file: FileId(client.into()),
+        op: Op::Read,
+        offset: id * 4_096,
+        bytes: 4_096,
+        app: AppId(app),
+        client: ClientId(client),
+        target: None,
+        issued: None,
+    }
+}
+
+fn fifo(depth: u32) -> GateConfig {
+    let scheduler = SchedulerConfig::by_name("fifo").unwrap();
+    GateConfig { scheduler, queue_max: 1_000, depth, layout: Layout::SINGLE }
+}
+
+fn unit(ms: u64) -> impl Fn() -> Box<dyn Device> + Send + Sync {
+    move || Box::new(Unit::new(Span::from_millis(ms)))
+}
+
+/// How long the applications of a window take with a device that takes so long for each dispatch, under a scheduler.
+fn predict(window: &Window, scheduler: &str, service_ms: u64) -> Vec<u64> {
+    let scheduler = SchedulerConfig::by_name(scheduler).unwrap();
+    let mut shadow =
+        Shadow::new(window, &fifo(1), &scheduler, &unit(service_ms), window.len() as u32).unwrap();
+    let (mut completed, mut steps) = (0, 0);
+    loop {
+        let (done, over) = shadow.run(window, 10);
+        (completed, steps) = (completed + done, steps + 1);
+        if over {
+            break;
+        }
+        assert!(steps < 10_000, "{completed} of {}", window.len());
+    }
+    assert_eq!(completed, window.len() as u64);
+    shadow.times(window).map(|times| times.all.as_nanos() / MS).collect()
+}
+
+fn read(ring: &Ring, now: Time) -> Window {
+    assert!(ring.is_ripe(now));
+    Reader::default().read(ring, now, usize::MAX).expect("enough has completed")
+}
+
+#[test]
+fn a_client_that_thinks_goes_on_after_its_completion() {
+    // Service of 2 ms, thinking of 3 ms.
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    let mut now = 0;
+    for step in 0..STEPS {
+        ring.arrived(ms(now), &request(step, 1, 1));
+        ring.completed(ms(now + 2), RequestId(step), 4_096);
+        now += 5;
+    }
+    let window = read(&ring, ms(now));
+    assert_eq!(window.apps[0].measured, Span::from_millis(5 * STEPS - 3));
+    assert_eq!(predict(&window, "fifo", 2), [5 * STEPS - 3]);
+    // With a device that takes 7 ms each step takes 10; by the clock, requests would queue up and it would be 7.
+    assert_eq!(predict(&window, "fifo", 7), [10 * STEPS - 3]);
+}
+
+#[test]
+fn a_client_with_several_outstanding_keeps_as_many() {
+    // Four at once, each after the fourth completion before it; the device takes 1 ms for each.
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    for id in 0..4 {
+        ring.arrived(Time::ZERO, &request(id, 1, 1));
+    }
+    for id in 0..STEPS {
+        ring.completed(ms(id + 1), RequestId(id), 4_096);
+        ring.arrived(ms(id + 1), &request(id + 4, 1, 1));
+    }
+    let window = read(&ring, ms(STEPS));
+    assert_eq!(predict(&window, "fifo", 1), [STEPS + 4]);
+    assert_eq!(predict(&window, "fifo", 5), [5 * (STEPS + 4)]);
+}
+
+/// Two clients of one application issue a request each, and the next ones 1 ms after both have completed.
+fn with_barriers(apps: [u32; 2]) -> Window {
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    let mut now = 0;
+    for step in 0..STEPS / 2 {
+        for client in 0..2 {
+            ring.arrived(ms(now), &request(2 * step + client, apps[client as usize], client as u32 + 1));
+        }
+        ring.completed(ms(now + 1), RequestId(2 * step), 4_096);
+        ring.completed(ms(now + 2), RequestId(2 * step + 1), 4_096);
+        now += 3;
+    }
+    read(&ring, ms(now))
+}
+
+#[test]
+fn who_waits_at_a_barrier_waits_for_all_of_its_application() {
+    let window = with_barriers([1, 1]);
+    assert_eq!(predict(&window, "fifo", 1), [3 * STEPS / 2 - 1]);
+    // 10 ms for each of both, and 1 ms; the first client does not go on 2 ms after its own completion.
+    assert_eq!(predict(&window, "fifo", 10), [21 * STEPS / 2 - 1]);
+    // Applications of their own do not wait for each other: the first client comes back while the second one is served.
+    let apart = predict(&with_barriers([1, 2]), "fifo", 10);
+    assert_eq!(apart[1], 20 * STEPS / 2, "the device is never idle");
+}
+
+#[test]
+fn what_is_in_the_gate_at_the_beginning_is_served_too() {
+    let mut ring = Ring::new();
+    let present = |id, in_service| {
+        let Request { file, op, offset, bytes, app, client, .. } = request(id, 1, 1);
+        (Present { id: RequestId(id), file, op, offset, bytes, app, arrival: ms(90), in_service }, client)
+    };
+    // One has been in service for 4 of 10 ms, one waits.
+    ring.begin(ms(100), [present(1_000, Some(ms(96))), present(1_001, None)]);
+    for (id, end) in [(1_000, 106), (1_001, 116)] {
+        ring.completed(ms(end), RequestId(id), 4_096);
+    }
+    let mut now = 116;
+    for id in 0..STEPS {
+        ring.arrived(ms(now), &request(id, 1, 1));
+        now += 10;
+        ring.completed(ms(now), RequestId(id), 4_096);
+    }
+    let window = read(&ring, ms(now));
+    assert_eq!(window.apps[0].measured, Span::from_millis(now - 100));
+    assert_eq!(predict(&window, "fifo", 10), [now - 100]);
+}
+
+#[test]
+fn runs_are_served_as_one() {
+    // Two requests at a time, contiguous; what aggregates them needs half of the dispatches.
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    for step in 0..STEPS / 2 {
+        for id in [2 * step, 2 * step + 1] {
+            ring.arrived(ms(2 * step), &request(id, 1, 1));
+        }
+        ring.completed(ms(2 * step + 1), RequestId(2 * step), 4_096);
+        ring.completed(ms(2 * step + 2), RequestId(2 * step + 1), 4_096);
+    }
+    let window = read(&ring, ms(STEPS));
+    assert_eq!(predict(&window, "fifo", 1), [STEPS]);
+    assert_eq!(predict(&window, "to-agg", 1), [STEPS / 2]);
+}
+
+#[test]
+fn a_window_begins_anew_where_the_load_becomes_another_one() {
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    let mut reader = Reader::default();
+    for id in 0..2 * STEPS {
+        let mut request = request(id, 1, 1);
+        if id >= STEPS {
+            request.op = Op::Write;
+        }
+        ring.arrived(ms(id), &request);
+        ring.completed(ms(id + 1), RequestId(id), 4_096);
+    }
+    let window = reader.read(&ring, ms(2 * STEPS), usize::MAX).unwrap();
+    assert!(window.changed);
+    assert_eq!((window.len() as u64, window.start), (STEPS, ms(STEPS)));
+    assert!(window.work.iter().all(|work| work.op == Op::Write));
+    ring.begin(ms(1_000), []);
+    for id in 0..STEPS {
+        ring.arrived(ms(1_000 + id), &Request { op: Op::Write, ..request(id, 1, 1) });
+        ring.completed(ms(1_001 + id), RequestId(id), 4_096);
+    }
+    assert!(!reader.read(&ring, ms(2_000), usize::MAX).unwrap().changed);
+}

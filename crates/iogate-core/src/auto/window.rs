@@ -1,0 +1,445 @@
+//! What came and what completed: a ring that a gate's driver fills, and a window of work that is read out of it.
+//!
+//! A window is work, not time: at least [`COMPLETIONS_MIN`] completions and [`SPAN_MIN`], at most [`NOTES_MAX`] notes and [`SPAN_MAX`].
+//! Where the load changes its kind, the window begins anew. It keeps what each request *waited for*, so that it can be played again
+//! at another speed:
+//!
+//! - its client's completions: it came a think time after that many of them;
+//! - its application, if that was out of the gate since: a barrier, a collective call, the next program of a script;
+//! - else the clock.
+
+use alloc::vec::Vec;
+
+use super::addresses::Addresses;
+use super::load::LoadKind;
+use crate::gate::Present;
+use crate::hash::HashMap;
+use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
+use crate::time::{Span, Time};
+
+/// Completions in a window, at least.
+pub const COMPLETIONS_MIN: usize = 256;
+/// Arrivals and completions in a window, at most.
+pub const NOTES_MAX: usize = 8_192;
+/// The requests that are in the gate as a window begins, at most: of more, the oldest.
+pub const PRESENT_MAX: usize = 2_048;
+/// The shortest window, unless it is full before.
+pub const SPAN_MIN: Span = Span::from_millis(250);
+/// The longest window.
+pub const SPAN_MAX: Span = Span::from_secs(30);
+/// Completions of a window that took as long as a window may.
+const COMPLETIONS_SLOW: usize = 32;
+/// Transfers before a window that a device is warmed up with.
+const WARM_MAX: usize = 64;
+
+/// An arrival or a completion.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    at: Time,
+    id: RequestId,
+    file: FileId,
+    offset: u64,
+    /// Of a completion: of the part.
+    bytes: u32,
+    app: AppId,
+    client: ClientId,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Arrived(Op),
+    Completed,
+}
+
+const _: () = assert!(size_of::<Note>() <= 48);
+
+/// What a driver notes under its gate's lock, a few nanoseconds each; nothing is allocated there.
+#[derive(Debug, Default)]
+pub struct Ring {
+    notes: Vec<Note>,
+    present: Vec<(Present, ClientId)>,
+    began: Time,
+    completions: usize,
+    open: bool,
+}
+
+impl Ring {
+    /// A ring that notes nothing yet.
+    pub fn new() -> Ring {
+        Ring { notes: Vec::with_capacity(NOTES_MAX), ..Ring::default() }
+    }
+
+    /// Begins to note. `present` is what is in the gate now, with the clients of the requests.
+    pub fn begin(&mut self, now: Time, present: impl IntoIterator<Item = (Present, ClientId)>) {
+        self.notes.clear();
+        self.present.clear();
+        self.present.extend(present.into_iter().take(PRESENT_MAX));
+        (self.began, self.completions, self.open) = (now, 0, true);
+    }
+
+    /// Notes nothing any more, and forgets what it has; the memory stays.
+    pub fn stop(&mut self) {
+        self.open = false;
+        self.notes.clear();
+    }
+
+    /// A request has come into the gate.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, request: &Request) {
+        if self.open {
+            let Request { id, file, op, offset, bytes, app, client, .. } = *request;
+            self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Arrived(op) });
+        }
+    }
+
+    /// `bytes` of a request have been carried out.
+    #[inline]
+    pub fn completed(&mut self, now: Time, id: RequestId, bytes: u32) {
+        if self.open {
+            self.completions += 1;
+            let (file, offset, app, client) = (FileId(0), 0, AppId(0), ClientId(0));
+            self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Completed });
+        }
+    }
+
+    fn note(&mut self, note: Note) {
+        self.notes.push(note);
+        // What comes after a full ring is not noted: a window is a sample.
+        self.open = self.notes.len() < NOTES_MAX;
+    }
+
+    /// Whether it notes what happens.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// When it began.
+    pub fn began(&self) -> Time {
+        self.began
+    }
+
+    /// Whether what it has is a window.
+    pub fn is_ripe(&self, now: Time) -> bool {
+        let span = now.since(self.began);
+        (self.notes.len() >= NOTES_MAX)
+            || (span >= SPAN_MIN && self.completions >= COMPLETIONS_MIN)
+            || (span >= SPAN_MAX && !self.notes.is_empty())
+    }
+
+    /// Bytes of memory in use.
+    pub fn allocated_bytes(&self) -> usize {
+        self.notes.capacity() * size_of::<Note>() + self.present.capacity() * size_of::<(Present, ClientId)>()
+    }
+}
+
+/// What a request waited for before it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// Was in the gate already, in service since.
+    InService(Time),
+    /// Was in the gate already, and waited since.
+    Queued(Time),
+    /// The clock: came so long after the window's beginning.
+    Clock(Span),
+    /// So many completions of its client, and a think time.
+    Client(u32, Span),
+    /// So many completions of its application, all that it had had in the gate, and a time since.
+    App(u32, Span),
+}
+
+/// One request of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) file: FileId,
+    pub(super) offset: u64,
+    pub(super) address: u64,
+    pub(super) bytes: u32,
+    pub(super) op: Op,
+    /// Indices of [`Window::clients`] and [`Window::apps`].
+    pub(super) client: u32,
+    pub(super) app: u32,
+    pub(super) after: After,
+}
+
+/// An application's part of a window, or a client's whose application is unknown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AppPart {
+    /// The application, or the client below [`CLIENT_KEY`].
+    pub(super) key: u64,
+    /// Its requests.
+    pub(super) requests: u32,
+    /// Those of them that completed.
+    pub(super) completed: u32,
+    /// From its first arrival to the last of these completions.
+    pub(super) measured: Span,
+    first: Time,
+    outstanding: u32,
+    /// When it was out of the gate, if it was.
+    out: Option<Time>,
+}
+
+/// Set in the key of a client without an application.
+const CLIENT_KEY: u64 = 1 << 63;
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ClientPart {
+    pub(super) app: u32,
+    pub(super) requests: u32,
+    completed: u32,
+    last: Time,
+}
+
+/// A window of work.
+#[derive(Debug, Default)]
+pub struct Window {
+    /// When it began.
+    pub(super) start: Time,
+    /// How long it took.
+    pub(super) span: Span,
+    /// Those in the gate as it began, then the others in the order in which they came.
+    pub(super) work: Vec<Work>,
+    pub(super) apps: Vec<AppPart>,
+    pub(super) clients: Vec<ClientPart>,
+    /// What was transferred last before it.
+    pub(super) warm: Vec<Warm>,
+    /// Whether the load became another one in it.
+    pub(super) changed: bool,
+}
+
+/// A transfer before a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Warm {
+    pub(super) at: Time,
+    pub(super) op: Op,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
+/// Reads windows out of rings. What it keeps from one to the next: where files lie, and the last transfers.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    addresses: Addresses,
+    warm: Vec<Warm>,
+    kind: Option<LoadKind>,
+}
+
+impl Reader {
+    /// The window in `ring`, of at most `most` arrivals; `None` if too little has completed.
+    pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Option<Window> {
+        let mut builder = Builder::default();
+        builder.window.warm = self.warm.clone();
+        let change = self.change(ring);
+        let begin = change.map_or(ring.began, |at| ring.notes[at].at);
+        builder.window.start = begin;
+        builder.window.changed = change.is_some();
+        let cut = change.unwrap_or(0);
+        let present = still_present(ring, cut);
+        for (present, client) in &present {
+            let after = match present.in_service {
+                Some(since) => After::InService(since),
+                None => After::Queued(present.arrival),
+            };
+            builder.add(&mut self.addresses, (present, *client), begin, after);
+        }
+        let (mut arrivals, mut end) = (0, begin);
+        for note in &ring.notes[cut..] {
+            match note.kind {
+                Kind::Arrived(_) if arrivals == most => break,
+                Kind::Arrived(op) => {
+                    arrivals += 1;
+                    builder.arrived(&mut self.addresses, note, op);
+                }
+                Kind::Completed => builder.completed(note, &mut self.warm),
+            }
+            end = note.at;
+        }
+        let Builder { mut window, completions, .. } = builder;
+        window.span = end.since(begin);
+        let slow = now.since(ring.began) >= SPAN_MAX;
+        let least = if slow { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
+        (completions >= least).then_some(window)
+    }
+
+    /// The note at which the load became another one, if it did: the last such block, with enough behind it.
+    fn change(&mut self, ring: &Ring) -> Option<usize> {
+        let mut ends: HashMap<FileId, u64> = HashMap::default();
+        let (mut block, mut first, mut change) = (LoadKind::default(), 0, None);
+        for (index, note) in ring.notes.iter().enumerate() {
+            let Kind::Arrived(op) = note.kind else { continue };
+            if block.requests == 0 {
+                first = index;
+            }
+            let contiguous = ends.insert(note.file, note.offset + u64::from(note.bytes)) == Some(note.offset);
+            block.add(op, note.bytes, contiguous);
+            if block.requests == LoadKind::BLOCK {
+                if self.kind.is_some_and(|kind| kind.differs(&block)) {
+                    self.kind = None;
+                    change = Some(first);
+                }
+                self.kind.get_or_insert_default().mix(&block);
+                block = LoadKind::default();
+            }
+        }
+        let enough = |at: &usize| {
+            ring.notes[*at..].iter().filter(|note| note.kind == Kind::Completed).count() >= COMPLETIONS_MIN
+        };
+        change.filter(enough)
+    }
+
+    /// Bytes of memory in use, the addresses of files included at their bound.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        self.warm.capacity() * size_of::<Warm>() + self.addresses.allocated_bytes()
+    }
+}
+
+/// What is in the gate at a note: what was at the beginning, and came since, and has not completed.
+fn still_present(ring: &Ring, cut: usize) -> Vec<(Present, ClientId)> {
+    if cut == 0 {
+        return ring.present.clone();
+    }
+    let mut present: Vec<Option<(Present, ClientId)>> = ring.present.iter().copied().map(Some).collect();
+    let mut at: HashMap<RequestId, usize> = HashMap::default();
+    for (index, (present, _)) in ring.present.iter().enumerate() {
+        at.insert(present.id, index);
+    }
+    for note in &ring.notes[..cut] {
+        match note.kind {
+            Kind::Arrived(op) => {
+                at.insert(note.id, present.len());
+                let Note { at: arrival, id, file, offset, bytes, app, client, .. } = *note;
+                let came = Present { id, file, op, offset, bytes, app, arrival, in_service: None };
+                present.push(Some((came, client)));
+            }
+            Kind::Completed => {
+                if let Some(index) = at.get(&note.id) {
+                    present[*index] = None;
+                }
+            }
+        }
+    }
+    present.into_iter().flatten().take(PRESENT_MAX).collect()
+}
+
+#[derive(Default)]
+struct Builder {
+    window: Window,
+    client_of: HashMap<(AppId, ClientId), u32>,
+    app_of: HashMap<u64, u32>,
+    /// Requests in the gate: their work, and the bytes that are not carried out.
+    open: HashMap<RequestId, (u32, u32)>,
+    completions: usize,
+}
+
+impl Builder {
+    fn client(&mut self, app: AppId, client: ClientId, now: Time) -> u32 {
+        if let Some(&index) = self.client_of.get(&(app, client)) {
+            return index;
+        }
+        let key = if app.0 == 0 { CLIENT_KEY | u64::from(client.0) } else { u64::from(app.0) };
+        let apps = &mut self.window.apps;
+        let app_index = *self.app_of.entry(key).or_insert_with(|| {
+            apps.push(AppPart {
+                key,
+                requests: 0,
+                completed: 0,
+                measured: Span::ZERO,
+                first: now,
+                outstanding: 0,
+                out: None,
+            });
+            apps.len() as u32 - 1
+        });
+        let index = self.window.clients.len() as u32;
+        self.window.clients.push(ClientPart { app: app_index, ..ClientPart::default() });
+        self.client_of.insert((app, client), index);
+        index
+    }
+
+    fn add(&mut self, addresses: &mut Addresses, of: (&Present, ClientId), now: Time, after: After) {
+        let (Present { id, file, op, offset, bytes, app, .. }, client) = (*of.0, of.1);
+        let client = self.client(app, client, now);
+        let app = self.window.clients[client as usize].app;
+        self.window.clients[client as usize].requests += 1;
+        let part = &mut self.window.apps[app as usize];
+        part.requests += 1;
+        part.outstanding += 1;
+        let address = addresses.of(file, offset);
+        self.open.insert(id, (self.window.work.len() as u32, bytes));
+        self.window.work.push(Work { file, offset, address, bytes, op, client, app, after });
+    }
+
+    fn arrived(&mut self, addresses: &mut Addresses, note: &Note, op: Op) {
+        let Note { at: now, id, file, offset, bytes, app, client, .. } = *note;
+        let index = self.client(app, client, now);
+        let part = self.window.clients[index as usize];
+        let own = (part.completed > 0).then_some(part.last);
+        let app_part = &self.window.apps[part.app as usize];
+        let after = match (own, app_part.out) {
+            // Out of the gate since: whoever was last of the application has let all of it go on.
+            (own, Some(out)) if own.is_none_or(|last| last <= out) => {
+                After::App(app_part.completed, now.since(out))
+            }
+            (Some(last), _) => After::Client(part.completed, now.since(last)),
+            (None, _) => After::Clock(now.since(self.window.start)),
+        };
+        let present = Present { id, file, op, offset, bytes, app, arrival: now, in_service: None };
+        self.add(addresses, (&present, client), now, after);
+    }
+
+    fn completed(&mut self, note: &Note, warm: &mut Vec<Warm>) {
+        let Some((index, left)) = self.open.get_mut(&note.id) else { return };
+        *left = left.saturating_sub(note.bytes);
+        if *left > 0 {
+            return;
+        }
+        let Work { client, app, address, bytes, op, .. } = self.window.work[*index as usize];
+        self.open.remove(&note.id);
+        self.completions += 1;
+        let client = &mut self.window.clients[client as usize];
+        (client.completed, client.last) = (client.completed + 1, note.at);
+        let app = &mut self.window.apps[app as usize];
+        app.completed += 1;
+        app.measured = note.at.since(app.first);
+        app.outstanding = app.outstanding.saturating_sub(1);
+        if app.outstanding == 0 {
+            app.out = Some(note.at);
+        }
+        remember(warm, Warm { at: note.at, op, address, bytes: bytes.into() });
+    }
+}
+
+/// Keeps the last transfers; what follows the one before it contiguously is one with it.
+fn remember(warm: &mut Vec<Warm>, transfer: Warm) {
+    if let Some(last) = warm.last_mut()
+        && (last.op, last.address + last.bytes) == (transfer.op, transfer.address)
+    {
+        last.bytes += transfer.bytes;
+        last.at = transfer.at;
+        return;
+    }
+    if warm.len() == WARM_MAX {
+        warm.remove(0);
+    }
+    warm.push(transfer);
+}
+
+impl Window {
+    /// Requests in it.
+    pub fn len(&self) -> usize {
+        self.work.len()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.work.is_empty()
+    }
+
+    /// Bytes of memory in use.
+    pub fn allocated_bytes(&self) -> usize {
+        self.work.capacity() * size_of::<Work>()
+            + self.apps.capacity() * size_of::<AppPart>()
+            + self.clients.capacity() * size_of::<ClientPart>()
+            + self.warm.capacity() * size_of::<Warm>()
+    }
+}

@@ -1,0 +1,227 @@
+//! A small closed-loop world: processes, a gate, a device that serves one transfer at a time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use iogate_core::auto::{Auto, Candidates, Chooser, Pace, Pricing};
+use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::{
+    AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
+    SchedulerConfig, Span, Time,
+};
+
+/// Random numbers: SplitMix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % n
+    }
+}
+
+/// A process: so many requests, `outstanding` of them at a time, each after thinking.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process {
+    pub(crate) app: u32,
+    pub(crate) file: u64,
+    pub(crate) op: Op,
+    pub(crate) bytes: u32,
+    /// Bytes from one request to the next; 0: anywhere in 1 GiB.
+    pub(crate) stride: u64,
+    pub(crate) start: u64,
+    pub(crate) outstanding: u32,
+    pub(crate) think: Span,
+    pub(crate) requests: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Mix {
+    pub(crate) device: &'static str,
+    pub(crate) depth: u32,
+    pub(crate) processes: Vec<Process>,
+}
+
+impl Mix {
+    /// A mix of one to three applications, of one to four processes each.
+    pub(crate) fn random(seed: u64) -> Mix {
+        let mut random = Random(seed);
+        let device = ["hdd", "edel", "suno", "unit:100us"][random.below(4) as usize];
+        let depth = [1, 4, 16][random.below(3) as usize];
+        let mut processes = Vec::new();
+        for app in 1..=1 + random.below(3) as u32 {
+            let count = 1 + random.below(4);
+            let shared = random.below(2) == 0;
+            let op = if random.below(2) == 0 { Op::Read } else { Op::Write };
+            let bytes = [4_096, 65_536, 262_144][random.below(3) as usize];
+            let pattern = random.below(3);
+            let outstanding = [1, 1, 4][random.below(3) as usize];
+            let think = Span::from_micros([0, 100, 2_000][random.below(3) as usize]);
+            for rank in 0..count {
+                let file = u64::from(app) * 100 + if shared { 0 } else { rank };
+                let b = u64::from(bytes);
+                let (start, stride) = match pattern {
+                    0 => (rank * (64 << 20), b),
+                    1 => (rank * b, count * b),
+                    _ => (0, 0),
+                };
+                let requests = 1_500;
+                processes.push(Process { app, file, op, bytes, stride, start, outstanding, think, requests });
+            }
+        }
+        Mix { device, depth, processes }
+    }
+
+    pub(crate) fn config(&self, scheduler: &SchedulerConfig) -> GateConfig {
+        GateConfig {
+            scheduler: scheduler.clone(),
+            queue_max: 65_536,
+            depth: self.depth,
+            layout: Layout::SINGLE,
+        }
+    }
+
+    pub(crate) fn pricing(&self) -> Arc<dyn Pricing> {
+        let name = self.device;
+        Arc::new(move || -> Box<dyn Device> { device::parse(name).expect("a preset") })
+    }
+
+    pub(crate) fn candidates(&self) -> Candidates {
+        Candidates::new(&*self.pricing(), self.depth)
+    }
+
+    /// A chooser for it that begins with `scheduler`.
+    pub(crate) fn auto(&self, scheduler: &SchedulerConfig, per_s: u64) -> Auto {
+        let chooser = Chooser::new(&self.config(scheduler), self.pricing(), Time::ZERO);
+        Auto::new(chooser, Pace::new(per_s, Time::ZERO))
+    }
+}
+
+/// What became of a run.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// Of each application, by number: when its last request was complete, in ns.
+    pub(crate) apps: Vec<(u32, u64)>,
+    /// Each dispatch: time, file, offset, bytes.
+    pub(crate) dispatches: Vec<(u64, u64, u64, u64)>,
+    /// The schedulers in use, with the times of the changes.
+    pub(crate) switches: Vec<(u64, String)>,
+    pub(crate) memory_max: usize,
+}
+
+struct State {
+    sent: u32,
+    done: u32,
+}
+
+/// Runs `mix` behind a gate that begins with `scheduler`; with `auto`, that looks at it; `meddle` may do something to the gate
+/// before it is asked.
+pub(crate) fn run(
+    mix: &Mix,
+    scheduler: &SchedulerConfig,
+    mut auto: Option<&mut Auto>,
+    mut meddle: impl FnMut(Time, &mut Gate),
+) -> Ran {
+    let mut gate = Gate::new(&mix.config(scheduler)).unwrap();
+    let mut device = device::parse(mix.device).unwrap();
+    let mut placement = Placement::default();
+    let mut random = Random(7);
+    let mut states: Vec<State> = mix.processes.iter().map(|_| State { sent: 0, done: 0 }).collect();
+    let mut coming: BinaryHeap<Reverse<(Time, usize)>> = BinaryHeap::new();
+    for (index, process) in mix.processes.iter().enumerate() {
+        (0..process.outstanding.min(process.requests))
+            .for_each(|_| coming.push(Reverse((Time::ZERO, index))));
+    }
+    let mut service: BinaryHeap<Reverse<(Time, u32, DispatchId)>> = BinaryHeap::new();
+    let (mut now, mut free_at, mut served) = (Time::ZERO, Time::ZERO, 0);
+    // By request id.
+    let mut sender: Vec<usize> = Vec::new();
+    let mut ran = Ran::default();
+    let mut last: std::collections::BTreeMap<u32, u64> = Default::default();
+    loop {
+        while let Some(&Reverse((at, index))) = coming.peek()
+            && at <= now
+        {
+            coming.pop();
+            let (process, state) = (&mix.processes[index], &mut states[index]);
+            let offset = match process.stride {
+                0 => random.below((1 << 30) / u64::from(process.bytes)) * u64::from(process.bytes),
+                stride => process.start + u64::from(state.sent) * stride,
+            };
+            state.sent += 1;
+            let request = Request {
+                id: RequestId(sender.len() as u64),
+                file: FileId(process.file),
+                op: process.op,
+                offset,
+                bytes: process.bytes,
+                app: AppId(process.app),
+                client: ClientId(index as u32 + 1),
+                target: None,
+                issued: None,
+            };
+            sender.push(index);
+            gate.submit(now, &request).unwrap();
+            if let Some(auto) = &mut auto {
+                auto.arrived(now, &request);
+            }
+        }
+        if let Some(auto) = &mut auto {
+            let before = auto.status().switches;
+            auto.look(now, &mut gate, |id| ClientId(sender[id.0 as usize] as u32 + 1));
+            if auto.status().switches > before {
+                ran.switches.push((now.as_nanos(), gate.scheduler().to_string()));
+            }
+            ran.memory_max = auto.status().memory_max + auto.allocated_bytes();
+        }
+        meddle(now, &mut gate);
+        let deadline = loop {
+            match gate.next(now) {
+                Decision::Dispatch(dispatch) => {
+                    let address = placement.address(dispatch.file, dispatch.offset);
+                    let begin = free_at.max(now);
+                    let transfer = Transfer { op: dispatch.op, address, bytes: dispatch.bytes };
+                    free_at = begin + device.serve(begin, transfer);
+                    served += 1;
+                    service.push(Reverse((free_at, served, dispatch.id)));
+                    let file = dispatch.file.0;
+                    ran.dispatches.push((now.as_nanos(), file, dispatch.offset, dispatch.bytes));
+                }
+                Decision::WaitUntil(until, _) => break Some(until),
+                Decision::Idle => break None,
+            }
+        };
+        let end = service.peek().map(|Reverse((end, ..))| *end);
+        let arrival = coming.peek().map(|Reverse((at, _))| *at);
+        let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
+        now = next.max(now);
+        while let Some(&Reverse((end, _, id))) = service.peek()
+            && end <= now
+        {
+            service.pop();
+            let parts: Vec<_> = gate.parts(id).collect();
+            let bytes = parts.iter().map(|part| u64::from(part.bytes)).sum();
+            gate.complete(now, id, Outcome::Done { bytes });
+            for part in parts {
+                if let Some(auto) = &mut auto {
+                    auto.completed(now, part.request, part.bytes);
+                }
+                let index = sender[part.request.0 as usize];
+                let (process, state) = (&mix.processes[index], &mut states[index]);
+                state.done += 1;
+                last.insert(process.app, now.as_nanos());
+                if state.done + process.outstanding <= process.requests {
+                    coming.push(Reverse((now + process.think, index)));
+                }
+            }
+        }
+    }
+    for (process, state) in mix.processes.iter().zip(&states) {
+        assert_eq!((state.sent, state.done), (process.requests, process.requests), "of {process:?}");
+    }
+    ran.apps = last.into_iter().collect();
+    ran
+}
