@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use iogate_core::proto::window::{Admitted, Window};
+use iogate_core::proto::repeats::{Admitted, Window};
 use iogate_core::wire::{
     Entry, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, Welcome,
 };

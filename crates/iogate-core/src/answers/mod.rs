@@ -5,6 +5,9 @@
 //! [`Key`], and gets its first answer. An intent without an outcome was underway when the server was killed: what it noted of
 //! the state before tells, with the state that is found, whether it took effect ([`NameIntent::judge`], [`AppendIntent::judge`]).
 //!
+//! Requests that are sent again while their session lives are not its business: those are told by their ids
+//! ([`proto::repeats`](crate::proto::repeats)).
+//!
 //! | file | purpose |
 //! |---|---|
 //! | `note.rs` | the log's records: bytes <-> values |

@@ -6,12 +6,12 @@
 //! | [`client_session`] | what a client sends again when connections or servers are lost, when it connects again, and what it opens again |
 //! | [`forwarder`] | which forwarders may be there together, and which one ends its predecessor |
 //! | [`origins`] | the numbers of a client process's requests |
+//! | [`repeats`] | which requests of a lost connection were carried out, so that none is twice while its session lives |
 //! | [`server_session`] | a server's side of a session: connections, requests, handles, who waits for the end of a file |
-//! | [`window`] | which requests of a lost connection were carried out, so that none is twice |
 
 pub mod append_lane;
 pub mod client_session;
 pub mod forwarder;
 pub mod origins;
+pub mod repeats;
 pub mod server_session;
-pub mod window;

@@ -11,17 +11,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Unbounded};
 
+use super::order::Rank;
 use crate::coord::{Admission, Claim, ClaimId, CoordConfig, Passing};
 use crate::time::Time;
-
-/// Where a waiting claim stands in the order: smaller is served first. It never changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Rank {
-    /// What the order goes by.
-    pub key: u64,
-    /// Among equals, first come first served.
-    pub id: ClaimId,
-}
 
 /// Claims that wait and are to be looked at, in the order in which they are served; each with the target, if it was one, that
 /// has become free: the next in line there may have it if this one may not. Some may not wait any more.
@@ -363,11 +355,6 @@ impl Board {
             }
         }
     }
-}
-
-impl Rank {
-    const FIRST: Rank = Rank { key: 0, id: ClaimId(0) };
-    const LAST: Rank = Rank { key: u64::MAX, id: ClaimId(u64::MAX) };
 }
 
 /// Takes one from a holder's count; returns whether that was the last.

@@ -5,14 +5,14 @@
 //! | `board` | who waits for the targets of a place, who holds them, and who is to be looked at when that changes |
 //! | `grants` | who is granted a turn next, and what the client is told |
 //! | `leases` | whose time runs out, when |
-//! | `history` | what a table remembers of a client's earlier turns |
+//! | `order` | in which order waiting claims are served, and what is remembered for that |
 //! | `restore` | a table from what a journal has kept |
 //! | `sets` | the sets of [`Order::Sets`], and their shares |
 
 mod board;
 mod grants;
-mod history;
 mod leases;
+mod order;
 mod restore;
 mod sets;
 
@@ -20,9 +20,9 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use board::{Board, Rank, Woken};
-use history::History;
+use board::{Board, Woken};
 use leases::Leases;
+use order::{History, Rank};
 
 use super::{
     Change, Claim, ClaimId, CoordConfig, CoordStats, Decision, Entry, Loss, Order, Passing, PlaceId, Refused,

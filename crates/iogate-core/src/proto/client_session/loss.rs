@@ -36,6 +36,11 @@ impl Loss {
         self.next_attempt = now + self.pause;
     }
 
+    /// Whether requests need wait no longer: they do so for `retry_for`, once.
+    pub(super) fn is_too_long(&self, now: Time, retry_for: Span) -> bool {
+        self.gave_up || now.since(self.since) >= retry_for
+    }
+
     /// Whether there was an attempt.
     pub(super) fn was_tried(&self) -> bool {
         self.pause > Span::ZERO

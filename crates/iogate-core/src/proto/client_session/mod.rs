@@ -203,7 +203,7 @@ impl<C, U> ClientSession<C, U> {
     pub fn attempt(&mut self, now: Time) -> Attempt<C> {
         let Some(loss) = self.loss.filter(|_| !self.is_closed) else { return Attempt::Nothing };
         // Each attempt has gone well, or the last one would have given up.
-        if loss.was_tried() && !loss.gave_up && now.since(loss.since) >= self.config.retry_for {
+        if loss.was_tried() && !loss.gave_up && loss.is_too_long(now, self.config.retry_for) {
             return Attempt::GiveUp(self.give_up());
         }
         if now < loss.next_attempt {
@@ -221,8 +221,7 @@ impl<C, U> ClientSession<C, U> {
     pub fn could_not_connect(&mut self, now: Time) -> Option<GivenUp<C>> {
         let loss = self.loss.as_mut()?;
         loss.tried(now);
-        let is_over = loss.gave_up || now.since(loss.since) >= self.config.retry_for;
-        is_over.then(|| self.give_up())
+        loss.is_too_long(now, self.config.retry_for).then(|| self.give_up())
     }
 
     /// An [`Attempt::Connect`] has led to a connection, on which the server has said `welcome`.

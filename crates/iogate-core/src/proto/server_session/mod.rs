@@ -34,7 +34,7 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::window::{Admitted, Window};
+use super::repeats::{Admitted, Window};
 use crate::refusal::{Refusal, errno};
 use crate::{Span, Time};
 use handles::Handles;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use std::println;
 
 use super::*;
-use crate::proto::window::{Admitted, Window};
+use crate::proto::repeats::{Admitted, Window};
 
 const LIMITS: Limits = Limits { requests: 5, bytes: 1000 };
 

@@ -1,16 +1,30 @@
-//! What a table remembers of a client's earlier turns, where the order goes by it.
+//! In which order waiting claims are served: the rank that each gets when it comes, by [`Order`].
 //!
-//! Of a party, or of a session where claims have none, and of each place by itself. It is not in the journal: after a restart all
-//! have used the same, and nothing is known of periods and sizes until they are seen again.
+//! Some orders go by what a client has done before: its periods, its bytes, what it has used. That is remembered of a party, or of a
+//! session where claims have none, and of each place by itself. It is not in the journal: after a restart all have used the same, and
+//! nothing is known of periods and sizes until they are seen again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use super::board::Rank;
 use crate::coord::{Claim, ClaimId, Order, PlaceId, SessionId};
 use crate::time::{Span, Time};
 
 /// Those without a claim that are remembered, of all places; those who came last.
 const REMEMBERED: usize = 4096;
+
+/// Where a waiting claim stands in the order: smaller is served first. It never changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// What the order goes by.
+    pub key: u64,
+    /// Among equals, first come first served.
+    pub id: ClaimId,
+}
+
+impl Rank {
+    pub(super) const FIRST: Rank = Rank { key: 0, id: ClaimId(0) };
+    pub(super) const LAST: Rank = Rank { key: u64::MAX, id: ClaimId(u64::MAX) };
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
