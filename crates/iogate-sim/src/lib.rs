@@ -12,6 +12,7 @@
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`rng`] | seeded random numbers |
+//! | [`tree`] | decision trees, learnt from examples |
 //!
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod scenario;
 pub mod stat;
 pub mod striping;
 pub mod trace;
+pub mod tree;
 pub mod workload;
 pub mod world;
 
