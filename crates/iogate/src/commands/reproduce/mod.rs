@@ -6,6 +6,7 @@
 mod agios;
 mod aioli;
 mod checkpoint;
+mod claims;
 mod coordination;
 mod real;
 mod twins;

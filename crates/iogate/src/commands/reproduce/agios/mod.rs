@@ -1,5 +1,11 @@
 //! AGIOS (Boito, Kassick, Navaux and Denneulin: Automatic I/O scheduling algorithm selection for parallel file systems, 2016):
-//! figures 3 and 4, table III, and what section 5 counts.
+//! figures 3 to 5, tables III to VII.
+
+mod selection;
+mod situations;
+#[cfg(test)]
+mod tests;
+mod trees;
 
 use iogate_report::Table;
 use iogate_report::html::heat::{Cell, Heat, heat};
@@ -7,7 +13,9 @@ use iogate_report::html::whiskers::{Bars, Groups, groups};
 use iogate_report::reproduction::{Page, Section};
 use iogate_sim::metrics::Unit;
 
+use self::situations::{Situation, Situations};
 use super::{Experiment, Lab, percent};
+use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
@@ -23,6 +31,35 @@ const SIGNIFICANT: f64 = 0.10;
 
 pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let results = lab.experiment("agios")?;
+    let plan = scenario::built_in_plan("agios", lab.quick)?;
+    let situations = Situations::new(&plan, &|settings| results.mean(settings, "makespan"));
+    let trees = trees::learn(&situations);
+    let mut sections = vec![
+        normalised(
+            &results,
+            "Figure 3: one application, a shared file, Graphene, 8 processes",
+            ("graphene", "8", "x1 N-1"),
+            "The paper: only writes with large requests gain, up to 59 % (aIOLi); small contiguous requests lose with aIOLi and MLF; SJF \
+                 changes little elsewhere.",
+            "Agrees that strided large requests gain, that strided small ones do not, and that contiguous small writes lose most with aioli; \
+                 here that is the price of its waits, as the drive's write cache answers at once. Differs: the paper gains in large writes, ours \
+                 in large reads. Our disks' write caches sort what they are given, and nothing reads ahead for the servers, where the paper's \
+                 have page caches. SJF loses with contiguous reads: with one file it always begins at its front, and the processes there go \
+                 on before the others.",
+        ),
+        normalised(
+            &results,
+            "Figure 4: one application, a file per process, Pastel, 32 processes",
+            ("pastel", "32", "x1 N-N"),
+            "The paper: the best results of all: writes gain up to 38 %, reads up to 68 %; the four algorithms hardly differ.",
+            "Agrees in part: aioli gains in all four, up to 27 %, SJF and MLF about 20 % in writes. The paper's reads gain more, and with all \
+                 algorithms. In ours each of the 32 synchronous processes has one call in its file, so that a run is never longer than a \
+                 call; only aioli waits for the next one, and small reads gain by that.",
+        ),
+        best(&situations),
+    ];
+    sections.extend(trees::sections(&situations, &trees));
+    sections.push(selection::section(&situations, &trees));
     Ok(Page {
         title: "AGIOS: no scheduler is the best everywhere".into(),
         notes: vec![
@@ -38,41 +75,17 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
              interval over the seeds, as in the paper; its rule for a significant difference, more than 10 %, is ours too."
                 .into(),
         ],
-        sections: vec![
-            normalised(
-                &results,
-                "Figure 3: one application, a shared file, Graphene, 8 processes",
-                ("graphene", "8", "x1 N-1"),
-                "The paper: only writes with large requests gain, up to 59 % (aIOLi); small contiguous requests lose with aIOLi and MLF; SJF \
-                 changes little elsewhere.",
-                "Agrees that strided large requests gain, that strided small ones do not, and that contiguous small writes lose most with aioli; \
-                 here that is the price of its waits, as the drive's write cache answers at once. Differs: the paper gains in large writes, ours \
-                 in large reads. Our disks' write caches sort what they are given, and nothing reads ahead for the servers, where the paper's \
-                 have page caches. SJF loses with contiguous reads: with one file it always begins at its front, and the processes there go \
-                 on before the others.",
-            ),
-            normalised(
-                &results,
-                "Figure 4: one application, a file per process, Pastel, 32 processes",
-                ("pastel", "32", "x1 N-N"),
-                "The paper: the best results of all: writes gain up to 38 %, reads up to 68 %; the four algorithms hardly differ.",
-                "Agrees in part: aioli gains in all four, up to 27 %, SJF and MLF about 20 % in writes. The paper's reads gain more, and with all \
-                 algorithms. In ours each of the 32 synchronous processes has one call in its file, so that a run is never longer than a \
-                 call; only aioli waits for the next one, and small reads gain by that.",
-            ),
-            best(&results),
-            counts(&results),
-        ],
+        sections,
         program: PROGRAM.into(),
     })
 }
 
-type Situation<'a> = (&'a str, &'a str, &'a str, &'a str);
+type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
 
 /// Time with a scheduler, over time without one.
 fn relative(
     results: &Experiment,
-    (device, processes, op, pattern): Situation<'_>,
+    (device, processes, op, pattern): Place<'_>,
     scheduler: &str,
 ) -> Option<f64> {
     let at = |scheduler| {
@@ -139,32 +152,31 @@ fn normalised(
     }
 }
 
-/// The best algorithm for a pattern on a device, over the numbers of processes that the paper's table has.
-fn choice<'a>(results: &'a Experiment, device: &str, op: &str, pattern: &str) -> Option<(&'a str, f64)> {
-    let mean = |scheduler| {
-        let of = |processes: &String| relative(results, (device, processes, op, pattern), scheduler);
-        let ratios: Vec<f64> = counted(results).filter_map(of).collect();
-        (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
-    };
-    algorithms(results)
-        .filter_map(|name| Some((name, mean(name)?)))
-        .min_by(|one, other| one.1.total_cmp(&other.1))
+/// Values in the order in which they first appear.
+fn distinct<'a>(all: &'a Situations, of: impl Fn(&'a Situation) -> &'a str) -> Vec<&'a str> {
+    let mut values = Vec::new();
+    for value in all.all.iter().map(of) {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
 }
 
-/// 8 and 16 processes: the situations of the paper's tables III and IV.
-fn counted(results: &Experiment) -> impl Iterator<Item = &String> {
-    results.values(PROCESSES).iter().filter(|processes| *processes != "32")
-}
-
-fn best(results: &Experiment) -> Section {
-    let devices = results.values(DEVICE);
-    let mut table = Table::new(std::iter::once("pattern".to_owned()).chain(devices.iter().cloned()));
+fn best(situations: &Situations) -> Section {
+    let devices = distinct(situations, |situation| &situation.device);
+    let mut table = Table::new(std::iter::once("pattern").chain(devices.iter().copied()));
     let mut rows = Vec::new();
-    for pattern in results.values(PATTERN) {
-        for op in results.values(OP) {
-            let found = |device: &String| {
-                let (name, ratio) = choice(results, device, op, pattern)?;
-                Some(if ratio > 1.0 - SIGNIFICANT { ("none", 0.0) } else { (name, 1.0 - ratio) })
+    for pattern in distinct(situations, |situation| &situation.pattern) {
+        for op in distinct(situations, |situation| &situation.op) {
+            let found = |device: &&str| {
+                let is = |of: &&Situation| {
+                    (of.device.as_str(), of.pattern.as_str(), of.op.as_str()) == (*device, pattern, op)
+                };
+                let situation = situations.all.iter().find(is)?;
+                let name =
+                    if situation.right == 0 { "none" } else { &situations.schedulers[situation.right] };
+                Some((name, situation.gain))
             };
             let cells: Vec<Option<(&str, f64)>> = devices.iter().map(found).collect();
             let text = |cell: &Option<(&str, f64)>| match cell {
@@ -185,7 +197,8 @@ fn best(results: &Experiment) -> Section {
             rows.push((name.clone(), cells.iter().map(cell).collect()));
         }
     }
-    let picture = Heat { corner: "pattern".into(), columns: devices.to_vec(), rows };
+    let columns = devices.iter().map(|device| device.to_string()).collect();
+    let picture = Heat { corner: "pattern".into(), columns, rows };
     Section {
         title: "Table III: the best algorithm for each situation".into(),
         scenarios: vec!["agios".into()],
@@ -201,73 +214,6 @@ fn best(results: &Experiment) -> Section {
         verdict: "Agrees that no algorithm is the best everywhere, that the choice depends on pattern and device, and that aioli suits large \
                   requests on disks. Differs in many single cells: on flash nothing of ours gains 10 %, where the paper has gains with TO-agg and \
                   aIOLi; MLF is the best for writes of four applications on all disks; SJF is so less often than in the paper."
-            .into(),
-    }
-}
-
-fn counts(results: &Experiment) -> Section {
-    let mut situations = Vec::new();
-    for device in results.values(DEVICE) {
-        for processes in counted(results) {
-            for op in results.values(OP) {
-                for pattern in results.values(PATTERN) {
-                    situations.push((device.as_str(), processes.as_str(), op.as_str(), pattern.as_str()));
-                }
-            }
-        }
-    }
-    let count = |pick: &dyn Fn(Situation<'_>) -> Option<String>| {
-        let mut gains = Vec::new();
-        let mut losses = Vec::new();
-        for &situation in &situations {
-            let Some(change) = pick(situation)
-                .and_then(|scheduler| relative(results, situation, &scheduler))
-                .map(|ratio| ratio - 1.0)
-            else {
-                continue;
-            };
-            if change < -SIGNIFICANT {
-                gains.push(-change);
-            } else if change > SIGNIFICANT {
-                losses.push(change);
-            }
-        }
-        let mean =
-            |all: &[f64]| (!all.is_empty()).then(|| 100.0 * all.iter().sum::<f64>() / all.len() as f64);
-        (gains.len(), mean(&gains), losses.len(), mean(&losses))
-    };
-    let oracle = |(device, _, op, pattern): Situation<'_>| {
-        let (name, ratio) = choice(results, device, op, pattern)?;
-        Some(if ratio < 1.0 { name.to_owned() } else { BASE.to_owned() })
-    };
-    let mut table = Table::new(["", "paper: gains", "ours", "paper: losses", "ours"]);
-    let mut row = |name: &str, gains: &str, losses: &str, pick: &dyn Fn(Situation<'_>) -> Option<String>| {
-        let (more, more_mean, less, less_mean) = count(pick);
-        table.row([
-            name.to_owned(),
-            gains.to_owned(),
-            format!("{more}, {} on average", percent(more_mean)),
-            losses.to_owned(),
-            format!("{less}, {} on average", percent(less_mean)),
-        ]);
-    };
-    row("oracle (the best of each)", "71, 23 % on average", "4, up to 12 %", &oracle);
-    row("aIOLi always", "66, 23 % on average", "37, 72 % on average", &|_| Some("aioli".into()));
-    row("SJF always", "42, 21 % on average", "21, 14 % on average", &|_| Some("sjf".into()));
-    row("MLF always", "-", "-", &|_| Some("mlf".into()));
-    row("TO-agg always", "-", "-", &|_| Some("to-agg".into()));
-    Section {
-        title: "Section 5: how often a scheduler helps and harms".into(),
-        scenarios: vec!["agios".into()],
-        paper: "The paper counts, over 192 situations (24 patterns, four clusters, 8 and 16 processes), where the time changes by more than \
-                10 %: the oracle helps in 71 and harms in 4, aIOLi alone helps in 66 and harms in 37, SJF alone helps in 42 and harms in 21."
-            .into(),
-        tables: vec![(format!("Of {} situations", situations.len()), table)],
-        pictures: Vec::new(),
-        verdict: "Agrees closely in how often the oracle helps and harms, how often aIOLi and SJF help, and how often SJF harms. Differs: our \
-                  aioli harms in nearly twice as many situations, mostly on flash and on the array and in writes, where what it waits for is \
-                  worth less than the wait; and changes are larger in both directions than the paper's. Decision trees (tables IV to VII) are a matter \
-                  of the automatic choice, not of this page."
             .into(),
     }
 }

@@ -1,0 +1,78 @@
+//! What the trees' sections say of times that are kept here: one run of each situation, all of them and the half of one device.
+
+use iogate_report::reproduction::Page;
+
+use super::situations::Situations;
+use super::{selection, trees};
+use crate::commands::scenario::built_in_plan;
+
+/// Device, processes, operation, pattern, then the time in seconds with each scheduler of the header.
+const TIMES: &str = include_str!("times.csv");
+/// What is said of them. Looked through by hand once; `UPDATE_GOLDEN=1` writes it again after a change that is meant.
+const GOLDEN: &str = include_str!("golden.md");
+
+fn situations(of: &dyn Fn(&[&str]) -> bool) -> Situations {
+    let rows: Vec<Vec<&str>> = TIMES.lines().map(|line| line.split(',').collect()).collect();
+    let (header, rows) = rows.split_first().unwrap();
+    let plan = built_in_plan("agios", false).unwrap_or_else(|_| panic!("the scenario is built in"));
+    Situations::new(&plan, &|settings| {
+        let value = |key: &str| settings.iter().find(|(name, _)| *name == key).unwrap().1;
+        let keys = [super::DEVICE, super::PROCESSES, super::OP, super::PATTERN].map(value);
+        let row = rows.iter().find(|row| row[..4] == keys && of(row))?;
+        let column = header.iter().position(|name| *name == value(super::SCHEDULER))?;
+        Some(row[column].parse().unwrap())
+    })
+}
+
+fn text(situations: &Situations) -> String {
+    let learnt = trees::learn(situations);
+    let mut sections = trees::sections(situations, &learnt);
+    sections.push(selection::section(situations, &learnt));
+    let (title, program) = ("Trees".into(), String::new());
+    Page { title, notes: Vec::new(), sections, program }.markdown()
+}
+
+#[test]
+fn the_sections_of_the_trees_are_as_kept() {
+    let found = text(&situations(&|_| true));
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands/reproduce/agios/golden.md");
+        std::fs::write(path, &found).unwrap();
+    }
+    assert_eq!(found, GOLDEN);
+    assert_eq!(found, text(&situations(&|_| true)), "the same again");
+}
+
+#[test]
+fn one_device_and_one_number_of_processes_are_enough_for_a_page() {
+    let some = situations(&|row| row[0] == "graphene" && row[1] == "8");
+    assert_eq!(some.all.len(), 24);
+    let page = text(&some);
+    assert!(page.contains("| T2, learnt with 8 processes | 5.21 % | - | \u{b1} 5 points | - |"), "{page}");
+    assert!(page.contains("| oracle (table III): faster | 71 | - | \u{b1} 5 | - |"), "{page}");
+    let none = text(&situations(&|_| false));
+    assert!(!none.contains("NaN"), "{none}");
+}
+
+#[test]
+fn table_three_is_of_the_mean_over_processes() {
+    let all = situations(&|_| true);
+    for situation in &all.all {
+        let is = |other: &&super::Situation| {
+            (&other.device, &other.op, &other.pattern)
+                == (&situation.device, &situation.op, &situation.pattern)
+        };
+        let alike: Vec<_> = all.all.iter().filter(is).collect();
+        assert_eq!(alike.len(), 2);
+        let mean = |scheduler: usize| (alike[0].ratios[scheduler] + alike[1].ratios[scheduler]) / 2.0;
+        let best = (0..5).map(mean).fold(f64::INFINITY, f64::min);
+        if situation.right == 0 {
+            assert!(best > 0.9, "{best}");
+        } else {
+            assert!(best <= 0.9 && (mean(situation.right) - best).abs() < 1e-12, "{best}");
+            assert!((situation.gain - (1.0 - best)).abs() < 1e-12);
+        }
+        assert_eq!(situation.ratios[0], 1.0);
+    }
+    assert_eq!(all.schedulers[0], "fifo");
+}
