@@ -7,6 +7,23 @@ use super::request::*;
 
 macro_rules! requests {
     ($($(#[$doc:meta])* $kind:literal $name:ident($record:ty),)*) => {
+        /// The kinds of requests, by their numbers.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Kind {
+            $($(#[$doc])* $name = $kind,)*
+        }
+
+        impl Kind {
+            /// The kind of this number.
+            pub const fn of(number: u16) -> Option<Kind> {
+                match number {
+                    $($kind => Some(Kind::$name),)*
+                    _ => None,
+                }
+            }
+        }
+
         /// What a client asks.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Request<'a> {
@@ -117,23 +134,23 @@ requests! {
 
 impl Request<'_> {
     /// [`Request::kind`] of an [`Open`].
-    pub const OPEN: u16 = 10;
+    pub const OPEN: u16 = Kind::Open as u16;
     /// [`Request::kind`] of a write.
-    pub const WRITE: u16 = 13;
+    pub const WRITE: u16 = Kind::Write as u16;
     /// [`Request::kind`] of a [`MakeNode`].
-    pub const MAKE_NODE: u16 = 23;
+    pub const MAKE_NODE: u16 = Kind::MakeNode as u16;
     /// [`Request::kind`] of a [`Symlink`].
-    pub const SYMLINK: u16 = 24;
+    pub const SYMLINK: u16 = Kind::Symlink as u16;
     /// [`Request::kind`] of a [`Link`].
-    pub const LINK: u16 = 25;
+    pub const LINK: u16 = Kind::Link as u16;
     /// [`Request::kind`] of an [`Unlink`].
-    pub const UNLINK: u16 = 27;
+    pub const UNLINK: u16 = Kind::Unlink as u16;
     /// [`Request::kind`] of a [`Rename`].
-    pub const RENAME: u16 = 28;
+    pub const RENAME: u16 = Kind::Rename as u16;
     /// [`Request::kind`] of a [`SetXattr`].
-    pub const SET_XATTR: u16 = 31;
+    pub const SET_XATTR: u16 = Kind::SetXattr as u16;
     /// [`Request::kind`] of a [`RemoveXattr`].
-    pub const REMOVE_XATTR: u16 = 33;
+    pub const REMOVE_XATTR: u16 = Kind::RemoveXattr as u16;
 
     /// Whether a request can be carried out twice in a row without harm: it changes nothing, or sets what it sets whatever was
     /// there. The others are sent with an [origin](super::RequestOrigin), and repeated only to a server that knows them by it.

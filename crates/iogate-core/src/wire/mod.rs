@@ -14,7 +14,7 @@ mod reply;
 mod request;
 
 pub use codec::{Record, WireError};
-pub use message::Request;
+pub use message::{Kind, Request};
 pub use reply::*;
 pub use request::*;
 

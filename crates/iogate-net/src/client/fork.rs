@@ -5,8 +5,6 @@ use std::os::fd::AsRawFd;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::event::{EventfdFlags, eventfd};
-
 use super::session::{Shared, State};
 use super::{Client, Receiving};
 
@@ -54,11 +52,7 @@ impl Shared {
             unsafe { libc::close(link.socket.fd().as_raw_fd()) };
             mem::forget(link);
         }
-        // The waker is shared with the parent too; its number stays.
-        if let Ok(waker) = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
-            // SAFETY: both descriptors are open and stay so; the old one of this number is closed.
-            unsafe { libc::dup3(waker.as_raw_fd(), self.waker_fd(), libc::O_CLOEXEC) };
-        }
+        self.waker.part_from_parent();
         state.reset();
         state.session.forked(self.now());
     }

@@ -23,7 +23,7 @@ impl Shared {
     /// Wakes the leader, if it sleeps in `poll`.
     pub(super) fn wake(&self, state: &State) {
         if state.polls {
-            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+            self.waker.wake();
         }
     }
 
@@ -109,8 +109,7 @@ impl Shared {
         let mut state = self.lock();
         state.polls = false;
         if !woken.is_empty() {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&self.waker, &mut count[..]);
+            self.waker.clear();
         }
         if matches!(polled, Err(error) if error != rustix::io::Errno::INTR) {
             tracing::error!(?polled, "a connection cannot be polled");
@@ -220,8 +219,7 @@ impl Shared {
             state.polls = true;
         }
         let _ = poll(&mut [PollFd::new(&self.waker, PollFlags::IN)], timespec(time).as_ref());
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.waker, &mut count[..]);
+        self.waker.clear();
         self.lock().polls = false;
     }
 }

@@ -1,7 +1,6 @@
 //! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,7 +11,6 @@ use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
 use iogate_core::{Span, Time};
 use iogate_engine::Clock;
 use iogate_vfs::{Caller, Waiting, WhenGone};
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::call::{Answer, Call, Done, Waiter, record};
 use super::fork::Owner;
@@ -21,8 +19,8 @@ use super::recover::reopen;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
-use crate::transport::{ClockOffset, Connected};
-use crate::transport::{Socket, kept};
+use crate::transport::poll::Waker;
+use crate::transport::{ClockOffset, Connected, Socket};
 
 /// One session with one server. Any number of threads may use it at once.
 pub struct Client {
@@ -42,7 +40,7 @@ pub(super) struct Shared {
     /// Nobody writes any more.
     pub(super) written: Condvar,
     /// Wakes the thread that polls.
-    pub(super) waker: OwnedFd,
+    pub(super) waker: Waker,
     pub(super) owner: Owner,
 }
 
@@ -112,8 +110,6 @@ impl Client {
             polls: false,
             asynchronous: 0,
         };
-        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
-        let waker = kept(waker)?;
         let shared = Arc::new(Shared {
             endpoint: endpoint.clone(),
             options,
@@ -122,7 +118,7 @@ impl Client {
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
-            waker,
+            waker: Waker::new()?,
             owner: Owner::new(),
         });
         shared.look_at_clock(&mut shared.lock());
@@ -306,10 +302,6 @@ impl Shared {
     /// The session's time.
     pub(super) fn now(&self) -> Time {
         self.clock.now()
-    }
-
-    pub(super) fn waker_fd(&self) -> RawFd {
-        self.waker.as_raw_fd()
     }
 
     pub(super) fn has_background(&self) -> bool {

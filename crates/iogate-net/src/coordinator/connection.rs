@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iogate_core::coord::SessionId;
-use iogate_core::wire::RequestHeader;
+use iogate_core::proto::frame::Stage;
 
 use crate::transport::Socket;
-use crate::transport::Source;
 use crate::transport::auth::Access;
+use crate::transport::{Source, log_end};
 
 /// Most bytes of one read.
 pub(super) const READ_BYTES_MAX: usize = 64 << 10;
@@ -57,6 +57,17 @@ pub(super) enum State {
     Session(SessionId),
     /// Its session is over.
     Parted,
+}
+
+impl State {
+    /// What may come now.
+    pub(super) fn stage(self) -> Stage {
+        match self {
+            State::New | State::Greeting => Stage::New,
+            State::Session(_) => Stage::Session,
+            State::Parted => Stage::Over,
+        }
+    }
 }
 
 /// What a read has brought.
@@ -111,9 +122,7 @@ impl Connection {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Read::All(0),
             Err(error) => {
-                if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
-                    tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
-                }
+                log_end(&error, || self.peer_text());
                 Read::Over
             }
         }
@@ -206,21 +215,4 @@ impl Connection {
     pub(super) fn peer_text(&self) -> String {
         self.source.peer_text(&*self.socket)
     }
-
-    /// Lets the peer have what was sent last: bytes that nobody has read would make the kernel throw it away.
-    pub(super) fn close(&mut self) {
-        use rustix::net::{Shutdown, shutdown};
-        let _ = shutdown(self.socket.fd(), Shutdown::Write);
-        let mut waste = [0; 4096];
-        for _ in 0..64 {
-            match rustix::io::read(self.socket.fd(), &mut waste) {
-                Ok(count) if count > 0 => {}
-                _ => break,
-            }
-        }
-        let _ = shutdown(self.socket.fd(), Shutdown::Both);
-    }
 }
-
-/// A message as it lies in memory: its header, its fields, its payload, and its length.
-pub(super) type Framed<'a> = (RequestHeader, &'a [u8], &'a [u8], usize);

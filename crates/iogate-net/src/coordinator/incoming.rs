@@ -1,52 +1,38 @@
 //! Connections come, and bytes from them become requests.
 
-use std::io;
 use std::sync::Arc;
 
 use iogate_core::coord::leader::{Asked, Rest};
+use iogate_core::proto::frame::{self, Bounds};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{Offset, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader, Status};
-use rustix::event::epoll;
+use iogate_core::wire::{Kind, Offset, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request};
+use rustix::event::epoll::EventFlags;
 
-use super::connection::{Connection, Framed, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
+use super::connection::{Connection, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
 use crate::system::unix_now;
 use crate::transport::handshake::PROOF_BYTES_MAX;
+use crate::transport::too_many;
 
-/// Most reads in a row from one connection, and connections that are accepted in a row.
+/// Most reads in a row from one connection.
 const READS_MAX: usize = 4;
 /// When a round has so many bytes of answers, what else has come waits for the next one.
 const ROUND_BYTES_MAX: usize = 4 << 20;
-const ACCEPTS_MAX: usize = 256;
 /// Room for the beginning of a message: any header with its fields, and a proof.
 const LEFT_BYTES_MAX: usize = REQUEST_HEADER_BYTES + (64 << 10) + PROOF_BYTES_MAX as usize;
 /// Room for that and what is read behind it.
 pub(super) const SCRATCH_BYTES: usize = LEFT_BYTES_MAX + READ_BYTES_MAX;
-/// The numbers of a Hello and of a Status.
-const HELLO: u16 = 1;
-const STATUS: u16 = Request::Status(Status {}).kind();
 
 impl Reactor {
     pub(super) fn accept(&mut self, listener: u64) {
         let Some(at) = self.listeners.get(listener as usize - 1) else { return };
         let mut taken = Vec::new();
-        for _ in 0..ACCEPTS_MAX {
-            match at.accept() {
-                Ok((socket, source)) => taken.push(Connection::new(socket, Arc::clone(&at.access), source)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // That one client could not be taken says nothing of the next one.
-                Err(error) if error.raw_os_error().is_none() => {
-                    tracing::warn!(%error, "a connection at {} could not be taken", at.endpoint());
-                }
-                Err(error) => {
-                    // Most likely no descriptor is left: it is tried again in a while.
-                    tracing::warn!(%error, "accepting a connection at {}", at.endpoint());
-                    let data = epoll::EventData::new_u64(listener);
-                    let _ = epoll::modify(&self.epoll, at.fd(), data, epoll::EventFlags::empty());
-                    break;
-                }
-            }
+        let has_room = at.accept_some(|socket, source| {
+            taken.push(Connection::new(socket, Arc::clone(&at.access), source));
+        });
+        if !has_room {
+            // It is tried again in a while.
+            let _ = self.poller.ask(at.fd(), listener, EventFlags::empty());
         }
         taken.into_iter().for_each(|connection| self.take(connection));
     }
@@ -55,39 +41,32 @@ impl Reactor {
     fn take(&mut self, connection: Connection) {
         let token = self.next_connection;
         self.next_connection += 1;
-        let data = epoll::EventData::new_u64(token);
-        if let Err(error) = epoll::add(&self.epoll, connection.socket.fd(), data, epoll::EventFlags::IN) {
+        if let Err(error) = self.poller.add(connection.socket.fd(), token, EventFlags::IN) {
             tracing::warn!(%error, "a connection could not be taken");
             return;
         }
-        let count = self.per_client.entry(connection.source.clone()).or_insert(0);
-        *count += 1;
-        let (count, limits) = (*count, &self.config.limits);
-        let too_many = if self.connections.len() >= limits.connections {
-            Some(format!("the coordinator has {} connections, which is the limit", limits.connections))
-        } else if count > limits.connections_per_client {
-            Some(format!("this client has {} connections, which is the limit", count - 1))
-        } else {
-            None
-        };
+        let limits = &self.config.limits;
+        let own = self.per_client.entry(connection.source.clone()).or_insert(0);
+        let all = (self.connections.len(), limits.connections);
+        let too_many = too_many("coordinator", all, (*own, limits.connections_per_client));
+        *own += 1;
         self.connections.insert(token, Box::new(connection));
-        if let Some(why) = too_many {
-            self.refuse(token, &Refusal::new(libc::EUSERS, why));
+        if let Some(refusal) = too_many {
+            self.refuse(token, &refusal);
         }
     }
 
     /// The kernel has told something of a connection.
-    pub(super) fn told(&mut self, token: u64, flags: epoll::EventFlags) {
-        use epoll::EventFlags as Flags;
-        let over = flags.intersects(Flags::ERR | Flags::HUP);
+    pub(super) fn told(&mut self, token: u64, flags: EventFlags) {
+        let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         if over && self.connections.get(&token).is_some_and(|connection| connection.is_held_back) {
             // Nobody takes the answers that its requests wait for.
             return self.close(token);
         }
-        if flags.contains(Flags::OUT) || over {
+        if flags.contains(EventFlags::OUT) || over {
             self.list(token);
         }
-        if flags.contains(Flags::IN) || over {
+        if flags.contains(EventFlags::IN) || over {
             self.read(token);
         }
     }
@@ -172,19 +151,22 @@ impl Reactor {
         let mut at = 0;
         connection.is_held_back = false;
         while connection.state != State::Greeting {
-            let Some((header, fields, payload, length)) = frame(&bytes[at..], connection.state)? else {
+            let Some((header, fields)) = frame::head(&bytes[at..], connection.state.stage(), bounds)? else {
                 break;
             };
+            let start = at + REQUEST_HEADER_BYTES + fields.len();
+            let end = start + header.payload as usize;
+            let Some(payload) = bytes.get(start..end) else { break };
             let State::Session(id) = connection.state else {
-                at += length;
+                at = end;
                 self.greet(token, connection, &header, fields, payload)?;
                 continue;
             };
-            if self.holds_back(token, connection, header.kind == STATUS) {
+            if self.holds_back(token, connection, header.kind == Kind::Status as u16) {
                 connection.is_held_back = true;
                 break;
             }
-            at += length;
+            at = end;
             let request = Request::decode(header.kind, fields)
                 .map_err(|error| Refusal::new(libc::EPROTO, format!("kind {}: {error}", header.kind)))?;
             let now = self.clock.now();
@@ -202,33 +184,10 @@ impl Reactor {
     }
 }
 
-/// The message that some bytes begin with; `None` if it is not whole yet.
-fn frame(bytes: &[u8], state: State) -> Result<Option<Framed<'_>>, Refusal> {
-    let Some(header) = bytes.first_chunk::<REQUEST_HEADER_BYTES>() else { return Ok(None) };
-    let protocol = |text: String| Err(Refusal::new(libc::EPROTO, text));
-    let header =
-        RequestHeader::from_bytes(header).map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?;
-    let is_hello = header.kind == HELLO;
-    match state {
-        State::New if !is_hello => return protocol("expected a Hello first".into()),
-        State::Session(_) if is_hello => return protocol("a second Hello on one connection".into()),
-        State::Parted => return protocol("the session has ended: a Goodbye is the last request".into()),
-        _ => {}
-    }
-    let most = if is_hello { PROOF_BYTES_MAX } else { 0 };
-    if header.payload > most {
-        let (kind, payload) = (header.kind, header.payload);
-        return protocol(format!(
-            "a request of kind {kind} has {payload} bytes of payload, expected at most {most}"
-        ));
-    }
-    if is_hello && usize::from(header.fields) > PATH_BYTES_MAX {
-        return protocol(format!("a Hello has {} bytes of fields", header.fields));
-    }
-    let fields_end = REQUEST_HEADER_BYTES + usize::from(header.fields);
-    let end = fields_end + header.payload as usize;
-    match (bytes.get(REQUEST_HEADER_BYTES..fields_end), bytes.get(fields_end..end)) {
-        (Some(fields), Some(payload)) => Ok(Some((header, fields, payload, end))),
-        _ => Ok(None),
+/// Most bytes of a request.
+fn bounds(kind: Kind) -> Bounds {
+    match kind {
+        Kind::Hello => Bounds { fields: PATH_BYTES_MAX, payload: PROOF_BYTES_MAX },
+        _ => Bounds { fields: usize::from(u16::MAX), payload: 0 },
     }
 }

@@ -26,7 +26,6 @@ mod told;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -35,7 +34,6 @@ use std::time::Duration;
 use iogate_core::Span;
 use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
-use rustix::event::{EventfdFlags, eventfd};
 
 pub use iogate_core::coord::EXPORT;
 pub use iogate_core::coord::leader::{
@@ -46,6 +44,7 @@ pub use probing::Prober;
 
 use crate::Endpoint;
 use crate::transport::Listener;
+use crate::transport::poll::Waker;
 use reactor::Reactor;
 
 /// Settings of a [`Coordinator`].
@@ -130,7 +129,7 @@ pub struct Coordinator {
 #[derive(Clone)]
 struct Caller {
     calls: Sender<Call>,
-    wake: Arc<OwnedFd>,
+    waker: Arc<Waker>,
 }
 
 /// What others say to the thread.
@@ -147,7 +146,7 @@ impl Caller {
     /// Says something; `false` if the thread is gone.
     fn call(&self, call: Call) -> bool {
         let is_said = self.calls.send(call).is_ok();
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.waker.wake();
         is_said
     }
 }
@@ -163,8 +162,7 @@ impl Coordinator {
         check(&config)?;
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let (calls, called) = channel();
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(io::Error::from)?;
-        let caller = Caller { calls, wake: Arc::new(wake) };
+        let caller = Caller { calls, waker: Arc::new(Waker::new()?) };
         let reactor = Reactor::new(config, listeners, journal, caller.clone(), called)?;
         let thread = std::thread::Builder::new().name("iogate-coord".into()).spawn(move || reactor.run());
         Ok(Coordinator { endpoints, caller, thread: Mutex::new(Some(thread?)) })

@@ -1,8 +1,6 @@
 //! The coordinator's thread: what it waits for, and what it does in each round.
 
 use std::collections::HashMap;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
@@ -11,8 +9,7 @@ use iogate_core::Time;
 use iogate_core::coord::leader::{Leader, Outbox};
 use iogate_core::refusal::Refusal;
 use iogate_engine::{Clock, Workers};
-use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
+use rustix::event::epoll::EventFlags;
 
 use super::budget::Budget;
 use super::connection::Connection;
@@ -22,11 +19,9 @@ use super::probing::Probes;
 use super::told::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
-use crate::transport::{Listener, Source};
+use crate::transport::poll::{FIRST_CONNECTION, Poller, WAKE};
+use crate::transport::{Listener, Source, hang_up};
 
-/// What the kernel calls the descriptor that wakes the thread, and the first connection; listeners count from 1.
-const WAKE: u64 = 0;
-const FIRST_CONNECTION: u64 = 1 << 32;
 /// How long to wait before the journal is tried again that could not be written.
 const RETRY: Duration = Duration::from_millis(200);
 /// How often to look whether this coordinator leads, while another does.
@@ -51,7 +46,7 @@ pub(super) struct Reactor {
     pub(super) started: Instant,
     pub(super) connections: iogate_core::hash::HashMap<u64, Box<Connection>>,
     pub(super) cut: u64,
-    pub(super) epoll: OwnedFd,
+    pub(super) poller: Poller,
     called: Receiver<Call>,
     pub(super) listeners: Vec<Listener>,
     pub(super) per_client: HashMap<Source, usize>,
@@ -78,12 +73,10 @@ impl Reactor {
         caller: Caller,
         called: Receiver<Call>,
     ) -> Result<Reactor, super::StartError> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let told = epoll::EventFlags::IN;
-        let add = |fd, token| epoll::add(&epoll, fd, epoll::EventData::new_u64(token), told);
-        add(std::os::fd::AsFd::as_fd(&*caller.wake), WAKE).map_err(io::Error::from)?;
+        let poller = Poller::new()?;
+        poller.add(&*caller.waker, WAKE, EventFlags::IN)?;
         for (index, listener) in listeners.iter().enumerate() {
-            add(listener.fd(), index as u64 + 1).map_err(io::Error::from)?;
+            poller.add(listener.fd(), index as u64 + 1, EventFlags::IN)?;
         }
         let mut instance = [0; 8];
         crate::system::random(&mut instance)?;
@@ -100,7 +93,7 @@ impl Reactor {
             started: Instant::now(),
             connections: Default::default(),
             cut: 0,
-            epoll,
+            poller,
             called,
             listeners,
             per_client: HashMap::new(),
@@ -122,17 +115,9 @@ impl Reactor {
     pub(super) fn run(mut self) {
         let mut events = Vec::with_capacity(1024);
         loop {
-            events.clear();
-            match epoll::wait(
-                &self.epoll,
-                rustix::buffer::spare_capacity(&mut events),
-                self.patience().as_ref(),
-            ) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => {
-                    tracing::error!(%errno, "waiting for connections");
-                    return;
-                }
+            if let Err(error) = self.poller.wait(&mut events, Some(self.patience())) {
+                tracing::error!(%error, "waiting for connections");
+                return;
             }
             if let Err(error) = self.stand() {
                 tracing::error!("this coordinator should lead, and cannot: {error}");
@@ -161,15 +146,14 @@ impl Reactor {
     }
 
     /// How long there is nothing to do if nothing comes.
-    fn patience(&self) -> Option<Timespec> {
+    fn patience(&self) -> Duration {
         if !self.again.is_empty() {
-            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+            return Duration::ZERO;
         }
         let asked = self.ask_at.map(|at| Duration::from_nanos(at.since(self.clock.now()).as_nanos()));
         let retry = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
         let standing = if self.leading.is_none() { STANDING_EVERY } else { LOOK_EVERY };
-        let shortest = [asked, retry].into_iter().flatten().fold(standing, Duration::min);
-        Timespec::try_from(shortest).ok()
+        [asked, retry].into_iter().flatten().fold(standing, Duration::min)
     }
 
     /// Begins to lead, or stops, as the journal says.
@@ -214,8 +198,7 @@ impl Reactor {
 
     /// Takes what other threads say. `false`: to stop.
     fn take_calls(&mut self) -> bool {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&*self.caller.wake, &mut count);
+        self.caller.waker.clear();
         while let Ok(call) = self.called.try_recv() {
             match call {
                 Call::Stop => return false,
@@ -329,13 +312,12 @@ impl Reactor {
         if wanted == connection.interest {
             return;
         }
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, wanted.0);
-        flags.set(epoll::EventFlags::OUT, wanted.1);
-        let data = epoll::EventData::new_u64(token);
-        match epoll::modify(&self.epoll, connection.socket.fd(), data, flags) {
+        let mut flags = EventFlags::empty();
+        flags.set(EventFlags::IN, wanted.0);
+        flags.set(EventFlags::OUT, wanted.1);
+        match self.poller.ask(connection.socket.fd(), token, flags) {
             Ok(()) => connection.interest = wanted,
-            Err(errno) => tracing::error!(%errno, "a connection can no longer be waited for"),
+            Err(error) => tracing::error!(%error, "a connection can no longer be waited for"),
         }
     }
 
@@ -355,9 +337,9 @@ impl Reactor {
     /// Ends a connection; its session waits for another one.
     pub(super) fn close(&mut self, token: u64) {
         self.leave(token);
-        let Some(mut connection) = self.connections.remove(&token) else { return };
-        let _ = epoll::delete(&self.epoll, connection.socket.fd());
-        connection.close();
+        let Some(connection) = self.connections.remove(&token) else { return };
+        hang_up(connection.socket.fd());
+        self.poller.remove(connection.socket.fd());
         self.budget.change(connection.user, connection.charged, 0);
         if let Some(count) = self.per_client.get_mut(&connection.source) {
             *count -= 1;
@@ -388,8 +370,7 @@ impl Reactor {
             self.close(token);
         }
         for (index, listener) in self.listeners.iter().enumerate() {
-            let data = epoll::EventData::new_u64(index as u64 + 1);
-            let _ = epoll::modify(&self.epoll, listener.fd(), data, epoll::EventFlags::IN);
+            let _ = self.poller.ask(listener.fd(), index as u64 + 1, EventFlags::IN);
         }
         if let Some(leading) = &mut self.leading {
             leading.forget_idle(self.clock.now());

@@ -1,7 +1,6 @@
 //! One connection: its socket, what the kernel is to say about it, and what has come in of an unfinished message.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use iogate_core::refusal::Refusal;
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{Failure, Record, RequestHeader};
 use iogate_engine::{Completion, Transfer};
-use rustix::event::epoll;
+use rustix::event::epoll::EventFlags;
 
 use super::Shared;
 use super::buffer::{Buffer, Share};
@@ -19,7 +18,7 @@ use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
 use crate::transport::auth::Access;
-use crate::transport::{Socket, Source};
+use crate::transport::{Socket, Source, hang_up};
 
 /// A message that has begun comes to its end within this time, and as much for so many bytes of payload; where memory is not
 /// short, within [`super::Limits::stall_timeout`], and that.
@@ -176,13 +175,12 @@ impl Connection {
 
     /// Takes what the kernel has told: whether the calling thread is to read, and to write; and whether the other end is there.
     /// What it has not told stays asked.
-    pub(super) fn told(self: &Arc<Self>, flags: epoll::EventFlags) -> (bool, bool, bool) {
-        use epoll::EventFlags as Flags;
-        let over = flags.intersects(Flags::ERR | Flags::HUP);
-        let is_there = !over && !flags.contains(Flags::RDHUP);
+    pub(super) fn told(self: &Arc<Self>, flags: EventFlags) -> (bool, bool, bool) {
+        let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        let is_there = !over && !flags.contains(EventFlags::RDHUP);
         let mut interest = lock(&self.interest);
-        let readable = interest.readable && (over || flags.intersects(Flags::IN | Flags::RDHUP));
-        let writable = interest.writable && (over || flags.contains(Flags::OUT));
+        let readable = interest.readable && (over || flags.intersects(EventFlags::IN | EventFlags::RDHUP));
+        let writable = interest.writable && (over || flags.contains(EventFlags::OUT));
         interest.readable &= !readable;
         interest.writable &= !writable;
         if interest.readable || interest.writable {
@@ -192,15 +190,13 @@ impl Connection {
     }
 
     fn tell_kernel(self: &Arc<Self>, interest: &Interest) {
-        use epoll::EventFlags as Flags;
-        let mut flags = Flags::ONESHOT;
-        flags.set(Flags::IN | Flags::RDHUP, interest.readable);
-        flags.set(Flags::OUT, interest.writable);
-        let data = epoll::EventData::new_u64(self.token);
-        if let Err(errno) = epoll::modify(&self.server.epoll, self.socket.fd(), data, flags)
+        let mut flags = EventFlags::ONESHOT;
+        flags.set(EventFlags::IN | EventFlags::RDHUP, interest.readable);
+        flags.set(EventFlags::OUT, interest.writable);
+        if let Err(error) = self.server.poller.ask(self.socket.fd(), self.token, flags)
             && !self.is_closed()
         {
-            tracing::error!(%errno, "a connection can no longer be waited for");
+            tracing::error!(%error, "a connection can no longer be waited for");
         }
     }
 
@@ -236,18 +232,8 @@ impl Connection {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Bytes that nobody has read would make the kernel throw away what was sent last.
-        let fd = self.socket.fd();
-        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
-        let mut waste = [0; 4096];
-        for _ in 0..64 {
-            match rustix::io::read(fd, &mut waste) {
-                Ok(count) if count > 0 => {}
-                _ => break,
-            }
-        }
-        let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Both);
-        let _ = epoll::delete(&self.server.epoll, self.socket.fd());
+        hang_up(self.socket.fd());
+        self.server.poller.remove(self.socket.fd());
         lock(&self.outgoing).give_up();
         self.server.forget(self);
         if let Some(session) = self.session.get() {
@@ -350,8 +336,6 @@ impl Connection {
 
     /// Registers with the kernel.
     pub(super) fn register(self: &Arc<Self>) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(self.token);
-        let flags = epoll::EventFlags::ONESHOT;
-        Ok(epoll::add(&self.server.epoll, self.socket.fd().as_fd(), data, flags)?)
+        self.server.poller.add(self.socket.fd(), self.token, EventFlags::ONESHOT)
     }
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use iogate_core::proto::frame::{self, Bounds, Stage};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{Goodbye, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_core::wire::{Kind, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 use iogate_vfs::Groups;
 
@@ -18,6 +19,7 @@ use super::outgoing::Cork;
 use super::session::{Session, Taken};
 use super::{Shared, lock};
 use crate::transport::handshake::PROOF_BYTES_MAX;
+use crate::transport::log_end;
 
 /// Room for what a connection has left over from before: any header with its fields, and more.
 const LEFT_BYTES_MAX: usize = 128 << 10;
@@ -207,9 +209,7 @@ impl Connection {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
                 Err(error) => {
-                    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
-                        tracing::warn!(peer = %self.peer_text(), "not let in: {error}");
-                    }
+                    log_end(&error, || self.peer_text());
                     return Next::Gone;
                 }
             };
@@ -243,7 +243,7 @@ impl Connection {
         }
         let Some(header) = last.last_chunk::<REQUEST_HEADER_BYTES>() else { return };
         if let Ok(header) = RequestHeader::from_bytes(header)
-            && header.kind == Request::Goodbye(Goodbye {}).kind()
+            && header.kind == Kind::Goodbye as u16
             && (header.fields, header.payload) == (0, 0)
             && session.is_current(self)
         {
@@ -310,14 +310,13 @@ impl Connection {
             return Ok(Step::Taken);
         }
         let mut at = 0;
+        let stage = if self.session.get().is_some() { Stage::Session } else { Stage::New };
         let step = loop {
             let rest = &desk.scratch[at..bytes];
-            let Some(header) = rest.first_chunk::<REQUEST_HEADER_BYTES>() else { break Step::Taken };
-            let header = RequestHeader::from_bytes(header)
-                .map_err(|error| Refusal::new(libc::EPROTO, error.to_string()))?;
-            self.check(&header)?;
-            let start = REQUEST_HEADER_BYTES + usize::from(header.fields);
-            let Some(fields) = rest.get(REQUEST_HEADER_BYTES..start) else { break Step::Taken };
+            let Some((header, fields)) = frame::head(rest, stage, |kind| self.bounds(kind))? else {
+                break Step::Taken;
+            };
+            let start = REQUEST_HEADER_BYTES + fields.len();
             if header.payload == 0 {
                 match self.take(&header, fields, None, &mut desk.taken)? {
                     Step::Taken => at += start,
@@ -359,44 +358,19 @@ impl Connection {
         }
     }
 
-    /// What a header alone says to be wrong, before there is memory for what it announces.
-    fn check(&self, header: &RequestHeader) -> Result<(), Refusal> {
-        let kind =
-            |name: &str| Request::KINDS.iter().any(|(kind, known)| *kind == header.kind && *known == name);
-        let hello = kind("Hello");
-        if self.session.get().is_none() != hello {
-            let text = if hello { "a second Hello on one connection" } else { "expected a Hello first" };
-            return Err(Refusal::new(libc::EPROTO, text));
-        }
-        let most = if kind("Write") {
-            let appended =
-                self.session.get().map_or(0, |session| self.server.append_bytes_max(&session.export));
-            appended.max(self.server.limits.transfer_bytes_max)
-        } else if hello {
-            PROOF_BYTES_MAX
-        } else if kind("SetXattr") || kind("Reserve") {
-            VALUE_BYTES_MAX
-        } else {
-            0
+    /// Most bytes of a request.
+    fn bounds(&self, kind: Kind) -> Bounds {
+        let payload = match kind {
+            Kind::Write => {
+                let appended =
+                    self.session.get().map_or(0, |session| self.server.append_bytes_max(&session.export));
+                appended.max(self.server.limits.transfer_bytes_max)
+            }
+            Kind::Hello => PROOF_BYTES_MAX,
+            Kind::SetXattr | Kind::Reserve => VALUE_BYTES_MAX,
+            _ => 0,
         };
-        if header.payload > most {
-            let text = format!(
-                "a request of kind {} has {} bytes of payload, expected at most {most}",
-                header.kind, header.payload
-            );
-            return Err(Refusal::new(libc::EPROTO, text));
-        }
-        if hello && usize::from(header.fields) > PATH_BYTES_MAX {
-            return Err(Refusal::new(libc::EPROTO, format!("a Hello has {} bytes of fields", header.fields)));
-        }
-        if usize::from(header.fields) > FIELDS_BYTES_MAX {
-            let text = format!(
-                "a request has {} bytes of fields, expected at most {FIELDS_BYTES_MAX}",
-                header.fields
-            );
-            return Err(Refusal::new(libc::EPROTO, text));
-        }
-        Ok(())
+        Bounds { fields: if kind == Kind::Hello { PATH_BYTES_MAX } else { FIELDS_BYTES_MAX }, payload }
     }
 
     fn take(

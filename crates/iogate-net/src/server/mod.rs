@@ -46,7 +46,6 @@ mod transfers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -55,13 +54,13 @@ use std::time::{Duration, Instant};
 use iogate_core::Time;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::Engine;
-use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
+use crate::transport::poll::{FIRST_CONNECTION, Poller, Waker};
 use crate::transport::{Endpoint, Listener, Source};
 use account::Accounts;
 use buffer::Pool;
@@ -105,7 +104,6 @@ const CONTROL: usize = 1;
 const DESCRIPTORS_SPARE: usize = 128;
 /// Memory for what clients say first.
 const GREETING_BYTES: usize = 16 << 20;
-const FIRST_CONNECTION: u64 = 1 << 32;
 
 /// A server that runs. Dropping it shuts it down.
 pub struct Server {
@@ -123,9 +121,9 @@ struct Shared {
     /// Changes with every start.
     instance: u64,
     started: Instant,
-    epoll: OwnedFd,
+    poller: Poller,
     /// Wakes a thread for what is `ready`.
-    wake: OwnedFd,
+    waker: Waker,
     listeners: Mutex<Vec<Arc<Listener>>>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
@@ -165,8 +163,7 @@ impl Server {
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
         let mut instance = [0; 8];
         crate::system::random(&mut instance)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (poller, waker) = (Poller::new()?, Waker::new()?);
         for export in config.exports.iter().filter(|export| !export.read_only) {
             if let Some(answers) = &export.answers {
                 answers.settle(&*export.tree, &export.users)?;
@@ -191,8 +188,8 @@ impl Server {
                 session_grace: config.session_grace,
                 instance: u64::from_le_bytes(instance),
                 started: Instant::now(),
-                epoll,
-                wake,
+                poller,
+                waker,
                 listeners: Mutex::new(listeners.into_iter().map(Arc::new).collect()),
                 connections: Mutex::default(),
                 next_token: AtomicU64::new(FIRST_CONNECTION),
@@ -290,11 +287,7 @@ impl Shared {
     /// Has a thread go on with a connection that the kernel has nothing new to tell of.
     fn go_on(&self, connection: Arc<Connection>) {
         lock(&self.ready).push_back(connection);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.waker.wake();
     }
 
     /// Most bytes of a record that is appended as one: it is all in memory before it is written.
@@ -350,7 +343,7 @@ impl Shared {
     fn shutdown(&self) {
         self.closing.store(true, Ordering::SeqCst);
         for listener in lock(&self.listeners).drain(..) {
-            let _ = epoll::delete(&self.epoll, listener.fd());
+            self.poller.remove(listener.fd());
         }
         let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
         for connection in &connections {

@@ -6,18 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use iogate_core::refusal::Refusal;
 use iogate_vfs::Watchdog;
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::io::Errno;
+use rustix::event::epoll::EventFlags;
 
 use super::connection::Connection;
 use super::incoming::Desk;
-use super::{FIRST_CONNECTION, Shared, THREADS_MAX, guarded, lock};
-use crate::transport::{Listener, Socket, Source};
+use super::{Shared, THREADS_MAX, guarded, lock};
+use crate::transport::poll::{FIRST_CONNECTION, WAKE};
+use crate::transport::{Listener, Socket, Source, too_many};
 
-/// The token of what is ready; a listener's is 1 + its index.
-const WAKE: u64 = 0;
 /// How often it looks at connections and sessions, at least.
 const ROUND: Duration = Duration::from_secs(1);
 
@@ -46,7 +43,7 @@ impl Threads {
                 return;
             }
             for handle in handles {
-                shared.wake();
+                shared.waker.wake();
                 if handle.thread().id() != own {
                     let _ = handle.join();
                 }
@@ -58,10 +55,9 @@ impl Threads {
 /// Starts the threads.
 pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let flags = EventFlags::IN | EventFlags::ET;
-    epoll::add(&shared.epoll, &shared.wake, EventData::new_u64(WAKE), flags)?;
+    shared.poller.add(&shared.waker, WAKE, flags)?;
     for (index, listener) in lock(&shared.listeners).iter().enumerate() {
-        let token = EventData::new_u64(index as u64 + 1);
-        epoll::add(&shared.epoll, listener.fd(), token, EventFlags::IN | EventFlags::ONESHOT)?;
+        shared.poller.add(listener.fd(), index as u64 + 1, EventFlags::IN | EventFlags::ONESHOT)?;
     }
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
     for _ in 0..cpus.clamp(2, THREADS_MAX) {
@@ -95,17 +91,13 @@ fn serve(shared: &Arc<Shared>) {
     let mut desk = Desk::new();
     let mut events = Vec::with_capacity(1);
     loop {
-        events.clear();
-        match epoll::wait(&shared.epoll, rustix::buffer::spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => {
-                tracing::error!(%errno, "waiting for connections");
-                return;
-            }
+        if let Err(error) = shared.poller.wait(&mut events, None) {
+            tracing::error!(%error, "waiting for connections");
+            return;
         }
         if shared.threads.is_stopping() {
             // The next one ends too.
-            shared.wake();
+            shared.waker.wake();
             return;
         }
         let Some(event) = events.first() else { continue };
@@ -124,7 +116,7 @@ impl Shared {
             let mut ready = lock(&self.ready);
             let first = ready.pop_front();
             if !ready.is_empty() {
-                self.wake();
+                self.waker.wake();
             }
             drop(ready);
             if let Some(connection) = first {
@@ -149,35 +141,24 @@ impl Shared {
     }
 
     fn accept(self: &Arc<Self>, listener: &Arc<Listener>, token: u64) {
-        loop {
-            match listener.accept() {
-                Ok((socket, source)) => {
-                    if let Err(error) = self.welcome(socket, listener, source) {
-                        tracing::warn!(%error, "a connection could not be taken");
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if has_no_room(&error) => {
-                    // It is tried again in the next round.
-                    tracing::warn!(%error, "accepting a connection at {}", listener.endpoint());
-                    return;
-                }
-                // Of this connection only.
-                Err(error) => {
-                    tracing::debug!(%error, "a connection at {} was of no use", listener.endpoint());
-                }
+        let has_room = listener.accept_some(|socket, source| {
+            if let Err(error) = self.welcome(socket, listener, source) {
+                tracing::warn!(%error, "a connection could not be taken");
             }
+        });
+        // Else it is tried again in the next round.
+        if has_room {
+            self.listen(listener, token);
         }
-        self.listen(listener, token);
     }
 
     /// Has the kernel tell of the next connection.
     fn listen(&self, listener: &Listener, token: u64) {
         let flags = EventFlags::IN | EventFlags::ONESHOT;
-        if let Err(errno) = epoll::modify(&self.epoll, listener.fd(), EventData::new_u64(token), flags)
+        if let Err(error) = self.poller.ask(listener.fd(), token, flags)
             && !self.is_closing()
         {
-            tracing::error!(%errno, "no more connections at {}", listener.endpoint());
+            tracing::error!(%error, "no more connections at {}", listener.endpoint());
         }
     }
 
@@ -189,21 +170,17 @@ impl Shared {
         let from_one = per_client.entry(source.clone()).or_default();
         let greeting = Arc::clone(&from_one.greeting);
         let connection = Connection::new(self, token, socket, access, source, greeting);
-        let too_many = if connections.len() >= self.limits.connections {
-            Some(format!("the server has {} connections, which is the limit", connections.len()))
-        } else if from_one.connections >= self.limits.connections_per_client {
-            Some(format!("this client has {} connections, which is the limit", from_one.connections))
-        } else {
-            None
-        };
+        let all = (connections.len(), self.limits.connections);
+        let own = (from_one.connections, self.limits.connections_per_client);
+        let too_many = too_many("server", all, own);
         connection.register()?;
         from_one.connections += 1;
         connections.insert(token, Arc::clone(&connection));
         drop((connections, per_client));
         if self.is_closing() {
             connection.close();
-        } else if let Some(why) = too_many {
-            connection.refuse(&Refusal::new(libc::EUSERS, why));
+        } else if let Some(refusal) = too_many {
+            connection.refuse(&refusal);
         } else {
             connection.await_readable();
         }
@@ -241,12 +218,6 @@ impl Shared {
         let shortest = self.limits.hello_timeout.min(self.limits.stall_timeout).min(self.session_grace);
         ROUND.min(shortest / 4).max(Watchdog::HELD_UP)
     }
-}
-
-/// Whether nothing can be accepted for now.
-fn has_no_room(error: &io::Error) -> bool {
-    let errno = error.raw_os_error().unwrap_or_default();
-    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EBADF, libc::EINVAL].contains(&errno)
 }
 
 /// Starts further threads when those that there are do not get on, and looks round from time to time.

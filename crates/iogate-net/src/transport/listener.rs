@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Connections that wait to be accepted, at most, as in the standard library.
 const BACKLOG: i32 = 4096;
+/// Connections that are accepted in a row.
+const ACCEPTS_MAX: usize = 256;
 
 /// A bound TCP or Unix socket.
 #[derive(Debug)]
@@ -78,9 +80,27 @@ impl Listener {
         }
     }
 
+    /// Takes the connections that wait, or some of them: the kernel tells again of the others. `false` if this process has no room for more
+    /// just now, and nothing would come of trying again at once.
+    pub(crate) fn accept_some(&self, mut take: impl FnMut(Box<dyn Socket>, Source)) -> bool {
+        for _ in 0..ACCEPTS_MAX {
+            match self.accept() {
+                Ok((socket, source)) => take(socket, source),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if has_no_room(&error) => {
+                    tracing::warn!(%error, "accepting a connection at {}", self.endpoint);
+                    return false;
+                }
+                // That one client could not be taken says nothing of the next one.
+                Err(error) => tracing::debug!(%error, "a connection at {} was of no use", self.endpoint),
+            }
+        }
+        true
+    }
+
     /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none, and with
     /// [`io::ErrorKind::ConnectionAborted`] if that one is of no use: the next one may be.
-    pub(crate) fn accept(&self) -> io::Result<(Box<dyn Socket>, Source)> {
+    fn accept(&self) -> io::Result<(Box<dyn Socket>, Source)> {
         let (fd, host): (OwnedFd, _) = match &self.socket {
             Bound::Tcp(socket) => {
                 let (stream, address) = socket.accept()?;
@@ -113,6 +133,12 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Whether nothing can be accepted for now.
+fn has_no_room(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().unwrap_or_default();
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EBADF, libc::EINVAL].contains(&errno)
 }
 
 /// A Unix socket at a path, with these permissions whatever the umask is.

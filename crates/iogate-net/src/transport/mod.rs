@@ -11,6 +11,7 @@
 //! | `handshake` | what every server asks of it |
 //! | `identity` | who this process is to all servers, and the numbers of its requests |
 //! | `clock` | how far a server's clock is from this one |
+//! | `poll` | waiting for many connections at once, and waking who waits |
 //! | `blocking` | whole messages, for a thread that waits for them |
 
 pub mod auth;
@@ -22,6 +23,7 @@ mod endpoint;
 pub(crate) mod handshake;
 pub(crate) mod identity;
 mod listener;
+pub(crate) mod poll;
 mod socket;
 mod source;
 mod tls;
@@ -33,6 +35,6 @@ pub(crate) use connect::{Connected, Introduction, Way, connect};
 pub use endpoint::{Endpoint, EndpointError};
 pub use listener::Listener;
 pub use socket::{Keep, Peer, PlainSocket, Socket, keep_descriptors_by};
-pub(crate) use socket::{kept, peer_groups};
-pub(crate) use source::Source;
+pub(crate) use socket::{hang_up, log_end, peer_groups};
+pub(crate) use source::{Source, too_many};
 pub use tls::TlsSocket;

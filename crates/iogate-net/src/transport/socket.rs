@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send, sendmsg, sockopt};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, sendmsg, shutdown, sockopt};
 
 /// A connected stream socket in non-blocking mode. Reading and writing may happen at the same time, in different threads;
 /// two readers, or two writers, must take turns.
@@ -173,6 +173,26 @@ impl Socket for PlainSocket {
             0 => Peer::Process { uid: peer.uid, gid: peer.gid, pid: peer.pid },
             _ => Peer::Unknown,
         }
+    }
+}
+
+/// Ends a connection, and lets the peer have what was sent last: bytes that nobody has read would make the kernel throw it away.
+pub(crate) fn hang_up(socket: BorrowedFd<'_>) {
+    let _ = shutdown(socket, Shutdown::Write);
+    let mut waste = [0; 4096];
+    for _ in 0..64 {
+        match rustix::io::read(socket, &mut waste) {
+            Ok(count) if count > 0 => {}
+            _ => break,
+        }
+    }
+    let _ = shutdown(socket, Shutdown::Both);
+}
+
+/// Logs why a connection ends, if it says who was not let in.
+pub(crate) fn log_end(error: &io::Error, peer: impl FnOnce() -> String) {
+    if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) {
+        tracing::warn!(peer = %peer(), "not let in: {error}");
     }
 }
 

@@ -3,6 +3,8 @@
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::net::{IpAddr, Ipv6Addr};
 
+use iogate_core::refusal::Refusal;
+
 use super::socket::{Peer, Socket};
 
 /// Where a connection comes from, for the bound on those of one client.
@@ -42,6 +44,16 @@ impl Source {
             (Peer::Unknown, _) => "unknown".into(),
         }
     }
+}
+
+/// Why one more connection is too many, if it is: of so many in all and at most, and so many from its source and at most.
+pub(crate) fn too_many(server: &str, all: (usize, usize), own: (usize, usize)) -> Option<Refusal> {
+    let (whose, count) = match (all.0 >= all.1, own.0 >= own.1) {
+        (true, _) => (format!("the {server}"), all.0),
+        (false, true) => ("this client".into(), own.0),
+        (false, false) => return None,
+    };
+    Some(Refusal::new(libc::EUSERS, format!("{whose} has {count} connections, which is the limit")))
 }
 
 #[cfg(test)]
