@@ -33,6 +33,8 @@ const DEV_ONLY: &str = "iogate-testkit";
 /// Simulated worlds: no other crate needs them, and what they drive is pure, or waits in calls of theirs only.
 const LAB: &str = "iogate-lab";
 const LAB_MAY_USE: [&str; 5] = ["iogate-core", "iogate-engine", "iogate-vfs", "iogate-sim", "iogate-testkit"];
+/// Rooms of [`NETWORK`] that know what is below them, and nothing of each other.
+const APART: [&str; 4] = ["client", "coordinator", "server", "turns"];
 const CORE: &str = "iogate-core";
 /// The crates from elsewhere that the core may use: without an operating system all of them.
 const CORE_MAY_USE: [&str; 6] = ["crc32fast", "hashbrown", "libm", "serde", "serde_json", "thiserror"];
@@ -97,7 +99,36 @@ pub(crate) fn check(metadata: &Value, tree: &Tree) -> Result<Vec<Finding>> {
             findings.push(Finding::new(root, 0, format!("`{attribute}` is missing")));
         }
     }
+    findings.extend(apart(tree));
     Ok(findings)
+}
+
+/// Where a room of the network's, or what is below them, names one that it does not know.
+fn apart(tree: &Tree) -> Vec<Finding> {
+    let folder = format!("crates/{NETWORK}/src/");
+    let mut findings = Vec::new();
+    for (path, text) in tree.rust() {
+        // `lib.rs` has them all.
+        let Some(room) = path.strip_prefix(&folder).filter(|file| *file != "lib.rs") else { continue };
+        let own = room.split(['/', '.']).next().unwrap_or_default();
+        for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
+        {
+            let named = |other: &&&str| {
+                line.match_indices("crate::").any(|(at, found)| {
+                    let rest = &line[at + found.len()..];
+                    let names = rest.split(|c: char| !c.is_alphanumeric() && c != '_');
+                    let count = if rest.starts_with('{') { usize::MAX } else { 1 };
+                    names.take(count).any(|name| name == **other)
+                })
+            };
+            for other in APART.iter().filter(|other| **other != own).filter(named) {
+                let what =
+                    format!("`{own}` does not know `{other}`: what both need is in `transport` or below");
+                findings.push(Finding::new(path, index + 1, what));
+            }
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -176,6 +207,36 @@ mod tests {
         assert!(found(&[("iogate-core", &[("libc", "")])])[0].contains("not `libc`"));
         assert!(found(&[("iogate-core", &[("libc", "build")])])[0].contains("not `libc`"));
         assert!(found(&[("iogate-extra", &[])])[0].contains("no place"));
+    }
+
+    #[test]
+    fn rooms_of_the_network_know_nothing_of_each_other() {
+        let found = |path: &str, line: &str| {
+            let tree = Tree::from([(&format!("crates/iogate-net/src/{path}")[..], line)]);
+            apart(&tree).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for line in [
+            "use crate::server::Listener;",
+            "    crate::server::random(&mut id)?;",
+            "use crate::{client, server};",
+        ] {
+            let said = found("turns/held.rs", line);
+            assert!(
+                !said.is_empty() && said[0].starts_with("crates/iogate-net/src/turns/held.rs:1: "),
+                "{said:?}"
+            );
+        }
+        assert_eq!(found("transport/poll.rs", "use crate::client::Client;").len(), 1);
+        assert_eq!(found("system.rs", "use crate::turns::Held;").len(), 1);
+        for (path, line) in [
+            ("turns/held.rs", "use crate::transport::Socket;"),
+            ("turns/held.rs", "/// A [`Status`](crate::server::Status)."),
+            ("server/mod.rs", "use crate::server::session::Session;"),
+            ("server/mod.rs", "use crate::transport::client::X;"),
+            ("lib.rs", "pub use crate::server::Server;"),
+        ] {
+            assert_eq!(found(path, line), Vec::<String>::new());
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(crate) const HELP: &str = "\
             iogate-preload, iogate-sim, iogate-report, iogate, iogate-lab. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
             only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
+            In iogate-net, client, coordinator, server and turns use transport, and never each other.
   sizes     No .rs file is longer than 600 lines, unless xtask/file-sizes.txt names it with its ceiling. A ceiling
             only goes down: when the file got shorter, `--fix` lowers it (or drops the line at 600 and below).
   paths     In README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md each path exists. A path is
