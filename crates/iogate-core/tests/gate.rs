@@ -70,7 +70,7 @@ fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
         }
         if switch && rng.below(20) == 0 {
             let kind = SchedulerKind::ALL[rng.below(9) as usize];
-            gate.switch(Time::from_nanos(now), &SchedulerConfig::new(kind)).unwrap();
+            gate.switch(Time::from_nanos(now), &SchedulerConfig::new(kind));
         }
         loop {
             match gate.next(Time::from_nanos(now)) {

@@ -269,9 +269,9 @@ impl Engine {
         mailbox.wait()
     }
 
-    /// Changes the algorithm, live. Fails as [`Gate::switch`] does.
-    pub fn switch(&self, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
-        self.shared.kick(|state, now| state.gate.switch(now, scheduler))
+    /// Changes the algorithm, live.
+    pub fn switch(&self, scheduler: &SchedulerConfig) {
+        self.shared.kick(|state, now| state.gate.switch(now, scheduler));
     }
 
     /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.

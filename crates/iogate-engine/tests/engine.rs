@@ -404,7 +404,7 @@ fn many_threads_and_every_algorithm_keep_the_data_straight() {
                 if scheduler.kind().params().iter().any(|param| param.name == "window") {
                     scheduler.set("window", "100us").unwrap();
                 }
-                engine.switch(&scheduler).unwrap();
+                engine.switch(&scheduler);
                 if running.load(Ordering::SeqCst) == 0 {
                     break;
                 }

@@ -81,7 +81,10 @@ impl Auto {
             self.pace.spend(self.chooser.step(now, granted));
         }
         if let Some(scheduler) = self.chooser.proposal() {
-            let applied = gate.queued() <= QUEUED_MAX && gate.switch(now, scheduler).is_ok();
+            let applied = gate.queued() <= QUEUED_MAX;
+            if applied {
+                gate.switch(now, scheduler);
+            }
             self.chooser.settled(now, applied);
         }
         if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {

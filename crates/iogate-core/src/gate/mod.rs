@@ -298,10 +298,7 @@ impl Gate {
 
     /// Changes the algorithm or its parameters, live: nothing is lost, nothing served twice. What is in service stays
     /// there; everything else goes to the new scheduler, in arrival order. O(n log n).
-    ///
-    /// # Errors
-    /// None today: settings are checked when they are made.
-    pub fn switch(&mut self, now: Time, scheduler: &SchedulerConfig) -> Result<(), ConfigError> {
+    pub fn switch(&mut self, now: Time, scheduler: &SchedulerConfig) {
         let now = self.advance(now);
         self.end_wait(now);
         let queued = self.pending.queued_by_arrival();
@@ -312,7 +309,6 @@ impl Gate {
             self.enqueue(now, slot);
         }
         self.pending.stats.switches += 1;
-        Ok(())
     }
 
     /// Closes the gate: no more submissions, and no deliberate waits for what is in it.

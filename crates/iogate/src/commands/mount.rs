@@ -333,6 +333,7 @@ impl Control for MountControl {
     fn set(&self, text: &str) -> Result<(), String> {
         let current = self.engine.with_gate(|gate, _| gate.scheduler().clone());
         let scheduler = current.changed(text, 0)?;
-        self.engine.switch(&scheduler).map_err(|error| error.to_string())
+        self.engine.switch(&scheduler);
+        Ok(())
     }
 }
