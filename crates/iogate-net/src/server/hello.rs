@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use iogate_core::proto::admission::{Newcomer, may_begin, may_resume};
 use iogate_core::proto::forwarder::{Forwarder, Relation};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Hello, NO_SESSION, Record, RequestHeader, VERSION, Welcome};
@@ -185,33 +186,22 @@ impl Shared {
             before.end_soon();
         }
         if let Some(session) = sessions.get(&hello.session) {
-            if (session.user.uid, session.user.gid) != (user.uid, user.gid)
-                || !Arc::ptr_eq(&session.export, &export)
-            {
-                return Err(Refusal::new(
-                    libc::EACCES,
-                    "the session is another user's, or of another export",
-                ));
-            }
+            let (owner, asking) = ((session.user.uid, session.user.gid), (user.uid, user.gid));
+            may_resume(owner, asking, Arc::ptr_eq(&session.export, &export))?;
             let before = session.attach(connection)?;
             return Ok(Entered { session: Arc::clone(session), resumed: true, before });
         }
         if connection.is_closed() || self.is_closing() {
             return Err(Refusal::new(libc::ESHUTDOWN, "the server stops"));
         }
-        if hello.session != NO_SESSION && !export.tree.is_reached() {
-            // It may have requests of which only a server behind this one can say whether they took effect.
-            return Err(Refusal::new(libc::EAGAIN, "a server behind this one is not there: come again"));
-        }
-        // Those that wait for their client count: each may have files open.
-        let most = 2 * self.limits.connections_per_client;
-        if sessions.values().filter(|session| session.user.uid == user.uid).count() >= most {
-            let text = format!(
-                "user {} has {most} sessions, which is the limit: end those that nobody needs",
-                user.uid
-            );
-            return Err(Refusal::new(libc::EUSERS, text));
-        }
+        let had_session = hello.session != NO_SESSION;
+        may_begin(&Newcomer {
+            uid: user.uid,
+            had_session,
+            is_reached: !had_session || export.tree.is_reached(),
+            sessions: sessions.values().filter(|session| session.user.uid == user.uid).count(),
+            sessions_max: 2 * self.limits.connections_per_client,
+        })?;
         let mut token = [0; 16];
         crate::system::random(&mut token)
             .map_err(|error| Refusal::new(libc::EIO, format!("no random numbers: {error}")))?;
