@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::call::{Answer, Call, Done, Waiter};
 use super::receive::{Place, Replies};
-use super::session::{Lead, Link, Shared, State, Writing};
+use super::session::{Lead, Link, Shared, State, Writer};
 use crate::transport::blocking::timespec;
 
 /// How often an idle client looks whether its connection is still there.
@@ -98,7 +98,7 @@ impl Shared {
             return self.lock();
         };
         state.polls = true;
-        let wants_room = state.writing == Writing::Leader;
+        let wants_room = state.writer == Writer::Leader;
         drop(state);
         let fd = link.socket.fd();
         let what = if wants_room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
@@ -114,8 +114,8 @@ impl Shared {
         if matches!(polled, Err(error) if error != rustix::io::Errno::INTR) {
             tracing::error!(?polled, "a connection cannot be polled");
         }
-        if found.contains(PollFlags::OUT) && state.writing == Writing::Leader {
-            state.writing = Writing::Somebody;
+        if found.contains(PollFlags::OUT) && state.writer == Writer::Leader {
+            state.writer = Writer::Busy;
             self.write_all(&link, state);
         } else {
             drop(state);
@@ -177,9 +177,9 @@ impl Shared {
             return;
         }
         let mut state = self.lock();
-        let corked = state.writing == Writing::Nobody;
+        let corked = state.writer == Writer::Idle;
         if corked {
-            state.writing = Writing::Somebody;
+            state.writer = Writer::Busy;
         }
         drop(state);
         for (call, answer) in done {
@@ -194,12 +194,12 @@ impl Shared {
     fn lose(&self, link: &Arc<Link>, error: &io::Error) {
         link.cut();
         let mut state = self.lock();
-        while state.writing == Writing::Somebody {
+        while state.writer == Writer::Busy {
             state.awaits_writer = true;
             state = self.written.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.awaits_writer = false;
-        state.writing = Writing::Nobody;
+        state.writer = Writer::Idle;
         state.link = None;
         let early = std::mem::take(&mut state.early);
         if state.session.lost(self.now()) {
@@ -251,7 +251,7 @@ impl Replies for Batch<'_> {
     fn answered(&mut self, id: u64, call: Call, answer: io::Result<Answer>) {
         let mut state = self.shared.lock();
         state.asynchronous -= usize::from(call.is_asynchronous());
-        if call.payload_bytes() > 0 && id >= state.written && state.writing != Writing::Nobody {
+        if call.payload_bytes() > 0 && id >= state.written && state.writer != Writer::Idle {
             state.early.push((call, answer));
         } else {
             drop(state);

@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) clock: ClockOffset,
     /// It has been said that the clocks differ.
     clock_warned: bool,
-    pub(super) writing: Writing,
+    pub(super) writer: Writer,
     /// The leader waits until nobody writes.
     pub(super) awaits_writer: bool,
     /// Ids below this are written as a whole, and their memory is not read any more.
@@ -72,12 +72,12 @@ pub(super) struct Link {
     pub(super) incoming: Mutex<Incoming>,
 }
 
-/// Who writes.
+/// Who writes: nobody, unless it says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Writing {
-    Nobody,
+pub(super) enum Writer {
+    Idle,
     /// A thread, until there is nothing left.
-    Somebody,
+    Busy,
     /// The leader, as soon as there is room.
     Leader,
 }
@@ -102,7 +102,7 @@ impl Client {
             link: Some(Arc::new(Link::new(socket))),
             clock,
             clock_warned: false,
-            writing: Writing::Nobody,
+            writer: Writer::Idle,
             awaits_writer: false,
             written: 1,
             early: Vec::new(),
@@ -277,7 +277,7 @@ impl Link {
 impl State {
     /// Nobody receives, writes or is waited for.
     pub(super) fn reset(&mut self) {
-        (self.lead, self.writing, self.polls) = (Lead::Free, Writing::Nobody, false);
+        (self.lead, self.writer, self.polls) = (Lead::Free, Writer::Idle, false);
         self.awaits_writer = false;
         std::mem::forget(std::mem::take(&mut self.early));
         (self.written, self.asynchronous) = (1, 0);
@@ -355,11 +355,11 @@ impl Shared {
 
     /// Writes what may be written, unless somebody else does.
     pub(super) fn write(&self, mut state: MutexGuard<'_, State>) {
-        if state.writing != Writing::Nobody {
+        if state.writer != Writer::Idle {
             return;
         }
         let Some(link) = state.link.clone() else { return };
-        state.writing = Writing::Somebody;
+        state.writer = Writer::Busy;
         self.write_all(&link, state);
     }
 
@@ -376,7 +376,7 @@ impl Shared {
                 }
                 let is_over = outgoing.is_empty() && !link.socket.wants_flush();
                 if is_over {
-                    state.writing = Writing::Nobody;
+                    state.writer = Writer::Idle;
                     self.tell_written(&state);
                 }
                 drop(state);
@@ -398,7 +398,7 @@ impl Shared {
             match written {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    state.writing = Writing::Leader;
+                    state.writer = Writer::Leader;
                     self.tell_written(&state);
                     self.wake(&state);
                     return;
@@ -406,7 +406,7 @@ impl Shared {
                 Err(_) => {
                     // Who receives finds out, and does what is to be done.
                     link.cut();
-                    state.writing = Writing::Leader;
+                    state.writer = Writer::Leader;
                     self.tell_written(&state);
                     self.wake(&state);
                     return;
@@ -434,7 +434,7 @@ impl Shared {
     /// There is a connection again.
     pub(super) fn install<'a>(&'a self, state: &mut MutexGuard<'a, State>, socket: Box<dyn Socket>) {
         state.link = Some(Arc::new(Link::new(socket)));
-        state.writing = Writing::Nobody;
+        state.writer = Writer::Idle;
         state.written = state.session.acked();
     }
 

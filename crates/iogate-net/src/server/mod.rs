@@ -48,7 +48,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use iogate_core::Time;
@@ -60,6 +60,7 @@ pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
+use crate::system::lock;
 use crate::transport::poll::{FIRST_CONNECTION, Poller, Waker};
 use crate::transport::{Endpoint, Listener, Source};
 use account::Accounts;
@@ -373,10 +374,6 @@ impl Shared {
         let sessions: Vec<_> = lock(&self.sessions).drain().map(|(_, session)| session).collect();
         sessions.iter().for_each(|session| drop(session.end()));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Carries out what may have a defect, so that only what it was for fails.

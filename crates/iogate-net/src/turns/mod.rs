@@ -39,7 +39,7 @@ mod keeper;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use iogate_core::coord::EXPORT;
@@ -47,7 +47,7 @@ use iogate_core::coord::claimant::{NoAnswer, Renewals, Reply};
 use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
 
 use crate::Endpoint;
-use crate::system::since_boot;
+use crate::system::{lock, since_boot};
 use crate::transport::auth::Credential;
 use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect, dial};
 
@@ -188,11 +188,6 @@ struct Claimed {
     wanted: Wanted,
     /// Its turn, once it has begun.
     kept: OnceLock<std::sync::Weak<Kept>>,
-}
-
-/// What is behind a lock is whole after every statement here, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Coordinator {
