@@ -310,7 +310,7 @@ fn a_late_record_over_two_stripes_is_whole() {
         let mut targets: Vec<_> = cluster.data.iter().map(far).collect();
         let (tree, store) = (targets[held].clone(), targets[held].store());
         let store: Arc<dyn Store> = Arc::new(Held { store, gate: gate.clone() });
-        targets[held] = Arc::new(Far { tree, store: Some(store), has_xattrs: true, synced: Arc::default() });
+        targets[held] = Arc::new(Far { store: Some(store), ..Far::new(tree) });
         let names = Arc::new(connect_as(cluster.names(), true));
         let late = StripedTree::new(names, targets, LAYOUT).unwrap();
         let forwarder = cluster.forwarder();

@@ -2,10 +2,12 @@
 
 mod common;
 
+use std::ffi::CString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{GRACE, directory, engine, errno, own, read, serve, write};
@@ -60,6 +62,18 @@ impl Place {
         drop(names);
         meanwhile(&self.dir.path().join("names"));
         self.names = Some(serve(directory(&self.dir.path().join("names")), &endpoint, None, grace));
+    }
+
+    /// The machine of the server of names crashes: something is lost, and what the server says of itself is new.
+    fn crash_names(&mut self, loses: impl FnOnce(&Path)) {
+        let names = self.names.take().unwrap();
+        let endpoint = names.endpoints()[0].clone();
+        drop(names);
+        let path = self.dir.path().join("names");
+        loses(&path);
+        let tree = common::Far::new(directory(&path));
+        tree.machine.boots.store(1, Ordering::SeqCst);
+        self.names = Some(serve(Arc::new(tree), &endpoint, None, GRACE));
     }
 
     fn objects(&self) -> Vec<PathBuf> {
@@ -250,6 +264,50 @@ fn a_file_whose_handle_is_lost_is_stale_and_never_zeros() {
         assert_eq!(errno(file.sync(false)), libc::ESTALE, "{path}");
     }
     assert!(place.objects().is_empty());
+}
+
+/// A crash takes away what leads to its objects, and it gets others.
+#[test]
+fn a_file_is_stale_whose_objects_are_others_after_a_crash() {
+    let mut place = Place::new();
+    let (one, other) = (place.forwarder(), place.forwarder());
+    fill(&one, "f", 1);
+    fill(&one, "kept", 1);
+    let (file, kept) = (open_file(&one, "f", NEW), open_file(&one, "kept", NEW));
+    let engine = engine(&one);
+    let write_to = |file: &dyn TreeFile, seed| write(&engine, file, 0, &pattern(seed));
+    write_to(&*file, 2).unwrap();
+    place.crash_names(|names| {
+        let path = CString::new(names.join("f").into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: both end with a zero byte.
+        assert_eq!(unsafe { libc::removexattr(path.as_ptr(), c"user.iogate.object".as_ptr()) }, 0);
+    });
+    fill(&other, "f", 3);
+    // It is known when the connection to the names is back.
+    assert_eq!(errno(file.attr()), libc::ESTALE);
+    assert_eq!(errno(write_to(&*file, 4)), libc::ESTALE);
+    assert_eq!(errno(read(&engine, &*file, 0, 1000)), libc::ESTALE);
+    assert_eq!(errno(file.sync(false)), libc::ESTALE);
+    let again = open_file(&one, "f", NEW);
+    assert!(read(&engine, &*again, 0, BYTES).unwrap() == pattern(3));
+    assert_eq!(write_to(&*kept, 2).unwrap(), BYTES);
+    kept.sync(false).unwrap();
+}
+
+#[test]
+fn a_file_without_a_name_outlives_a_restart() {
+    let mut place = Place::new();
+    let tree = place.forwarder();
+    let how =
+        OpenHow { flags: open::READ | open::WRITE | open::TEMPORARY, mode: 0o600, ..OpenHow::default() };
+    let file = tree.open(own(), Path::new(""), how).unwrap();
+    let engine = engine(&tree);
+    write(&engine, &*file, 0, &pattern(1)).unwrap();
+    place.restart_names(GRACE, |_| {});
+    file.sync(false).unwrap();
+    assert_eq!((file.attr().unwrap().size, file.attr().unwrap().links), (BYTES as u64, 0));
+    write(&engine, &*file, 0, &pattern(2)).unwrap();
+    assert!(read(&engine, &*file, 0, BYTES).unwrap() == pattern(2));
 }
 
 #[test]

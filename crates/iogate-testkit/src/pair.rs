@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::proto::server_session::{Admission, CachedReply, Owed, ServerSession, SessionLimits};
-use iogate_core::wire::{Attr, Identity, NO_HANDLE, Opened, Record, Striping, VERSION, Welcome, open};
+use iogate_core::wire::{
+    Attr, Identity, NO_HANDLE, Opened, Record, Request, Striping, VERSION, Welcome, open,
+};
 use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 4, credit_bytes: 1 << 20, open_files: 8 };
@@ -139,8 +141,9 @@ fn demand(kind: Kind) -> Demand {
     Demand { bytes: 0, repeatable, has_origin: kind == Kind::Known, handle, opens }
 }
 
-fn reopen(open: iogate_core::wire::Open<'_>, (): &()) -> Call {
-    Call { number: None, kind: Kind::Open { handle: open.handle, again: true } }
+/// Opens a file again. No file gets other objects.
+fn own(request: Request<'_>, (): &()) -> Call {
+    Call { number: None, kind: Kind::Open { handle: Demand::of(&request).handle, again: true } }
 }
 
 impl Server {
@@ -175,7 +178,7 @@ impl Pair {
         let welcome = server.greet([0; 16], 1, now);
         Pair {
             now,
-            client: ClientSession::new(CONFIG, reopen, welcome),
+            client: ClientSession::new(CONFIG, own, welcome),
             server,
             wire: Some(Wire { number: 1, ..Wire::default() }),
             wires: 1,

@@ -407,7 +407,7 @@ fn space_is_that_of_all_targets() {
 fn names_without_extended_attributes_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let names = directory(dir.path());
-    let names = common::Far { tree: names, store: None, has_xattrs: false, synced: Arc::default() };
+    let names = common::Far { has_xattrs: false, ..common::Far::new(names) };
     let names = Arc::new(names);
     let layout = Layout { targets: 1, ..LAYOUT };
     let error = StripedTree::new(names, vec![directory(dir.path())], layout);
@@ -422,7 +422,7 @@ fn names_of_objects_are_made_durable_whoever_has_made_them() {
     let synced = Arc::default();
     let target = |index: u32| -> Arc<dyn Tree> {
         let tree = directory(&dir.path().join(index.to_string()));
-        Arc::new(common::Far { tree, store: None, has_xattrs: true, synced: Arc::clone(&synced) })
+        Arc::new(common::Far { synced: Arc::clone(&synced), ..common::Far::new(tree) })
     };
     let targets = (0..LAYOUT.targets).map(target).collect();
     let other = StripedTree::new(directory(&dir.path().join("names")), targets, LAYOUT).unwrap();

@@ -129,11 +129,21 @@ pub trait Parts: Send + Sync + fmt::Debug {
     /// The part on a target; made if it is not there and `create` says so. `None` is a part without bytes.
     fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>>;
 
-    /// Whether [`Parts::part`] has to ask a target that is far away first, and so must not be called in a completion.
+    /// Whether [`Parts::part`] has to ask a target that is far away first, and so must not be called in a completion; or whether
+    /// [`Parts::check`] has to be called.
     fn asks_afar(&self, target: usize) -> bool {
         let _ = target;
         false
     }
+
+    /// Fails if the parts are not to be used any more. May wait.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn check(io: &Io) -> io::Result<()> {
+    file_of(&io.file)?.parts.check()
 }
 
 /// Parts that have all been opened.
@@ -251,7 +261,7 @@ impl Store for StripedStore {
         let pieces = pieces(&self.layout, &io);
         if pieces.iter().any(|piece| file.parts.asks_afar(piece.target)) {
             let store = self.clone();
-            return elsewhere(self.far.as_ref(), move |thread| match thread {
+            return elsewhere(self.far.as_ref(), move |thread| match thread.and_then(|()| check(&io)) {
                 Ok(()) => store.carry_out(io, pieces, true, None, done),
                 Err(error) => done(io, Err(error)),
             });

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::unsynced::Unsynced;
 use iogate_core::wire::{
-    Identity, NO_SESSION, Open, REPLY_HEADER_BYTES, ReplyHeader, Request, RequestHeader, RequestOrigin,
-    Striping, Welcome,
+    Identity, NO_SESSION, REPLY_HEADER_BYTES, ReplyHeader, Request, RequestHeader, RequestOrigin, Striping,
+    Welcome,
 };
 use iogate_core::{Span, Time};
 
@@ -80,8 +80,9 @@ pub(super) fn welcome(session: [u8; 16], is_resumed: bool, answers: u64, verifie
     }
 }
 
-fn reopen(open: Open<'_>, (): &()) -> Pending {
-    let (request, mut fields) = (Request::Open(open), Vec::new());
+/// What the session asks for by itself.
+fn own(request: Request<'_>, (): &()) -> Pending {
+    let mut fields = Vec::new();
     request.encode(&mut fields);
     let (slot, origin) = (Slot::default(), RequestOrigin::NONE);
     Pending { kind: request.kind(), fields, payload: Vec::new(), uid: 0, origin, slot, fiber: None }
@@ -90,7 +91,7 @@ fn reopen(open: Open<'_>, (): &()) -> Pending {
 impl Link {
     pub(super) fn new(number: usize, server: usize, client: [u8; 16], now: u64) -> Link {
         let config = SessionConfig { retry_for: RETRY_FOR, tries_unasked: true };
-        let mut session = ClientSession::new(config, reopen, welcome(NO_SESSION, false, 0, 0));
+        let mut session = ClientSession::new(config, own, welcome(NO_SESSION, false, 0, 0));
         session.lost(Time::from_nanos(now));
         Link {
             number,

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::proto::server_session::{Admission, CachedReply, Owed, ServerSession, SessionLimits};
-use iogate_core::wire::{Attr, Identity, NO_HANDLE, Opened, Record, Striping, VERSION, Welcome, open};
+use iogate_core::wire::{
+    Attr, Identity, NO_HANDLE, Opened, Record, Request, Striping, VERSION, Welcome, open,
+};
 use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 128, credit_bytes: 64 << 20, open_files: 4096 };
@@ -58,9 +60,9 @@ pub(super) enum Message {
     Reply { id: u64, reply: CachedReply },
 }
 
-/// Opens a file again: as it was opened.
-fn reopen(open: iogate_core::wire::Open<'_>, file: &u32) -> Call {
-    Call::Open { handle: open.handle, file: *file }
+/// Opens a file again, as it was opened. No file gets other objects.
+fn own(request: Request<'_>, file: &u32) -> Call {
+    Call::Open { handle: Demand::of(&request).handle, file: *file }
 }
 
 fn demand(call: Call) -> Demand {
@@ -84,7 +86,7 @@ pub(super) struct ClientEnd {
 impl ClientEnd {
     /// One that has no connection yet.
     pub(super) fn new() -> ClientEnd {
-        let mut session = ClientSession::new(CONFIG, reopen, welcome([0; 16], false));
+        let mut session = ClientSession::new(CONFIG, own, welcome([0; 16], false));
         session.lost(Time::ZERO);
         ClientEnd { session, connection: 0, is_connected: false }
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iogate_core::proto::client_session::{Attempt, GivenUp, Reconnected};
-use iogate_core::wire::{Open, Request};
+use iogate_core::wire::Request;
 use iogate_vfs::Caller;
 
 use super::call::{Call, Done};
@@ -83,9 +83,9 @@ impl Shared {
     }
 }
 
-/// What opens a file again in a new session.
-pub(super) fn reopen(open: Open<'_>, caller: &Caller) -> Call {
-    Call::new(&Request::Open(open), *caller, Done::Restored)
+/// What opens files again in a new session.
+pub(super) fn own(request: Request<'_>, caller: &Caller) -> Call {
+    Call::new(&request, *caller, Done::Restored)
 }
 
 fn fail(calls: Vec<Call>) {

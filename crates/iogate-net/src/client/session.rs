@@ -15,7 +15,7 @@ use iogate_vfs::{Caller, Waiting, WhenGone};
 use super::call::{Answer, Call, Done, Waiter, record};
 use super::fork::Owner;
 use super::receive::Incoming;
-use super::recover::reopen;
+use super::recover::own;
 use super::send::Outgoing;
 use super::{ClientError, ClientOptions, Receiving};
 use crate::Endpoint;
@@ -98,7 +98,7 @@ impl Client {
         let retry_for = Span::from_nanos(u64::try_from(options.retry_for.as_nanos()).unwrap_or(u64::MAX));
         let config = SessionConfig { retry_for, tries_unasked: has_background };
         let state = State {
-            session: ClientSession::new(config, reopen, welcome),
+            session: ClientSession::new(config, own, welcome),
             link: Some(Arc::new(Link::new(socket))),
             clock,
             clock_warned: false,

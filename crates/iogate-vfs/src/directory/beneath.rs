@@ -129,24 +129,22 @@ pub(super) fn open(root: BorrowedFd<'_>, path: &Path, flags: OFlags, mode: Mode)
     Ok(opened)
 }
 
-/// Creates a file that is not there; `EEXIST` if something is. Symbolic links to nothing are followed for a user `uid`, which never
-/// creates anything but below the root, and not among what is the server's own.
-pub(super) fn create(
+/// Creates a file that is not there, by `make`, which fails with `EEXIST` if something is. Symbolic links to nothing are followed for a
+/// user `uid`, which never creates anything but below the root, and not among what is the server's own.
+pub(super) fn create<R>(
     root: BorrowedFd<'_>,
     path: &Path,
-    flags: OFlags,
-    mode: Mode,
     follows: Option<u32>,
-) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    make: impl Fn(&Place<'_>) -> Result<R, Errno>,
+) -> Result<R, Errno> {
     let mut linked: Option<PathBuf> = None;
     for _ in 0..LINKS_MAX {
         let place = match &linked {
             None => Place::find(root, path)?,
             Some(linked) => Place::find_linked(root, linked)?,
         };
-        let Some(uid) = follows else { return rustix::fs::openat(&place.dir, place.name, flags, mode) };
-        match rustix::fs::openat(&place.dir, place.name, flags, mode) {
+        let Some(uid) = follows else { return make(&place) };
+        match make(&place) {
             Err(Errno::EXIST) => {}
             created => return created,
         }

@@ -9,10 +9,10 @@ use iogate_core::wire::{Attr, Change, Gone, Identity, attr};
 use iogate_engine::layouts::OpenLayout;
 use iogate_engine::store::AppendFile;
 use iogate_engine::{FileHandle, Store};
-use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
-use super::beneath::ProcPath;
+use super::beneath::{Place, ProcPath};
 use super::caller::Names;
 use super::open_files::OpenFiles;
 use super::stat;
@@ -48,25 +48,59 @@ pub(super) fn give_object(fd: BorrowedFd<'_>, writes: bool) -> io::Result<Object
         if let Some(object) = stat::find_object(fd)? {
             return Ok(ObjectName { object, is_new: false });
         }
-        let id = ObjectId::random()?;
-        let text = id.to_string();
-        let give = || rustix::fs::fsetxattr(fd, OBJECT, text.as_bytes(), XattrFlags::CREATE);
-        let mut given = give();
-        if given == Err(Errno::ACCESS) {
-            // Made without permission to write, in a process that is not root.
-            let mode = Mode::from_raw_mode(rustix::fs::fstat(fd)?.st_mode & 0o7777);
-            rustix::fs::fchmod(fd, mode | Mode::RUSR | Mode::WUSR)?;
-            given = give();
-            rustix::fs::fchmod(fd, mode)?;
-        }
-        match given {
-            Ok(()) => return Ok(ObjectName { object: id.0, is_new: true }),
+        match give_new_object(fd) {
+            Ok(object) => return Ok(object),
             Err(Errno::EXIST) => {}
             // Nobody can write it here, and nobody has.
             Err(Errno::ROFS | Errno::PERM) if !writes => return Ok(ObjectName::default()),
             Err(errno) => return Err(errno.into()),
         }
     }
+}
+
+/// Gives a file a name for its objects; `EEXIST` if it has one.
+fn give_new_object(fd: BorrowedFd<'_>) -> Result<ObjectName, Errno> {
+    let id = ObjectId::random().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let text = id.to_string();
+    let give = || rustix::fs::fsetxattr(fd, OBJECT, text.as_bytes(), XattrFlags::CREATE);
+    let mut given = give();
+    if given == Err(Errno::ACCESS) {
+        // Made without permission to write, in a process that is not root.
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(fd)?.st_mode & 0o7777);
+        rustix::fs::fchmod(fd, mode | Mode::RUSR | Mode::WUSR)?;
+        given = give();
+        rustix::fs::fchmod(fd, mode)?;
+    }
+    given.map(|()| ObjectName { object: id.0, is_new: true })
+}
+
+/// Makes a file where there is none; if it `stripes`, with a name for its objects, where that is possible.
+pub(super) fn make(
+    place: &Place<'_>,
+    flags: OFlags,
+    mode: Mode,
+    stripes: bool,
+) -> Result<(OwnedFd, Option<ObjectName>), Errno> {
+    if stripes {
+        match make_with_object(place, flags, mode) {
+            Ok((fd, object)) => return Ok((fd, Some(object))),
+            Err(Errno::EXIST) => return Err(Errno::EXIST),
+            Err(_) => {}
+        }
+    }
+    let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    Ok((rustix::fs::openat(&place.dir, place.name, flags, mode)?, None))
+}
+
+/// Makes a file that gets its name when it has one for its objects. So nobody sees it without that; nor after a crash, as file systems
+/// with a journal keep the order of such changes.
+fn make_with_object(place: &Place<'_>, flags: OFlags, mode: Mode) -> Result<(OwnedFd, ObjectName), Errno> {
+    let flags = flags.difference(OFlags::TRUNC) | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(&place.dir, c".", flags, mode)?;
+    let object = give_new_object(fd.as_fd())?;
+    let path = ProcPath::new(&fd);
+    rustix::fs::linkat(CWD, path.as_bytes(), &place.dir, place.name, AtFlags::SYMLINK_FOLLOW)?;
+    Ok((fd, object))
 }
 
 impl DirectoryFile {

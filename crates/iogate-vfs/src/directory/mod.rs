@@ -31,7 +31,7 @@ use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of};
 use crate::{Caller, private};
 use beneath::{Place, ProcPath};
 use caller::Names;
-use file::{DirectoryFile, XATTR_BYTES_MAX, give_object};
+use file::{DirectoryFile, XATTR_BYTES_MAX, give_object, make};
 use open_files::OpenFiles;
 use verifier::Verifier;
 
@@ -107,27 +107,36 @@ impl DirectoryTree {
         self.names.look(caller, || operation(self.find(path)?.hold()?))
     }
 
-    fn open_fd(&self, caller: Caller, path: &Path, how: &OpenHow) -> io::Result<OwnedFd> {
+    /// Opens a file. One that is made now may have been given a name for its objects.
+    fn open_fd(
+        &self,
+        caller: Caller,
+        path: &Path,
+        how: &OpenHow,
+    ) -> io::Result<(OwnedFd, Option<ObjectName>)> {
         let has = |flag| how.flags & flag != 0;
         let exclusive = has(open::CREATE) && has(open::EXCLUSIVE);
         let flags = flags_of(how.flags)?;
         let mode = Mode::from_raw_mode(how.mode & 0o7777);
         if has(open::TEMPORARY) {
             let flags = flags | OFlags::TMPFILE;
-            return self.names.act(caller, || self.open_beneath(path, flags, mode));
+            let made = self.names.act(caller, || self.open_beneath(path, flags, mode))?;
+            let object = how.stripes.then(|| give_object(made.as_fd(), true)).transpose()?;
+            return Ok((made, object));
         }
         for _ in 0..TRIES {
             if !exclusive {
                 match self.open_existing(caller, path, how, flags) {
                     Err(error) if has(open::CREATE) && error.raw_os_error() == Some(libc::ENOENT) => {}
-                    opened => return opened,
+                    opened => return opened.map(|fd| (fd, None)),
                 }
             }
             let uid = if self.acts_for_others() { caller.uid } else { rustix::process::geteuid().as_raw() };
             let follows = (!exclusive && !has(open::NO_FOLLOW)).then_some(uid);
             let created = self.names.act(caller, || {
                 reachable(path)?;
-                beneath::create(self.root.as_fd(), path, flags, mode, follows)
+                let stripes = how.stripes && has(open::WRITE);
+                beneath::create(self.root.as_fd(), path, follows, |place| make(place, flags, mode, stripes))
             });
             match created {
                 // Somebody else created it, or removed it.
@@ -207,12 +216,12 @@ impl DirectoryTree {
     ) -> io::Result<Option<Arc<dyn TreeFile>>> {
         let again = how.flags & open::AGAIN != 0;
         let mut is_orphan = false;
-        let fd = match self.open_fd(caller, path, how) {
+        let (fd, given) = match self.open_fd(caller, path, how) {
             // Renamed, removed, replaced.
             Err(error) if again && is_another(&error) => {
                 let held = self.files.orphan(how.identity).map_err(|_| Errno::STALE)?;
                 is_orphan = true;
-                self.open_held(caller, how, flags_of(how.flags)?, || Ok(held))?
+                (self.open_held(caller, how, flags_of(how.flags)?, || Ok(held))?, None)
             }
             opened => opened?,
         };
@@ -231,7 +240,7 @@ impl DirectoryTree {
             identity: known.identity,
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),
-            object: ObjectName::default(),
+            object: given.unwrap_or_default(),
             opened: known.attr,
             counted: None,
             verifier: Arc::clone(&self.verifier),
@@ -247,8 +256,12 @@ impl DirectoryTree {
         }
         self.files.opened(known.identity, is_orphan, is_temporary || is_orphan && known.attr.links <= 1);
         file.counted = Some(Arc::clone(&self.files));
-        if how.stripes {
+        if how.stripes && given.is_none() {
             file.object = give_object(file.fd.as_fd(), how.flags & open::WRITE != 0)?;
+            // It has a name already, so that others could give it other objects after a crash.
+            if file.object.is_new {
+                rustix::fs::fsync(&file.fd)?;
+            }
         }
         file.opened = stat::of(&file.fd)?.attr;
         // Whoever has taken its last name since it was found may not have seen that it is open.

@@ -131,6 +131,7 @@ impl TreeFile for StripedFile {
         let Some(end) = offset.checked_add(bytes).filter(|&end| i64::try_from(end).is_ok()) else {
             return fails(libc::EFBIG);
         };
+        self.objects.check_led_to()?;
         let frees = mode & libc::FALLOC_FL_PUNCH_HOLE as u32 != 0;
         let stripes = &self.objects.stripes;
         let allocate = || {

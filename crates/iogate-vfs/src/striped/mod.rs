@@ -10,7 +10,8 @@
 //! - Only who has the names removes a file: it counts who has it open, in all processes that use it as a server. It says when a file's
 //!   objects can be reached by nobody any more, and whoever is told discards them. Where that is not heard, after a crash, their
 //!   space leaks: [`StripedTree::sweep`].
-//! - An object that is not there is a hole only while the names-file is open: else reads and writes fail with `ESTALE`.
+//! - An object that is not there is a hole only while the names-file is open: else reads and writes fail with `ESTALE`. They also do
+//!   when the names' machine has booted, and what leads to the objects is lost.
 //! - Where the names are on another machine, a symbolic link in the last place of a path is not followed by an open.
 
 mod append;
@@ -75,7 +76,7 @@ impl StripedTree {
         let store = StripedStore::new(stores, layout)?;
         let store = Arc::new(if clock.is_simulated() { store.without_threads() } else { store });
         let id = mark_names(&*names, &layout)?;
-        let stripes = Arc::new(Stripes::new(targets, layout, clock.clone()));
+        let stripes = Arc::new(Stripes::new(Arc::clone(&names), targets, layout, clock.clone()));
         stripes.each(|index| mark_target(&*stripes.targets[index], &*names, &id, index))?;
         let later = Arc::downgrade(&stripes);
         names.when_gone(Arc::new(move |gone| {
@@ -247,6 +248,7 @@ impl Tree for StripedTree {
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let since = (!self.names.is_local()).then(|| self.stripes.clock.now());
+        let verifier = self.names.verifier();
         // The names-file keeps what it has noted, and who cuts the file takes its end.
         let cuts = how.flags & open::TRUNCATE != 0;
         let mut flags = how.flags & !open::TRUNCATE;
@@ -270,7 +272,7 @@ impl Tree for StripedTree {
         };
         let objects = self.stripes.objects(id);
         let (end, begun) = End::of(&*names, flags, &self.ends, self.names.asks_for_ends())?;
-        objects.keep(&names, since);
+        objects.keep(&names, since, verifier);
         if is_new && how.flags & open::SPREAD == 0 {
             objects.begin_new();
         }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::hash::Hasher;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use iogate_core::hash::IdHasher;
@@ -29,6 +29,7 @@ const IN_FLIGHT_MAX: usize = 16;
 
 /// The targets, and the objects that are open.
 pub(super) struct Stripes {
+    names: Arc<dyn Tree>,
     pub(super) targets: Box<[Arc<dyn Tree>]>,
     pub(super) layout: Layout,
     pub(super) clock: Clock,
@@ -39,10 +40,15 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    pub(super) fn new(targets: Vec<Arc<dyn Tree>>, layout: Layout, clock: Clock) -> Stripes {
+    pub(super) fn new(
+        names: Arc<dyn Tree>,
+        targets: Vec<Arc<dyn Tree>>,
+        layout: Layout,
+        clock: Clock,
+    ) -> Stripes {
         let are_local = targets.iter().all(|target| target.is_local());
         let durable = targets.iter().map(|_| [const { AtomicBool::new(false) }; 256]).collect();
-        Stripes { targets: targets.into(), layout, clock, are_local, open: Mutex::default(), durable }
+        Stripes { names, targets: targets.into(), layout, clock, are_local, open: Mutex::default(), durable }
     }
 
     /// Makes it durable that an object is there.
@@ -109,6 +115,7 @@ impl Stripes {
             slots,
             appends: AppendLane::default(),
             keepers: Mutex::default(),
+            led_to_in: AtomicU64::new(0),
             new_since: OnceLock::new(),
         });
         table.insert(id, Arc::downgrade(&objects));
@@ -204,6 +211,8 @@ pub(super) struct Objects {
     slots: Box<[Slot]>,
     pub(super) appends: AppendLane,
     keepers: Mutex<Vec<Keeper>>,
+    /// The verifier of the names when an open names-file was last known to lead here.
+    led_to_in: AtomicU64,
     /// When this process gave the file the name of its objects, if it did.
     new_since: OnceLock<Time>,
 }
@@ -248,13 +257,19 @@ impl Parts for Objects {
     }
 
     fn asks_afar(&self, target: usize) -> bool {
-        self.slots[target].file.get().is_none() && !self.stripes.targets[target].is_local()
+        let asks_target = self.slots[target].file.get().is_none() && !self.stripes.targets[target].is_local();
+        asks_target || self.is_doubted().is_some()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.check_led_to()
     }
 }
 
 impl Objects {
-    /// The names-file has been opened, at some time after `since` if it is far.
-    pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Time>) {
+    /// The names-file has been opened, at some time after `since` if it is far, when the names had this verifier.
+    pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Time>, verifier: u64) {
+        self.led_to_in.store(verifier, Ordering::Release);
         self.keepers().push(Keeper { names: Arc::clone(names), confirmed: since });
     }
 
@@ -289,6 +304,30 @@ impl Objects {
             keeper.confirmed = Some(before);
         }
         Ok(())
+    }
+
+    /// The verifier of the names, if their machine has booted since a names-file was known to lead here.
+    fn is_doubted(&self) -> Option<u64> {
+        let verifier = self.stripes.names.verifier();
+        (self.led_to_in.load(Ordering::Acquire) != verifier).then_some(verifier)
+    }
+
+    /// Fails with `ESTALE` if no open names-file leads here any more since the names' machine has booted: nobody else would see what is
+    /// written here.
+    pub(super) fn check_led_to(&self) -> io::Result<()> {
+        let Some(verifier) = self.is_doubted() else { return Ok(()) };
+        let names: Vec<_> = self.keepers().iter().map(|keeper| Arc::clone(&keeper.names)).collect();
+        let mut result = Ok(());
+        for names in names {
+            result = names.attr().and_then(|attr| check_kept(&attr));
+            match &result {
+                Ok(()) => self.led_to_in.store(verifier, Ordering::Release),
+                Err(error) if error.raw_os_error() == Some(libc::ESTALE) => continue,
+                Err(_) => {}
+            }
+            break;
+        }
+        result
     }
 
     /// The object on a target; created if it is not there and `create` says so.
@@ -433,12 +472,14 @@ impl Objects {
         }
     }
 
-    /// The same whether an object is there or not, as long as nothing is lost.
+    /// The same whether an object is there or not, as long as nothing is lost; and another one for other objects: a file has others only
+    /// where a crash has taken away what led to those before.
     pub(super) fn verifier(&self) -> u64 {
-        self.stripes.verifier(|target| match self.slots[target].file.get() {
+        let data = self.stripes.verifier(|target| match self.slots[target].file.get() {
             Some(object) => object.verifier(),
             None => self.stripes.targets[target].verifier(),
-        })
+        });
+        data ^ self.id().0
     }
 
     /// How often writes to one of them were lost.

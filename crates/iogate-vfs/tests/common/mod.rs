@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use iogate_core::sched::SchedulerKind;
@@ -30,11 +30,7 @@ pub(crate) fn striped(below: &Path, layout: Layout, far: bool) -> Arc<StripedTre
         if !path.exists() {
             std::fs::create_dir(&path).unwrap();
         }
-        if far {
-            Arc::new(Far { tree: directory(&path), store: None, has_xattrs: true, synced: Arc::default() })
-        } else {
-            directory(&path)
-        }
+        if far { Arc::new(Far::new(directory(&path))) } else { directory(&path) }
     };
     let targets = (0..layout.targets).map(|index| part(index.to_string())).collect();
     Arc::new(StripedTree::new(part("names".into()), targets, layout).unwrap())
@@ -144,9 +140,34 @@ pub(crate) struct Far {
     pub(crate) has_xattrs: bool,
     /// How often directories were made durable.
     pub(crate) synced: Arc<AtomicUsize>,
+    pub(crate) machine: Arc<Machine>,
 }
 
-struct FarFile(Arc<dyn TreeFile>, Option<Arc<AtomicUsize>>);
+/// What became of the machine of a [`Far`].
+#[derive(Default)]
+pub(crate) struct Machine {
+    /// How often it has booted.
+    pub(crate) boots: AtomicU64,
+    /// Files that were open are not found again.
+    pub(crate) is_stale: AtomicBool,
+    /// How often a file was asked for its attributes.
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Machine {
+    fn check(&self) -> io::Result<()> {
+        let is_stale = self.is_stale.load(Ordering::SeqCst);
+        if is_stale { Err(io::Error::from_raw_os_error(libc::ESTALE)) } else { Ok(()) }
+    }
+}
+
+impl Far {
+    pub(crate) fn new(tree: Arc<dyn Tree>) -> Far {
+        Far { tree, store: None, has_xattrs: true, synced: Arc::default(), machine: Arc::default() }
+    }
+}
+
+struct FarFile(Arc<dyn TreeFile>, Option<Arc<AtomicUsize>>, Arc<Machine>);
 
 impl TreeFile for FarFile {
     fn data(&self) -> &FileHandle {
@@ -158,7 +179,13 @@ impl TreeFile for FarFile {
     }
 
     fn attr(&self) -> io::Result<Attr> {
+        self.2.asked.fetch_add(1, Ordering::SeqCst);
+        self.2.check()?;
         self.0.attr()
+    }
+
+    fn opened_attr(&self) -> io::Result<Attr> {
+        self.0.opened_attr()
     }
 
     fn object(&self) -> ObjectName {
@@ -177,6 +204,7 @@ impl TreeFile for FarFile {
         if let Some(synced) = &self.1 {
             synced.fetch_add(1, Ordering::SeqCst);
         }
+        self.2.check()?;
         self.0.sync(data_only)
     }
 
@@ -197,7 +225,11 @@ impl Tree for Far {
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         let is_directory = how.flags & open::DIRECTORY != 0;
         let synced = is_directory.then(|| Arc::clone(&self.synced));
-        Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?, synced)))
+        Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?, synced, Arc::clone(&self.machine))))
+    }
+
+    fn verifier(&self) -> u64 {
+        self.machine.boots.load(Ordering::SeqCst)
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 
 use super::outstanding::Demand;
 use crate::refusal::errno;
-use crate::wire::{Identity, Open, Opened, Record, open};
+use crate::wire::{Close, Identity, Open, Opened, Record, Request, open};
 
-/// What a file is opened again with: it is there, and has been created and truncated as it was to be.
+/// What a file is opened again with: it is there, and has been created and truncated as it was to be. One without a name is found by its
+/// identity.
 const AGAIN: u32 = open::READ | open::WRITE | open::NO_FOLLOW | open::DIRECTORY | open::APPEND;
 
 /// Files by their handles.
@@ -27,6 +28,8 @@ struct Handle<U> {
     caller: U,
     /// Known once it is open.
     identity: Option<Identity>,
+    /// What its objects are named by; zeros if it has none.
+    object: [u8; 16],
     standing: Standing,
 }
 
@@ -41,6 +44,8 @@ enum Standing {
     },
     /// It could not be opened again.
     Stale,
+    /// It was opened again, and its objects are others: what led to those that its user knows is lost. It is to be closed.
+    Replaced,
 }
 
 impl<U> Default for Handles<U> {
@@ -60,6 +65,7 @@ impl<U> Handles<U> {
                     flags,
                     caller,
                     identity: None,
+                    object: [0; 16],
                     standing: Standing::Fresh,
                 });
                 return self.last;
@@ -90,7 +96,7 @@ impl<U> Handles<U> {
             match &mut handle.standing {
                 Standing::Fresh => {}
                 Standing::Reopening { has_moved } => *has_moved = true,
-                Standing::Stale => found.push(number),
+                Standing::Stale | Standing::Replaced => found.push(number),
             }
         }
         found
@@ -113,7 +119,13 @@ impl<U> Handles<U> {
             return if handle.standing == Standing::Fresh { failed } else { Some(errno::ESTALE) };
         }
         match outcome.ok().and_then(|fields| Opened::decode(fields).ok()) {
-            Some(opened) => (handle.identity, handle.standing) = (Some(opened.identity), Standing::Fresh),
+            Some(opened) if restores && handle.object != opened.attr.object && handle.object != [0; 16] => {
+                handle.standing = Standing::Replaced;
+            }
+            Some(opened) => {
+                (handle.identity, handle.object) = (Some(opened.identity), opened.attr.object);
+                handle.standing = Standing::Fresh;
+            }
             None if !restores => self.remove(demand.handle),
             None if handle.standing == (Standing::Reopening { has_moved: true }) => {}
             None => handle.standing = Standing::Stale,
@@ -127,15 +139,24 @@ impl<U> Handles<U> {
         handle.is_some_and(|handle| handle.standing == Standing::Reopening { has_moved: true })
     }
 
+    /// Calls `close` with what closes a file that was opened again as another one: nobody is to use it.
+    pub(super) fn close_replaced(&mut self, number: u32, close: impl FnOnce(Request<'_>, &U)) {
+        let handle = self.by_number.get_mut(&number);
+        if let Some(handle) = handle.filter(|handle| handle.standing == Standing::Replaced) {
+            handle.standing = Standing::Stale;
+            close(Request::Close(Close { handle: number }), &handle.caller);
+        }
+    }
+
     /// Calls `again` with what opens each file that is open in a new session, in the order of their handles.
-    pub(super) fn reopen_all(&mut self, mut again: impl FnMut(Open<'_>, &U)) {
+    pub(super) fn reopen_all(&mut self, mut again: impl FnMut(Request<'_>, &U)) {
         for (&number, handle) in &mut self.by_number {
             handle.reopen(number, &mut again);
         }
     }
 
     /// Calls `again` with what opens one file.
-    pub(super) fn reopen(&mut self, number: u32, again: impl FnOnce(Open<'_>, &U)) {
+    pub(super) fn reopen(&mut self, number: u32, again: impl FnOnce(Request<'_>, &U)) {
         if let Some(handle) = self.by_number.get_mut(&number) {
             handle.reopen(number, again);
         }
@@ -143,15 +164,11 @@ impl<U> Handles<U> {
 }
 
 impl<U> Handle<U> {
-    fn reopen(&mut self, number: u32, again: impl FnOnce(Open<'_>, &U)) {
+    fn reopen(&mut self, number: u32, again: impl FnOnce(Request<'_>, &U)) {
         let Some(identity) = self.identity else { return };
-        // Its last name went with the session.
-        if self.flags & open::TEMPORARY != 0 {
-            self.standing = Standing::Stale;
-            return;
-        }
         self.standing = Standing::Reopening { has_moved: false };
         let flags = self.flags & AGAIN | open::AGAIN;
-        again(Open { handle: number, flags, mode: 0, identity, path: &self.path }, &self.caller);
+        let open = Open { handle: number, flags, mode: 0, identity, path: &self.path };
+        again(Request::Open(open), &self.caller);
     }
 }

@@ -18,7 +18,7 @@ use self::handles::Handles;
 use self::loss::Loss;
 use self::outstanding::{Limits, Outstanding};
 use crate::refusal::errno;
-use crate::wire::{NO_SESSION, Open, Welcome};
+use crate::wire::{NO_SESSION, Request, Welcome};
 use crate::{Span, Time};
 
 pub use self::outstanding::{Demand, ToWrite};
@@ -33,8 +33,8 @@ pub struct SessionConfig {
     pub tries_unasked: bool,
 }
 
-/// Makes the request that opens a file again, in somebody's name.
-pub type Reopen<C, U> = fn(Open<'_>, &U) -> C;
+/// Makes a request of the session's own, in somebody's name: one that opens a file again, or closes it.
+pub type Own<C, U> = fn(Request<'_>, &U) -> C;
 
 /// A client's session with one server, over as many connections, and incarnations of the server, as it takes.
 ///
@@ -63,14 +63,14 @@ pub type Reopen<C, U> = fn(Open<'_>, &U) -> C;
 /// - In a new session a request that the old server may have carried out is sent again only if it can be repeated, or if it has an origin
 ///   and the server remembers those. If neither, nobody can say what became of it, and it fails.
 /// - A new session begins with the files that are open, under their handles and present paths. Nothing else is sent until these
-///   are answered. Who uses one that could not be opened again, or had no name, is told `ESTALE`. If it turns out to have been renamed
-///   meanwhile, it is opened again at its new path.
+///   are answered. Who uses one that could not be opened again is told `ESTALE`; so is who uses one whose objects are others by now, which
+///   is closed at once. If a file turns out to have been renamed meanwhile, it is opened again at its new path.
 /// - Requests wait for [`retry_for`](SessionConfig::retry_for), from the loss of a connection on, and then fail; so does what is submitted
 ///   until there is a connection. A connection that is lost again before anything was answered does not start that time anew.
 #[derive(Debug)]
 pub struct ClientSession<C, U> {
     config: SessionConfig,
-    reopen: Reopen<C, U>,
+    own: Own<C, U>,
     /// What the server said last.
     welcome: Welcome,
     requests: Outstanding<C>,
@@ -130,14 +130,19 @@ fn limits(welcome: &Welcome) -> Limits {
     Limits { requests: welcome.credits.max(1), bytes: welcome.credit_bytes }
 }
 
+/// Takes what restores a session, as the driver makes it of a request and of whose it is.
+fn restoring<C, U>(requests: &mut Outstanding<C>, own: Own<C, U>) -> impl FnMut(Request<'_>, &U) {
+    move |request, caller| requests.push_restoring(own(request, caller), Demand::of(&request))
+}
+
 impl<C, U> ClientSession<C, U> {
     /// A new session, with a connection on which the server has said `welcome`.
-    pub fn new(config: SessionConfig, reopen: Reopen<C, U>, welcome: Welcome) -> ClientSession<C, U> {
+    pub fn new(config: SessionConfig, own: Own<C, U>, welcome: Welcome) -> ClientSession<C, U> {
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome), false);
         ClientSession {
             config,
-            reopen,
+            own,
             welcome,
             requests,
             handles: Handles::default(),
@@ -182,8 +187,12 @@ impl<C, U> ClientSession<C, U> {
         let taken = self.requests.answer(id)?;
         self.loss_before = None;
         let errno = self.handles.settle(&taken.demand, taken.restores, outcome);
-        if taken.restores && self.handles.is_elsewhere(taken.demand.handle) {
-            self.reopen(taken.demand.handle);
+        if taken.restores {
+            let handle = taken.demand.handle;
+            if self.handles.is_elsewhere(handle) {
+                self.reopen(handle);
+            }
+            self.handles.close_replaced(handle, restoring(&mut self.requests, self.own));
         }
         Some(Answered { call: taken.item, errno })
     }
@@ -241,17 +250,14 @@ impl<C, U> ClientSession<C, U> {
                 self.handles.settle(&demand, false, Err(errno::EIO));
                 failed.push(call);
             }
-            let (requests, reopen) = (&mut self.requests, self.reopen);
-            self.handles
-                .reopen_all(|open, caller| requests.push_restoring(open.handle, reopen(open, caller)));
+            self.handles.reopen_all(restoring(&mut self.requests, self.own));
         }
         let is_news = loss.gave_up || shown != NO_SESSION;
         Reconnected { is_resumed, gone: now.since(loss.since), is_news, failed }
     }
 
     fn reopen(&mut self, handle: u32) {
-        let (requests, reopen) = (&mut self.requests, self.reopen);
-        self.handles.reopen(handle, |open, caller| requests.push_restoring(handle, reopen(open, caller)));
+        self.handles.reopen(handle, restoring(&mut self.requests, self.own));
     }
 
     fn give_up(&mut self) -> GivenUp<C> {

@@ -145,10 +145,9 @@ impl<T> Outstanding<T> {
         self.waiting.push_back(Entry { item, demand, restores: false, was_written: false });
     }
 
-    /// Adds a request that restores a new session: opens a file again, under this handle. Others wait until all of these are
+    /// Adds a request that restores a new session: opens a file again, under its handle. Others wait until all of these are
     /// answered. It is dropped with the session.
-    pub(super) fn push_restoring(&mut self, handle: u32, item: T) {
-        let demand = Demand { handle, opens: true, ..Demand::default() };
+    pub(super) fn push_restoring(&mut self, item: T, demand: Demand) {
         self.restoring.push_back(Entry { item, demand, restores: true, was_written: false });
         self.restoring_left += 1;
     }

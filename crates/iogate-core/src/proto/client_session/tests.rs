@@ -9,8 +9,8 @@ use alloc::{format, vec};
 use super::*;
 use crate::refusal::errno::{EBADF, EIO, ESTALE};
 use crate::wire::{
-    Attr, Close, GetAttr, Identity, NO_HANDLE, Opened, Record, Rename, Request, Striping, Transfer, VERSION,
-    open, transfer,
+    Attr, Close, GetAttr, Identity, NO_HANDLE, Open, Opened, Record, Rename, Request, Striping, Transfer,
+    VERSION, open, transfer,
 };
 
 /// What a driver knows of a request: what it is.
@@ -23,9 +23,15 @@ const ONCE: Demand = Demand { repeatable: false, ..REPEATABLE };
 const KNOWN: Demand = Demand { has_origin: true, ..ONCE };
 
 /// Files are opened again by what names them all.
-fn reopen(open: Open<'_>, uid: &u32) -> String {
-    let Open { handle, flags, identity, path, .. } = open;
-    format!("{uid} opens {} of {} under {handle} with {flags}", str::from_utf8(path).unwrap(), identity.inode)
+fn own(request: Request<'_>, uid: &u32) -> String {
+    match request {
+        Request::Open(Open { handle, flags, identity, path, .. }) => {
+            let path = str::from_utf8(path).unwrap();
+            format!("{uid} opens {path} of {} under {handle} with {flags}", identity.inode)
+        }
+        Request::Close(Close { handle }) => format!("{uid} closes {handle}"),
+        other => panic!("a session asks for {other:?}"),
+    }
 }
 
 fn at(ms: u64) -> Time {
@@ -60,13 +66,19 @@ fn resumed(session: u8) -> Welcome {
 }
 
 fn session() -> Session {
-    ClientSession::new(CONFIG, reopen, welcome(1, 0))
+    ClientSession::new(CONFIG, own, welcome(1, 0))
 }
 
 fn opened(inode: u64) -> Vec<u8> {
+    opened_as(inode, 0)
+}
+
+/// Of a file with these objects, or without any.
+fn opened_as(inode: u64, object: u8) -> Vec<u8> {
     let identity = Identity { inode, generation: 0 };
+    let attr = Attr { object: [object; 16], ..Attr::default() };
     let mut fields = Vec::new();
-    Opened { identity, pending_size: u64::MAX, is_new: 0, attr: Attr::default() }.encode(&mut fields);
+    Opened { identity, pending_size: u64::MAX, is_new: 0, attr }.encode(&mut fields);
     fields
 }
 
@@ -124,7 +136,7 @@ fn a_session_that_goes_on_sends_again_what_is_unanswered() {
 
 #[test]
 fn what_an_earlier_session_may_have_carried_out_fails_at_a_server_that_has_forgotten() {
-    let mut session = ClientSession::new(CONFIG, reopen, welcome(1, 5));
+    let mut session = ClientSession::new(CONFIG, own, welcome(1, 5));
     session.submit("known".into(), KNOWN, at(0)).unwrap();
     assert_eq!(written(&mut session).len(), 1);
     assert!(reconnect(&mut session, welcome(2, 5), at(1)).is_empty(), "the server would know it");
@@ -136,7 +148,7 @@ fn what_an_earlier_session_may_have_carried_out_fails_at_a_server_that_has_forgo
 #[test]
 fn a_new_session_repeats_what_it_may() {
     for (before, after, is_known) in [(5, 5, true), (5, 6, false), (0, 0, false), (5, 0, false)] {
-        let mut session = ClientSession::new(CONFIG, reopen, welcome(1, before));
+        let mut session = ClientSession::new(CONFIG, own, welcome(1, before));
         session.submit("once".into(), ONCE, at(0)).unwrap();
         session.submit("known".into(), KNOWN, at(0)).unwrap();
         session.submit("set".into(), REPEATABLE, at(0)).unwrap();
@@ -218,7 +230,7 @@ fn a_server_that_is_gone_for_too_long_is_given_up_until_it_is_back() {
 #[test]
 fn who_has_nobody_that_looks_looks_when_asked() {
     let config = SessionConfig { tries_unasked: false, ..CONFIG };
-    let mut session: Session = ClientSession::new(config, reopen, welcome(1, 0));
+    let mut session: Session = ClientSession::new(config, own, welcome(1, 0));
     session.lost(at(0));
     session.submit("one".into(), REPEATABLE, at(0)).unwrap();
     assert_eq!(session.attempt(at(10_000)), Attempt::Connect([1; 16]));
@@ -313,7 +325,7 @@ fn files_are_opened_again_where_they_are_by_now() {
 /// Its server was killed after it had renamed the file, and before it said so.
 #[test]
 fn a_file_that_was_being_renamed_is_found_where_it_is() {
-    let mut session: Session = ClientSession::new(CONFIG, reopen, welcome(1, 5));
+    let mut session: Session = ClientSession::new(CONFIG, own, welcome(1, 5));
     let handle = open_file(&mut session, 1, "old", open::READ, 3);
     session.submit("rename".into(), KNOWN, at(0)).unwrap();
     assert_eq!(written(&mut session), [(2, "rename".into())]);
@@ -358,13 +370,12 @@ fn a_file_that_has_moved_while_it_is_opened_again_is_asked_for_once_more() {
 fn what_cannot_be_opened_again_is_stale() {
     let mut session = session();
     let gone = open_file(&mut session, 1, "gone", open::READ, 1);
-    let temporary = open_file(&mut session, 2, "folder", open::WRITE | open::TEMPORARY, 2);
-    let kept = open_file(&mut session, 3, "kept", open::READ, 3);
+    let kept = open_file(&mut session, 2, "kept", open::READ, 3);
     reconnect(&mut session, welcome(2, 0), at(0));
-    assert_eq!(written(&mut session).len(), 2, "what has no name is not asked for");
+    assert_eq!(written(&mut session).len(), 2);
     assert_eq!(session.answered(1, Err(ESTALE)).unwrap().errno, Some(ESTALE));
     assert_eq!(session.answered(2, Ok(&opened(3))).unwrap().errno, None);
-    for (id, handle, errno) in [(3, gone, ESTALE), (4, temporary, ESTALE), (5, kept, EBADF), (6, 99, EBADF)] {
+    for (id, handle, errno) in [(3, gone, ESTALE), (4, kept, EBADF), (5, 99, EBADF)] {
         let demand = Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
         session.submit("attr".into(), demand, at(0)).unwrap();
         assert_eq!(written(&mut session).len(), 1);
@@ -373,6 +384,46 @@ fn what_cannot_be_opened_again_is_stale() {
     // Its next server may be luckier.
     reconnect(&mut session, welcome(3, 0), at(0));
     assert_eq!(written(&mut session).len(), 2);
+}
+
+/// A server may keep it, and finds it by its identity.
+#[test]
+fn a_file_without_a_name_is_asked_for_by_the_folder_that_it_was_made_in() {
+    let mut session = session();
+    open_file(&mut session, 1, "folder", open::WRITE | open::TEMPORARY | open::EXCLUSIVE, 2);
+    reconnect(&mut session, welcome(2, 0), at(0));
+    let again = format!("7 opens folder of 2 under 1 with {}", open::WRITE | open::AGAIN);
+    assert_eq!(written(&mut session), [(1, again)]);
+}
+
+/// What led to them went with a crash of the server's machine, and somebody was faster to open the file.
+#[test]
+fn a_file_whose_objects_are_others_by_now_is_stale_and_closed() {
+    let mut session = session();
+    let handle = open_file(&mut session, 1, "file", open::READ, 3);
+    let look = Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
+    // It has none, gets some, and keeps them.
+    for object in [0, 5, 5] {
+        reconnect(&mut session, welcome(2, 0), at(0));
+        assert_eq!(written(&mut session).len(), 1);
+        assert_eq!(session.answered(1, Ok(&opened_as(3, object))).unwrap().errno, None);
+        session.submit("look".into(), look, at(0)).unwrap();
+        assert_eq!(written(&mut session), [(2, "look".into())]);
+        assert_eq!(session.answered(2, Ok(b"")).unwrap().errno, None);
+    }
+    for object in [6, 0] {
+        reconnect(&mut session, welcome(2, 0), at(0));
+        session.submit("look".into(), look, at(0)).unwrap();
+        assert_eq!(written(&mut session).len(), 1);
+        assert!(session.answered(1, Ok(&opened_as(3, object))).is_some());
+        assert_eq!(written(&mut session), [(2, format!("7 closes {handle}"))], "before anything else");
+        assert_eq!(session.answered(2, Ok(b"")).unwrap().errno, None);
+        assert_eq!(written(&mut session), [(3, "look".into())]);
+        assert_eq!(session.answered(3, Err(EBADF)).unwrap().errno, Some(ESTALE));
+    }
+    session.close_file(handle);
+    session.submit("close".into(), Demand::of(&Request::Close(Close { handle })), at(0)).unwrap();
+    assert_eq!(written(&mut session), [(4, "close".into())]);
 }
 
 #[test]

@@ -201,7 +201,7 @@ impl World {
             assert!(matches!(ask, Ask::Append(_)), "what may be repeated is");
             self.fate(ask, Fate::Failed);
         }
-        self.client.push_restoring(1, Ask::Open);
+        self.client.push_restoring(Ask::Open, Demand { handle: 1, opens: true, ..Demand::default() });
     }
 
     /// The server forgets its sessions; of what is underway, some has taken effect.
@@ -279,7 +279,7 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
     assert!(client.get(3).is_none(), "not written yet");
     client.disconnected();
     assert_eq!(client.renewed(LIMITS, false), [(Ask::Append(1), Ask::Append(1).demand())]);
-    client.push_restoring(1, Ask::Open);
+    client.push_restoring(Ask::Open, Demand { handle: 1, opens: true, ..Demand::default() });
     assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Open));
     assert!(client.next_to_write().is_none(), "others wait until the session is restored");
     assert_eq!(client.answer(1).map(|entry| (entry.item, entry.restores)), Some((Ask::Open, true)));

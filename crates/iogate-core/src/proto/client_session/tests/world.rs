@@ -68,7 +68,8 @@ impl Ask {
     }
 }
 
-fn reopen(open: Open<'_>, uid: &u32) -> Ask {
+fn own(request: Request<'_>, uid: &u32) -> Ask {
+    let Request::Open(open) = request else { panic!("a session asks for {request:?}") };
     assert_eq!((*uid, open.flags), (7, open::READ | open::AGAIN));
     Ask::Reopen { handle: open.handle, path: open.path.to_vec(), inode: open.identity.inode }
 }
@@ -305,7 +306,7 @@ impl World {
     fn new((tries_unasked, remembers, is_prompt): (bool, bool, bool)) -> World {
         let mut server = Server { answers: u64::from(remembers), ..Server::default() };
         let config = SessionConfig { retry_for: Span::from_millis(RETRY_FOR), tries_unasked };
-        let session = ClientSession::new(config, reopen, server.welcome(NO_SESSION));
+        let session = ClientSession::new(config, own, server.welcome(NO_SESSION));
         World {
             now: 0,
             session,
