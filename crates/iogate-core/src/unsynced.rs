@@ -3,6 +3,10 @@
 //! A server answers each write and each sync with a verifier, which changes when data in its memory may have been lost: by a
 //! reboot, or by a write-back that failed. A client that finds another verifier than that of its first write since the last sync
 //! knows that writes were lost, as with `WRITE` and `COMMIT` of NFSv3 (RFC 1813, 3.3.21).
+//!
+//! The answer to a change of the size has no verifier. The client then compares what the server has said of its whole export when it was
+//! connected to: before it asked for the change, and after the sync. A server that has several others behind it says that anew only when
+//! it begins itself; of those, it does the same as their client, and fails the sync.
 
 mod files;
 
@@ -13,7 +17,9 @@ pub use files::{File, Files, Told};
 pub struct Unsynced {
     /// Of the first write since the last sync.
     verifier: Option<u64>,
-    /// Writes in all.
+    /// Of the server's export, before the first change of the size since the last sync.
+    export: Option<u64>,
+    /// Writes, and changes of the size, in all.
     writes: u64,
 }
 
@@ -28,12 +34,30 @@ impl Unsynced {
     /// Notes a write that was answered. Returns whether earlier ones are lost.
     pub fn wrote(&mut self, verifier: u64) -> bool {
         self.writes += 1;
-        self.verifier.replace(verifier).is_some_and(|first| first != verifier)
+        let lost = self.verifier.is_some_and(|first| first != verifier);
+        if lost {
+            // Told of with it.
+            self.export = None;
+        }
+        self.verifier = Some(verifier);
+        lost
+    }
+
+    /// Notes a change of the size that was answered; `export` is the verifier of the server's export from before it was asked for.
+    /// Returns whether earlier changes are lost.
+    pub fn resized(&mut self, export: u64) -> bool {
+        self.writes += 1;
+        let lost = self.export.is_some_and(|first| first != export);
+        if lost {
+            self.verifier = None;
+        }
+        self.export = Some(export);
+        lost
     }
 
     /// Whether a sync has covered all writes.
     pub fn is_clean(&self) -> bool {
-        self.verifier.is_none()
+        self.verifier.is_none() && self.export.is_none()
     }
 
     /// A sync is about to be sent. It covers the writes that were answered before.
@@ -41,18 +65,20 @@ impl Unsynced {
         SyncBegun { writes: self.writes }
     }
 
-    /// A sync was answered. Returns whether writes are lost. Of several syncs at once, the first one that is answered says so.
-    pub fn synced(&mut self, begun: SyncBegun, verifier: u64) -> bool {
-        let lost = self.verifier.is_some_and(|first| first != verifier);
+    /// A sync was answered; `export` is the verifier of the server's export by now. Returns whether writes are lost. Of several syncs at
+    /// once, the first one that is answered says so.
+    pub fn synced(&mut self, begun: SyncBegun, verifier: u64, export: u64) -> bool {
+        let differs = |first: Option<u64>, now| first.is_some_and(|first| first != now);
+        let lost = differs(self.verifier, verifier) || differs(self.export, export);
         if lost || begun.writes == self.writes {
-            self.verifier = None;
+            self.failed();
         }
         lost
     }
 
     /// A sync failed: the server has told that writes are lost, and will not say so again.
     pub fn failed(&mut self) {
-        self.verifier = None;
+        (self.verifier, self.export) = (None, None);
     }
 }
 
@@ -69,9 +95,32 @@ mod tests {
         let mut file = Unsynced::default();
         assert!(!file.wrote(1));
         let begun = file.begin();
-        assert!(file.synced(begun, 2));
+        assert!(file.synced(begun, 2, 2));
         let begun = file.begin();
-        assert!(!file.synced(begun, 2) && file.is_clean());
+        assert!(!file.synced(begun, 2, 2) && file.is_clean());
+    }
+
+    #[test]
+    fn a_reboot_between_a_change_of_the_size_and_a_sync_is_noticed_once() {
+        for wrote in [false, true] {
+            let mut file = Unsynced::default();
+            assert!(!file.resized(1) && !file.is_clean());
+            if wrote {
+                file.wrote(7);
+            }
+            let begun = file.begin();
+            assert!(
+                file.synced(begun, 7, 2),
+                "the file's own verifier may be the same: of what is behind the server"
+            );
+            let begun = file.begin();
+            assert!(!file.synced(begun, 7, 2) && file.is_clean());
+        }
+        let mut file = Unsynced::default();
+        assert!(!file.resized(1) && file.resized(2), "the first one is lost");
+        let begun = file.begin();
+        file.resized(2);
+        assert!(!file.synced(begun, 7, 2) && !file.is_clean(), "it came during the sync");
     }
 
     #[test]
@@ -80,7 +129,7 @@ mod tests {
         assert!(!file.wrote(1));
         assert!(file.wrote(2));
         let begun = file.begin();
-        assert!(!file.synced(begun, 2));
+        assert!(!file.synced(begun, 2, 2));
     }
 
     #[test]
@@ -89,14 +138,15 @@ mod tests {
         file.wrote(1);
         let begun = file.begin();
         file.wrote(1);
-        assert!(!file.synced(begun, 1) && !file.is_clean());
+        assert!(!file.synced(begun, 1, 1) && !file.is_clean());
         let begun = file.begin();
-        assert!(file.synced(begun, 2));
+        assert!(file.synced(begun, 2, 2));
     }
 
     #[derive(Clone, Debug)]
     enum Step {
         Write,
+        Resize,
         Reboot,
         BeginSync,
         EndSync,
@@ -105,6 +155,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             4 => Just(Step::Write),
+            2 => Just(Step::Resize),
             1 => Just(Step::Reboot),
             2 => Just(Step::BeginSync),
             2 => Just(Step::EndSync),
@@ -125,6 +176,10 @@ mod tests {
                         in_memory += 1;
                         told = file.wrote(boot);
                     }
+                    Step::Resize => {
+                        in_memory += 1;
+                        told = file.resized(boot);
+                    }
                     Step::Reboot => {
                         (boot, lost, in_memory) = (boot + 1, lost + in_memory, 0);
                     }
@@ -132,7 +187,7 @@ mod tests {
                     Step::EndSync => {
                         if let Some(begun) = begun.pop() {
                             in_memory = 0;
-                            told = file.synced(begun, boot);
+                            told = file.synced(begun, boot, boot);
                             prop_assert!(told || lost == 0, "{lost} writes are lost, and the sync says nothing");
                         }
                     }

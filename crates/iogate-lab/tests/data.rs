@@ -18,12 +18,21 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
+/// This one parted who had a file open from who opened it after a crash.
+#[test]
+fn no_crash_parts_a_file_from_its_objects_unnoticed() {
+    let report = run(540, Some(Planted::LateObject));
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {
         let finds =
             |seed| !run(seed, Some(planted)).findings.is_empty() && run(seed, None).findings.is_empty();
-        let found = (1..1000).find(|&seed| finds(seed));
+        // It takes a truncation that a crash takes back before anything else is written.
+        let first = if planted == Planted::ForgottenSize { 513 } else { 1 };
+        let found = (first..1000).find(|&seed| finds(seed));
         println!("{planted:?}: found by seed {found:?}");
         assert!(found.is_some(), "{planted:?} is not found");
     }

@@ -29,6 +29,6 @@ pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::DirectoryTree;
 pub use striped::{StripedTree, Swept};
-pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers};
+pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers, resize_by_handle};
 pub use users::Users;
 pub use watchdog::Watchdog;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
-    AppendRecord, Attr, Change, Entry, Gone, Identity, PAYLOAD_BYTES_MAX, Space, Written,
+    AppendRecord, Attr, Change, Entry, Gone, Identity, PAYLOAD_BYTES_MAX, Space, Written, open,
 };
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Engine, FileHandle, Origin, Store};
@@ -333,6 +333,30 @@ pub trait TreeFile: Send + Sync {
         let _ = (caller, origin, bytes);
         None
     }
+}
+
+/// What [`Tree::set_attr`] does to a file's size, and whatever else: by an open file.
+pub fn resize_by_handle(
+    tree: &dyn Tree,
+    caller: Caller,
+    path: &Path,
+    identity: Identity,
+    change: &Change,
+) -> io::Result<Attr> {
+    let how = OpenHow { flags: open::WRITE | open::APPEND | open::NO_FOLLOW, ..OpenHow::default() };
+    let opened = tree.open(caller, path, how).map_err(|error| match error.raw_os_error() {
+        // Not a file, unless something before it is wrong.
+        Some(libc::ENXIO | libc::ELOOP) => {
+            let is_there = tree.attr(caller, path);
+            is_there.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
+        }
+        _ => error,
+    });
+    let opened = opened?;
+    if !is_of(opened.identity(), identity) {
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
+    opened.set_attr(caller, change)
 }
 
 /// What several servers together [remember](Tree::answers).

@@ -36,16 +36,23 @@ impl File {
         self.losses += u64::from(self.servers[server].wrote(verifier));
     }
 
+    /// A server has answered a change of the size; `export` is the verifier of its export from before it was asked for.
+    pub fn resized(&mut self, server: usize, export: u64, now: Time) {
+        self.last_write = Some(now);
+        self.losses += u64::from(self.servers[server].resized(export));
+    }
+
     /// A sync is about to be sent to a server.
     pub fn begin(&self, server: usize) -> SyncBegun {
         self.servers[server].begin()
     }
 
-    /// A server has answered a sync with this verifier, or with this errno: the system forgets what it could not write back.
-    pub fn synced(&mut self, server: usize, begun: SyncBegun, answer: Result<u64, i32>) {
+    /// A server, whose export has this verifier by now, has answered a sync with the file's, or with this errno: the system forgets what it
+    /// could not write back.
+    pub fn synced(&mut self, server: usize, begun: SyncBegun, answer: Result<u64, i32>, export: u64) {
         let server = &mut self.servers[server];
         let is_lost = match answer {
-            Ok(verifier) => server.synced(begun, verifier),
+            Ok(verifier) => server.synced(begun, verifier, export),
             Err(EIO | ENOSPC | EDQUOT | EFBIG) => {
                 server.failed();
                 true
@@ -176,7 +183,7 @@ mod tests {
         }
         assert!(!late.tell(&file), "it was lost before");
         let begun = file.begin(1);
-        file.synced(1, begun, Ok(7));
+        file.synced(1, begun, Ok(7), 7);
         assert!(late.tell(&file) && early[0].tell(&file));
         assert_eq!(file.losses(), 2);
     }
@@ -187,7 +194,7 @@ mod tests {
             let mut file = File::new(1);
             file.wrote(0, 1, at(0));
             let begun = file.begin(0);
-            file.synced(0, begun, Err(errno));
+            file.synced(0, begun, Err(errno), 1);
             assert_eq!((file.losses(), file.is_clean()), (u64::from(is_lost), is_lost), "{errno}");
         }
     }
@@ -198,7 +205,7 @@ mod tests {
         file.wrote(0, 1, at(0));
         file.wrote(1, 8, at(0));
         let begun = file.begin(0);
-        file.synced(0, begun, Ok(1));
+        file.synced(0, begun, Ok(1), 1);
         assert!(file.is_clean_on(0) && !file.is_clean_on(1) && !file.is_clean());
     }
 

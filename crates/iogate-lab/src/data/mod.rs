@@ -49,11 +49,16 @@ pub enum Planted {
     NoDecider,
     /// A file that is removed is gone, whether somebody else has it open or not.
     GoneTooEarly,
+    /// Nobody remembers that a size was changed.
+    ForgottenSize,
+    /// A new file has its name before it has what leads to its objects: a crash can leave the one without the other. Not among
+    /// [`ALL`](Planted::ALL), as that is noticed.
+    LateObject,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 8] = [
+    pub const ALL: [Planted; 9] = [
         Planted::OldEnd,
         Planted::OldEndAfterCut,
         Planted::Moves,
@@ -62,6 +67,7 @@ impl Planted {
         Planted::OwnSync,
         Planted::NoDecider,
         Planted::GoneTooEarly,
+        Planted::ForgottenSize,
     ];
 }
 

@@ -11,7 +11,7 @@ use iogate_core::wire::{
     self, Allocate, AppendRecord, Attr, Change, Close, Entry, GetAttr, GetXattr, Gone, Identity, Link,
     MakeNode, NO_HANDLE, Open, Opened, RANGE_BYTES, Range, ReadLink, Record, Rename, Request, RequestOrigin,
     Reserve, Reserved, Resize, SetAttr, SetXattr, Settle, Space, Symlink, Sync, Synced, Transfer, Unlink,
-    Written, transfer,
+    Written, open, set, transfer,
 };
 use iogate_engine::{FileHandle, Origin, Store};
 use iogate_vfs::ends::Given;
@@ -72,6 +72,16 @@ impl RemoteTree {
     fn ask(&self, request: &Request<'_>, caller: Caller) -> io::Result<Reply> {
         self.call(request, &[], caller)
     }
+
+    /// A file has another size; `export` is the server's verifier from before that was asked for.
+    fn resized(&self, identity: Identity, export: u64) {
+        let mut world = lock(&self.shared);
+        if matches!(world.net.planted, Some(Planted::NoVerifier | Planted::ForgottenSize)) {
+            return;
+        }
+        let of = world.links[self.link].written.entry(identity).or_default();
+        of.losses += u64::from(of.unsynced.resized(export));
+    }
 }
 
 impl Tree for RemoteTree {
@@ -96,7 +106,11 @@ impl Tree for RemoteTree {
         let name = path_bytes(path);
         let handle = lock(&self.shared).links[self.link].new_handle(name, how.flags);
         let request = Open { handle, flags: how.flags, mode: how.mode, identity: how.identity, path: name };
+        let export = self.verifier();
         let opened: Opened = record(&self.ask(&Request::Open(request), caller)?)?;
+        if how.flags & open::TRUNCATE != 0 {
+            self.resized(opened.identity, export);
+        }
         let told = lock(&self.shared).links[self.link].written.entry(opened.identity).or_default().losses;
         let of = Arc::new(RemoteData {
             tree: self.clone(),
@@ -286,6 +300,14 @@ struct RemoteFile {
 }
 
 impl RemoteFile {
+    /// Asks for what a sync has to cover and what is answered without a verifier.
+    fn change(&self, request: &Request<'_>, caller: Caller) -> io::Result<Reply> {
+        let export = self.verifier();
+        let reply = self.of.tree.ask(request, caller)?;
+        self.of.tree.resized(self.opened.identity, export);
+        Ok(reply)
+    }
+
     /// Asks, and again when it is sent away.
     fn ask_for_end(&self, request: &Request<'_>, payload: &[u8]) -> io::Result<(Reserved, Vec<Range>)> {
         loop {
@@ -370,8 +392,13 @@ impl TreeFile for RemoteFile {
 
     fn set_attr(&self, caller: Caller, change: &Change) -> io::Result<Attr> {
         let (handle, identity) = (self.of.handle, Identity::default());
-        let request = SetAttr { handle, change: *change, identity, path: b"" };
-        record(&self.of.tree.ask(&Request::SetAttr(request), caller)?)
+        let request = Request::SetAttr(SetAttr { handle, change: *change, identity, path: b"" });
+        let is_resized = change.which & set::SIZE != 0;
+        record(&if is_resized {
+            self.change(&request, caller)?
+        } else {
+            self.of.tree.ask(&request, caller)?
+        })
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
@@ -386,9 +413,10 @@ impl TreeFile for RemoteFile {
         let answer = self.of.tree.ask(&request, CALLER).and_then(|reply| record::<Synced>(&reply));
         let mut world = lock(shared);
         let verifier = answer.as_ref().map_or(0, |synced| known_verifier(&world, synced.verifier));
+        let export = world.links[link].verifier();
         let of = world.links[link].written.entry(self.opened.identity).or_default();
         let is_lost = match &answer {
-            Ok(_) => of.unsynced.synced(begun, verifier),
+            Ok(_) => of.unsynced.synced(begun, verifier, export),
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
                 of.unsynced.failed();
                 true
@@ -421,7 +449,7 @@ impl TreeFile for RemoteFile {
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         let request = Request::Allocate(Allocate { handle: self.of.handle, mode, offset, bytes });
-        self.of.tree.ask(&request, CALLER).map(drop)
+        self.change(&request, CALLER).map(drop)
     }
 
     fn seek(&self, _offset: u64, _hole: bool) -> io::Result<u64> {

@@ -128,8 +128,7 @@ impl Server {
 
     pub(super) fn start(&mut self, net: &mut Net) {
         net.note(|| format!("server {} starts", self.number));
-        let forgets_handles = net.planted == Some(Planted::GoneTooEarly);
-        self.tree = Some(SimTree::new(Arc::clone(&self.disk), forgets_handles));
+        self.tree = Some(SimTree::new(Arc::clone(&self.disk), net.planted));
         if let Some(ends) = &mut self.ends {
             ends.start();
         }

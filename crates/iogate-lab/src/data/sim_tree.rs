@@ -9,6 +9,7 @@ use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, Written, att
 use iogate_engine::{FileHandle, Origin, Store};
 use iogate_vfs::{Caller, ObjectName, OpenHow, Tree, TreeFile};
 
+use super::Planted;
 use super::disk::Disk;
 use super::store::{AtOnce, Data, Held};
 
@@ -20,8 +21,8 @@ pub(super) struct SimTree {
     disk: Arc<Mutex<Disk>>,
     /// Which of the processes that used the disk it is.
     life: u64,
-    /// The defect of [`Planted::GoneTooEarly`](super::Planted::GoneTooEarly).
-    forgets_handles: bool,
+    /// A defect of who serves it.
+    planted: Option<Planted>,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -30,9 +31,9 @@ fn errno<T>(errno: i32) -> io::Result<T> {
 
 impl SimTree {
     /// For a process that begins.
-    pub(super) fn new(disk: Arc<Mutex<Disk>>, forgets_handles: bool) -> SimTree {
+    pub(super) fn new(disk: Arc<Mutex<Disk>>, planted: Option<Planted>) -> SimTree {
         let life = disk.lock().unwrap_or_else(PoisonError::into_inner).lives;
-        SimTree { disk, life, forgets_handles }
+        SimTree { disk, life, planted }
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
@@ -41,7 +42,8 @@ impl SimTree {
 
     /// The objects that nobody can reach any more, if a file is gone.
     fn gone(&self, disk: &Disk, inode: u64) -> Gone {
-        let is_gone = disk.is_gone(inode) || self.forgets_handles && disk.links(inode) == 0;
+        let forgets_handles = self.planted == Some(Planted::GoneTooEarly);
+        let is_gone = disk.is_gone(inode) || forgets_handles && disk.links(inode) == 0;
         if is_gone { Gone { object: object(disk, inode) } } else { Gone::NONE }
     }
 }
@@ -189,7 +191,10 @@ impl Tree for SimTree {
             if named.object == [0; 16] && wants(open::WRITE) {
                 // No two files of a run have the same, nor those of two machines.
                 let name = u128::from(number) << 64 | 0xA5 << 120 | u128::from(disk.boots);
-                // As one change with the file itself: a crash between the two would part who has the file open from who opens it then.
+                // Nothing leads to a new file that has no attribute yet: no crash leaves the one without the other.
+                if self.planted == Some(Planted::LateObject) {
+                    disk.changes();
+                }
                 let name_text = format!("{name:032x}").into_bytes();
                 disk.names.attributes.insert((number, OBJECT.to_vec()), name_text);
                 named = ObjectName { object: name.to_be_bytes(), is_new: true };
@@ -536,9 +541,8 @@ mod tests {
     fn stripes_survive_a_crash_after_their_first_use() {
         for (seed, crashes) in (0..20).flat_map(|seed| [(seed, 0), (seed, 1)]) {
             let disks = [0, 1].map(|stream| Arc::new(Mutex::new(Disk::new(Rng::new(seed, stream)))));
-            let tree = |disk: &Arc<Mutex<Disk>>| -> Arc<dyn Tree> {
-                Arc::new(SimTree::new(Arc::clone(disk), false))
-            };
+            let tree =
+                |disk: &Arc<Mutex<Disk>>| -> Arc<dyn Tree> { Arc::new(SimTree::new(Arc::clone(disk), None)) };
             let layout = Layout { first_target: 0, stripe_bytes: 1024, targets: 1 };
             let mount = || StripedTree::new(tree(&disks[0]), vec![tree(&disks[1])], layout).map(drop);
             mount().unwrap();

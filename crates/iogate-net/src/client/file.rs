@@ -12,6 +12,7 @@ use iogate_core::unsynced::Told;
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Offset, Open,
     Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced, Written, open,
+    set,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
@@ -122,6 +123,7 @@ impl Opened {
         let spread = if servers.spread == Spread::Client { 0 } else { open::SPREAD };
         let request =
             Open { handle, flags: how.flags | spread, mode: how.mode, identity: how.identity, path: name };
+        let export = client.verifier();
         let answered: Answered = record(client.call(&Request::Open(request), caller)?)?;
         let identity = answered.identity;
         let layout = match servers.spread {
@@ -133,6 +135,9 @@ impl Opened {
         let mut hasher = IdHasher::default();
         identity.hash(&mut hasher);
         let unsynced = servers.unsynced.open(identity, handles.len());
+        if how.flags & open::TRUNCATE != 0 {
+            unsynced.resized(first, export);
+        }
         Ok(Opened {
             told: Mutex::new(unsynced.told()),
             unsynced,
@@ -264,6 +269,16 @@ impl Opened {
         self.servers.clients[self.first].call(&request(handle), caller)
     }
 
+    /// Asks the server on which the file was opened for what a sync has to cover and what is answered without a verifier.
+    fn change(&self, caller: Caller, request: impl FnOnce(u32) -> Request<'static>) -> io::Result<Answer> {
+        let handle = self.handle_on(self.first)?;
+        let client = &self.servers.clients[self.first];
+        let export = client.verifier();
+        let answer = client.call(&request(handle), caller)?;
+        self.unsynced.resized(self.first, export);
+        Ok(answer)
+    }
+
     pub(super) fn attr(&self) -> io::Result<Attr> {
         record(self.ask(self.caller, |handle| Request::GetAttr(GetAttr { handle, path: b"" }))?)
     }
@@ -311,7 +326,8 @@ impl Opened {
         drop(sender);
         for (server, begun, answer) in answers {
             let answer = answer.and_then(record::<Synced>).map(|synced| synced.verifier);
-            self.unsynced.synced(server, begun, &answer);
+            let export = self.servers.clients[server].verifier();
+            self.unsynced.synced(server, begun, &answer, export);
             result = result.and(answer.map(drop));
         }
         self.tell_losses().and(result)?;
@@ -466,7 +482,8 @@ impl TreeFile for RemoteFile {
         let change = *change;
         let identity = Identity::default();
         let set = |handle| Request::SetAttr(SetAttr { handle, change, identity, path: b"" });
-        record(self.opened.ask(caller, set)?)
+        let is_resized = change.which & set::SIZE != 0;
+        record(if is_resized { self.opened.change(caller, set)? } else { self.opened.ask(caller, set)? })
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
@@ -487,7 +504,7 @@ impl TreeFile for RemoteFile {
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         let request = |handle| Request::Allocate(Allocate { handle, mode, offset, bytes });
-        self.opened.ask(self.opened.caller, request).map(drop)
+        self.opened.change(self.opened.caller, request).map(drop)
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

@@ -11,7 +11,7 @@ use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
-    Symlink, Unlink, open,
+    Symlink, Unlink, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::Origin;
@@ -335,6 +335,10 @@ impl Tree for Remote {
     }
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
+        if change.which & set::SIZE != 0 {
+            // A sync of the file has to cover it: which one that is is known by a handle.
+            return iogate_vfs::resize_by_handle(self, caller, path, identity, change);
+        }
         let request = SetAttr { handle: NO_HANDLE, change: *change, identity, path: path_bytes(path)? };
         record(self.names().call(&Request::SetAttr(request), caller)?)
     }

@@ -54,6 +54,13 @@ impl File {
         self.lock().wrote(server, verifier, now);
     }
 
+    /// Notes that a server has answered a change of the size; `export` is its [verifier](super::Client::verifier) from before it was asked
+    /// for.
+    pub(super) fn resized(&self, server: usize, export: u64) {
+        let now = self.clock.now();
+        self.lock().resized(server, export, now);
+    }
+
     /// Whether a server has all that it was sent on its disk.
     pub(super) fn is_clean_on(&self, server: usize) -> bool {
         self.lock().is_clean_on(server)
@@ -64,10 +71,11 @@ impl File {
         self.lock().begin(server)
     }
 
-    /// A sync was answered, or failed.
-    pub(super) fn synced(&self, server: usize, begun: SyncBegun, answer: &io::Result<u64>) {
+    /// A sync was answered, or failed; `export` is the server's [verifier](super::Client::verifier) by now.
+    pub(super) fn synced(&self, server: usize, begun: SyncBegun, answer: &io::Result<u64>, export: u64) {
         let answer = answer.as_ref().map(|verifier| *verifier);
-        self.lock().synced(server, begun, answer.map_err(|error| error.raw_os_error().unwrap_or(0)));
+        let answer = answer.map_err(|error| error.raw_os_error().unwrap_or(0));
+        self.lock().synced(server, begun, answer, export);
     }
 
     /// How often writes were lost.

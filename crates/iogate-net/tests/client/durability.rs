@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use iogate_core::Layout;
+use iogate_core::wire::{Change, Identity, open, set};
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOptions, Spread};
 use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
-use iogate_vfs::{Caller, Users};
+use iogate_vfs::{Caller, Tree, TreeFile, Users};
 
 use super::common::engine;
 use super::peer::Peer;
@@ -113,6 +114,70 @@ fn a_failed_sync_is_told_to_every_handle() {
     lost(two.sync(false));
     one.sync(false).unwrap();
     two.sync(false).unwrap();
+}
+
+/// The ways to change a file's size, or what of it has room.
+const CHANGES: [fn(&Remote, &RemoteFile); 4] = [
+    |_, file| _ = file.set_attr(OWN, &to_size(3)).unwrap(),
+    |remote, _| _ = remote.set_attr(OWN, "file".as_ref(), Identity::default(), &to_size(3)).unwrap(),
+    |remote, _| drop(remote.open_with("file".as_ref(), open::WRITE | open::TRUNCATE, 0).unwrap()),
+    |_, file| file.allocate(0, 0, 100).unwrap(),
+];
+const OWN: Caller = Caller::new(0, 0);
+
+fn to_size(size: u64) -> Change {
+    Change { which: set::SIZE, size, ..Change::default() }
+}
+
+#[test]
+fn a_change_of_the_size_that_a_reboot_may_have_taken_back_is_told() {
+    for (way, change) in CHANGES.iter().enumerate() {
+        both(|receiving| {
+            let peer = Peer::start();
+            let remote = connect(&peer, receiving);
+            let file = remote.create("file".as_ref(), 0o644).unwrap();
+            change(&remote, &file);
+            file.sync(false).unwrap();
+            let peer = reboot(peer);
+            file.sync(false).unwrap();
+            change(&remote, &file);
+            let peer = reboot(peer);
+            let failed = file.sync(false).err().and_then(|error| error.raw_os_error());
+            assert_eq!(failed, Some(libc::EIO), "way {way}");
+            file.sync(false).unwrap();
+            // A close does not make it forgotten.
+            change(&remote, &file);
+            drop(file);
+            let _peer = reboot(peer);
+            let file = remote.create("file".as_ref(), 0o644).unwrap();
+            lost(file.sync(true));
+            file.sync(true).unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_forwarder_passes_on_that_a_change_of_the_size_is_lost() {
+    for starts_again in [false, true] {
+        let peer = Peer::start();
+        let first = forwarder(&peer, &"127.0.0.1:0".parse().unwrap());
+        let endpoint = first.endpoints()[0].clone();
+        let client = client_of(&first);
+        let file = client.create("file".as_ref(), 0o644).unwrap();
+        file.set_attr(OWN, &to_size(3)).unwrap();
+        let (peer, _forwarder) = match starts_again {
+            false => (reboot(peer), first),
+            true => {
+                drop(first);
+                let peer = reboot(peer);
+                let again = forwarder(&peer, &endpoint);
+                (peer, again)
+            }
+        };
+        lost(file.sync(false));
+        file.sync(false).unwrap();
+        drop(peer);
+    }
 }
 
 fn spread(peers: &[Peer; 2], spread: Spread) -> Remote {

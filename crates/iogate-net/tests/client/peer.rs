@@ -300,6 +300,10 @@ fn carry_out(
             Written { offset: offset as u64, bytes: payload.len() as u32, verifier }.encode(fields);
         }
         Request::GetAttr(_) => attr.encode(fields),
+        Request::SetAttr(wanted) => {
+            bytes.resize(wanted.change.size as usize, 0);
+            Attr { size: wanted.change.size, ..attr }.encode(fields);
+        }
         Request::ReadDir(list) if list.after < 3 => {
             for next in list.after + 1..=3 {
                 let name = format!("entry {next}");
@@ -316,7 +320,7 @@ fn carry_out(
             Synced { verifier }.encode(fields);
         }
         Request::Rename(_) => Gone::NONE.encode(fields),
-        Request::ReadDir(_) | Request::Goodbye(_) => {}
+        Request::ReadDir(_) | Request::Goodbye(_) | Request::Allocate(_) => {}
         Request::SetXattr(_) => *bytes = payload.to_vec(),
         Request::GetXattr(_) => data.clone_from(&bytes),
         Request::Ping(_) => Offset { offset: 1 }.encode(fields),

@@ -38,7 +38,7 @@ impl Cells {
 
     pub(super) fn truncate(&mut self, at: u64, client: u64, cells: u64) {
         for given in self.cells.range_mut(cells..).map(|(_, given)| given) {
-            given.push(Given { number: None, put: Put::of_size(at, client) });
+            given.push(Given { number: None, put: Put::new(at, client) });
         }
     }
 

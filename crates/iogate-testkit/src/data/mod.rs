@@ -178,26 +178,11 @@ struct Put {
     answered: Option<u64>,
     is_lost: bool,
     is_durable: bool,
-    /// Its answer does not say by which verifier a loss of it is known: only data's does, not that of a size that was set.
-    has_no_verifier: bool,
 }
 
 impl Put {
     fn new(at: u64, client: u64) -> Put {
-        Put {
-            client,
-            called: at,
-            known: None,
-            answered: None,
-            is_lost: false,
-            is_durable: false,
-            has_no_verifier: false,
-        }
-    }
-
-    /// Of a size that was set.
-    fn of_size(at: u64, client: u64) -> Put {
-        Put { has_no_verifier: true, ..Put::new(at, client) }
+        Put { client, called: at, known: None, answered: None, is_lost: false, is_durable: false }
     }
 
     /// What was lost last may have been this, if it was underway then.
@@ -238,8 +223,7 @@ impl Synced<'_> {
     /// A process answers for what it has written itself. A handle does not tell of what was lost before it was there.
     fn cover(&self, put: &mut Put) {
         let Some(answered) = put.answered else { return };
-        let told_from = if put.has_no_verifier { u64::MAX } else { self.handle.opened };
-        let was_lost = self.losses.iter().any(|&loss| put.called < loss && loss < told_from);
+        let was_lost = self.losses.iter().any(|&loss| put.called < loss && loss < self.handle.opened);
         if put.client == self.client && answered < self.called && put.called > self.handle.told && !was_lost {
             put.is_durable = true;
         }

@@ -47,10 +47,11 @@ impl Records {
         self.ended.insert(called, now);
     }
 
-    /// Whether records were being written during a read.
+    /// Whether records were being written, or cut off, during a read.
     pub(super) fn are_underway(&self, called: u64, now: u64) -> bool {
         let is_over = |put: &Put| self.ended.get(&put.called).is_some_and(|&ended| ended < called);
-        self.appended.values().any(|put| put.called < now && !is_over(put))
+        let cuts = self.emptied.iter().map(|emptied| &emptied.put);
+        self.appended.values().chain(cuts).any(|put| put.called < now && !is_over(put))
     }
 
     pub(super) fn place(&mut self, at: u64, client: u64, writer: u64, number: u64) {
@@ -64,7 +65,7 @@ impl Records {
     }
 
     pub(super) fn empty(&mut self, at: u64, client: u64) {
-        self.emptied.push(Emptied { called: at, done: None, put: Put::of_size(at, client) });
+        self.emptied.push(Emptied { called: at, done: None, put: Put::new(at, client) });
     }
 
     pub(super) fn emptied(&mut self, called: u64, now: u64, last_loss: u64) {

@@ -32,7 +32,7 @@ use iogate_engine::{Engine, Store};
 
 use crate::ends::Ends;
 use crate::object_id::{OBJECT, OBJECTS, ObjectId};
-use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile, is_of};
+use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile};
 use crate::{Caller, Clock};
 use append::End;
 use file::{StripedDirectory, StripedFile};
@@ -309,21 +309,8 @@ impl Tree for StripedTree {
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         if change.which & set::SIZE != 0 {
-            // By a handle, so that it is the same file whose permissions are checked and whose objects are cut.
-            let how = OpenHow { flags: open::WRITE | open::APPEND | open::NO_FOLLOW, ..OpenHow::default() };
-            let opened = self.open(caller, path, how).map_err(|error| match error.raw_os_error() {
-                // Not a file, unless something before it is wrong.
-                Some(libc::ENXIO | libc::ELOOP) => {
-                    let is_there = self.names.attr(caller, path);
-                    is_there.err().unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))
-                }
-                _ => error,
-            });
-            let opened = opened?;
-            if !is_of(opened.identity(), identity) {
-                return Err(io::Error::from_raw_os_error(libc::ESTALE));
-            }
-            return opened.set_attr(caller, change);
+            // It is the same file then whose permissions are checked and whose objects are cut.
+            return tree::resize_by_handle(self, caller, path, identity, change);
         }
         let attr = self.names.set_attr(caller, path, identity, change)?;
         if change.which & (set::ATIME | set::MTIME) != 0

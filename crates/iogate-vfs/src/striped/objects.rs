@@ -452,23 +452,19 @@ impl Objects {
         Ok(objects)
     }
 
+    /// An object whose size changes is opened, if it is not yet: it is synced, then, by who remembers what is not durable.
     fn change(&self, target: usize, create: bool, change: &Change) -> io::Result<Option<Attr>> {
-        if let Some(object) = self.slots[target].file.get() {
-            object.set_attr(ROOT, change).map(Some)
-        } else {
-            let changed = absent(self.stripes.targets[target].set_attr(
-                ROOT,
-                &self.id.path(),
-                Identity::default(),
-                change,
-            ))?;
-            if changed.is_none()
-                && create
-                && let Some(object) = self.object(target, true)?
-            {
-                return object.set_attr(ROOT, change).map(Some);
+        let opened = match change.which & set::SIZE != 0 {
+            true => self.object(target, create)?,
+            false => self.slots[target].file.get(),
+        };
+        match opened {
+            Some(object) => object.set_attr(ROOT, change).map(Some),
+            None if change.which & set::SIZE != 0 => Ok(None),
+            None => {
+                let (tree, path) = (&self.stripes.targets[target], self.id.path());
+                absent(tree.set_attr(ROOT, &path, Identity::default(), change))
             }
-            Ok(changed)
         }
     }
 
