@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use iogate_core::device::{Preset, Transfer};
+use iogate_core::sched::Prices;
 use iogate_core::{
     AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout as Striping, Op, Outcome, Request, RequestId,
     SchedulerConfig, SchedulerKind, Span, Time,
@@ -49,7 +50,10 @@ impl Rng {
 #[test]
 fn steady_state_allocates_nothing() {
     Preset::all().iter().for_each(serve);
-    SchedulerKind::ALL.into_iter().for_each(schedule);
+    SchedulerKind::ALL.into_iter().for_each(|kind| schedule(&SchedulerConfig::new(kind)));
+    for priced in ["scheduler=aioli,waits=priced", "scheduler=mlf,waits=priced"] {
+        schedule(&SchedulerConfig::new(SchedulerKind::Fifo).changed(priced, 0).unwrap());
+    }
 }
 
 fn serve(preset: &Preset) {
@@ -68,14 +72,15 @@ fn serve(preset: &Preset) {
 }
 
 /// Reads and writes of a few files, some of them in each other's way, with 1,000 in the gate.
-fn schedule(kind: SchedulerKind) {
+fn schedule(scheduler: &SchedulerConfig) {
     let config = GateConfig {
-        scheduler: SchedulerConfig::new(kind),
+        scheduler: scheduler.clone(),
         queue_max: 2_000,
         depth: 4,
         layout: Striping { first_target: 0, stripe_bytes: 65_536, targets: 4 },
     };
     let mut gate = Gate::new(&config).unwrap();
+    gate.set_prices(Prices::of_jumps([Span::from_micros(100); 2], [100; 6]));
     let (mut now, mut random, mut id, mut before) = (Time::ZERO, Rng(2), 0, 0);
     for round in 0..200_000 {
         if round == 100_000 {
@@ -106,5 +111,5 @@ fn schedule(kind: SchedulerKind) {
     }
     // A list may still become longer than ever before, ever more rarely; no request allocates.
     let grown = allocations() - before;
-    assert!(grown <= 10, "{}: {grown} allocations in 100,000 rounds", kind.name());
+    assert!(grown <= 10, "{scheduler}: {grown} allocations in 100,000 rounds");
 }

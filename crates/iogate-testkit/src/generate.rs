@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::sched::{Param, ParamUnit};
+use iogate_core::sched::{Param, ParamUnit, Prices};
 use iogate_core::{
     AppId, Extent, FileId, FileLayout, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span,
     TargetId, Time,
@@ -171,10 +171,20 @@ fn intent(switches: bool) -> impl Strategy<Value = Intent> {
         40 => Just(Intent::Act(Action::Wake)),
         20 => Just(Intent::Act(Action::Ask)),
         4 => malformed().prop_map(Intent::Act),
+        4 => prices().prop_map(|prices| Intent::Act(Action::SetPrices(prices))),
         4 => (0u64..3, file_layout()).prop_map(|(file, layout)| Intent::Act(Action::SetLayout(FileId(file), layout))),
         1 => Just(Intent::Act(Action::Drain)),
         (if switches { 30 } else { 0 }) => any_scheduler().prop_map(|to| Intent::Act(Action::Switch(to))),
     ]
+}
+
+/// Some of nothing, some of everything that scripts take time for.
+pub fn prices() -> impl Strategy<Value = Prices> {
+    let saving = || select(vec![0u64, 1, 30, 300, 2_000, 20_000, 10_000_000]).prop_map(Span::from_micros);
+    let savings = || [saving(), saving(), saving()];
+    let rate = || select(vec![0u32, 1, 100, 150, 200, 400, u32::MAX]);
+    ([savings(), savings()], [rate(), rate(), rate(), rate(), rate(), rate()])
+        .prop_map(|(saving, rate)| Prices { saving, rate })
 }
 
 fn delay() -> impl Strategy<Value = Span> {

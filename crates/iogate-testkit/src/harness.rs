@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use iogate_core::sched::Prices;
 use iogate_core::{
     Decision, Dispatch, DispatchId, FileId, FileLayout, Gate, GateConfig, Outcome, Part, Rejected, Request,
     RequestId, SchedulerConfig, Span, Time,
@@ -26,6 +27,8 @@ pub trait Subject {
     fn drain(&mut self, now: Time);
     /// As [`Gate::set_layout`].
     fn set_layout(&mut self, file: FileId, layout: FileLayout);
+    /// As [`Gate::set_prices`].
+    fn set_prices(&mut self, prices: Prices);
     /// As [`Gate::len`].
     fn count(&self) -> usize;
 }
@@ -57,6 +60,9 @@ impl Subject for Gate {
     fn set_layout(&mut self, file: FileId, layout: FileLayout) {
         Gate::set_layout(self, file, Some(layout.into()));
     }
+    fn set_prices(&mut self, prices: Prices) {
+        Gate::set_prices(self, prices);
+    }
     fn count(&self) -> usize {
         self.len()
     }
@@ -83,6 +89,9 @@ impl Subject for ReferenceGate {
     }
     fn set_layout(&mut self, file: FileId, layout: FileLayout) {
         ReferenceGate::set_layout(self, file, layout);
+    }
+    fn set_prices(&mut self, prices: Prices) {
+        ReferenceGate::set_prices(self, prices);
     }
     fn count(&self) -> usize {
         self.len()
@@ -174,6 +183,7 @@ impl<S: Subject> Player<S> {
             Action::Wake => self.wake(),
             Action::Switch(scheduler) => self.subject.switch(self.now, scheduler),
             Action::SetLayout(file, layout) => self.subject.set_layout(*file, layout.clone()),
+            Action::SetPrices(prices) => self.subject.set_prices(*prices),
             Action::Drain => {
                 self.subject.drain(self.now);
                 self.note(Event::Drained);

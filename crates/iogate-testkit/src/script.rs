@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use iogate_core::sched::Prices;
 use iogate_core::{
     AppId, FileId, FileLayout, GateConfig, Layout, Op, Outcome, Request, Span, TargetId, Time,
 };
@@ -59,6 +60,8 @@ pub enum Action {
     Switch(SchedulerConfig),
     /// Give a file a layout of its own.
     SetLayout(FileId, FileLayout),
+    /// Say what the device charges.
+    SetPrices(Prices),
     /// Close the gate.
     Drain,
 }
@@ -127,6 +130,7 @@ impl fmt::Display for Action {
                 }
                 Ok(())
             }
+            Action::SetPrices(prices) => write!(f, "{prices:?}"),
             Action::Drain => f.write_str("drain"),
         }
     }

@@ -1,7 +1,9 @@
 //! The real gate and the naive one give the same answers to the same random operations.
 
-use iogate_core::{Gate, SchedulerKind};
-use iogate_testkit::generate::{any_scheduler, cases, scheduler, script};
+use std::cell::Cell;
+
+use iogate_core::{AppId, Gate, Op, SchedulerKind, Span, WaitReason};
+use iogate_testkit::generate::{any_scheduler, cases, prices, scheduler, script};
 use iogate_testkit::harness::compare;
 use iogate_testkit::reference::ReferenceGate;
 use iogate_testkit::script::Action;
@@ -78,4 +80,31 @@ fn long_queues() {
         script.actions.retain(|(_, action)| !matches!(action, Action::Complete(..) | Action::Drain));
         compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
     });
+}
+
+/// One application reads two files under waits that are priced, often where it has read before: long enough to be known.
+#[test]
+fn priced_waits() {
+    for kind in [SchedulerKind::Mlf, SchedulerKind::Aioli] {
+        let priced = scheduler(kind).prop_map(|mut config| {
+            config.set("waits", "priced").expect("it has that");
+            config
+        });
+        let waits = Cell::new([0; WaitReason::ALL.len()]);
+        proptest!(cases(250), |(script in script(priced.boxed(), false, 400), prices in prices())| {
+            let mut script = script;
+            script.actions.insert(0, (Span::ZERO, Action::SetPrices(prices)));
+            for (_, action) in &mut script.actions {
+                if let Action::Submit(arrival) = action {
+                    (arrival.op, arrival.file.0, arrival.app) = (Op::Read, arrival.file.0 % 2, AppId(arrival.app.0 % 2));
+                }
+            }
+            let (gate, _) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
+            let counts = gate.stats().waits;
+            waits.set(std::array::from_fn(|reason| waits.get()[reason] + counts[reason].count));
+        });
+        // Waits for shifts and better runs are seldom; some hundred for a next piece are expected.
+        let counts = waits.get();
+        assert!(counts[WaitReason::Contiguous as usize] > 20, "{kind:?} waited too seldom: {counts:?}");
+    }
 }

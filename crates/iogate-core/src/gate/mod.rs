@@ -13,7 +13,7 @@ use crate::hash::HashMap;
 use crate::layout::{FileLayout, Holding, Layout, TARGETS_MAX};
 use crate::queue::{NONE, Pending, SlotId};
 use crate::request::{AppId, FileId, Op, Request, RequestId, TargetId};
-use crate::sched::{ConfigError, Pick, Scheduler, SchedulerConfig};
+use crate::sched::{ConfigError, Pick, Prices, Scheduler, SchedulerConfig};
 use crate::stats::{Conflict, Stats};
 use crate::time::Time;
 use crate::wait::WaitReason;
@@ -175,6 +175,7 @@ impl Gate {
         at_least_one("targets", config.layout.targets.into(), TARGETS_MAX.into())?;
         let mut pending = Pending::new();
         pending.targets = config.layout.targets;
+        pending.depth = config.depth;
         Ok(Gate {
             scheduler: config.scheduler.build(),
             config: config.clone(),
@@ -241,6 +242,7 @@ impl Gate {
             return Decision::Idle;
         }
         self.pending.taken.clear();
+        self.pending.in_service = self.service.len();
         match self.scheduler.pick(now, !self.closed, &mut self.pending) {
             Pick::Dispatch => {
                 self.end_wait(now);
@@ -278,8 +280,8 @@ impl Gate {
     pub fn complete(&mut self, now: Time, id: DispatchId, outcome: Outcome) {
         let now = self.advance(now);
         let mut released = core::mem::take(&mut self.released);
-        self.service.end(now, id, outcome, &mut self.pending, &mut released);
-        self.scheduler.completed(now);
+        let (queue, end) = self.service.end(now, id, outcome, &mut self.pending, &mut released);
+        self.scheduler.completed(now, queue, end, &self.pending);
         released.sort_unstable_by_key(|&slot| self.pending.slot(slot).seq);
         for slot in released.drain(..) {
             match self.blocker(slot) {
@@ -356,6 +358,17 @@ impl Gate {
             }
             None => drop(self.layouts.remove(&file)),
         }
+    }
+
+    /// Tells the gate what the device charges; outlives changes of the algorithm. Until then nothing is known, and priced waits
+    /// are none.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.pending.prices = prices;
+    }
+
+    /// What the device charges, as far as the gate was told.
+    pub fn prices(&self) -> &Prices {
+        &self.pending.prices
     }
 
     /// What it has counted so far.

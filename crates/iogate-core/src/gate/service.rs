@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Dispatch, DispatchId, Outcome};
-use crate::queue::{NONE, Pending, Slot, SlotId};
+use crate::queue::{NONE, Pending, QueueId, Slot, SlotId};
 use crate::request::{Op, TargetId};
 use crate::stats::Sums;
 use crate::time::Time;
@@ -140,7 +140,7 @@ impl Service {
         None
     }
 
-    /// Ends a dispatch: frees its slots, counts it, and collects the requests that waited for it.
+    /// Ends a dispatch: frees its slots, counts it, and collects the requests that waited for it. Returns its queue, and where it ended.
     pub(super) fn end(
         &mut self,
         now: Time,
@@ -148,8 +148,9 @@ impl Service {
         outcome: Outcome,
         pending: &mut Pending,
         released: &mut Vec<SlotId>,
-    ) {
-        let Record { file, op, target, began, mut sums, first, waiters, prev, next, .. } = *self.record(id);
+    ) -> (QueueId, u64) {
+        let Record { file, op, end, target, began, mut sums, first, waiters, prev, next, .. } =
+            *self.record(id);
         collect(waiters, pending, released);
         sums.last = now;
         let (mut slot, mut app_sums, mut app) = (first, Sums::default(), pending.slot(first).app);
@@ -179,6 +180,7 @@ impl Service {
         self.records[id.0 as usize].first = NONE;
         self.free.push(id.0);
 
+        let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
         stats.apps.sums(app).add(&app_sums);
@@ -186,6 +188,7 @@ impl Service {
         stats.targets.sums(target).add(&sums);
         stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());
         stats.ops[op as usize].failed += u64::from(outcome == Outcome::Failed);
+        (queue, end)
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::range_index::{Arena, Cursor, Key, Neighbours, RangeIndex};
 use crate::hash::HashMap;
 use crate::request::{AppId, FileId, Op, Request, RequestId};
+use crate::sched::Prices;
 use crate::stats::Stats;
 use crate::time::Time;
 
@@ -33,8 +34,8 @@ impl QueueId {
         self.0 as usize / 2
     }
 
-    fn op(self) -> usize {
-        self.0 as usize % 2
+    pub(crate) fn op(self) -> Op {
+        if self.0.is_multiple_of(2) { Op::Read } else { Op::Write }
     }
 }
 
@@ -162,6 +163,11 @@ pub(crate) struct Pending {
     pub(crate) near: Neighbours,
     /// The number of targets that the layouts know of.
     pub(crate) targets: u32,
+    /// Most dispatches in service at once, and how many there are when the scheduler is asked.
+    pub(crate) depth: u32,
+    pub(crate) in_service: u32,
+    /// What the device charges.
+    pub(crate) prices: Prices,
     pub(crate) stats: Stats,
 }
 
@@ -183,6 +189,9 @@ impl Pending {
             taken: Vec::new(),
             near: Neighbours { before: None, after: None },
             targets: 1,
+            depth: 1,
+            in_service: 0,
+            prices: Prices::default(),
             stats: Stats::default(),
         }
     }
@@ -413,7 +422,7 @@ impl Pending {
     // ---- queues ------------------------------------------------------------------------------------------
 
     fn tree(&self, queue: QueueId) -> &RangeIndex {
-        &self.files[queue.file()].queued[queue.op()]
+        &self.files[queue.file()].queued[queue.op() as usize]
     }
 
     fn place(&self, queue: QueueId, key: Key) -> Cursor {

@@ -87,6 +87,14 @@ const QUANTUM_BASE: Param = Param {
     max: 1 << 30,
     help: "what a waiting run's quantum grows by at each step, times the queue's factor",
 };
+const WAITS: Param = Param {
+    name: "waits",
+    unit: ParamUnit::Choice(&["fixed", "priced"]),
+    default: 0,
+    min: 0,
+    max: 1,
+    help: "waits last as long as is set below, or as long as they are expected to save device time, by its prices",
+};
 const CONTIGUOUS_WAIT: Param = Param {
     name: "contiguous_wait",
     unit: ParamUnit::Time,
@@ -163,7 +171,7 @@ impl SchedulerKind {
             SchedulerKind::ToAgg => &[RUN_BYTES_MAX, RUN_REQUESTS_MAX],
             SchedulerKind::Sjf => &[AGE_MAX, RUN_BYTES_MAX, RUN_REQUESTS_MAX],
             SchedulerKind::Mlf | SchedulerKind::Aioli => {
-                &[QUANTUM_BASE, CONTIGUOUS_WAIT, WAIT_MAX, AGE_MAX, RUN_BYTES_MAX, RUN_REQUESTS_MAX]
+                &[QUANTUM_BASE, WAITS, CONTIGUOUS_WAIT, WAIT_MAX, AGE_MAX, RUN_BYTES_MAX, RUN_REQUESTS_MAX]
             }
             SchedulerKind::Hbrr => &[
                 Param {

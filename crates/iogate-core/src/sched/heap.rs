@@ -24,6 +24,16 @@ impl<K: Ord + Copy> IndexedHeap<K> {
         self.heap.capacity() * size_of::<(K, u32)>() + self.place.capacity() * size_of::<u32>()
     }
 
+    /// How many indices it holds.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether it holds none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     /// The smallest key and its index; ties go to the smaller index.
     pub(super) fn peek(&self) -> Option<(K, u32)> {
         self.heap.first().copied()

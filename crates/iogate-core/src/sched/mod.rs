@@ -14,12 +14,16 @@
 //! | [`app_window`], [`server_window`] | O(log g), g groups | O(log g) | one request | what earlier windows and this one hold |
 //! | [`twins`] | O(log t), t targets | O(log t) | one request | `age_max` and what has aged before |
 //!
+//! What `aioli` and `mlf` wait for is of a fixed length, or priced (`priced`, by [`think`] and [`Prices`]).
+//!
 //! The gate's own index of byte ranges adds O(log n) to each.
 
 mod arrival;
 mod config;
 mod groups;
 mod heap;
+mod priced;
+mod prices;
 mod quantum;
 
 pub mod aioli;
@@ -29,14 +33,16 @@ pub mod hbrr;
 pub mod mlf;
 pub mod server_window;
 pub mod sjf;
+pub mod think;
 pub mod to_agg;
 pub mod twins;
 
 use alloc::boxed::Box;
 
 pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
+pub use prices::{Prices, WHOLE};
 
-use crate::queue::{Pending, RunCap, SlotId};
+use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::time::Time;
 use crate::wait::WaitReason;
 
@@ -60,8 +66,8 @@ pub(crate) trait Scheduler: Send {
     /// Without `patience` (the gate is draining) it does not wait for what may still come.
     fn pick(&mut self, now: Time, patience: bool, pending: &mut Pending) -> Pick;
 
-    /// A dispatch has completed.
-    fn completed(&mut self, _now: Time) {}
+    /// A dispatch of this queue that ended at `end` has completed.
+    fn completed(&mut self, _now: Time, _queue: QueueId, _end: u64, _pending: &Pending) {}
 
     /// Most dispatches that it wants in service at once.
     fn depth_max(&self) -> u32 {

@@ -19,15 +19,23 @@
 //!    went back in the file (a new strided front: what lies between is probably on its way), and once if the last
 //!    dispatch was longer (better runs were seen recently).
 //!
+//! With `waits=priced` neither `contiguous_wait` nor `wait_max` is used: what 4 and 6 wait for, and how long, is decided by what it
+//! is expected to save (the rules are at the head of `priced`), for any turn that has quantum left. Rule 6 then waits once. In
+//! `mlf` such a wait keeps a slot free, and a turn stays open for 2 J after its completion.
+//!
 //! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next. A turn and
-//! the waits are bounded by the largest quantum and by `contiguous_wait` and `wait_max`.
+//! the waits are bounded by the largest quantum and by `contiguous_wait` and `wait_max`, or by the longest think time that counts, 67 ms.
 
+mod waits;
+
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::arrival::{ArrivalList, FLAG_FREE};
 use super::heap::IndexedHeap;
+use super::priced::Priced;
 use super::{Pick, Scheduler, SchedulerConfig};
 use crate::queue::{Pending, QueueId, Run, RunCap, SlotId};
 use crate::time::{Span, Time};
@@ -36,6 +44,9 @@ use crate::wait::WaitReason;
 /// Flags of a run, kept on its first request: it has waited already.
 const WAITED_SHIFT: u8 = FLAG_FREE;
 const WAITED_BETTER: u8 = FLAG_FREE << 1;
+
+/// The place of `priced` among the values of `waits`.
+const WAITS_PRICED: u64 = 1;
 
 const FACTOR_LOG2_MIN: i8 = -3;
 const FACTOR_LOG2_MAX: i8 = 10;
@@ -73,6 +84,8 @@ pub(super) struct Quantum<D> {
     current: Option<u32>,
     /// Queues whose open turn has got its continuation (asynchronous discipline only), first come first served.
     continued: VecDeque<u32>,
+    /// What prices its waits, if they are not of a fixed length.
+    priced: Option<Box<Priced>>,
     discipline: PhantomData<D>,
 }
 
@@ -160,6 +173,7 @@ impl<D: Discipline> Quantum<D> {
             turns: IndexedHeap::default(),
             current: None,
             continued: VecDeque::new(),
+            priced: (config.value("waits") == WAITS_PRICED).then(Box::default),
             discipline: PhantomData,
         }
     }
@@ -248,24 +262,6 @@ impl<D: Discipline> Quantum<D> {
         self.queues[queue as usize].arrivals.aged(self.age_max, now, pending)
     }
 
-    /// Why the first run of a queue should be waited for, if it should.
-    fn reason_to_wait(&self, queue: QueueId, pending: &Pending) -> Option<WaitReason> {
-        let this = &self.queues[queue.index()];
-        let (run, last) = (this.run?.run, this.last?);
-        if self.wait_max == Span::ZERO || run.offset <= last.end {
-            return None;
-        }
-        let waited = pending.slot(run.first).flags;
-        let shift = this.before_last.is_some_and(|before| last.offset < before);
-        if shift && waited & WAITED_SHIFT == 0 {
-            Some(WaitReason::Shift)
-        } else if run.bytes < last.bytes && waited & WAITED_BETTER == 0 {
-            Some(WaitReason::BetterRun)
-        } else {
-            None
-        }
-    }
-
     /// The next queue by the rules, its run ready and not waiting; or until when all of them wait.
     fn select(&mut self, now: Time, patience: bool, pending: &mut Pending) -> Result<QueueId, Pick> {
         self.step += 1;
@@ -281,18 +277,17 @@ impl<D: Discipline> Quantum<D> {
                 let Some(reason) = self.reason_to_wait(queue, pending).filter(|_| patience) else {
                     return Ok(queue);
                 };
-                let this = &mut self.queues[queue.index()];
-                this.wait = Some(reason);
-                if let Some(formed) = this.run {
-                    let flag = if reason == WaitReason::Shift { WAITED_SHIFT } else { WAITED_BETTER };
-                    pending.slot_mut(formed.run.first).flags |= flag;
-                }
+                let Some(until) = self.hold(now, queue, reason, pending) else { return Ok(queue) };
+                self.queues[queue.index()].wait = Some(reason);
                 self.ready.remove(queue.0);
-                self.waiting.set(queue.0, (now + self.wait_max, reason));
+                self.waiting.set(queue.0, (until, reason));
             } else if let Some((step, _)) = self.growing.peek() {
                 self.step = step;
-            } else if let Some(((deadline, reason), _)) = self.waiting.peek() {
-                return Err(Pick::WaitUntil(deadline, reason));
+            } else if let Some(((deadline, reason), queue)) = self.waiting.peek() {
+                match self.hold_on(now, QueueId(queue), deadline, pending) {
+                    Some(until) => return Err(Pick::WaitUntil(until, reason)),
+                    None => self.rank(QueueId(queue), pending),
+                }
             } else {
                 return Err(Pick::Idle);
             }
@@ -303,13 +298,14 @@ impl<D: Discipline> Quantum<D> {
     fn dispatch(&mut self, now: Time, run: Run, granted: u64, pending: &mut Pending) {
         let queue = pending.slot(run.first).queue();
         self.close_turn(queue, pending);
+        let deadline = self.deadline(now);
         let this = &mut self.queues[queue.index()];
         let sequential = this.last.is_some_and(|last| last.end == run.offset);
         this.turn = (granted > run.bytes).then_some(Turn {
             granted,
             served: run.bytes,
             sequential,
-            deadline: if D::SYNCHRONOUS { Time::MAX } else { now + self.contiguous_wait },
+            deadline,
             goes_on: pending.run_goes_on,
         });
         if let Some(turn) = this.turn {
@@ -325,6 +321,7 @@ impl<D: Discipline> Quantum<D> {
     /// Takes the run walked last out of its queue.
     fn serve(&mut self, queue: QueueId, run: Run, pending: &mut Pending) {
         self.continued.retain(|other| *other != queue.0);
+        let (app, end) = (pending.slot(run.first).app, run.end());
         let this = &mut self.queues[queue.index()];
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
         if let Some(last) = this.last {
@@ -332,8 +329,13 @@ impl<D: Discipline> Quantum<D> {
         }
         this.last = Some(Served { offset: run.offset, end: run.end(), bytes: run.bytes });
         let open = this.turn.is_some_and(|turn| turn.served < turn.granted);
-        if !D::SYNCHRONOUS && open && pending.starting_at(queue, run.end()).is_some() {
+        let follows = (!D::SYNCHRONOUS && open) || self.priced.is_some();
+        let follows = follows && pending.starting_at(queue, end).is_some();
+        if !D::SYNCHRONOUS && open && follows {
             self.continued.push_back(queue.0);
+        }
+        if let Some(priced) = &mut self.priced {
+            priced.dispatched(queue, end, app, follows);
         }
         self.form(queue, pending);
     }
@@ -362,7 +364,7 @@ impl<D: Discipline> Quantum<D> {
             return false;
         }
         let run = pending.walk(first, RunCap { bytes: self.cap.bytes.min(left), ..self.cap });
-        let deadline = if D::SYNCHRONOUS { Time::MAX } else { now + self.contiguous_wait };
+        let deadline = self.deadline(now);
         let served = turn.served + run.bytes;
         let spent = served == turn.granted;
         let this = &mut self.queues[queue.index()];
@@ -417,11 +419,14 @@ impl<D: Discipline> Quantum<D> {
             if in_time && self.continue_turn(now, QueueId(queue), pending) {
                 return Some(Pick::Dispatch);
             }
-            // Whoever is not worth waiting for has had its turn.
-            if !(turn.sequential && patience) || turn.deadline <= now {
-                self.close_turn(QueueId(queue), pending);
-            } else if D::SYNCHRONOUS && self.queues[queue as usize].turn.is_some() {
-                return Some(Pick::WaitUntil(turn.deadline, WaitReason::Contiguous));
+            let until = self.patience(now, QueueId(queue), &turn, pending).filter(|_| patience);
+            match until {
+                // Whoever is not worth waiting for has had its turn.
+                None => self.close_turn(QueueId(queue), pending),
+                Some(until) if D::SYNCHRONOUS && self.queues[queue as usize].turn.is_some() => {
+                    return Some(Pick::WaitUntil(until, WaitReason::Contiguous));
+                }
+                Some(_) => {}
             }
         }
         self.current = None;
@@ -461,6 +466,9 @@ impl<D: Discipline> Scheduler for Quantum<D> {
         pending.slot_mut(slot).note = this.clock;
         this.arrivals.push(pending, slot);
         let (offset, key) = (pending.slot(slot).offset, pending.slot(slot).key());
+        if let Some(priced) = &mut self.priced {
+            priced.came(now, queue, offset);
+        }
         if let (Some(turn), Some(last)) = (&mut this.turn, this.last)
             && last.end == offset
         {
@@ -499,6 +507,12 @@ impl<D: Discipline> Scheduler for Quantum<D> {
             self.dispatch(now, run, 0, pending);
             return Pick::Dispatch;
         }
+        if !D::SYNCHRONOUS
+            && patience
+            && let Some(pick) = self.keep_slots(now, pending)
+        {
+            return pick;
+        }
         match self.select(now, patience, pending) {
             Ok(queue) => {
                 let this = &mut self.queues[queue.index()];
@@ -514,8 +528,20 @@ impl<D: Discipline> Scheduler for Quantum<D> {
         }
     }
 
-    fn completed(&mut self, now: Time) {
-        if D::SYNCHRONOUS
+    fn completed(&mut self, now: Time, queue: QueueId, end: u64, pending: &Pending) {
+        if let Some(priced) = &mut self.priced {
+            priced.completed(now, queue, end);
+            if !D::SYNCHRONOUS
+                && let Some(this) = self.queues.get_mut(queue.index())
+                && let (Some(turn), Some(last)) = (&mut this.turn, this.last)
+                && last.end == end
+                && turn.deadline == Time::MAX
+            {
+                let saving = pending.prices.saving(queue.op(), 0);
+                turn.deadline = now + saving + saving;
+                self.turns.set(queue.0, turn.deadline);
+            }
+        } else if D::SYNCHRONOUS
             && let Some(queue) = self.current
             && let Some(turn) = &mut self.queues[queue as usize].turn
         {
@@ -533,6 +559,9 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 *this = Queue::default();
                 this.clock_step = self.step;
                 self.turns.remove(queue);
+                if let Some(priced) = &mut self.priced {
+                    priced.forget(QueueId(queue));
+                }
                 self.current = self.current.filter(|current| *current != queue);
             }
         }
@@ -544,5 +573,6 @@ impl<D: Discipline> Scheduler for Quantum<D> {
             + (self.growing.allocated_bytes() + self.ready.allocated_bytes() + self.by_age.allocated_bytes())
             + (self.waiting.allocated_bytes() + self.turns.allocated_bytes())
             + self.continued.capacity() * size_of::<u32>()
+            + self.priced.as_ref().map_or(0, |priced| priced.allocated_bytes())
     }
 }

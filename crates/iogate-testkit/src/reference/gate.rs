@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use iogate_core::sched::Prices;
 use iogate_core::{
     Decision, Dispatch, DispatchId, FileId, FileLayout, GateConfig, Part, Rejected, Request, SchedulerConfig,
     SchedulerKind, TargetId, Time,
@@ -39,6 +40,7 @@ pub struct ReferenceGate {
     next_id: u32,
     draining: bool,
     counts: Counts,
+    prices: Prices,
 }
 
 impl ReferenceGate {
@@ -56,6 +58,7 @@ impl ReferenceGate {
             next_id: 0,
             draining: false,
             counts: Counts::default(),
+            prices: Prices::default(),
         }
     }
 
@@ -148,6 +151,7 @@ impl ReferenceGate {
         if self.in_service.len() as u32 >= self.config.depth.min(self.model.depth_max()) {
             return (Decision::Idle, Vec::new());
         }
+        self.tell_device();
         let run = match self.model.choose(now, self.draining) {
             Choice::Serve(run) => run,
             Choice::Wait(until, reason) => return (Decision::WaitUntil(until, reason), Vec::new()),
@@ -184,7 +188,8 @@ impl ReferenceGate {
         let place = self.in_service.iter().position(|(in_service, _)| *in_service == id);
         let (_, run) = self.in_service.remove(place.expect("the dispatch is in service"));
         super::remove(&mut self.entries, &run);
-        self.model.completed(now);
+        self.tell_device();
+        self.model.completed(now, &run);
         for entry in self.entries.clone() {
             if self.held.contains(&entry.seq) && !self.blocked(&entry) {
                 self.held.retain(|&seq| seq != entry.seq);
@@ -210,6 +215,15 @@ impl ReferenceGate {
     /// Closes the gate.
     pub fn drain(&mut self) {
         self.draining = true;
+    }
+
+    /// Says what the device charges.
+    pub fn set_prices(&mut self, prices: Prices) {
+        self.prices = prices;
+    }
+
+    fn tell_device(&mut self) {
+        self.model.know_device(&self.prices, self.in_service.len() as u32, self.config.depth);
     }
 
     /// Sets a file's own layout.

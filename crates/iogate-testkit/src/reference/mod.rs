@@ -34,22 +34,26 @@
 //! | aioli, open turn | nothing else is picked; `Idle` where nothing is eligible: nobody is kept waiting |
 //! | mlf, open turn | holds up nobody, not even its own queue. Open turns go on before a pick: first that of the last dispatch, then in the order in which the continuations became eligible |
 //! | mlf, ticket | a new one with each dispatch that is not a continuation |
+//! | quanta, priced waits | as at the head of `crates/iogate-core/src/sched/priced.rs`; the queue that is asked again when all wait is the one with the earliest deadline, of equal ones the first reason, then the queue that came first |
 //! | quanta, history of idle queues | never forgotten here: scripts use few files |
 
 mod coord;
 mod fifo;
 mod gate;
 mod hbrr;
+mod priced;
 mod quantum;
 mod sjf;
 mod to_agg;
 mod twins;
 mod windows;
 
+use iogate_core::sched::Prices;
 use iogate_core::{AppId, FileId, Op, RequestId, SchedulerConfig, SchedulerKind, TargetId, Time, WaitReason};
 
 pub use coord::ReferenceTable;
 pub use gate::{Counts, ReferenceGate};
+pub use priced::Counts as ThinkCounts;
 
 /// A request, or a part of one, in the reference gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +113,9 @@ pub trait Model {
     /// What to serve now. `draining`: no deliberate waits.
     fn choose(&mut self, now: Time, draining: bool) -> Choice;
     /// A dispatch has been carried out.
-    fn completed(&mut self, _now: Time) {}
+    fn completed(&mut self, _now: Time, _run: &[Entry]) {}
+    /// What the device charges, and how much is in service; told before each `choose` and `completed`.
+    fn know_device(&mut self, _prices: &Prices, _in_service: u32, _depth: u32) {}
     /// The most targets that a layout has had; told before each `insert`.
     fn know_targets(&mut self, _targets: u32) {}
     /// Gives up what has not been served, for the next scheduler.

@@ -1,8 +1,10 @@
 //! aioli and mlf: quanta that grow while requests wait, turns that continue, waits for runs that may grow.
 //! (The rules: the table at the head of [`super`].)
 
+use iogate_core::sched::Prices;
 use iogate_core::{FileId, Op, SchedulerConfig, SchedulerKind, Span, Time, WaitReason};
 
+use super::priced::Priced;
 use super::{Caps, Choice, Entry, Model, aged, bytes_of, oldest, walk};
 
 const FACTOR_LOG2_MIN: i32 = -3;
@@ -22,6 +24,7 @@ pub(super) struct Quantum {
     current: Option<usize>,
     next_ticket: u64,
     next_order: u64,
+    priced: Option<Priced>,
 }
 
 /// An eligible request.
@@ -167,6 +170,7 @@ impl Quantum {
             current: None,
             next_ticket: 0,
             next_order: 0,
+            priced: (config.value("waits") == 1).then(Priced::default),
         }
     }
 
@@ -175,8 +179,18 @@ impl Quantum {
         self.next_ticket
     }
 
+    /// Until when a turn stays open whose dispatch begins now.
+    fn deadline(&self, now: Time) -> Time {
+        if self.priced.is_some() { Time::MAX } else { now + self.contiguous_wait }
+    }
+
     /// Takes a run out of a queue and notes it in its history; returns whether it began where the last ended.
     fn serve(&mut self, queue: usize, run: &[Entry]) -> bool {
+        if let Some(priced) = &mut self.priced {
+            let end = run[run.len() - 1].end();
+            let follows = self.queues[queue].waiting.iter().any(|waiting| waiting.entry.offset == end);
+            priced.dispatched(queue, end, run[0].app, follows);
+        }
         let queue = &mut self.queues[queue];
         queue.waiting.retain(|waiting| run.iter().all(|taken| taken.seq != waiting.entry.seq));
         queue.form(self.caps);
@@ -195,6 +209,7 @@ impl Quantum {
         self.queues[queue].ticket = self.ticket();
         let sequence = self.serve(queue, run);
         let served = bytes_of(run);
+        let deadline = self.deadline(now);
         self.current = Some(queue);
         self.turns.push(Turn {
             queue,
@@ -203,7 +218,7 @@ impl Quantum {
             left: granted.saturating_sub(served),
             end: run[run.len() - 1].end(),
             sequence,
-            deadline: now + self.contiguous_wait,
+            deadline,
         });
         if granted <= served {
             self.end_turn(self.turns.len() - 1);
@@ -224,7 +239,7 @@ impl Quantum {
         }
         let sequence = self.serve(queue, &run);
         self.current = Some(queue);
-        let deadline = now + self.contiguous_wait;
+        let deadline = self.deadline(now);
         let open = &mut self.turns[turn];
         open.served += bytes_of(&run);
         open.left -= bytes_of(&run);
@@ -256,11 +271,21 @@ impl Quantum {
             return Some(choice);
         }
         if let Some(turn) = place(&self.turns) {
-            let Turn { sequence, deadline, .. } = self.turns[turn];
-            if !sequence || draining || deadline <= now {
-                self.end_turn(turn);
-            } else if self.one_at_a_time {
-                return Some(Choice::Wait(deadline, WaitReason::Contiguous));
+            let Turn { queue, end, sequence, deadline, .. } = self.turns[turn];
+            let op = self.queues[queue].op;
+            let until = match &self.priced {
+                None => Some(deadline).filter(|_| sequence && deadline > now),
+                Some(priced) if self.one_at_a_time => {
+                    priced.wait(now, queue, op, end, self.ahead()).map(|(until, _)| until)
+                }
+                Some(_) => Some(deadline).filter(|_| deadline > now),
+            };
+            match until.filter(|_| !draining) {
+                None => self.end_turn(turn),
+                Some(until) if self.one_at_a_time => {
+                    return Some(Choice::Wait(until, WaitReason::Contiguous));
+                }
+                Some(_) => {}
             }
         }
         self.current = None;
@@ -279,6 +304,49 @@ impl Quantum {
             self.end_turn(over);
         }
         None
+    }
+
+    /// Queues that have something.
+    fn ahead(&self) -> u32 {
+        self.queues.iter().filter(|queue| !queue.waiting.is_empty()).count() as u32
+    }
+
+    /// Keeps each free slot for a continuation that is worth it, if there are that many.
+    fn keep_slots(&mut self, now: Time) -> Option<Choice> {
+        let priced = self.priced.as_ref()?;
+        let mut waits = Vec::new();
+        for queue in priced.recent() {
+            if let Some(turn) = self.turns.iter().position(|turn| turn.queue == queue)
+                && let Some((until, gain)) =
+                    priced.wait(now, queue, self.queues[queue].op, self.turns[turn].end, self.ahead())
+            {
+                waits.push((gain, until, turn));
+            }
+        }
+        let free = (priced.depth - priced.in_service) as usize;
+        if waits.len() < free {
+            return None;
+        }
+        waits.sort_by_key(|(gain, ..)| std::cmp::Reverse(*gain));
+        waits.truncate(free);
+        for &(_, until, turn) in &waits {
+            self.turns[turn].deadline = self.turns[turn].deadline.max(until);
+        }
+        let until = waits.iter().map(|(_, until, _)| *until).min()?;
+        Some(Choice::Wait(until, WaitReason::Contiguous))
+    }
+
+    /// Until when a queue whose first run has a reason to wait does so.
+    fn hold(&mut self, now: Time, queue: usize, others: bool) -> Option<Time> {
+        let Some(priced) = &mut self.priced else { return Some(now + self.wait_max) };
+        let this = &mut self.queues[queue];
+        this.waiting[0].waited_shift = true;
+        this.waiting[0].waited_better = true;
+        let run = this.walk_from(this.run[0], self.caps);
+        let from = this.last.expect("it had a dispatch").end;
+        priced.look(now, queue, from, run[0].offset, run[run.len() - 1].end());
+        let loss = if others { 0 } else { priced.prices.idle_loss(priced.in_service) };
+        priced.hold(now, queue, this.op, loss)
     }
 
     fn end_turn(&mut self, turn: usize) {
@@ -318,6 +386,12 @@ impl Quantum {
             self.begin_turn(now, queue, &run, 0);
             return Choice::Serve(run);
         }
+        if !self.one_at_a_time
+            && !draining
+            && let Some(choice) = self.keep_slots(now)
+        {
+            return choice;
+        }
         for queue in &mut self.queues {
             queue.pause = queue.pause.filter(|&(until, _)| now < until && !draining);
         }
@@ -334,7 +408,15 @@ impl Quantum {
             if !all.clone().filter(busy).any(|queue| free(&queue)) {
                 let earliest = all.filter(busy).filter_map(|queue| self.queues[queue].pause).min();
                 let (until, reason) = earliest.expect("each of them waits");
-                return Choice::Wait(until, reason);
+                let Some(priced) = &self.priced else { return Choice::Wait(until, reason) };
+                let first = self.queues.iter().position(|queue| queue.pause == Some((until, reason)));
+                let first = first.expect("it waits");
+                let loss = priced.prices.idle_loss(priced.in_service);
+                if let Some(again) = priced.hold(now, first, self.queues[first].op, loss) {
+                    return Choice::Wait(until.min(again), reason);
+                }
+                self.queues[first].pause = None;
+                continue;
             }
             let candidates = all.filter(busy).filter(free).filter(ready);
             let chosen = match self.one_at_a_time {
@@ -345,14 +427,16 @@ impl Quantum {
                 self.step();
                 continue;
             };
-            let queue = &mut self.queues[chosen];
-            if self.wait_max > Span::ZERO
-                && !draining
-                && let Some(reason) = queue.wait_reason(self.caps)
+            let others = (0..self.queues.len()).any(|queue| queue != chosen && busy(&queue) && free(&queue));
+            let waits = (self.wait_max > Span::ZERO || self.priced.is_some()) && !draining;
+            if waits
+                && let Some(reason) = self.queues[chosen].wait_reason(self.caps)
+                && let Some(until) = self.hold(now, chosen, others)
             {
-                queue.pause = Some((now + self.wait_max, reason));
+                self.queues[chosen].pause = Some((until, reason));
                 continue;
             }
+            let queue = &mut self.queues[chosen];
             let run = queue.walk_from(queue.run[0], self.caps);
             let granted = queue.run_quantum;
             self.begin_turn(now, chosen, &run, granted);
@@ -383,6 +467,9 @@ impl Model for Quantum {
             self.queues[place].ticket = self.ticket();
         }
         self.next_order += 1;
+        if let Some(priced) = &mut self.priced {
+            priced.came(now, place, entry.offset);
+        }
         let queue = &mut self.queues[place];
         queue.waiting.push(Waiting {
             entry,
@@ -403,8 +490,27 @@ impl Model for Quantum {
         self.go_on(now, draining).unwrap_or_else(|| self.pick(now, draining))
     }
 
-    fn completed(&mut self, now: Time) {
-        if self.one_at_a_time {
+    fn know_device(&mut self, prices: &Prices, in_service: u32, depth: u32) {
+        if let Some(priced) = &mut self.priced {
+            (priced.prices, priced.in_service, priced.depth) = (*prices, in_service, depth);
+        }
+    }
+
+    fn completed(&mut self, now: Time, run: &[Entry]) {
+        let (file, op, end) = (run[0].file, run[0].op, run[run.len() - 1].end());
+        if let Some(priced) = &mut self.priced {
+            let queue = self.queues.iter().position(|queue| queue.file == file && queue.op == op);
+            let Some(queue) = queue else { return };
+            priced.completed(now, queue, end);
+            let saving = priced.prices.saving(op, 0);
+            let open =
+                |turn: &&mut Turn| turn.queue == queue && turn.end == end && turn.deadline == Time::MAX;
+            if !self.one_at_a_time
+                && let Some(turn) = self.turns.iter_mut().find(open)
+            {
+                turn.deadline = now + saving + saving;
+            }
+        } else if self.one_at_a_time {
             for turn in &mut self.turns {
                 turn.deadline = now + self.contiguous_wait;
             }
