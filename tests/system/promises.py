@@ -165,8 +165,11 @@ def a_removed_file_stays_or_is_stale(one, two):
 
 def a_replaced_file_stays_or_is_stale(one, two):
     old, new = os.urandom(200_000), os.urandom(100_000)
+    # The replacement gets the number of a file that was known before, where the file system uses numbers again.
     (one / "replaced").write_bytes(old)
     file = os.open(one / "replaced", os.O_RDONLY)
+    (one / "removed").write_bytes(old)
+    os.unlink(two / "removed")
     (two / "replacement").write_bytes(new)
     os.rename(two / "replacement", two / "replaced")
     found = or_stale(lambda: os.pread(file, len(old) + 1, 0))

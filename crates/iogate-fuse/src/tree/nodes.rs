@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use iogate_core::wire::{Attr, PATH_BYTES_MAX};
+use iogate_core::wire::{Attr, Identity, PATH_BYTES_MAX};
 use rustix::io::Errno;
 
 use super::node::Node;
@@ -129,11 +129,16 @@ impl Nodes {
         }
     }
 
-    /// Lets a node go by another inode number's rules: the next lookup of its names finds another node.
-    pub(super) fn is_another(&self, node: &Node) {
+    /// A name of a node has turned out to be of the file `found`: the next lookup of it finds another node. Not one of an earlier file
+    /// with the same number either, as inode numbers are used again: the kernel looks up once more, and no more than once.
+    pub(super) fn is_another(&self, node: &Node, found: Identity) {
         let mut table = self.lock();
         if table.by_inode.get(&node.inode) == Some(&node.id) {
             table.by_inode.remove(&node.inode);
+        }
+        let known = table.by_inode.get(&found.inode).and_then(|id| table.by_id.get(id));
+        if known.is_some_and(|slot| !slot.node.is(found)) {
+            table.by_inode.remove(&found.inode);
         }
     }
 

@@ -159,3 +159,20 @@ fn who_lost_a_file_learns_of_renames() {
     assert_eq!(failed, Err(Errno::ACCESS));
     assert_eq!(path(&nodes, f).unwrap(), "g");
 }
+
+#[test]
+fn a_name_of_another_file_leads_to_no_node_of_an_earlier_file_with_its_number() {
+    let nodes = nodes();
+    let (of_removed, of_new) = (Identity { inode: 1, generation: 1 }, Identity { inode: 1, generation: 2 });
+    let removed = nodes.enter((ROOT_ID, b"removed"), &file(1, 1)).unwrap();
+    assert!(removed.is(of_removed));
+    let replaced = nodes.enter((ROOT_ID, b"replaced"), &file(2, 1)).unwrap();
+    assert!(replaced.is(Identity { inode: 2, generation: 1 }));
+    // Elsewhere one is removed, a new file gets its number, and the other's name.
+    nodes.is_another(&replaced, of_new);
+    let new = nodes.enter((ROOT_ID, b"replaced"), &file(1, 1)).unwrap();
+    assert!(new.id != removed.id && new.id != replaced.id && new.is(of_new));
+    // A second name of the file that was found is still the same node's.
+    nodes.is_another(&removed, of_new);
+    assert_eq!(enter(&nodes, ROOT_ID, "link", &file(1, 2)), new.id);
+}
