@@ -161,6 +161,9 @@ def a_removed_file_stays_or_is_stale(one, two):
     if or_stale(lambda: os.pwrite(file, b"still", 10)) is not None:
         assert os.pread(file, 5, 10) == b"still"
     os.close(file)
+    (one / "removed").write_bytes(b"again")
+    os.unlink(two / "removed")
+    (one / "removed").write_bytes(b"and again")
 
 
 def a_replaced_file_stays_or_is_stale(one, two):

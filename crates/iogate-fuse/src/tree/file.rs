@@ -123,6 +123,8 @@ impl FileSystem {
             Err(errno @ Errno::STALE) => {
                 self.opened_before(self.caller(header), &node, flags).ok_or(errno)?
             }
+            // Removed by others: the kernel looks the name up again, and has the file created if it is to be.
+            Err(Errno::NOENT) => return Err(Errno::STALE),
             opened => opened?,
         };
         out.extend_from_slice(self.opened(file, node, flags, appends).as_bytes());
