@@ -21,4 +21,8 @@ done
 written=$((48 * 65536))
 jq -e --argjson bytes $written '[.. | numbers] | index($bytes) != null' "$SIDE/status.json" >/dev/null ||
     fail "status has no count of the $written bytes written: $(jq -c . "$SIDE/status.json")"
+pattern=$(jq -r '.patterns[] | select(.app == 4711) | .words' "$SIDE/status.json")
+[[ "$pattern" =~ ^[0-9]+\ client.*contiguously ]] ||
+    fail "status says of what 4711 does: '$pattern'; expected that it goes through files contiguously"
+grep -qF "$pattern" "$SIDE/table" || fail "the table does not say what 4711 does"
 unmount_gate

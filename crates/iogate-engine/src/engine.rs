@@ -10,6 +10,7 @@ mod waiter;
 use std::io;
 use std::sync::Arc;
 
+use iogate_core::auto::features::AppSeen;
 use iogate_core::sched::ConfigError;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
@@ -283,6 +284,11 @@ impl Engine {
     pub fn with_gate<R>(&self, look: impl FnOnce(&Gate, Time) -> R) -> R {
         let now = self.shared.clock.now();
         look(&self.shared.lock().gate, now)
+    }
+
+    /// What the arrivals of each application look like: a copy, made under the gate's lock.
+    pub fn seen(&self) -> Vec<AppSeen> {
+        self.shared.lock().seen.apps().to_vec()
     }
 
     /// Takes no more, completes what was accepted, stops the engine's threads. May be called again. Dropping the

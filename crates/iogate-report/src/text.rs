@@ -131,6 +131,15 @@ fn tables(gate: &Summary) -> String {
     if gate.targets.len() > 1 {
         add("target", &gate.targets);
     }
+    let mut table = Table::new(["application", "what it does"]);
+    for pattern in &gate.patterns {
+        let group = gate.apps.iter().find(|group| group.id == Some(pattern.app.into()));
+        let name = group.map_or_else(|| pattern.app.to_string(), |group| group.name.clone());
+        table.row([name, pattern.words.clone()]);
+    }
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
     out
 }
 

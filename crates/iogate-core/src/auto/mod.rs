@@ -9,6 +9,8 @@
 //! | [`objective`] | which of two outcomes is better |
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`chooser`] | the choice, and what became of it |
+//! | [`features`] | what is seen of arrivals: counts of each application |
+//! | [`pattern`] | an application's pattern, in words and in numbers |
 //! | [`driver`] | a chooser beside a gate in virtual time |
 //!
 //! A [`Chooser`](chooser::Chooser) stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
@@ -19,8 +21,10 @@ mod addresses;
 pub mod candidates;
 pub mod chooser;
 pub mod driver;
+pub mod features;
 mod load;
 pub mod objective;
+pub mod pattern;
 pub mod shadow;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
+use crate::auto::pattern::Pattern;
 use crate::request::{AppId, FileId};
 use crate::sched::SchedulerConfig;
 use crate::time::Time;
@@ -42,6 +43,9 @@ pub struct Summary {
     pub switches: u64,
     /// Per application, most bytes first.
     pub apps: Vec<Group>,
+    /// What the arrivals of applications look like, where somebody looks: in mounts and servers.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub patterns: Vec<Pattern>,
     /// Per file, most bytes first.
     pub files: Vec<Group>,
     /// Per target, most bytes first.
@@ -187,6 +191,7 @@ impl Summary {
             rejected_full: stats.rejected_full,
             switches: stats.switches,
             apps: groups(&stats.apps, |app| (app.0.into(), names.app(app)), groups_max),
+            patterns: Vec::new(),
             files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
             targets: groups(&stats.targets, |target| (target.0.into(), target.to_string()), groups_max),
         }

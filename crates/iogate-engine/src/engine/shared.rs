@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::panicking;
 use std::{mem, process};
 
+use iogate_core::auto::features::Features;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
 use super::flight::{self, Flight, Share, Step};
@@ -40,6 +41,8 @@ pub(super) struct Shared {
 
 pub(super) struct State {
     pub(super) gate: Gate,
+    /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
+    pub(super) seen: Features,
     table: Table,
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
@@ -124,7 +127,8 @@ impl State {
 
 impl Shared {
     pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
-        let state = State { gate, table: Table::default(), armed: Time::MAX, waiting: 0 };
+        let state =
+            State { gate, seen: Features::default(), table: Table::default(), armed: Time::MAX, waiting: 0 };
         Shared {
             state: Mutex::new(state),
             room: Condvar::new(),
@@ -246,6 +250,7 @@ impl Shared {
                 return (state, Err((SubmitError::Unwanted, done)));
             }
         }
+        state.seen.arrived(*now, &request);
         state.table.insert(Pending::new(transfer, done));
         (state, Ok(()))
     }
@@ -408,6 +413,7 @@ impl Shared {
             let bytes = share.bytes();
             if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
                 let pending = state.table.remove(share.request);
+                state.seen.completed(now, pending.origin.app, pending.origin.client);
                 calls += usize::from(matches!(pending.done, Done::Call(_)));
                 share.finished = Some(pending);
             }

@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use iogate_core::auto::pattern::patterns;
 use iogate_core::stats::summary::{Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::store::ModelledStore;
@@ -193,8 +194,10 @@ impl GateStatus {
             let stats = device.device_stats();
             DeviceUse { busy_ns: stats.busy.as_nanos(), repositions: stats.repositions }
         };
+        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX);
+        summary.patterns = patterns(&export.engine.seen());
         GateStatus {
-            summary: Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX),
+            summary,
             last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),
             devices: export.devices.iter().map(used).collect(),
         }

@@ -4,3 +4,4 @@ mod collective;
 mod interpreter;
 mod order;
 mod patterns;
+mod seen;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
+use iogate_core::auto::pattern::patterns;
 use iogate_core::device::{self, Placement};
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
@@ -312,6 +313,7 @@ impl Control for MountControl {
             (gate.stats().clone(), gate.config().clone(), now)
         });
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
+        summary.patterns = patterns(&self.engine.seen());
         summary.about.clone_from(&self.about);
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
