@@ -13,7 +13,7 @@
 //! | [`pattern`] | an application's pattern, in words and in numbers |
 //! | [`driver`] | a chooser beside a gate in virtual time |
 //!
-//! A [`Chooser`](chooser::Chooser) stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
+//! A [`Chooser`] stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
 //! the gate's lock for as many simulated requests as it is given, and its answer is applied by `Gate::switch`. It has no clock
 //! and no source of randomness; the same calls give the same choices.
 
