@@ -10,6 +10,9 @@ use core::cmp::Reverse;
 use super::{Device, Transfer};
 use crate::time::{Span, Time};
 
+/// Slots that have their memory from the beginning.
+const ENDS_AT_ONCE: usize = 256;
+
 /// A device, and until when its slots are taken.
 pub struct Station {
     device: Box<dyn Device>,
@@ -29,7 +32,8 @@ impl Station {
         Station {
             device,
             slots,
-            ends: BinaryHeap::new(),
+            // All that it will need, for any device but those that serve everything at once.
+            ends: BinaryHeap::with_capacity(slots.min(ENDS_AT_ONCE)),
             began: Time::ZERO,
             busy: Span::ZERO,
             busy_until: Time::ZERO,
