@@ -47,6 +47,7 @@ pub mod hash;
 pub mod layout;
 pub mod medium;
 pub mod nearest;
+pub mod profile;
 pub mod proto;
 mod queue;
 pub mod refusal;

@@ -82,6 +82,7 @@ impl Work {
                     nodes: servers,
                     gate,
                     device: device.into(),
+                    profile: None,
                     stripe: stripe.into(),
                     transfer,
                     extent: 256 << 20,

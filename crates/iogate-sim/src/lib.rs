@@ -11,6 +11,7 @@
 //! | [`result`] | what a run did |
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
+//! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`rng`] | seeded random numbers |
 //! | [`tree`] | decision trees, learnt from examples |
 //!
@@ -21,6 +22,7 @@ pub mod batch;
 pub mod experiment;
 pub mod log;
 pub mod metrics;
+pub mod profile;
 pub mod replay;
 pub mod result;
 pub mod rng;

@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     Turn(TurnArgs),
     Probe(ProbeArgs),
+    Profile(ProfileArgs),
     Run(RunArgs),
     Cluster(ClusterArgs),
     Coord(CoordArgs),
@@ -512,6 +513,34 @@ pub(crate) struct DemoReaderArgs {
     pub(crate) piece: u64,
     #[arg(long)]
     pub(crate) end: u64,
+}
+
+/// Measure what storage charges for each kind of access
+///
+/// Reads and writes a file without a name in DIR, past the page cache where there is direct I/O; nothing is left behind. A profile
+/// is a device for `--device profile:FILE`. Storage that others use meanwhile gives wrong numbers; that is said where it shows.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["directory", "device"]))]
+pub(crate) struct ProfileArgs {
+    /// A directory on the storage, with room for 64 MiB to 4 GiB
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+
+    /// A modelled device instead, in virtual time (`iogate devices` lists them)
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) device: Option<String>,
+
+    /// For how long, about
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    pub(crate) budget: Time,
+
+    /// Write the profile, as TOML
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Print it as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// List the schedulers with their parameters

@@ -3,6 +3,7 @@
 
 mod cli;
 mod commands;
+mod devices;
 mod failure;
 mod output;
 mod settings;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Set(args) => commands::control::set(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Turn(args) => commands::turn::run(&args),
+        Command::Profile(args) => commands::profile::run(&args),
         Command::Probe(args) => commands::probe::run(&args),
         Command::Run(args) => commands::run::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),

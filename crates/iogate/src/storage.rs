@@ -18,6 +18,18 @@ pub(crate) fn default_scheduler(directory: Option<&Path>) -> SchedulerKind {
     }
 }
 
+/// Whether a directory is known to lie on a rotating disk.
+pub(crate) fn is_rotational(directory: &Path) -> bool {
+    directory.metadata().is_ok_and(|metadata| is_rotating(Path::new(DEVICES), metadata.dev()))
+}
+
+/// What a directory lies on, as far as a profile is only good for the same: the type of its file system.
+pub(crate) fn kind(directory: &Path) -> String {
+    let system =
+        rustix::fs::statfs(directory).map_or("unknown".into(), |found| format!("{:#x}", found.f_type));
+    format!("file system of type {system}")
+}
+
 fn is_rotating(devices: &Path, device: u64) -> bool {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let device = devices.join(format!("{major}:{minor}"));

@@ -316,3 +316,29 @@ fn a_layout_that_is_none_is_refused() {
     );
     refused(&["mount", "/tmp", "/tmp", "--layout", "stripe=64KiB,targets=0"], "", 2, "from 1 to 4096");
 }
+
+#[test]
+fn a_profile_is_a_device() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| {
+        let output = iogate(args, TRACE, folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).to_owned()
+    };
+    let table = run(&["profile", "--device", "memory", "--out", "m.toml"]);
+    for line in ["model memory, not rotating", "after 4-15 others", "in flight", "the gate: "] {
+        assert!(table.contains(line), "{line} in\n{table}");
+    }
+    let json = run(&["profile", "--device", "profile:m.toml", "--json"]);
+    assert!(json.contains("\"kind\": \"model profile:m.toml\""), "{json}");
+    let summary = run(&["replay", "-", "--device", "profile:m.toml", "--depth", "8"]);
+    assert!(summary.contains("profile:m.toml, at most 8 dispatches in flight"), "{summary}");
+
+    refused(&["profile"], "", 2, "required");
+    refused(&["profile", "no/such/folder", "--budget", "1s"], "", 1, "no/such/folder cannot be profiled");
+    refused(&["profile", "--device", "floppy"], "", 2, "unknown device 'floppy'");
+    refused(&["replay", "-", "--device", "profile:none.toml"], TRACE, 2, "the profile none.toml: ");
+    std::fs::write(folder.path().join("old.toml"), "version = 0\n").unwrap();
+    let output = iogate(&["replay", "-", "--device", "profile:old.toml"], TRACE, folder.path());
+    assert!(text(&output.stderr).contains("the profile old.toml: version: expected 1, found 0"));
+}

@@ -11,8 +11,11 @@ mod read;
 pub mod schema;
 mod table;
 
+use std::sync::Arc;
+
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;
+use iogate_core::profile::Profile;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 
@@ -109,8 +112,11 @@ pub struct Servers {
     pub nodes: u32,
     /// The gate on each.
     pub gate: GateSpec,
-    /// The device of each, as `iogate devices` names it; also `exponential:T`, which takes exponentially distributed times of mean T.
+    /// The device of each, as `iogate devices` names it; also `exponential:T`, which takes exponentially distributed times of mean T,
+    /// and `profile:FILE`.
     pub device: String,
+    /// The profile in that file.
+    pub profile: Option<Arc<Profile>>,
     /// Bytes of a file that lie on one server before the next has its turn.
     pub stripe: u64,
     /// Longest request that it takes, in bytes: longer ones come in several.

@@ -46,7 +46,7 @@ pub(super) fn scenario(root: &Value, files: &Files<'_>) -> Result<Scenario, Vec<
 fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario> {
     let root = Table::new(root, String::new(), &SCENARIO, problems, false);
     let title = root.text("title");
-    let cluster = cluster::read(&root);
+    let cluster = cluster::read(&root, files);
     let network = network(&root.table_or_default("network"));
     let batch = root.table("batch").map(|table| Batch { backfill: table.flag("backfill") });
     let (cluster, network) = (cluster?, network);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::profile::Profiled;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time};
@@ -264,6 +265,9 @@ pub fn apps(scenario: &Scenario, seed: u64) -> Vec<App> {
 /// # Errors
 /// If there is no device of this name.
 pub fn server_device(servers: &Servers, server: u32, seed: u64) -> Result<Box<dyn Device>, SimError> {
+    if let Some(profile) = &servers.profile {
+        return Ok(Box::new(Profiled::new(profile)));
+    }
     parse_device(&servers.device, Rng::new(seed, DEVICES + u64::from(server)))
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
                 nodes: servers,
                 gate: gate(scheduler),
                 device: device.into(),
+                profile: None,
                 stripe: 64 << 10,
                 transfer: 64 << 10,
                 extent: 256 << 20,

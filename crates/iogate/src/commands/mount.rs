@@ -25,6 +25,7 @@ use signal_hook::iterator::Signals;
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
+use crate::devices;
 use crate::failure::Failure;
 use crate::storage;
 use crate::watched::WatchedStore;
@@ -41,8 +42,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         StoreKind::Modelled => SchedulerKind::Aioli,
     };
     let scheduler = args.scheduler.config(default)?;
-    let device = device::parse(args.device.as_deref().unwrap_or("hdd"))
-        .map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))?;
+    let device = devices::device(args.device.as_deref().unwrap_or("hdd"))?;
     if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
         let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
         return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));

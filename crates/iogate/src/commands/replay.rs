@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use iogate_core::device::{self, Device};
+use iogate_core::device::Device;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{FileId, GateConfig, Layout, SchedulerKind, Time};
 use iogate_report::timeline::Served;
@@ -14,6 +14,7 @@ use iogate_sim::trace::Files;
 use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
 
 use crate::cli::ReplayArgs;
+use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print, same_file};
 
@@ -23,9 +24,7 @@ const GROUPS_MAX: usize = 32;
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
     let spec = &args.device;
-    let device = || {
-        device::parse(spec).map_err(|error| Failure::usage(error).hint("`iogate devices` lists the models"))
-    };
+    let device = || devices::device(spec);
     device()?;
     check_outputs(args)?;
     let name = match args.trace == Path::new("-") {

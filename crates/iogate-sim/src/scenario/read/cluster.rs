@@ -1,10 +1,14 @@
 //! The nodes: clients, layers of forwarders, servers, and the gates on them.
 
+use std::sync::Arc;
+
 use iogate_core::device;
 use iogate_core::nearest::nearest;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::units;
 
+use super::Files;
+use crate::profile;
 use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
 use crate::scenario::table::Table;
@@ -13,14 +17,24 @@ use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, Servers, Spread};
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
 const FORWARD_DEPTH: u32 = 16;
 
-pub(super) fn read(root: &Table<'_>) -> Option<Cluster> {
+pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let (clients, servers) = (root.table("clients"), root.table("servers"));
     let layers = root.tables("forwarders");
     let (clients, servers) = (clients?, servers?);
     let forwarders = chain(&clients, &layers);
     let transfer = servers.small("transfer");
     let device = servers.text("device");
-    check_device(&servers, &device);
+    let profile = match profile::named(&device, files.open) {
+        Some(Ok(profile)) => Some(Arc::new(profile)),
+        Some(Err(error)) => {
+            servers.unfit("device", error.to_string());
+            None
+        }
+        None => {
+            check_device(&servers, &device);
+            None
+        }
+    };
     Some(Cluster {
         clients: Clients {
             nodes: clients.small("nodes"),
@@ -31,6 +45,7 @@ pub(super) fn read(root: &Table<'_>) -> Option<Cluster> {
             nodes: servers.small("nodes"),
             gate: gate(&servers.table_or_default("gate"), 1),
             device,
+            profile,
             stripe: servers.number("stripe"),
             transfer,
             extent: servers.number("extent"),

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iogate_core::{SchedulerConfig, SchedulerKind, device};
+use iogate_core::{SchedulerConfig, SchedulerKind};
 use iogate_report::{Report, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::DemoArgs;
+use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
 use stage::Stage;
@@ -22,7 +23,7 @@ use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
-    device::parse(&args.device).map_err(|e| Failure::usage(e).hint("`iogate devices` lists the models"))?;
+    devices::device(&args.device)?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;
 

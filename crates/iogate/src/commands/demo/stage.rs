@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use indicatif::ProgressBar;
-use iogate_core::device::{self, Placement};
+use iogate_core::device::Placement;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
@@ -21,6 +21,7 @@ use iogate_report::{AppResult, Run, Timeline};
 use tempfile::TempDir;
 
 use super::workload::{Application, Workload, is_intact};
+use crate::devices;
 use crate::watched::{Note, WatchedStore};
 
 /// What the gate hands to the device at once. A disk has one arm.
@@ -98,7 +99,7 @@ impl Stage {
     ) -> anyhow::Result<Run> {
         let source = self.folder.path().join("source");
         let directory = DirectoryStore::new(&source).context("the demo's files")?;
-        let model = device::parse(&self.device)?;
+        let model = iogate_sim::profile::device(&self.device, &devices::open)?;
         let placement = Placement::new(ModelledStore::EXTENT_BYTES);
         let modelled = ModelledStore::new(Arc::new(directory), model, placement);
         let modelled = Arc::new(modelled.context("the modelled device")?);

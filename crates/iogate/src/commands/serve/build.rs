@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_core::device::{self, Placement};
+use iogate_core::device::Placement;
 use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
@@ -18,6 +18,7 @@ use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 
 use super::config::{Answers, Config, Export};
 use crate::commands::layout::{LayoutChoice, MountLayout};
+use crate::devices;
 use crate::failure::Failure;
 
 /// What an export over other servers uses there.
@@ -170,7 +171,7 @@ impl Export {
     ) -> anyhow::Result<DirectoryTree> {
         let mut store = directory_store(path, self.direct)?;
         if let Some(device) = &self.device {
-            let device = device::parse(device).context("device")?;
+            let device = iogate_sim::profile::device(device, &devices::open).context("device")?;
             let extent = self.extent.as_ref().map_or(ModelledStore::EXTENT_BYTES, |extent| extent.0);
             let device = ModelledStore::new(store, device, Placement::new(extent.max(1)));
             let device = Arc::new(device.context("the modelled device")?);
