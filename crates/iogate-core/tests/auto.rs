@@ -1,11 +1,16 @@
-//! The automatic choice in random worlds: it is repeatable, bounded, and loses nothing.
+//! The automatic choice in random worlds: against an exhaustive search, repeatable, bounded, and nothing is lost.
 
 #[path = "auto/world.rs"]
 mod world;
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::{Op, SchedulerConfig, Span, Time};
-use world::{Mix, Process, Ran, run};
+use world::{Mix, Process, Ran, run, slowdown};
+
+/// Worlds of the exhaustive search, and what is allowed: the mean of the logarithm, and worlds in which somebody is more than 10 % slower.
+const SEEDS: u64 = 16;
+const REGRET_MAX: f64 = 0.06;
+const HARMED_MAX: usize = 1;
 
 fn fifo() -> SchedulerConfig {
     SchedulerConfig::by_name("fifo").unwrap()
@@ -13,6 +18,41 @@ fn fifo() -> SchedulerConfig {
 
 fn with_auto(mix: &Mix, first: &SchedulerConfig, per_s: u64) -> Ran {
     run(mix, first, Some(&mut mix.auto(first, per_s)), |_, _| {})
+}
+
+/// Every candidate to the end: the best that makes no application more than 10 % slower.
+fn best(mix: &Mix, base: &Ran) -> f64 {
+    let ran = |scheduler| slowdown(&run(mix, scheduler, None, |_, _| {}), base);
+    let harmless =
+        mix.candidates().all().iter().map(ran).filter(|(_, worst)| *worst <= 1.1).collect::<Vec<_>>();
+    harmless.into_iter().map(|(mean, _)| mean).fold(0.0, f64::min)
+}
+
+#[test]
+fn regret_against_an_exhaustive_search_is_bounded() {
+    let (mut regret, mut gain, mut harmed) = (0.0, 0.0, Vec::new());
+    for seed in 0..SEEDS {
+        let mix = Mix::random(seed).lasting(20);
+        let base = run(&mix, &fifo(), None, |_, _| {});
+        let best = best(&mix, &base);
+        let (mean, worst) = slowdown(&with_auto(&mix, &fifo(), REQUESTS_PER_S), &base);
+        regret += mean - best;
+        gain -= best;
+        harmed.extend((worst > 1.1).then_some((seed, worst)));
+    }
+    println!("regret {:.3} of {:.3}, harmed {harmed:?}", regret / SEEDS as f64, gain / SEEDS as f64);
+    assert!(regret <= REGRET_MAX * SEEDS as f64, "{regret} of {gain}");
+    assert!(harmed.len() <= HARMED_MAX, "{harmed:?}");
+}
+
+#[test]
+fn a_constant_load_does_not_make_it_change_again_and_again() {
+    for seed in [5, 20, 26, 30, 35] {
+        let mix = Mix::random(seed).lasting(30);
+        let ran = with_auto(&mix, &fifo(), REQUESTS_PER_S);
+        // About 120 windows. Each further change is waited for twice as long, and each may be taken back.
+        assert!(ran.switches.len() <= 18, "seed {seed}: {:?}", ran.switches);
+    }
 }
 
 #[test]

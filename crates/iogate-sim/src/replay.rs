@@ -3,12 +3,16 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io::BufRead;
+use std::sync::Arc;
 
+use iogate_core::auto::chooser::Status;
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::auto::{Auto, Chooser, Pace, Pricing};
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::{
-    Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request,
-    RequestId, Span, Time,
+    ClientId, Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected,
+    Request, RequestId, Span, Time,
 };
 
 use crate::trace::{Row, TraceError, TraceReader};
@@ -112,6 +116,44 @@ impl Backend {
     }
 }
 
+/// What the devices of a backend charge, for [`Replay::choose`]: `device` makes one of them. Like [`Backend::overlapping`], an
+/// `overlapping` one serves all that are in flight.
+pub fn pricing(
+    device: impl Fn() -> Box<dyn Device> + Send + Sync + 'static,
+    overlapping: bool,
+) -> Arc<dyn Pricing> {
+    Arc::new(move || -> Box<dyn Device> {
+        match overlapping {
+            true => Box::new(Wide(device())),
+            false => device(),
+        }
+    })
+}
+
+struct Wide(Box<dyn Device>);
+
+impl Device for Wide {
+    fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
+        self.0.serve(now, transfer)
+    }
+
+    fn flush(&mut self, now: Time) -> Span {
+        self.0.flush(now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    fn repositions(&self) -> u64 {
+        self.0.repositions()
+    }
+
+    fn slots(&self) -> u32 {
+        u32::MAX
+    }
+}
+
 /// One dispatch as it was served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
@@ -201,6 +243,7 @@ pub enum ReplayError {
 struct Flying {
     bytes_left: u64,
     own_target: bool,
+    client: ClientId,
 }
 
 /// A replay in progress. [`Replay::next_dispatch`] advances virtual time to the next dispatch.
@@ -211,6 +254,8 @@ pub struct Replay<R> {
     trace: TraceReader<R>,
     ahead: Option<Row>,
     gate: Gate,
+    /// Chooses the gate's scheduler.
+    auto: Option<Auto>,
     backend: Backend,
     now: Time,
     /// When the gate wants to be asked again; `None` after `Idle`.
@@ -237,6 +282,7 @@ impl<R: BufRead> Replay<R> {
             ahead,
             trace,
             gate: Gate::new(gate)?,
+            auto: None,
             backend,
             now: Time::ZERO,
             deadline: None,
@@ -247,6 +293,17 @@ impl<R: BufRead> Replay<R> {
             last_end: Time::ZERO,
             totals: Totals::default(),
         })
+    }
+
+    /// Lets the scheduler be chosen, for storage that charges as `pricing` says, with the pace of an engine.
+    pub fn choose(&mut self, pricing: Arc<dyn Pricing>) {
+        let chooser = Chooser::new(self.gate.config(), pricing, Time::ZERO);
+        self.auto = Some(Auto::new(chooser, Pace::new(REQUESTS_PER_S, Time::ZERO)));
+    }
+
+    /// What was chosen, and why, if it was to be.
+    pub fn choice(&self) -> Option<&Status> {
+        self.auto.as_ref().map(Auto::status)
     }
 
     /// The trace, for the names of its files.
@@ -282,6 +339,10 @@ impl<R: BufRead> Replay<R> {
     /// The next dispatch, in dispatch order; `None` when everything has been served.
     pub fn next_dispatch(&mut self) -> Result<Option<Dispatched>, ReplayError> {
         loop {
+            if let Some(auto) = &mut self.auto {
+                let client = |id: RequestId| self.flying.get(&id.0).map_or(ClientId(0), |row| row.client);
+                auto.look(self.now, &mut self.gate, client);
+            }
             match self.gate.next(self.now) {
                 Decision::Dispatch(dispatch) => return Ok(Some(self.serve(&dispatch))),
                 Decision::WaitUntil(deadline, _) if deadline > self.now => self.deadline = Some(deadline),
@@ -334,6 +395,9 @@ impl<R: BufRead> Replay<R> {
             let mut bytes = 0;
             for part in self.gate.parts(id) {
                 bytes += u64::from(part.bytes);
+                if let Some(auto) = &mut self.auto {
+                    auto.completed(self.now, part.request, part.bytes);
+                }
                 let std::collections::hash_map::Entry::Occupied(mut entry) =
                     self.flying.entry(part.request.0)
                 else {
@@ -366,7 +430,11 @@ impl<R: BufRead> Replay<R> {
                 issued: row.issued,
             };
             match self.gate.submit(self.now, &request) {
-                Ok(()) => {}
+                Ok(()) => {
+                    if let Some(auto) = &mut self.auto {
+                        auto.arrived(self.now, &request);
+                    }
+                }
                 // Nothing is left to complete: the row would wait for ever.
                 Err(Rejected::Full { max: queue_max }) if self.gate.is_empty() => {
                     let pieces = self.gate.config().layout.stripes(row.offset, row.bytes);
@@ -387,7 +455,8 @@ impl<R: BufRead> Replay<R> {
                 self.totals.held_back_total += self.now.since(row.time);
             }
             let own_target = row.target.is_some();
-            self.flying.insert(row.number, Flying { bytes_left: row.bytes.into(), own_target });
+            self.flying
+                .insert(row.number, Flying { bytes_left: row.bytes.into(), own_target, client: row.client });
             self.ahead = self.trace.next_row()?;
         }
         Ok(())

@@ -202,3 +202,34 @@ proptest! {
         prop_assert_eq!(totals.requests, rows.len() as u64);
     }
 }
+
+#[test]
+fn a_scheduler_can_be_chosen_while_a_trace_goes_on() {
+    // Four readers in sequence, interleaved, four times as fast as they can be served one by one.
+    let rows: String = (0..6_000_u64)
+        .map(|row| {
+            let (client, piece) = (row % 4 + 1, row / 4);
+            format!("{},{client},{client},{client},r,{},4096\n", row * 250, piece * 4_096)
+        })
+        .collect();
+    let text = format!("{HEADER}\n{rows}");
+    let disk = || -> Box<dyn Device> { Box::new(Unit::new(Span::from_millis(1))) };
+    let run = |auto: bool| {
+        let trace = TraceReader::new(text.as_bytes()).unwrap();
+        let config = GateConfig { queue_max: 60_000, ..gate("fifo", 4) };
+        let mut replay = Replay::new(trace, &config, Backend::striped(vec![disk()], Layout::SINGLE)).unwrap();
+        if auto {
+            replay.choose(iogate_sim::replay::pricing(disk, false));
+        }
+        while replay.next_dispatch().unwrap().is_some() {}
+        assert_eq!(replay.totals().requests, 6_000);
+        (replay.totals().makespan, replay.choice().map(|choice| (choice.switches, choice.to_string())))
+    };
+    let (pinned, none) = run(false);
+    assert_eq!(none, None);
+    let (chosen, choice) = run(true);
+    let (switches, text) = choice.expect("it was to be chosen");
+    assert!(switches > 0 && text.contains("predicted"), "{text}");
+    assert!(chosen.as_nanos() * 2 < pinned.as_nanos(), "{chosen} against {pinned}");
+    assert_eq!(chosen, run(true).0, "the same again");
+}

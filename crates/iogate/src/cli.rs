@@ -80,6 +80,20 @@ pub(crate) struct SchedulerArgs {
 }
 
 impl SchedulerArgs {
+    /// The scheduler and its parameters; none if they are to be chosen.
+    pub(crate) fn config_or_auto(&self, default: SchedulerKind) -> Result<Option<SchedulerConfig>, Failure> {
+        if self.scheduler.as_deref() != Some("auto") {
+            return self.config(default).map(Some);
+        }
+        if let Some(param) = self.params.first() {
+            let error = format!(
+                "--param {param} and --scheduler auto: what chooses a scheduler chooses its parameters, too"
+            );
+            return Err(Failure::usage(anyhow::Error::msg(error)).hint("leave one of them out"));
+        }
+        Ok(None)
+    }
+
     pub(crate) fn config(&self, default: SchedulerKind) -> Result<SchedulerConfig, Failure> {
         let name = self.scheduler.as_deref().unwrap_or(default.name());
         settings::scheduler(name, &self.params).map_err(|error| {

@@ -2,8 +2,8 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others. A change that does not show at least half of what it promised is taken back, and not tried
-//! again for a while that doubles each time.
+//! what is believed of the others. A change that shows less than half of what it promised, and too little to be a reason for it, is
+//! taken back, and not tried again for a while that doubles each time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::candidates::Candidates;
 use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
 use super::shadow::{Pricing, Shadow, Times};
-use super::window::{Reader, Ring, Window};
+use super::window::{Reader, Reading, Ring, Window};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};
@@ -22,12 +22,14 @@ use crate::time::{Span, Time};
 pub const QUEUED_MAX: usize = 65_536;
 /// Windows over which outcomes are summed.
 pub const WINDOWS: usize = 8;
+/// Windows after which one lucky, or unlucky, one does not decide any more.
+const WINDOWS_SURE: usize = 3;
 /// The least gain for which anything is changed.
 const GAIN_MIN: Ln = 50_000;
 /// What is as good as equal.
 const TIE: Ln = 20_000;
-/// Requests of a window that are looked at while nothing changes, and just after something has.
-const REQUESTS_STEADY: u64 = 1_024;
+/// Requests of a window that are looked at, at least.
+const REQUESTS_MIN_OF_WINDOW: u64 = 512;
 /// Simulated requests for each request of a window, about.
 const COST: u64 = 11;
 /// The fewest requests of which a part of a window is looked at.
@@ -104,8 +106,12 @@ pub struct Chooser {
     trial: Option<Trial>,
     judging: Option<Box<Judging>>,
     proposal: Option<(usize, Reason, Ln)>,
-    /// Windows since the load became what it is.
+    /// What was best in the last window, if it was not what is in use.
+    favourite: Option<usize>,
+    /// Windows since the load became what it is, and since the last change; changes for a gain that count.
     age: u64,
+    dwelt: u64,
+    gains: u32,
     status: Status,
 }
 
@@ -128,6 +134,33 @@ struct Trial {
     promised: Ln,
     /// How much longer the scheduler before was predicted to take than it took.
     bias: Ln,
+    /// What it carried out in which time.
+    rate: Rate,
+}
+
+/// What was carried out in a window.
+#[derive(Clone, Copy)]
+struct Rate {
+    requests: u64,
+    bytes: u64,
+    span: Span,
+}
+
+impl Rate {
+    fn of(window: &Window) -> Rate {
+        let (mut requests, mut bytes) = (0, 0);
+        for app in &window.apps {
+            requests += u64::from(app.completed);
+            bytes += app.bytes;
+        }
+        Rate { requests, bytes, span: window.span }
+    }
+
+    /// How much faster it is than `before`, the mean of requests and bytes.
+    fn against(&self, before: &Rate) -> Ln {
+        let longer = ln_ratio(self.span.as_nanos(), before.span.as_nanos());
+        (ln_ratio(self.requests, before.requests) + ln_ratio(self.bytes, before.bytes)) / 2 - longer
+    }
 }
 
 struct Judging {
@@ -176,7 +209,10 @@ impl Chooser {
             trial: None,
             judging: None,
             proposal: None,
+            favourite: None,
             age: 0,
+            dwelt: 0,
+            gains: 0,
             status: Status {
                 change,
                 considered,
@@ -199,19 +235,26 @@ impl Chooser {
         self.judging.is_some()
     }
 
-    /// Takes a window out of `ring`. `budget` is how many requests may be simulated for it, more or less.
-    pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) {
+    /// Takes a window out of `ring`, if it is enough of one; else `ring` is to go on. `budget` is how many requests may be simulated
+    /// for it, more or less.
+    pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) -> bool {
         let fresh = self.age < WINDOWS as u64 || self.trial.is_some();
-        let affordable = (budget / COST).max(REQUESTS_STEADY / 2);
-        let most = if fresh { affordable } else { affordable.min(REQUESTS_STEADY) };
-        let Some(window) = self.reader.read(ring, now, most as usize) else { return };
+        // While nothing changes, half of what is saved stays saved for a change.
+        let most = (if fresh { budget } else { budget / 2 } / COST).max(REQUESTS_MIN_OF_WINDOW);
+        let window = match self.reader.read(ring, now, most as usize) {
+            Reading::Window(window) => window,
+            Reading::NotYet => return false,
+            Reading::Nothing => return true,
+        };
         if window.changed {
             self.history.clear();
             self.errors.clear();
             self.trial = None;
             self.age = 0;
+            // What changes soon after a change of its own may be its own effect.
+            self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
         }
-        self.age += 1;
+        (self.age, self.dwelt) = (self.age + 1, self.dwelt + 1);
         self.status.windows += 1;
         let left = self.contenders();
         let whole = window.len() as u32;
@@ -219,6 +262,7 @@ impl Chooser {
         let mut judging = Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None };
         judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
         self.judging = Some(Box::new(judging));
+        true
     }
 
     /// Candidates that may be tried now.
@@ -236,7 +280,7 @@ impl Chooser {
     fn with_certain(&self, others: Vec<usize>) -> Vec<usize> {
         let mut all = alloc::vec![0];
         let before = self.trial.as_ref().map(|trial| trial.from);
-        for index in core::iter::once(self.used).chain(before).chain(others) {
+        for index in core::iter::once(self.used).chain(before).chain(self.favourite).chain(others) {
             if !all.contains(&index) {
                 all.push(index);
             }
@@ -322,7 +366,9 @@ impl Chooser {
         if let Some(trial) = self.trial.take() {
             if let Some(shown) = judging.shown(&trial) {
                 self.status.change.measured = Some(shown);
-                if shown < trial.promised / 2 {
+                // What is less than half, but itself reason enough for a change, stays.
+                let enough = GAIN_MIN.max(2 * self.status.error.unwrap_or(0));
+                if shown < (trial.promised / 2).min(enough) {
                     self.bar(self.used);
                     self.proposal = Some((trial.from, Reason::Reverted, 0));
                     return;
@@ -362,15 +408,23 @@ impl Chooser {
             }
         }
         in_use.worst -= error.min(HARM_MAX);
+        self.favourite = best.map(|(index, ..)| index);
         let Some((index, gain, _)) = best else { return };
+        // One window can be a lucky one; where there is only one yet, it must do.
+        let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
+        if seen(index) < self.history.len().min(WINDOWS_SURE) {
+            return;
+        }
         let reason = match in_use.is_harmless() {
-            false => Reason::Harm,
-            true if gain > threshold => Reason::Gain,
-            true => return,
+            // Who serves one client after the other harms the others in any one window.
+            false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
+            // While the load stays the same, each further change must be waited for twice as long.
+            _ if gain > threshold && self.dwelt >= (1 << self.gains.min(40)) / 4 => Reason::Gain,
+            _ => return,
         };
         self.proposal = Some((index, reason, gain));
         let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
-        self.trial = Some(Trial { from: self.used, promised, bias });
+        self.trial = Some(Trial { from: self.used, promised, bias, rate: Rate::of(&judging.window) });
     }
 
     /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.
@@ -421,7 +475,8 @@ impl Chooser {
         let (from, to) = (scheduler(self.used), scheduler(index));
         self.status.change = Change { at: now, from, to, reason, predicted, measured: None };
         self.status.switches += 1;
-        self.used = index;
+        self.gains += u32::from(reason == Reason::Gain);
+        (self.used, self.dwelt) = (index, 0);
         // How well the one before was predicted says little about this one.
         self.errors.clear();
     }
@@ -484,7 +539,10 @@ impl Judging {
         let (_, times) = self.done.iter().find(|(index, _)| *index == trial.from)?;
         let apart: Vec<Ln> = self.measurable(times).map(|(before, took)| ln_ratio(before, took)).collect();
         let mean = apart.iter().sum::<Ln>() / (apart.len() as Ln).max(1);
-        (!apart.is_empty()).then_some(mean - trial.bias)
+        // Either reading will do: an order that favours some shows in what the one before would have taken; one that serves a client
+        // at a time has no others in its window, and shows in what it carries out.
+        let rate = Rate::of(&self.window).against(&trial.rate);
+        (!apart.is_empty()).then_some((mean - trial.bias).max(rate))
     }
 
     fn allocated_bytes(&self) -> usize {

@@ -71,10 +71,9 @@ impl Auto {
     /// Thinks, and switches the gate. To be called before the gate is asked; `client` says whose a request in the gate is.
     pub fn look(&mut self, now: Time, gate: &mut Gate, client: impl Fn(RequestId) -> ClientId) {
         if self.noting && self.ring.is_ripe(now) {
-            self.noting = false;
             let budget = self.pace.granted(now);
-            self.chooser.consider(&self.ring, now, budget);
-            self.ring.stop();
+            self.noting = !self.chooser.consider(&self.ring, now, budget);
+            if self.noting { self.ring.go_on() } else { self.ring.stop() }
         }
         if self.chooser.has_work() {
             let granted = self.pace.granted(now);

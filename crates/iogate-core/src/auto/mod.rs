@@ -11,6 +11,7 @@
 //! | [`chooser`] | the choice, and what became of it |
 //! | [`features`] | what is seen of arrivals: counts of each application |
 //! | [`pattern`] | an application's pattern, in words and in numbers |
+//! | `status` | what a choice says of itself |
 //! | [`driver`] | a chooser beside a gate in virtual time |
 //!
 //! A [`Chooser`] stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
@@ -26,6 +27,7 @@ mod load;
 pub mod objective;
 pub mod pattern;
 pub mod shadow;
+mod status;
 #[cfg(test)]
 mod tests;
 pub mod window;

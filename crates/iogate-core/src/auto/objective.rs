@@ -10,6 +10,8 @@ pub type Ln = i64;
 pub const HARM_MAX: Ln = 95_310;
 /// Requests below which an application's slowdown is noise, and bounds nothing.
 pub const REQUESTS_MIN: u32 = 16;
+/// Windows from which on it counts all the same: who is starved has few requests.
+const WINDOWS_MIN: u32 = 4;
 const LN_2: u64 = 693_147;
 const FRACTION_BITS: u32 = 24;
 
@@ -65,29 +67,30 @@ pub struct Slowdown {
 pub struct Score {
     /// The mean slowdown against `fifo`; negative is faster.
     pub mean: Ln,
-    /// The largest slowdown of an application of at least [`REQUESTS_MIN`] requests.
+    /// The largest slowdown of an application of at least [`REQUESTS_MIN`] requests, or that is in several windows.
     pub worst: Ln,
 }
 
 impl Score {
     /// The score of what several windows gave: each application's times are summed over them.
     pub fn of(parts: impl IntoIterator<Item = Slowdown>) -> Score {
-        let mut sums: Vec<Slowdown> = parts.into_iter().collect();
-        sums.sort_unstable_by_key(|part| part.key);
-        sums.dedup_by(|part, sum| {
+        let mut sums: Vec<(Slowdown, u32)> = parts.into_iter().map(|part| (part, 1)).collect();
+        sums.sort_unstable_by_key(|(part, _)| part.key);
+        sums.dedup_by(|(part, _), (sum, windows)| {
             let same = part.key == sum.key;
             if same {
                 sum.requests = sum.requests.saturating_add(part.requests);
                 sum.took = sum.took.saturating_add(part.took);
                 sum.with_fifo = sum.with_fifo.saturating_add(part.with_fifo);
+                *windows += 1;
             }
             same
         });
         let (mut total, mut worst) = (0, Ln::MIN);
-        for part in &sums {
+        for (part, windows) in &sums {
             let slowdown = ln_ratio(part.took, part.with_fifo);
             total += slowdown;
-            if part.requests >= REQUESTS_MIN {
+            if part.requests >= REQUESTS_MIN || *windows >= WINDOWS_MIN {
                 worst = worst.max(slowdown);
             }
         }
@@ -125,6 +128,8 @@ mod tests {
         // Neither window alone harms it, both together do not either; a third one does.
         assert!(!Score::of([part(1, 10, 300, 100), part(1, 10, 100, 100)]).is_harmless());
         assert!(Score::of([part(1, 10, 120, 100), part(1, 10, 90, 100)]).is_harmless());
+        // Two requests a window are what is left of an application that is starved.
+        assert!(!Score::of([part(1, 2, 300, 100); 4]).is_harmless());
         // Too few requests to judge by.
         assert!(Score::of([part(1, 15, 300, 100)]).is_harmless());
         assert_eq!(Score::of([]), Score::default());

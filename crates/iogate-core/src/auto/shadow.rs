@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::window::{After, Window, Work};
-use crate::device::{Device, Transfer};
+use crate::device::{Device, Station, Transfer};
 use crate::gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome};
-use crate::request::{AppId, ClientId, Request, RequestId};
+use crate::request::{AppId, ClientId, Op, Request, RequestId};
 use crate::sched::{ConfigError, SchedulerConfig};
 use crate::time::{Span, Time};
 
@@ -20,9 +20,24 @@ pub trait Pricing: Send + Sync {
     /// A device that has served nothing yet.
     fn device(&self) -> Box<dyn Device>;
 
-    /// The rate with `n` transfers in flight, in thousandths of the rate with one.
-    fn rate(&self, _n: u32) -> u64 {
-        1_000
+    /// The rate with `n` transfers in flight, in transfers of 64 KiB a second from all over a device that has not served anything.
+    fn rate(&self, n: u32) -> u64 {
+        const TRANSFERS: u64 = 256;
+        let mut station = Station::new(self.device());
+        let mut ends = BinaryHeap::new();
+        let mut now = Time::ZERO;
+        for index in 0..TRANSFERS {
+            if ends.len() as u32 >= n.max(1) {
+                now = ends.pop().map_or(now, |Reverse(end)| end);
+            }
+            // Multiples of an odd number are spread evenly over what a power of two divides.
+            let address = index.wrapping_mul(0x9E37_79B9).wrapping_mul(65_536) % (1 << 40);
+            let mut visit = station.begin(now);
+            visit.serve(Transfer { op: Op::Read, address, bytes: 65_536 });
+            ends.push(Reverse(visit.end()));
+        }
+        let end = ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(now);
+        TRANSFERS * 1_000_000_000 / end.as_nanos().max(1)
     }
 }
 
@@ -48,10 +63,9 @@ const NONE: u32 = u32::MAX;
 /// A simulation in progress.
 pub(super) struct Shadow {
     gate: Gate,
-    device: Box<dyn Device>,
+    station: Station,
     /// The device's clock is ahead by this: it was warmed up before.
     ahead: Span,
-    free_at: Time,
     now: Time,
     deadline: Option<Time>,
     /// Requests that come at known times.
@@ -92,6 +106,11 @@ struct App {
     least: u32,
 }
 
+/// `time` by a clock that is behind by `ahead`.
+fn back(time: Time, ahead: Span) -> Time {
+    Time::ZERO + (time.since(Time::ZERO) - ahead)
+}
+
 impl Shadow {
     /// The first `limit` requests of `window`, those that were in the gate included, under `scheduler`.
     pub(super) fn new(
@@ -120,9 +139,8 @@ impl Shadow {
         }
         let mut shadow = Shadow {
             gate,
-            device: pricing.device(),
+            station: Station::new(pricing.device()),
             ahead: Span::ZERO,
-            free_at: window.start,
             now: window.start,
             deadline: None,
             coming: BinaryHeap::new(),
@@ -146,9 +164,9 @@ impl Shadow {
     fn warm_up(&mut self, window: &Window) {
         let mut at = Time::ZERO;
         for warm in &window.warm {
-            at = at.max(warm.at);
-            at = at
-                + self.device.serve(at, Transfer { op: warm.op, address: warm.address, bytes: warm.bytes });
+            let mut visit = self.station.begin(at.max(warm.at));
+            visit.serve(Transfer { op: warm.op, address: warm.address, bytes: warm.bytes });
+            at = visit.end();
         }
         self.ahead = at.since(window.start);
     }
@@ -190,13 +208,13 @@ impl Shadow {
             self.begin_app(work, window.start);
             after += 1;
         }
-        let mut end = self.serve(window.start, Transfer { op, address, bytes });
-        if self.foreign.is_empty() {
-            // Part of the first one was over already; the others have only been handed over.
-            let over = window.start.since(since).min(end.since(window.start));
-            end = window.start + (end.since(window.start) - over);
-            (self.free_at, self.ahead) = (end, self.ahead + over);
-        }
+        let mut visit = self.station.begin(window.start + self.ahead);
+        visit.serve(Transfer { op, address, bytes });
+        // Part of it was over already, unless it waits for a slot.
+        let over =
+            if visit.begin() > window.start + self.ahead { Span::ZERO } else { window.start.since(since) };
+        let left = visit.span() - over;
+        let end = back(visit.end_after(left), self.ahead);
         self.foreign.push((first, after - first));
         self.served += 1;
         self.service.push(Reverse((end, self.served, FOREIGN | (self.foreign.len() as u32 - 1))));
@@ -311,17 +329,21 @@ impl Shadow {
     }
 
     fn dispatch(&mut self, window: &Window, dispatch: &Dispatch) {
-        let Some(first) = self.gate.parts(dispatch.id).next() else { return };
-        let address = window.work[first.request.0 as usize].address;
-        let end = self.serve(self.now, Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+        let (mut first, mut queued) = (None, false);
+        for part in self.gate.parts(dispatch.id) {
+            queued |= part.arrival < self.now;
+            first.get_or_insert(part.request.0);
+        }
+        let Some(first) = first else { return };
+        let address = window.work[first as usize].address;
+        let mut visit = self.station.begin(self.now + self.ahead);
+        visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+        if queued {
+            visit.hand_over();
+        }
+        let end = back(visit.end(), self.ahead);
         self.served += 1;
         self.service.push(Reverse((end, self.served, dispatch.id.0)));
-    }
-
-    fn serve(&mut self, now: Time, transfer: Transfer) -> Time {
-        let begin = self.free_at.max(now);
-        self.free_at = begin + self.device.serve(begin + self.ahead, transfer);
-        self.free_at
     }
 
     fn complete(&mut self, window: &Window) {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::shadow::Shadow;
-use super::window::{Reader, Ring, Window};
+use super::window::{Reader, Reading, Ring, Window};
 use crate::device::{Device, Unit};
 use crate::gate::{GateConfig, Present};
 use crate::layout::Layout;
@@ -61,9 +61,16 @@ fn predict(window: &Window, scheduler: &str, service_ms: u64) -> Vec<u64> {
     shadow.times(window).map(|times| times.all.as_nanos() / MS).collect()
 }
 
+fn whole(reader: &mut Reader, ring: &Ring, now: Time) -> Window {
+    match reader.read(ring, now, usize::MAX) {
+        Reading::Window(window) => window,
+        other => panic!("{other:?}"),
+    }
+}
+
 fn read(ring: &Ring, now: Time) -> Window {
     assert!(ring.is_ripe(now));
-    Reader::default().read(ring, now, usize::MAX).expect("enough has completed")
+    whole(&mut Reader::default(), ring, now)
 }
 
 #[test]
@@ -181,7 +188,7 @@ fn a_window_begins_anew_where_the_load_becomes_another_one() {
         ring.arrived(ms(id), &request);
         ring.completed(ms(id + 1), RequestId(id), 4_096);
     }
-    let window = reader.read(&ring, ms(2 * STEPS), usize::MAX).unwrap();
+    let window = whole(&mut reader, &ring, ms(2 * STEPS));
     assert!(window.changed);
     assert_eq!((window.len() as u64, window.start), (STEPS, ms(STEPS)));
     assert!(window.work.iter().all(|work| work.op == Op::Write));
@@ -190,5 +197,23 @@ fn a_window_begins_anew_where_the_load_becomes_another_one() {
         ring.arrived(ms(1_000 + id), &Request { op: Op::Write, ..request(id, 1, 1) });
         ring.completed(ms(1_001 + id), RequestId(id), 4_096);
     }
-    assert!(!reader.read(&ring, ms(2_000), usize::MAX).unwrap().changed);
+    assert!(!whole(&mut reader, &ring, ms(2_000)).changed);
+}
+
+#[test]
+fn a_window_goes_on_while_most_clients_see_nothing() {
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    (0..3).for_each(|client| ring.arrived(Time::ZERO, &request(1_000 + client, 1, client as u32 + 2)));
+    for id in 0..STEPS {
+        ring.arrived(ms(id), &request(id, 1, 1));
+        ring.completed(ms(id + 1), RequestId(id), 4_096);
+    }
+    let mut reader = Reader::default();
+    assert!(ring.is_ripe(ms(STEPS)));
+    assert!(matches!(reader.read(&ring, ms(STEPS), usize::MAX), Reading::NotYet));
+    ring.go_on();
+    assert!(!ring.is_ripe(ms(STEPS)));
+    (0..3).for_each(|client| ring.completed(ms(STEPS + 1), RequestId(1_000 + client), 4_096));
+    assert_eq!(whole(&mut reader, &ring, ms(STEPS + 1)).len() as u64, STEPS + 3);
 }

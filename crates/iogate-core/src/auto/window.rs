@@ -61,6 +61,8 @@ pub struct Ring {
     present: Vec<(Present, ClientId)>,
     began: Time,
     completions: usize,
+    /// Completions that are enough.
+    enough: usize,
     open: bool,
 }
 
@@ -75,7 +77,7 @@ impl Ring {
         self.notes.clear();
         self.present.clear();
         self.present.extend(present.into_iter().take(PRESENT_MAX));
-        (self.began, self.completions, self.open) = (now, 0, true);
+        (self.began, self.completions, self.enough, self.open) = (now, 0, COMPLETIONS_MIN, true);
     }
 
     /// Notes nothing any more, and forgets what it has; the memory stays.
@@ -123,8 +125,18 @@ impl Ring {
     pub fn is_ripe(&self, now: Time) -> bool {
         let span = now.since(self.began);
         (self.notes.len() >= NOTES_MAX)
-            || (span >= SPAN_MIN && self.completions >= COMPLETIONS_MIN)
+            || (span >= SPAN_MIN && self.completions >= self.enough)
             || (span >= SPAN_MAX && !self.notes.is_empty())
+    }
+
+    /// What it has says too little yet: it is ripe again with half as much more.
+    pub fn go_on(&mut self) {
+        self.enough = self.completions * 3 / 2;
+    }
+
+    /// Whether it cannot have any more.
+    fn is_at_its_end(&self, now: Time) -> bool {
+        !self.open || now.since(self.began) >= SPAN_MAX
     }
 
     /// Bytes of memory in use.
@@ -169,8 +181,9 @@ pub(super) struct AppPart {
     pub(super) key: u64,
     /// Its requests.
     pub(super) requests: u32,
-    /// Those of them that completed.
+    /// Those of them that completed, and their bytes.
     pub(super) completed: u32,
+    pub(super) bytes: u64,
     /// From its first arrival to the last of these completions.
     pub(super) measured: Span,
     first: Time,
@@ -186,7 +199,7 @@ const CLIENT_KEY: u64 = 1 << 63;
 pub(super) struct ClientPart {
     pub(super) app: u32,
     pub(super) requests: u32,
-    completed: u32,
+    pub(super) completed: u32,
     last: Time,
 }
 
@@ -216,6 +229,17 @@ pub(super) struct Warm {
     pub(super) bytes: u64,
 }
 
+/// What a ring has to say.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// A window.
+    Window(Window),
+    /// Too little yet: many clients have seen nothing of their requests.
+    NotYet,
+    /// Nothing, and nothing will come of it.
+    Nothing,
+}
+
 /// Reads windows out of rings. What it keeps from one to the next: where files lie, and the last transfers.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
@@ -225,11 +249,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// The window in `ring`, of at most `most` arrivals; `None` if too little has completed.
-    pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Option<Window> {
+    /// The window in `ring`, of at most `most` arrivals.
+    pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
         let mut builder = Builder::default();
-        builder.window.warm = self.warm.clone();
-        let change = self.change(ring);
+        let (mut warm, mut kind) = (self.warm.clone(), self.kind);
+        builder.window.warm = warm.clone();
+        let change = change(&mut kind, ring);
         let begin = change.map_or(ring.began, |at| ring.notes[at].at);
         builder.window.start = begin;
         builder.window.changed = change.is_some();
@@ -250,7 +275,7 @@ impl Reader {
                     arrivals += 1;
                     builder.arrived(&mut self.addresses, note, op);
                 }
-                Kind::Completed => builder.completed(note, &mut self.warm),
+                Kind::Completed => builder.completed(note, &mut warm),
             }
             end = note.at;
         }
@@ -258,39 +283,49 @@ impl Reader {
         window.span = end.since(begin);
         let slow = now.since(ring.began) >= SPAN_MAX;
         let least = if slow { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
-        (completions >= least).then_some(window)
-    }
-
-    /// The note at which the load became another one, if it did: the last such block, with enough behind it.
-    fn change(&mut self, ring: &Ring) -> Option<usize> {
-        let mut ends: HashMap<FileId, u64> = HashMap::default();
-        let (mut block, mut first, mut change) = (LoadKind::default(), 0, None);
-        for (index, note) in ring.notes.iter().enumerate() {
-            let Kind::Arrived(op) = note.kind else { continue };
-            if block.requests == 0 {
-                first = index;
-            }
-            let contiguous = ends.insert(note.file, note.offset + u64::from(note.bytes)) == Some(note.offset);
-            block.add(op, note.bytes, contiguous);
-            if block.requests == LoadKind::BLOCK {
-                if self.kind.is_some_and(|kind| kind.differs(&block)) {
-                    self.kind = None;
-                    change = Some(first);
-                }
-                self.kind.get_or_insert_default().mix(&block);
-                block = LoadKind::default();
-            }
+        if completions < least {
+            return Reading::Nothing;
         }
-        let enough = |at: &usize| {
-            ring.notes[*at..].iter().filter(|note| note.kind == Kind::Completed).count() >= COMPLETIONS_MIN
-        };
-        change.filter(enough)
+        // A scheduler that serves one client after the other shows, for a while, a load of that client only.
+        let starved = window.clients.iter().filter(|client| client.completed == 0).count();
+        if starved * 4 > window.clients.len() && arrivals < most && !ring.is_at_its_end(now) {
+            return Reading::NotYet;
+        }
+        self.warm = warm;
+        self.kind = kind;
+        Reading::Window(window)
     }
 
     /// Bytes of memory in use, the addresses of files included at their bound.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.warm.capacity() * size_of::<Warm>() + self.addresses.allocated_bytes()
     }
+}
+
+/// The note at which the load became another one, if it did: the last such block, with enough behind it.
+fn change(known: &mut Option<LoadKind>, ring: &Ring) -> Option<usize> {
+    let mut ends: HashMap<FileId, u64> = HashMap::default();
+    let (mut block, mut first, mut change) = (LoadKind::default(), 0, None);
+    for (index, note) in ring.notes.iter().enumerate() {
+        let Kind::Arrived(op) = note.kind else { continue };
+        if block.requests == 0 {
+            first = index;
+        }
+        let contiguous = ends.insert(note.file, note.offset + u64::from(note.bytes)) == Some(note.offset);
+        block.add(op, note.bytes, contiguous);
+        if block.requests == LoadKind::BLOCK {
+            if known.is_some_and(|kind| kind.differs(&block)) {
+                *known = None;
+                change = Some(first);
+            }
+            known.get_or_insert_default().mix(&block);
+            block = LoadKind::default();
+        }
+    }
+    let enough = |at: &usize| {
+        ring.notes[*at..].iter().filter(|note| note.kind == Kind::Completed).count() >= COMPLETIONS_MIN
+    };
+    change.filter(enough)
 }
 
 /// What is in the gate at a note: what was at the beginning, and came since, and has not completed.
@@ -343,6 +378,7 @@ impl Builder {
                 key,
                 requests: 0,
                 completed: 0,
+                bytes: 0,
                 measured: Span::ZERO,
                 first: now,
                 outstanding: 0,
@@ -400,6 +436,7 @@ impl Builder {
         (client.completed, client.last) = (client.completed + 1, note.at);
         let app = &mut self.window.apps[app as usize];
         app.completed += 1;
+        app.bytes += u64::from(bytes);
         app.measured = note.at.since(app.first);
         app.outstanding = app.outstanding.saturating_sub(1);
         if app.outstanding == 0 {

@@ -1,11 +1,11 @@
-//! A small closed-loop world: processes, a gate, a device that serves one transfer at a time.
+//! A small closed-loop world: processes, a gate, a device.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use iogate_core::auto::{Auto, Candidates, Chooser, Pace, Pricing};
-use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::device::{self, Device, Placement, Station, Transfer};
 use iogate_core::{
     AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
     SchedulerConfig, Span, Time,
@@ -126,7 +126,7 @@ pub(crate) fn run(
     mut meddle: impl FnMut(Time, &mut Gate),
 ) -> Ran {
     let mut gate = Gate::new(&mix.config(scheduler)).unwrap();
-    let mut device = device::parse(mix.device).unwrap();
+    let mut station = Station::new(device::parse(mix.device).unwrap());
     let mut placement = Placement::default();
     let mut random = Random(7);
     let mut states: Vec<State> = mix.processes.iter().map(|_| State { sent: 0, done: 0 }).collect();
@@ -136,7 +136,7 @@ pub(crate) fn run(
             .for_each(|_| coming.push(Reverse((Time::ZERO, index))));
     }
     let mut service: BinaryHeap<Reverse<(Time, u32, DispatchId)>> = BinaryHeap::new();
-    let (mut now, mut free_at, mut served) = (Time::ZERO, Time::ZERO, 0);
+    let (mut now, mut served) = (Time::ZERO, 0);
     // By request id.
     let mut sender: Vec<usize> = Vec::new();
     let mut ran = Ran::default();
@@ -182,11 +182,13 @@ pub(crate) fn run(
             match gate.next(now) {
                 Decision::Dispatch(dispatch) => {
                     let address = placement.address(dispatch.file, dispatch.offset);
-                    let begin = free_at.max(now);
-                    let transfer = Transfer { op: dispatch.op, address, bytes: dispatch.bytes };
-                    free_at = begin + device.serve(begin, transfer);
+                    let mut visit = station.begin(now);
+                    visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+                    if gate.parts(dispatch.id).any(|part| part.arrival < now) {
+                        visit.hand_over();
+                    }
                     served += 1;
-                    service.push(Reverse((free_at, served, dispatch.id)));
+                    service.push(Reverse((visit.end(), served, dispatch.id)));
                     let file = dispatch.file.0;
                     ran.dispatches.push((now.as_nanos(), file, dispatch.offset, dispatch.bytes));
                 }
@@ -224,4 +226,24 @@ pub(crate) fn run(
     }
     ran.apps = last.into_iter().collect();
     ran
+}
+
+/// The mean over applications of the logarithm of what they took against `base`, and the largest factor.
+pub(crate) fn slowdown(ran: &Ran, base: &Ran) -> (f64, f64) {
+    let logs: Vec<f64> =
+        (ran.apps.iter().zip(&base.apps)).map(|((_, a), (_, b))| (*a as f64 / *b as f64).ln()).collect();
+    let worst = logs.iter().copied().fold(f64::MIN, f64::max);
+    (logs.iter().sum::<f64>() / logs.len() as f64, worst.exp())
+}
+
+impl Mix {
+    /// The same mix with so many requests that it takes about `seconds` with `fifo`.
+    pub(crate) fn lasting(mut self, seconds: u64) -> Mix {
+        let fifo = SchedulerConfig::by_name("fifo").unwrap();
+        self.processes.iter_mut().for_each(|process| process.requests = 200);
+        let took = run(&self, &fifo, None, |_, _| {}).apps.iter().map(|(_, end)| *end).max().unwrap();
+        let requests = (200 * seconds * 1_000_000_000 / took.max(1)).clamp(200, 20_000);
+        self.processes.iter_mut().for_each(|process| process.requests = requests as u32);
+        self
+    }
 }

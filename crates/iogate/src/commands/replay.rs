@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_core::device::Device;
 use iogate_core::stats::summary::{Names, Summary};
-use iogate_core::{FileId, GateConfig, Layout, SchedulerKind, Time};
+use iogate_core::{FileId, GateConfig, Layout, SchedulerConfig, SchedulerKind, Time};
 use iogate_report::timeline::Served;
 use iogate_report::{AppResult, Report, Run, Timeline, text};
+use iogate_sim::replay::pricing;
 use iogate_sim::trace::Files;
 use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
 
@@ -22,7 +23,9 @@ use crate::output::{OutputFile, print, same_file};
 const GROUPS_MAX: usize = 32;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
+    let pinned = args.scheduler.config_or_auto(SchedulerKind::Aioli)?;
+    let auto = pinned.is_none();
+    let scheduler = pinned.unwrap_or_else(|| SchedulerConfig::new(SchedulerKind::Fifo));
     let spec = &args.device;
     let device = || devices::device(spec);
     device()?;
@@ -71,6 +74,15 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         writeln!(file, "{}", log::HEADER).with_context(write_error)?;
     }
     let mut replay = Replay::new(trace, &gate, backend).map_err(failed)?;
+    if auto {
+        if targets > 1 {
+            let error = anyhow!("--scheduler auto with {targets} targets: it knows what one device charges");
+            return Err(Failure::usage(error).hint("name a scheduler, or set --targets 1"));
+        }
+        let spec = spec.clone();
+        let device = move || device::parse(&spec).expect("a device that has been parsed before");
+        replay.choose(pricing(device, args.device.starts_with("unit:")));
+    }
     let mut timeline = Timeline::default();
     let mut origin = None;
     while let Some(dispatched) = replay.next_dispatch().map_err(failed)? {
@@ -88,7 +100,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(file) = log_file {
         file.finish()?;
     }
-    print(&if args.json { report.json() + "\n" } else { text::run(&report.runs[0]) })
+    let choice = replay.choice().map(|choice| format!("\n{choice}")).unwrap_or_default();
+    print(&if args.json { report.json() + "\n" } else { text::run(&report.runs[0]) + &choice })
 }
 
 /// Refuses outputs that would replace the trace or each other.
