@@ -17,6 +17,7 @@
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
+//! | [`recording`] | what arrives and completes at a gate, for somebody who reads it |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
 //! | [`fair`] | who goes next where many share few threads, or little memory |
@@ -50,6 +51,7 @@ pub mod nearest;
 pub mod profile;
 pub mod proto;
 mod queue;
+pub mod recording;
 pub mod refusal;
 pub mod request;
 pub mod reserved;

@@ -7,10 +7,10 @@ use std::fmt::Write;
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Cancel, Change, Claim, Close, Configure, Entry, Evict, Failure, GetAttr,
     GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link, ListXattr, MAGIC, MakeNode, Moment,
-    Offset, Open, Opened, Ping, Range, ReadDir, ReadLink, Record, Release, RemoveXattr, Rename, Renew,
-    Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr,
-    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Transfer, Unlink, VERSION,
-    Welcome, Written,
+    Offset, Open, Opened, Ping, Range, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr,
+    Rename, Renew, Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize,
+    Seek, SetAttr, SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Transfer,
+    Unlink, VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -103,6 +103,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::Resize(Resize { handle: 1, size: 2 }),
         Request::Status(Status {}),
         Request::Configure(Configure { scheduler: b"fifo" }),
+        Request::ReadRecording(ReadRecording { name: 1, from: 2, bytes: 3 }),
         Request::Claim(claim),
         Request::Release(Release { token: 1, bytes: 2 }),
         Request::Renew(Renew { token: 1 }),

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use iogate_core::auto::features::AppSeen;
+use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
@@ -289,6 +290,18 @@ impl Engine {
     /// What the arrivals of each application look like: a copy, made under the gate's lock.
     pub fn seen(&self) -> Vec<AppSeen> {
         self.shared.lock().seen.apps().to_vec()
+    }
+
+    /// Reads what a recording has from event `from` on, as at most `room` bytes (see [`iogate_core::recording`]). From 0 it begins if
+    /// there is none of this name; with `u64::MAX` it ends.
+    pub fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
+        let now = self.shared.clock.now();
+        let recordings = &mut self.shared.lock().recordings;
+        if from == u64::MAX {
+            recordings.end(name);
+            return Ok(Vec::new());
+        }
+        recordings.read(now, name, from, room)
     }
 
     /// Takes no more, completes what was accepted, stops the engine's threads. May be called again. Dropping the

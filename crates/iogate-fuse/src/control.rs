@@ -2,13 +2,14 @@
 //!
 //! `user.iogate.status` is read, `user.iogate.set` written with `key=value`, and after a refusal
 //! `user.iogate.error` says why. A process that writes a number to `user.iogate.app`, or reads `user.iogate.app.NUMBER`, says to
-//! which application it belongs. None of them is listed.
+//! which application it belongs. `user.iogate.record.NAME.FROM` reads what a recording has from an event on. None of them is listed.
 
 use std::ffi::CStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use iogate_core::recording::RecordingError;
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -20,6 +21,7 @@ const STATUS: &CStr = c"user.iogate.status";
 const SET: &CStr = c"user.iogate.set";
 const ERROR: &CStr = c"user.iogate.error";
 const APP: &CStr = c"user.iogate.app";
+const RECORD: &str = "user.iogate.record.";
 /// The kernel's bound for the value of an extended attribute.
 const VALUE_BYTES_MAX: usize = 1 << 16;
 
@@ -30,6 +32,12 @@ pub trait Control: Send + Sync {
 
     /// Changes a setting, given as `key=value`; the error is for people.
     fn set(&self, text: &str) -> Result<(), String>;
+
+    /// What a recording has from event `from` on, as at most `room` bytes ([`iogate_core::recording`]). There are none by default.
+    fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
+        let _ = (name, from, room);
+        Err(RecordingError::Ended)
+    }
 }
 
 /// Why a mount could not be asked or told.
@@ -44,6 +52,8 @@ pub enum ControlError {
         "the mount at {path} may be changed by root and by the user who mounted it only: run as one of them"
     )]
     NotAllowed { path: PathBuf },
+    #[error("{0}")]
+    Recording(RecordingError),
     #[error("the mount at {path} does not answer: {cause}")]
     Failed { path: PathBuf, cause: io::Error },
 }
@@ -64,6 +74,23 @@ pub fn set(mountpoint: &Path, text: &str) -> Result<(), ControlError> {
             let reason = String::from_utf8_lossy(&read(mountpoint, ERROR)?).into_owned();
             Err(ControlError::Refused { reason })
         }
+        Err(Errno::PERM | Errno::ACCESS) => Err(ControlError::NotAllowed { path }),
+        Err(cause) => Err(ControlError::Failed { path, cause: cause.into() }),
+    }
+}
+
+/// Reads what a recording of the mount at `mountpoint` has from event `from` on. From 0 it begins; with `u64::MAX` it ends.
+pub fn record(mountpoint: &Path, name: u64, from: u64) -> Result<Vec<u8>, ControlError> {
+    let path = mountpoint.to_owned();
+    let mut value = vec![0; VALUE_BYTES_MAX];
+    match rustix::fs::getxattr(mountpoint, format!("{RECORD}{name}.{from}"), &mut value[..]) {
+        Ok(size) => {
+            value.truncate(size);
+            Ok(value)
+        }
+        Err(Errno::NODATA | Errno::NOTSUP) => Err(ControlError::NotAMount { path }),
+        Err(Errno::STALE) => Err(ControlError::Recording(RecordingError::Ended)),
+        Err(Errno::USERS) => Err(ControlError::Recording(RecordingError::TooMany)),
         Err(Errno::PERM | Errno::ACCESS) => Err(ControlError::NotAllowed { path }),
         Err(cause) => Err(ControlError::Failed { path, cause: cause.into() }),
     }
@@ -102,11 +129,27 @@ impl ControlFiles {
             Some(Ok(self.control.status()))
         } else if name == ERROR {
             Some(Ok(self.last_error.lock().expect("assigning does not panic").clone().into_bytes()))
+        } else if let Some(which) = name.to_bytes().strip_prefix(RECORD.as_bytes()) {
+            Some(self.recorded(which, asking))
         } else {
             // The kernel lets only those set an attribute who may write the root, and nobody on a read-only mount.
             let app = name.to_bytes().strip_prefix(APP.to_bytes())?.strip_prefix(b".")?;
             Some(self.told.tell(asking.pid, app).map(|()| app.to_vec()))
         }
+    }
+
+    /// A piece of a recording, for those who may change the mount: it tells what others do.
+    fn recorded(&self, which: &[u8], asking: &InHeader) -> Result<Vec<u8>, Errno> {
+        if asking.uid != 0 && asking.uid != self.owner {
+            return Err(Errno::PERM);
+        }
+        let numbers = std::str::from_utf8(which).ok().and_then(|text| text.split_once('.'));
+        let numbers = numbers.and_then(|(name, from)| Some((name.parse().ok()?, from.parse().ok()?)));
+        let (name, from) = numbers.ok_or(Errno::INVAL)?;
+        self.control.record(name, from, VALUE_BYTES_MAX).map_err(|error| match error {
+            RecordingError::TooMany => Errno::USERS,
+            RecordingError::Ended => Errno::STALE,
+        })
     }
 
     /// Sets through a control attribute; `None` if the name is not one.

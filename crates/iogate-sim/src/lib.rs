@@ -12,6 +12,7 @@
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`profile`] | what storage charges, as text; devices named by it |
+//! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
 //! | [`tree`] | decision trees, learnt from examples |
 //!
@@ -23,6 +24,7 @@ pub mod experiment;
 pub mod log;
 pub mod metrics;
 pub mod profile;
+pub mod record;
 pub mod replay;
 pub mod result;
 pub mod rng;

@@ -39,6 +39,10 @@ pub struct Row {
     pub target: Option<TargetId>,
     /// When the client issued it, where the trace says.
     pub issued: Option<Time>,
+    /// When it was over, where the trace says: it was recorded at a gate.
+    pub done: Option<Time>,
+    /// Requests that arrived between this one and the next, and are not in the trace.
+    pub lost: u64,
 }
 
 /// Why a trace was refused.
@@ -148,10 +152,12 @@ enum Column {
     Bytes,
     Target,
     Issued,
+    Done,
+    Lost,
 }
 
 /// The columns by name; the first [`REQUIRED`] must be there.
-const COLUMNS: [(&str, Column); 9] = [
+const COLUMNS: [(&str, Column); 11] = [
     ("time_us", Column::Time),
     ("app", Column::App),
     ("client", Column::Client),
@@ -161,6 +167,8 @@ const COLUMNS: [(&str, Column); 9] = [
     ("bytes", Column::Bytes),
     ("target", Column::Target),
     ("issued_us", Column::Issued),
+    ("done_us", Column::Done),
+    ("lost", Column::Lost),
 ];
 const REQUIRED: usize = 7;
 
@@ -198,6 +206,11 @@ impl<R: BufRead> TraceReader<R> {
     /// Whether the trace has a `target` column.
     pub fn has_targets(&self) -> bool {
         self.columns.contains(&Column::Target)
+    }
+
+    /// Whether the trace says when requests were over.
+    pub fn has_completions(&self) -> bool {
+        self.columns.contains(&Column::Done)
     }
 
     /// The names of the files seen so far.
@@ -258,6 +271,8 @@ impl<R: BufRead> TraceReader<R> {
             bytes: 0,
             target: None,
             issued: None,
+            done: None,
+            lost: 0,
         };
         for (index, &column) in self.columns.iter().enumerate() {
             let field = lines.field(index, column)?;
@@ -292,7 +307,24 @@ impl<R: BufRead> TraceReader<R> {
                 }
                 Column::Issued if field.is_empty() => {}
                 Column::Issued => row.issued = Some(micros(field).ok_or_else(|| refuse(TIME_EXPECTED))?),
+                Column::Done if field.is_empty() => {}
+                Column::Done => row.done = Some(micros(field).ok_or_else(|| refuse(TIME_EXPECTED))?),
+                Column::Lost if field.is_empty() => {}
+                Column::Lost => {
+                    row.lost =
+                        whole(field).ok_or_else(|| refuse("a whole number of requests, or nothing"))?;
+                }
             }
+        }
+        if let Some(done) = row.done.filter(|done| *done < row.time) {
+            let number = 1 + self.columns.iter().position(|c| *c == Column::Done).unwrap_or(0);
+            let expected = format!("a time not before the arrival, {}", Micros(row.time));
+            return Err(self.lines.field_error(
+                number,
+                "done_us",
+                &expected,
+                Some(Micros(done).to_string().into()),
+            ));
         }
         if row.offset.checked_add(u64::from(row.bytes)).is_none() {
             let number = 1 + self.columns.iter().position(|c| *c == Column::Bytes).unwrap_or(0);

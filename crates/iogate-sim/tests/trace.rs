@@ -93,6 +93,11 @@ fn refusals_name_line_column_and_what_was_expected() {
         ),
         ("H,target\n0,1,1,1,r,0,8,4096\n", "line 2, column 8 (target): expected a target, from 0 to 4095"),
         ("H,issued_us\n0,1,1,1,r,0,8,soon\n", "line 2, column 8 (issued_us)"),
+        (
+            "H,done_us\n5,1,1,1,r,0,8,4.5\n",
+            "line 2, column 8 (done_us): expected a time not before the arrival, 5, found '4.5'",
+        ),
+        ("H,lost\n5,1,1,1,r,0,8,few\n", "line 2, column 8 (lost): expected a whole number of requests"),
         ("H\n5,1,1,1,r,0,8\n4.5,1,1,1,r,0,8\n", "line 3, column 1 (time_us): expected a time not before 5"),
         ("H\n0,1,1,LONG,r,0,8\n", "line 2: expected at most 65536 bytes"),
     ];

@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     Status(StatusArgs),
     Set(SetArgs),
+    Record(RecordArgs),
     Serve(ServeArgs),
     Turn(TurnArgs),
     Probe(ProbeArgs),
@@ -293,13 +294,44 @@ pub(crate) struct SetArgs {
     pub(crate) settings: Vec<String>,
 }
 
+/// Record what arrives and completes at the gate of a mount or a server, as a trace
+///
+/// Ends with SIGINT, SIGTERM or SIGHUP, after --for, and when the mount or the server has gone. Programs never wait for it: what it
+/// is too slow for is lost, and counted in the trace. Only root and the user of the mount or the server may record.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// The mount point, or a server's address: HOST:PORT or unix:PATH
+    #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
+    pub(crate) place: PathBuf,
+
+    /// The trace, which `iogate replay` reads
+    #[arg(long, short, value_name = "TRACE", value_hint = ValueHint::FilePath)]
+    pub(crate) out: PathBuf,
+
+    /// Of a server: which export's gate, if not the first one's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) export: Option<String>,
+
+    /// For so long, as in 60s [default: until it is ended]
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) duration: Option<Time>,
+
+    /// Begin another file when one has so many bytes, as in 100MiB: TRACE becomes TRACE.1, that TRACE.2 and so on
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) rotate: Option<Bytes>,
+
+    /// With --rotate: how many files to keep beside the one that is written
+    #[arg(long, value_name = "N", default_value_t = 4, requires = "rotate", value_parser = clap::value_parser!(u32).range(0..=9_999))]
+    pub(crate) keep: u32,
+}
+
 /// Play a trace of requests through a scheduler in virtual time
 ///
 /// No real I/O is done: a modelled device serves what the scheduler dispatches. The same trace and settings give the same
 /// output, byte for byte.
 #[derive(Debug, Args)]
 #[command(after_long_help = "The trace is CSV with the header \
-    time_us,app,client,file,op,offset,bytes[,target][,issued_us]: one row a request, in order of time. The log is CSV with the \
+    time_us,app,client,file,op,offset,bytes[,target][,issued_us][,done_us][,lost]: one row a request, in order of time. The log is CSV with the \
     header start_us,end_us,file,op,offset,bytes,requests,ids: one row a dispatch, in dispatch order.")]
 pub(crate) struct ReplayArgs {
     /// The trace; - for standard input

@@ -120,6 +120,8 @@ requests! {
     40 Status(Status),
     /// Changes the scheduler.
     41 Configure(Configure<'a>),
+    /// Reads a recording of the gate.
+    42 ReadRecording(ReadRecording),
     /// Wants a turn.
     50 Claim(Claim<'a>),
     /// Ends a turn.

@@ -462,6 +462,19 @@ record! {
 }
 
 record! {
+    /// Reads what arrives and completes at the gate of the session's export; only in the name of the server's own user or of root.
+    /// Answered with a piece of the recording as payload (see [`recording`](crate::recording)).
+    ReadRecording {
+        /// The recording, by a number of the reader's choosing.
+        name: u64,
+        /// The first event that the reader does not have. 0: the recording begins if there is none. The largest number: it ends.
+        from: u64,
+        /// Most bytes of the answer.
+        bytes: u32,
+    }
+}
+
+record! {
     /// Ends the session: its handles are closed, its replies forgotten. Answered with nothing.
     Goodbye {}
 }

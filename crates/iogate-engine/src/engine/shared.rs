@@ -7,6 +7,7 @@ use std::thread::panicking;
 use std::{mem, process};
 
 use iogate_core::auto::features::Features;
+use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
 use super::flight::{self, Flight, Share, Step};
@@ -43,6 +44,7 @@ pub(super) struct State {
     pub(super) gate: Gate,
     /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
     pub(super) seen: Features,
+    pub(super) recordings: Recordings,
     table: Table,
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
@@ -127,8 +129,14 @@ impl State {
 
 impl Shared {
     pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
-        let state =
-            State { gate, seen: Features::default(), table: Table::default(), armed: Time::MAX, waiting: 0 };
+        let state = State {
+            gate,
+            seen: Features::default(),
+            recordings: Recordings::default(),
+            table: Table::default(),
+            armed: Time::MAX,
+            waiting: 0,
+        };
         Shared {
             state: Mutex::new(state),
             room: Condvar::new(),
@@ -251,6 +259,7 @@ impl Shared {
             }
         }
         state.seen.arrived(*now, &request);
+        state.recordings.arrived(*now, &request);
         state.table.insert(Pending::new(transfer, done));
         (state, Ok(()))
     }
@@ -414,6 +423,7 @@ impl Shared {
             if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
                 let pending = state.table.remove(share.request);
                 state.seen.completed(now, pending.origin.app, pending.origin.client);
+                state.recordings.completed(now, share.request);
                 calls += usize::from(matches!(pending.done, Done::Call(_)));
                 share.finished = Some(pending);
             }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iogate_core::wire::{Configure, Evict, Request, Status};
+use iogate_core::wire::{Configure, Evict, ReadRecording, Request, Status};
 use iogate_vfs::Caller;
 
 use super::call::Answer;
@@ -23,6 +23,16 @@ impl Client {
     pub fn configure(&self, scheduler: &str) -> io::Result<()> {
         let scheduler = scheduler.as_bytes();
         self.call(&Request::Configure(Configure { scheduler }), self.user()).map(drop)
+    }
+
+    /// What a recording of the gate of the export that the client uses has from event `from` on, as at most `bytes`
+    /// ([`iogate_core::recording`]). From 0 it begins if there is none of this name; with `u64::MAX` it ends. Fails as `PermissionDenied`
+    /// for other users than root and the server's own; the error's text is the server's.
+    pub fn record(&self, name: u64, from: u64, bytes: u32) -> io::Result<Vec<u8>> {
+        match self.call(&Request::ReadRecording(ReadRecording { name, from, bytes }), self.user())? {
+            Answer::Other { payload, .. } => Ok(payload),
+            Answer::Read(_) | Answer::Written(_) => Err(io::Error::from_raw_os_error(libc::EPROTO)),
+        }
     }
 
     /// Takes a turn away from whoever holds it; the server must be a coordinator. Fails as `PermissionDenied` for other users than the

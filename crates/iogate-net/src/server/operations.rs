@@ -7,9 +7,11 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Instant;
 
+use iogate_core::recording::RecordingError;
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
-    self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, Record, Request, RequestHeader, Synced, open,
+    self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
+    RequestHeader, Synced, open,
 };
 use iogate_vfs::{Caller, Groups, OpenHow, Tree};
 
@@ -71,7 +73,8 @@ impl Session {
             }
             _ => {}
         }
-        let is_control = matches!(request, Request::Status(_) | Request::Configure(_));
+        let is_control =
+            matches!(request, Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_));
         let since = Instant::now();
         let asked = Asked { answer, header: *header, groups, fields: fields.to_vec(), held };
         let job = move || asked.carry_out(since);
@@ -92,6 +95,7 @@ impl Session {
             Request::ReadLink(_) => PATH_BYTES_MAX,
             Request::GetXattr(_) | Request::ListXattr(_) => VALUE_BYTES_MAX as usize,
             Request::Status(_) => self.server.status_bytes(),
+            Request::ReadRecording(read) => read.bytes.min(VALUE_BYTES_MAX) as usize,
             _ => 0,
         }
     }
@@ -105,7 +109,9 @@ impl Session {
     ) -> Result<Caller, Refusal> {
         // Whoever is let in may ask how the server is, whether it may do anything else or not.
         let caller = match request {
-            Request::Status(_) | Request::Configure(_) | Request::Goodbye(_) => self.user,
+            Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_) | Request::Goodbye(_) => {
+                self.user
+            }
             _ => self.caller(header, groups)?,
         };
         self.refuse_reserved(request)?;
@@ -219,6 +225,7 @@ impl Session {
                 self.configure(configure.scheduler)?;
                 Outcome::Done
             }
+            Request::ReadRecording(read) => Outcome::Bytes(self.read_recording(&read)?),
             Request::Goodbye(_) => {
                 self.server.end_here(self);
                 Outcome::Done
@@ -299,12 +306,31 @@ impl Session {
         Ok(entries)
     }
 
-    fn configure(&self, text: &[u8]) -> Result<(), Failed> {
+    /// Refuses what only root and the server's user may do.
+    fn refuse_others(&self, what: &str) -> Result<(), Failed> {
         let own = rustix::process::geteuid().as_raw();
-        if self.user.uid != 0 && self.user.uid != own {
-            let text = "the scheduler may be changed by root and the server's user only";
-            return Err(Refusal::new(libc::EPERM, text).into());
+        if self.user.uid == 0 || self.user.uid == own {
+            return Ok(());
         }
+        let text = format!("{what} by root and the server's user only");
+        Err(Refusal::new(libc::EPERM, text).into())
+    }
+
+    fn read_recording(&self, read: &ReadRecording) -> Result<Vec<u8>, Failed> {
+        self.refuse_others("the gate may be recorded")?;
+        let bytes = read.bytes.min(VALUE_BYTES_MAX) as usize;
+        let recorded = self.export.engine.record(read.name, read.from, bytes);
+        Ok(recorded.map_err(|error| {
+            let errno = match error {
+                RecordingError::TooMany => libc::EUSERS,
+                RecordingError::Ended => libc::ESTALE,
+            };
+            Refusal::new(errno, error.to_string())
+        })?)
+    }
+
+    fn configure(&self, text: &[u8]) -> Result<(), Failed> {
+        self.refuse_others("the scheduler may be changed")?;
         let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
         let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());

@@ -1,5 +1,6 @@
 //! Every message is answered as the protocol says.
 
+use iogate_core::recording::{Chunk, Event};
 use iogate_core::wire::*;
 
 use std::sync::Arc;
@@ -253,7 +254,26 @@ fn the_state_is_told_and_the_scheduler_changed() {
     let configure = Request::Configure(Configure { scheduler: b"scheduler=sjf,age_max=1s" });
     let refused = client.ask(&configure, &[]);
     assert_eq!(refused.errno, libc::EPERM, "user 7 is nobody");
+    let recording = |name, from| Request::ReadRecording(ReadRecording { name, from, bytes: 1 << 16 });
+    assert_eq!(client.ask(&recording(1, 0), &[]).errno, libc::EPERM, "nor may it see what others do");
     let mut owner = Raw::greet(setup.unix());
+    let mut recorded = |name, from| owner.ask(&recording(name, from), &[]);
+    assert_eq!(Chunk::decode(&recorded(1, 0).payload), Some(Chunk::default()));
+    client.write_at(1, 100, &[0; 7]);
+    let chunk = Chunk::decode(&recorded(1, 0).payload).unwrap();
+    assert!(matches!(
+        chunk.events[..],
+        [Event::Arrived { offset: 100, bytes: 7, .. }, Event::Completed { .. }]
+    ));
+    assert_eq!(
+        Chunk::decode(&recorded(1, 0).payload).unwrap(),
+        chunk,
+        "the same again until it is acknowledged"
+    );
+    assert!(Chunk::decode(&recorded(1, 2).payload).unwrap().events.is_empty());
+    assert!((2..5).all(|name| recorded(name, 0).errno == 0));
+    assert_eq!(recorded(5, 0).errno, libc::EUSERS, "there are four at most");
+    assert_eq!((recorded(1, u64::MAX).errno, recorded(1, 2).errno), (0, libc::ESTALE), "it has ended");
     owner.ask(&configure, &[]).done();
     assert_eq!(setup.server.status().exports[0].scheduler, "sjf(age_max=1s)");
     let wrong = owner.ask(&Request::Configure(Configure { scheduler: b"scheduler=sfj" }), &[]);

@@ -177,6 +177,8 @@ fn row(time_us: u64, file: u64, op: Op, offset: u64, bytes: u32) -> Row {
         bytes,
         target: None,
         issued: None,
+        done: None,
+        lost: 0,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::print_or_watch;
 
 /// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Place {
 
 impl Place {
     /// What can be a path of a mount is one: an address on TCP has no `/`, and nothing of its name is there.
-    fn of(given: &Path) -> Result<Place, Failure> {
+    pub(crate) fn of(given: &Path) -> Result<Place, Failure> {
         let address = given.to_str().filter(|text| {
             text.starts_with("unix:") || text.contains(':') && !text.contains('/') && !given.exists()
         });

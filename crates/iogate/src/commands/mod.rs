@@ -11,6 +11,7 @@ pub(crate) mod manuals;
 pub(crate) mod mount;
 pub(crate) mod probe;
 pub(crate) mod profile;
+pub(crate) mod record;
 pub(crate) mod remote;
 pub(crate) mod replay;
 pub(crate) mod reproduce;

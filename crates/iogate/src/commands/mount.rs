@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context, anyhow};
 use iogate_core::auto::pattern::patterns;
 use iogate_core::device::{self, Placement};
+use iogate_core::recording::RecordingError;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
@@ -337,5 +338,9 @@ impl Control for MountControl {
         let scheduler = current.changed(text, 0)?;
         self.engine.switch(&scheduler);
         Ok(())
+    }
+
+    fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
+        self.engine.record(name, from, room)
     }
 }

@@ -1,0 +1,276 @@
+//! `iogate record`: what arrives and completes at a gate that is up, as a trace.
+
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use iogate_core::recording::{Chunk, EVENT_BYTES, EVENTS_MAX};
+use iogate_fuse::ControlError;
+use iogate_net::client::Client;
+use iogate_sim::record::{Assembler, HEADER, Line};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::RecordArgs;
+use crate::commands::control::{PATIENCE, Place};
+use crate::commands::serve::ask;
+use crate::failure::Failure;
+
+/// How long nothing may have come before the gate is asked again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The most that is asked for at once: an extended attribute holds no more.
+const PIECE_BYTES: u32 = 1 << 16;
+/// As many as a ring has.
+const PIECES_MAX: usize = EVENTS_MAX * EVENT_BYTES / PIECE_BYTES as usize + 1;
+
+pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
+    let place = Place::of(&args.place)?;
+    // Before the recording begins, so that no signal ends it in the midst of a line.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let source = Source::open(&place, args)?;
+    let name = name().context("random numbers")?;
+    let first = source.read(name, 0).map_err(|end| end.failure(&source))?;
+    let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
+    eprintln!("recording {source} to {}; end with Ctrl-C", args.out.display());
+    let until = args.duration.map(|time| Instant::now() + time.0);
+    let is_due = |signals: &mut Signals| {
+        signals.pending().next().is_some() || until.is_some_and(|until| Instant::now() >= until)
+    };
+    let mut recorder = Recorder { assembler: Assembler::default(), next: 0 };
+    let mut ended = recorder.take(&first, &mut trace).err();
+    while ended.is_none() && !is_due(&mut signals) {
+        match recorder.step(&source, name, &mut trace) {
+            Ok(0) => std::thread::sleep(PAUSE),
+            Ok(_) => {}
+            Err(end) => ended = Some(end),
+        }
+    }
+    if ended.is_none() {
+        // What has come up to now.
+        for _ in 0..PIECES_MAX {
+            match recorder.step(&source, name, &mut trace) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(end) => {
+                    ended = Some(end);
+                    break;
+                }
+            }
+        }
+        let _ = source.read(name, u64::MAX);
+    }
+    recorder.finish(&source, &args.out, trace, ended)
+}
+
+/// A number that no other recording has.
+fn name() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// A gate that is recorded.
+enum Source<'a> {
+    Mount(&'a Path),
+    Server(&'a Path, Box<Client>),
+}
+
+/// Why a recording is over before it was asked to be.
+enum End {
+    /// The mount or the server has gone, or the gate has forgotten the recording.
+    Gone(String),
+    /// It may not be recorded.
+    Refused(anyhow::Error),
+    /// The trace cannot be written.
+    Output(anyhow::Error),
+}
+
+impl End {
+    fn failure(self, source: &Source<'_>) -> Failure {
+        match self {
+            End::Gone(why) => Failure::failed(anyhow!("{source} cannot be recorded: {why}")),
+            End::Refused(error) | End::Output(error) => Failure::failed(error),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    fn open(place: &'a Place, args: &'a RecordArgs) -> Result<Source<'a>, Failure> {
+        match place {
+            Place::Mount(_) if args.export.is_some() => {
+                Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
+            }
+            Place::Mount(mountpoint) => Ok(Source::Mount(mountpoint)),
+            Place::Server(endpoint) => {
+                let client = ask::client(endpoint, args.export.as_deref().unwrap_or_default(), PATIENCE)?;
+                Ok(Source::Server(&args.place, Box::new(client)))
+            }
+        }
+    }
+
+    fn read(&self, name: u64, from: u64) -> Result<Chunk, End> {
+        let bytes = match self {
+            Source::Mount(mountpoint) => {
+                iogate_fuse::record(mountpoint, name, from).map_err(|error| match error {
+                    ControlError::NotAMount { .. } if from == 0 => End::Refused(error.into()),
+                    ControlError::NotAMount { .. } => End::Gone("it is not mounted any more".into()),
+                    ControlError::NotAllowed { .. } => End::Refused(error.into()),
+                    error => End::Gone(error.to_string()),
+                })?
+            }
+            Source::Server(_, client) => {
+                client.record(name, from, PIECE_BYTES).map_err(|error| match error.kind() {
+                    io::ErrorKind::PermissionDenied => End::Refused(error.into()),
+                    _ => End::Gone(error.to_string()),
+                })?
+            }
+        };
+        if from == u64::MAX {
+            return Ok(Chunk::default());
+        }
+        Chunk::decode(&bytes).ok_or_else(|| End::Gone("it answers in another version's words".into()))
+    }
+}
+
+impl std::fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Mount(mountpoint) => write!(f, "the mount at {}", mountpoint.display()),
+            Source::Server(place, _) => write!(f, "the server at {}", place.display()),
+        }
+    }
+}
+
+struct Recorder {
+    assembler: Assembler,
+    /// The first event that has not been read.
+    next: u64,
+}
+
+impl Recorder {
+    /// Reads a piece, and says how many events were in it.
+    fn step(&mut self, source: &Source<'_>, name: u64, trace: &mut Trace) -> Result<usize, End> {
+        let chunk = source.read(name, self.next)?;
+        self.take(&chunk, trace)?;
+        Ok(chunk.events.len())
+    }
+
+    fn take(&mut self, chunk: &Chunk, trace: &mut Trace) -> Result<(), End> {
+        for event in &chunk.events {
+            self.assembler.push(*event);
+        }
+        self.next = chunk.first + chunk.events.len() as u64;
+        while let Some(line) = self.assembler.next_line() {
+            trace.push(&line).map_err(End::Output)?;
+        }
+        trace.flush().map_err(End::Output)
+    }
+
+    /// Writes what is left, and says what there is.
+    fn finish(
+        mut self,
+        source: &Source<'_>,
+        out: &Path,
+        mut trace: Trace,
+        ended: Option<End>,
+    ) -> Result<(), Failure> {
+        let mut failed = None;
+        if !matches!(ended, Some(End::Output(_))) {
+            let left = self.assembler.finish().try_for_each(|line| trace.push(&line));
+            failed = left.and_then(|()| trace.flush()).err();
+        }
+        let (rows, lost) = (trace.rows, self.assembler.lost());
+        let unfinished = self.assembler.unfinished();
+        eprintln!("{}: {rows} requests, {lost} lost, {unfinished} without their completion", out.display());
+        match ended {
+            Some(End::Output(error)) => failed = Some(error),
+            Some(End::Refused(error)) => return Err(Failure::failed(error)),
+            Some(End::Gone(why)) => eprintln!("{source} has ended the recording: {why}"),
+            None => {}
+        }
+        match failed {
+            Some(error) => {
+                Err(Failure::failed(error).hint("what was recorded up to then is there, in whole lines"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The file that is being written, in whole lines, and those before it.
+struct Trace {
+    path: PathBuf,
+    file: File,
+    /// Whole lines that are not in the file yet.
+    pending: Vec<u8>,
+    /// Bytes in the file.
+    bytes: u64,
+    rotate: Option<u64>,
+    keep: u32,
+    /// Lines in the file and in those before it, and lines that are pending.
+    rows: u64,
+    pending_rows: u64,
+}
+
+impl Trace {
+    fn create(path: &Path, rotate: Option<u64>, keep: u32) -> Result<Trace, Failure> {
+        let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()));
+        let pending = HEADER.as_bytes().to_vec();
+        let file = file.map_err(Failure::usage)?;
+        let mut trace =
+            Trace { path: path.into(), file, pending, bytes: 0, rotate, keep, rows: 0, pending_rows: 0 };
+        trace.flush().map_err(Failure::failed)?;
+        Ok(trace)
+    }
+
+    fn push(&mut self, line: &Line) -> anyhow::Result<()> {
+        let full = self.rotate.is_some_and(|most| self.bytes + self.pending.len() as u64 >= most);
+        if full {
+            self.flush()?;
+            self.next_file().with_context(|| format!("{} cannot be rotated", self.path.display()))?;
+        }
+        line.write(&mut self.pending).expect("memory takes what is written");
+        self.pending_rows += 1;
+        Ok(())
+    }
+
+    /// Writes whole lines; where there is no room for all of them, as if none had been begun.
+    fn flush(&mut self) -> anyhow::Result<()> {
+        if let Err(error) = self.file.write_all(&self.pending) {
+            let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::End(0)));
+            (self.pending_rows, self.pending) = (0, Vec::new());
+            return Err(
+                anyhow::Error::new(error).context(format!("{} cannot be written", self.path.display()))
+            );
+        }
+        self.bytes += self.pending.len() as u64;
+        self.rows += self.pending_rows;
+        self.pending_rows = 0;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// TRACE becomes TRACE.1, that TRACE.2 and so on; the last one goes.
+    fn next_file(&mut self) -> io::Result<()> {
+        let numbered = |number: u32| {
+            let mut name = self.path.clone().into_os_string();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.keep).rev() {
+            match fs::rename(numbered(number), numbered(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if self.keep > 0 {
+            fs::rename(&self.path, numbered(1))?;
+        }
+        self.file = File::create(&self.path)?;
+        self.bytes = 0;
+        self.pending.extend(HEADER.as_bytes());
+        Ok(())
+    }
+}
