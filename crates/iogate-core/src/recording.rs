@@ -270,7 +270,7 @@ mod tests {
         Request {
             id: RequestId(id),
             file: FileId(u64::MAX - id),
-            op: if id % 2 == 0 { Op::Read } else { Op::Write },
+            op: if id.is_multiple_of(2) { Op::Read } else { Op::Write },
             offset: id << 40,
             bytes: 4096,
             app: AppId(7),

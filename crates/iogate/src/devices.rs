@@ -1,18 +1,34 @@
 //! Devices by name: a model, or a profile in a file.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use anyhow::anyhow;
 use iogate_core::device::Device;
-use iogate_sim::profile;
+use iogate_sim::profile::{self, ProfileTextError};
 
 use crate::failure::Failure;
 
 /// The device that `--device` names.
 pub(crate) fn device(spec: &str) -> Result<Box<dyn Device>, Failure> {
-    profile::device(spec, &open).map_err(|error| {
-        Failure::usage(error).hint("`iogate devices` lists the models, `iogate profile` measures storage")
-    })
+    profile::device(spec, &open).map_err(not_a_device)
+}
+
+/// Makes devices like the one that `--device` names. A file is read once, now.
+pub(crate) fn maker(spec: &str) -> Result<impl Fn() -> Box<dyn Device> + Send + Sync + use<>, Failure> {
+    let content = RefCell::new(String::new());
+    let read = |file: &str| {
+        let text = open(file)?;
+        content.replace(text.clone());
+        Ok(text)
+    };
+    profile::device(spec, &read).map_err(not_a_device)?;
+    let (spec, content) = (spec.to_owned(), content.into_inner());
+    Ok(move || profile::device(&spec, &|_| Ok(content.clone())).expect("a device that has been made before"))
+}
+
+fn not_a_device(error: ProfileTextError) -> Failure {
+    Failure::usage(error).hint("`iogate devices` lists the models, `iogate profile` measures storage")
 }
 
 /// The content of a file, or why there is none.

@@ -79,9 +79,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
             let error = anyhow!("--scheduler auto with {targets} targets: it knows what one device charges");
             return Err(Failure::usage(error).hint("name a scheduler, or set --targets 1"));
         }
-        let spec = spec.clone();
-        let device = move || device::parse(&spec).expect("a device that has been parsed before");
-        replay.choose(pricing(device, args.device.starts_with("unit:")));
+        replay.choose(pricing(devices::maker(spec)?, spec.starts_with("unit:")));
     }
     let mut timeline = Timeline::default();
     let mut origin = None;
