@@ -72,6 +72,9 @@ make_volume() {
     shift
     volume create "$name" "$@" "$HOST:$WORK/${name}0" "$HOST:$WORK/${name}1" "$HOST:$WORK/${name}2" \
         "$HOST:$WORK/${name}3" force || fail "no volume: $(tail -n 2 "$GLUSTER/cli")"
+    # On a disk that is nearly full, GlusterFS would put files elsewhere than it says at first, and now and then never answer.
+    volume set "$name" cluster.min-free-disk 0 && volume set "$name" storage.reserve 0 ||
+        fail "no limits: $(tail -n 2 "$GLUSTER/cli")"
 }
 # mount_volume NAME PLACE OPTIONS...
 mount_volume() {
