@@ -25,6 +25,14 @@ fn no_crash_parts_a_file_from_its_objects_unnoticed() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, a program is killed while it cuts its file, and the server of names keeps its session. What its successor wrote was lost
+/// when the cut was finished.
+#[test]
+fn no_cut_of_a_dead_program_takes_what_its_successor_wrote() {
+    let report = run(1222, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -377,6 +377,26 @@ fn begun_by(remote: &Remote, name: &str, size: usize) -> (Arc<dyn TreeFile>, u64
     (file, ticket)
 }
 
+#[test]
+fn what_is_written_while_a_size_is_begun_is_not_cut_off_later() {
+    let cluster = Cluster::new();
+    let forwarder = cluster.forwarder();
+    let remote = Arc::new(connect(&forwarder));
+    append_to(&remote, "log").append(&record(0, 0)).unwrap();
+    let dying = connect_as(cluster.names(), true);
+    let (begun, _) = begun_by(&dying, "log", 0);
+    let opener = Arc::clone(&remote);
+    let opening =
+        thread::spawn(move || opener.open_with(Path::new("log"), open::READ | open::WRITE, 0).unwrap());
+    until(|| cluster.names().status().underway > 0);
+    // It never sets the size.
+    drop((begun, dying));
+    let file = in_time("opening", || opening.join().unwrap());
+    file.write_at(0, &record(1, 0)).unwrap();
+    drop(append_to(&remote, "log"));
+    assert_eq!(records(&content(&file)), BTreeMap::from([(1, vec![0])]));
+}
+
 fn numbered(number: u64) -> AppendRecord {
     AppendRecord { client: [1; 16], number, step: 0, uid: 0, bytes: RECORD as u32 }
 }

@@ -138,8 +138,8 @@ impl Ends {
         self.clock.now()
     }
 
-    /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns the size that
-    /// somebody has begun to set, and nobody is setting.
+    /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns a size that is to
+    /// be set before anything is written through the handle: whoever is at it may be dead.
     pub fn open(self: &Arc<Self>, file: &dyn TreeFile, elsewhere: bool) -> io::Result<(Party, Option<u64>)> {
         let identity = file.identity();
         let mut state = self.lock();

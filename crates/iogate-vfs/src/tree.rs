@@ -293,7 +293,7 @@ pub trait TreeFile: Send + Sync {
         let _ = offset;
     }
 
-    /// The size that somebody has begun to set, and has not.
+    /// A size that is to be set before anything is written, as who has begun to set it may be dead.
     fn pending_size(&self) -> Option<u64> {
         None
     }

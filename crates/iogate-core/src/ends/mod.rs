@@ -8,7 +8,8 @@
 //!   delays others and never blocks them. What it has not written by then stays its record's range: left alone, it would be a hole
 //!   between records. A size is set after all ranges are settled, or *void* because they are too old.
 //! - Who has begun to set a size keeps the end until it settles or leaves. Then the size stays begun: all who come are told to
-//!   finish it first.
+//!   finish it first. So is who opens the file while somebody sets its size, or waits to: who does that may be dead, and what is
+//!   written before the size is set in its place would be cut off.
 //! - Where the file ends is known while all write at its end. While a handle writes elsewhere, and for a while after a
 //!   start of the server (handles from before may still be in use), whoever has the end must *look* first.
 
@@ -232,9 +233,18 @@ impl Ends {
         self.records.restore(file, record, offset);
     }
 
-    /// The size of a file that somebody has begun to set, and nobody is setting.
+    /// A size that is to be set before who opens a file now writes to it: it is begun, somebody sets it, or waits to.
     pub fn begun(&self, file: Identity) -> Option<u64> {
-        self.files.get(&file)?.begun
+        let File { begun, holder, queue, .. } = self.files.get(&file)?;
+        let held = holder.iter().filter_map(|holder| match holder.hold {
+            Hold::Resize(size) => Some(size),
+            _ => None,
+        });
+        let waits = queue.iter().filter_map(|asked| match asked.wish {
+            Wish::Resize(size) => Some(size),
+            _ => None,
+        });
+        begun.iter().copied().chain(held).chain(waits).next()
     }
 
     /// Somebody wants the end.

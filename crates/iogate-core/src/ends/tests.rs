@@ -180,6 +180,28 @@ fn a_size_that_was_begun_is_finished_first() {
 }
 
 #[test]
+fn who_opens_a_file_takes_its_end_after_those_who_set_its_size() {
+    let mut ends = ends();
+    (0..2).for_each(|_| opened(&mut ends, true));
+    let first = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    assert_eq!(ends.begun(FILE), None);
+    // Whoever waits may be dead, and is given the end all the same.
+    assert_eq!(ends.ask(at(0), FILE, 2, 2, Wish::Resize(5)), []);
+    assert_eq!(ends.begun(FILE), Some(5), "it waits");
+    let (_, all) = ends.settle(at(1), FILE, 1, first.ticket, 10);
+    assert_eq!(ends.begun(FILE), Some(5), "it is being noted");
+    let second = only(&mut ends, at(1), all);
+    assert_eq!(ends.begun(FILE), Some(5), "it is being set");
+    opened(&mut ends, true);
+    assert_eq!(ends.ask(at(2), FILE, 3, 3, Wish::Take), []);
+    ends.settle(at(3), FILE, 2, second.ticket, 5);
+    assert_eq!(ends.begun(FILE), Some(5), "a server that is killed now finds it begun");
+    let all = ends.noted(at(4), FILE, second.ticket, true);
+    assert_eq!(only(&mut ends, at(4), all).answer, Answer::Yours(None));
+    assert_eq!(ends.begun(FILE), None);
+}
+
+#[test]
 fn what_was_given_before_the_start_is_not_given_to_others() {
     // Killed after a range was in the log, and before its end was noted with the file.
     let mut ends = ends();

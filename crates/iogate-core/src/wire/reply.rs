@@ -58,7 +58,7 @@ record! {
     Opened {
         /// Which file it is, to know it again.
         identity: Identity,
-        /// The size that somebody has begun to set, and not settled; the largest number: none.
+        /// A size that is to be set before anything is written through the handle; the largest number: none.
         pending_size: u64,
         /// 1: its objects were given their name by this, so it has none yet.
         is_new: u8,
