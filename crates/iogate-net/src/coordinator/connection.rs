@@ -27,13 +27,14 @@ pub(super) struct Connection {
     pub(super) state: State,
     /// The user, once it is known.
     pub(super) user: Option<u32>,
-    /// What has come and is not taken in, and when the last of it came.
+    /// What has come and is not taken in.
     pub(super) left: Vec<u8>,
+    /// When the first byte of it was read.
+    began: Option<Instant>,
     /// What has come has whole messages: they wait for room for their answers.
     pub(super) is_held_back: bool,
     /// Bytes that were charged to its user.
     pub(super) charged: usize,
-    heard: Instant,
     out: Vec<u8>,
     sent: usize,
     /// Since when the peer takes nothing.
@@ -92,9 +93,9 @@ impl Connection {
             state: State::New,
             user: None,
             left: Vec::new(),
+            began: None,
             is_held_back: false,
             charged: 0,
-            heard: now,
             out: Vec::new(),
             sent: 0,
             stalled: None,
@@ -116,10 +117,8 @@ impl Connection {
     pub(super) fn read(&mut self, room: &mut [u8]) -> Read {
         match self.socket.read(&mut [IoSliceMut::new(room)]) {
             Ok(0) => Read::Over,
-            Ok(count) => {
-                self.heard = Instant::now();
-                if count < room.len() { Read::All(count) } else { Read::Some(count) }
-            }
+            Ok(count) if count < room.len() => Read::All(count),
+            Ok(count) => Read::Some(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Read::All(0),
             Err(error) => {
                 log_end(&error, || self.peer_text());
@@ -128,11 +127,15 @@ impl Connection {
         }
     }
 
-    /// Keeps what is unfinished.
-    pub(super) fn keep(&mut self, rest: &[u8]) {
+    /// Keeps what is unfinished: what has come, but for the first `taken` bytes.
+    pub(super) fn keep(&mut self, come: &[u8], taken: usize) {
+        let rest = &come[taken..];
         self.left.clear();
         self.left.shrink_to(KEPT_BYTES);
         self.left.extend_from_slice(rest);
+        // Where nothing is taken, it is still the message that had begun before.
+        let began = self.began.filter(|_| taken == 0);
+        self.began = (!rest.is_empty()).then(|| began.unwrap_or_else(Instant::now));
     }
 
     /// Adds bytes to what is to be sent.
@@ -205,8 +208,8 @@ impl Connection {
         if self.stalled.is_some_and(|since| since.elapsed() > stall) {
             return Some("the client does not read its answers");
         }
-        if !self.left.is_empty() && !self.is_held_back && self.heard.elapsed() > stall {
-            return Some("a message has begun and does not go on");
+        if !self.is_held_back && self.began.is_some_and(|began| began.elapsed() > stall) {
+            return Some("a message has begun and does not come to its end");
         }
         None
     }

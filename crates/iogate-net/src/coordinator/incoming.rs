@@ -179,7 +179,7 @@ impl Reactor {
                 Rest::Status => self.tell_status(token, connection.user, header.id),
             }
         }
-        connection.keep(&bytes[at..]);
+        connection.keep(bytes, at);
         Ok(())
     }
 }

@@ -82,6 +82,22 @@ fn silent_and_deaf_clients_are_cut_in_time() {
     wait_until("only one is left", || setup.status().connections == 1);
 }
 
+/// Each of its bytes comes in time, but not the message.
+#[test]
+fn a_message_that_trickles_is_cut() {
+    let limits = Limits { stall_timeout: Duration::from_secs(1), ..Limits::default() };
+    let setup = Setup::with(CoordinatorConfig { limits, ..config("") });
+    let mut patient = setup.client();
+    let mut trickling = setup.client();
+    // More bytes than this test can send before it gives up.
+    let claim = Claim { label: &[b'x'; 60_000], ..place("scratch") };
+    let mut bytes = Raw::bytes(1, 1, &Request::Claim(claim), &[]).into_iter();
+    wait_until("it is cut", || trickling.try_write(&[bytes.next().expect("it is never cut")]).is_err());
+    assert_eq!(setup.status().counters.cut, 1);
+    // Whoever says nothing may stay.
+    patient.is_silent();
+}
+
 #[test]
 fn there_are_no_more_connections_than_allowed() {
     let limits = Limits { connections: 6, connections_per_client: 4, ..Limits::default() };
