@@ -26,7 +26,7 @@ pub type Pictures = Vec<(String, Markup)>;
 pub struct Section {
     /// Which figure, and what it is about.
     pub title: String,
-    /// The scenarios that it comes from.
+    /// The scenarios that it comes from, if it does from any.
     pub scenarios: Vec<String>,
     /// What the paper did and what it says.
     pub paper: String,
@@ -47,7 +47,9 @@ impl Page {
         }
         for section in &self.sections {
             out += &format!("## {}\n\n{}\n\n", section.title, section.paper);
-            out += &format!("Scenarios: {}.\n\n", names(&section.scenarios, |name| format!("`{name}`")));
+            if !section.scenarios.is_empty() {
+                out += &format!("Scenarios: {}.\n\n", names(&section.scenarios, |name| format!("`{name}`")));
+            }
             for (caption, table) in &section.tables {
                 if !caption.is_empty() {
                     out += &format!("{caption}\n\n");
@@ -67,7 +69,9 @@ impl Page {
             @for section in &self.sections {
                 h2 { (section.title) }
                 p { (inline(&section.paper)) }
-                p.soft { "Scenarios: " (names(&section.scenarios, String::clone)) "." }
+                @if !section.scenarios.is_empty() {
+                    p.soft { "Scenarios: " (names(&section.scenarios, String::clone)) "." }
+                }
                 @for (caption, picture) in &section.pictures { p.soft { (caption) } (picture) }
                 @for (caption, table) in &section.tables {
                     @if !caption.is_empty() { p.soft { (inline(caption)) } }

@@ -11,6 +11,7 @@
 //! | [`result`] | what a run did |
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
+//! | [`choice`] | how good the automatic choice of a scheduler is
 //! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod choice;
 pub mod experiment;
 pub mod log;
 pub mod metrics;

@@ -1,8 +1,11 @@
 //! A chooser beside a gate, for drivers in virtual time: what is chosen is in force at once.
 
+use alloc::sync::Arc;
+
 use super::chooser::{Chooser, QUEUED_MAX, Status};
+use super::meter::Meter;
 use super::window::{PRESENT_MAX, Ring, SPAN_MIN};
-use crate::gate::Gate;
+use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::request::{ClientId, Request, RequestId};
 use crate::time::Time;
 
@@ -47,6 +50,8 @@ pub struct Auto {
     chooser: Chooser,
     ring: Ring,
     pace: Pace,
+    /// Learns what the storage charges.
+    meter: Option<Meter>,
     noting: bool,
     /// The earliest beginning of the next window.
     next: Time,
@@ -55,7 +60,27 @@ pub struct Auto {
 impl Auto {
     /// Lets `chooser` simulate at `pace`.
     pub fn new(chooser: Chooser, pace: Pace) -> Auto {
-        Auto { chooser, ring: Ring::new(), pace, noting: false, next: Time::ZERO }
+        Auto { chooser, ring: Ring::new(), pace, meter: None, noting: false, next: Time::ZERO }
+    }
+
+    /// Lets it learn what the storage charges. It is then to be told of dispatches.
+    pub fn learning(mut self, meter: Meter) -> Auto {
+        self.meter = Some(meter);
+        self
+    }
+
+    /// A dispatch has been handed over.
+    pub fn dispatched(&mut self, now: Time, dispatch: &Dispatch) {
+        if let Some(meter) = &mut self.meter {
+            meter.begun(now, dispatch);
+        }
+    }
+
+    /// A dispatch has been carried out, all of it.
+    pub fn ended(&mut self, now: Time, id: DispatchId) {
+        if let Some(meter) = &mut self.meter {
+            meter.ended(now, id);
+        }
     }
 
     /// A request has come into the gate.
@@ -71,6 +96,9 @@ impl Auto {
     /// Thinks, and switches the gate. To be called before the gate is asked; `client` says whose a request in the gate is.
     pub fn look(&mut self, now: Time, gate: &mut Gate, client: impl Fn(RequestId) -> ClientId) {
         if self.noting && self.ring.is_ripe(now) {
+            if let Some(pricing) = self.meter.as_ref().and_then(Meter::pricing) {
+                self.chooser.set_pricing(Arc::new(pricing));
+            }
             let budget = self.pace.granted(now);
             self.noting = !self.chooser.consider(&self.ring, now, budget);
             if self.noting { self.ring.go_on() } else { self.ring.stop() }

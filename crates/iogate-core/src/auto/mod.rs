@@ -8,6 +8,8 @@
 //! | [`shadow`] | a window as it would have been under another scheduler |
 //! | [`objective`] | which of two outcomes is better |
 //! | [`candidates`] | the schedulers that are considered |
+//! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
+//! | `judging` | a window that is being judged, and what is kept of it |
 //! | [`chooser`] | the choice, and what became of it |
 //! | [`features`] | what is seen of arrivals: counts of each application |
 //! | [`pattern`] | an application's pattern, in words and in numbers |
@@ -23,7 +25,9 @@ pub mod candidates;
 pub mod chooser;
 pub mod driver;
 pub mod features;
+mod judging;
 mod load;
+pub mod meter;
 pub mod objective;
 pub mod pattern;
 pub mod shadow;
@@ -35,5 +39,6 @@ pub mod window;
 pub use candidates::Candidates;
 pub use chooser::Chooser;
 pub use driver::{Auto, Pace};
+pub use meter::Meter;
 pub use shadow::Pricing;
 pub use window::Ring;

@@ -90,7 +90,7 @@ impl Mix {
     }
 
     pub(crate) fn candidates(&self) -> Candidates {
-        Candidates::new(&*self.pricing(), self.depth)
+        Candidates::every()
     }
 
     /// A chooser for it that begins with `scheduler`.

@@ -48,11 +48,13 @@ pub(crate) enum Paper {
     Twins,
     /// Checkpoint coordination (2012): one job at a time does its I/O
     Checkpoint,
+    /// No paper: how good the automatic choice is, on random mixes and storage
+    Auto,
 }
 
 impl Paper {
-    pub(crate) const ALL: [Paper; 5] =
-        [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint];
+    pub(crate) const ALL: [Paper; 6] =
+        [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint, Paper::Auto];
     /// Those with `--real`.
     pub(crate) const REAL: [Paper; 3] = [Paper::Coordination, Paper::Twins, Paper::Checkpoint];
 }

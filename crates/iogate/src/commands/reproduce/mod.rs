@@ -5,6 +5,7 @@
 
 mod agios;
 mod aioli;
+mod auto;
 mod checkpoint;
 mod claims;
 mod coordination;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Coordination, Some(rig)) => ("coordination-real", real::coordination::page(&lab, rig)?),
             (Paper::Twins, Some(rig)) => ("twins-real", real::twins::page(&lab, rig)?),
             (Paper::Checkpoint, Some(_)) => ("checkpoint-real", real::checkpoint::page(&lab)?),
-            (Paper::Aioli | Paper::Agios, Some(_)) => {
+            (Paper::Aioli | Paper::Agios | Paper::Auto, Some(_)) => {
                 let error = anyhow::anyhow!("--real: expected coordination, twins or checkpoint");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
@@ -57,6 +58,11 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Coordination, None) => ("coordination", coordination::page(&lab)?),
             (Paper::Twins, None) => ("twins", twins::page(&lab)?),
             (Paper::Checkpoint, None) => ("checkpoint", checkpoint::page(&lab)?),
+            (Paper::Auto, None) => {
+                let (page, rows) = auto::page(&lab);
+                keep(out, "auto.csv", &rows)?;
+                ("auto", page)
+            }
         };
         if args.quick {
             page.notes.push(
@@ -66,13 +72,17 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             );
         }
         for (ending, text) in [("md", page.markdown()), ("html", page.html())] {
-            let path = out.join(format!("{name}.{ending}"));
-            OutputFile::create(&path)?.finish_with(&text)?;
-            print(&format!("{}\n", path.display()))?;
+            keep(out, &format!("{name}.{ending}"), &text)?;
         }
         eprintln!("{name}: {:.0} s", begin.elapsed().as_secs_f64());
     }
     Ok(())
+}
+
+fn keep(out: &Path, name: &str, text: &str) -> Result<(), Failure> {
+    let path = out.join(name);
+    OutputFile::create(&path)?.finish_with(text)?;
+    print(&format!("{}\n", path.display()))
 }
 
 /// Carries out experiments.

@@ -1,0 +1,170 @@
+//! A window that is being judged, and what is kept of it.
+
+use alloc::vec::Vec;
+
+use super::objective::{Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
+use super::shadow::{Shadow, Times};
+use super::window::Window;
+use crate::time::Span;
+
+/// The fewest requests of which a part of a window is looked at.
+pub(super) const PART_MIN: u32 = 96;
+/// Applications of a window that are kept one by one; of more, the larger ones, and the rest together.
+const APPS_MAX: usize = 64;
+
+/// What was simulated of a window as a whole.
+pub(super) struct Seen {
+    pub(super) apps: Vec<(u64, u32)>,
+    pub(super) runs: Vec<(usize, Vec<u64>)>,
+}
+
+/// A change whose promise is not seen to be kept yet.
+pub(super) struct Trial {
+    pub(super) from: usize,
+    pub(super) promised: Ln,
+    /// How much longer the scheduler before was predicted to take than it took.
+    pub(super) bias: Ln,
+    /// What it carried out in which time.
+    pub(super) rate: Rate,
+}
+
+/// What was carried out in a window.
+#[derive(Clone, Copy)]
+pub(super) struct Rate {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) span: Span,
+}
+
+impl Rate {
+    pub(super) fn of(window: &Window) -> Rate {
+        let (mut requests, mut bytes) = (0, 0);
+        for app in &window.apps {
+            requests += u64::from(app.completed);
+            bytes += app.bytes;
+        }
+        Rate { requests, bytes, span: window.span }
+    }
+
+    /// How much faster it is than `before`, the mean of requests and bytes.
+    pub(super) fn against(&self, before: &Rate) -> Ln {
+        let longer = ln_ratio(self.span.as_nanos(), before.span.as_nanos());
+        (ln_ratio(self.requests, before.requests) + ln_ratio(self.bytes, before.bytes)) / 2 - longer
+    }
+}
+
+pub(super) struct Judging {
+    pub(super) window: Window,
+    pub(super) stage: Stage,
+    /// Candidates of this stage that are to be simulated, and those that have been, with the times of applications.
+    pub(super) left: Vec<usize>,
+    pub(super) done: Vec<(usize, Vec<Times>)>,
+    pub(super) shadow: Option<Shadow>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Quarter,
+    Half,
+    Whole,
+}
+
+impl Judging {
+    /// How many requests of the window this stage looks at.
+    pub(super) fn limit(&self) -> u32 {
+        let whole = self.window.len() as u32;
+        match self.stage {
+            Stage::Quarter => (whole / 4).max(PART_MIN),
+            Stage::Half => (whole / 2).max(PART_MIN),
+            Stage::Whole => whole,
+        }
+    }
+
+    /// The candidates of a stage, but `fifo`, the best first: those that harm nobody, then by their means.
+    pub(super) fn ranked(&self) -> Vec<usize> {
+        let Some((_, fifo)) = self.done.first() else { return Vec::new() };
+        let mut ranked: Vec<(bool, Ln, usize)> = (self.done.iter().skip(1))
+            .map(|(index, times)| {
+                let score = Score::of(self.window.apps.iter().zip(times.iter().zip(fifo)).map(
+                    |(app, (time, fifo))| {
+                        let (took, with_fifo) = (time.all.as_nanos(), fifo.all.as_nanos());
+                        Slowdown { key: app.key, requests: app.requests, took, with_fifo }
+                    },
+                ));
+                (!score.is_harmless(), score.mean, *index)
+            })
+            .collect();
+        ranked.sort_unstable();
+        ranked.into_iter().map(|(.., index)| index).collect()
+    }
+
+    /// What was predicted and what was measured, for the applications of which enough has completed; if there are none, for all.
+    pub(super) fn measurable<'a>(&'a self, times: &'a [Times]) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let large = self.window.apps.iter().any(|app| app.completed >= REQUESTS_MIN);
+        let least = if large { REQUESTS_MIN } else { 1 };
+        (self.window.apps.iter().zip(times))
+            .filter(move |(app, times)| {
+                app.completed >= least && app.measured > Span::ZERO && times.measured > Span::ZERO
+            })
+            .map(|(app, times)| (times.measured.as_nanos(), app.measured.as_nanos()))
+    }
+
+    /// How much faster the window was than it would have been before the change, as far as that can be said.
+    pub(super) fn shown(&self, trial: &Trial) -> Option<Ln> {
+        let (_, times) = self.done.iter().find(|(index, _)| *index == trial.from)?;
+        let apart: Vec<Ln> = self.measurable(times).map(|(before, took)| ln_ratio(before, took)).collect();
+        let mean = apart.iter().sum::<Ln>() / (apart.len() as Ln).max(1);
+        // Either reading will do: an order that favours some shows in what the one before would have taken; one that serves a client
+        // at a time has no others in its window, and shows in what it carries out.
+        let rate = Rate::of(&self.window).against(&trial.rate);
+        (!apart.is_empty()).then_some((mean - trial.bias).max(rate))
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let done: usize = self.done.iter().map(|(_, times)| times.capacity() * size_of::<Times>()).sum();
+        self.window.allocated_bytes() + self.shadow.as_ref().map_or(0, Shadow::allocated_bytes) + done
+    }
+}
+
+impl Seen {
+    /// What is kept of a window; `None` if it was not simulated whole.
+    pub(super) fn of(judging: &Judging) -> Option<Seen> {
+        let apps = &judging.window.apps;
+        let mut order: Vec<usize> = (0..apps.len()).collect();
+        order.sort_by_key(|&index| core::cmp::Reverse(apps[index].requests));
+        let kept = order.len().min(APPS_MAX);
+        let rest = &order[kept..];
+        let mut sizes: Vec<(u64, u32)> =
+            order[..kept].iter().map(|&index| (apps[index].key, apps[index].requests)).collect();
+        if !rest.is_empty() {
+            sizes.push((u64::MAX, rest.iter().map(|&index| apps[index].requests).sum()));
+        }
+        let whole = judging.stage == Stage::Whole && judging.left.is_empty();
+        let runs = (judging.done.iter())
+            .map(|(candidate, times)| {
+                let took = |index: &usize| times[*index].all.as_nanos();
+                let mut all: Vec<u64> = order[..kept].iter().map(took).collect();
+                if !rest.is_empty() {
+                    all.push(rest.iter().map(took).sum());
+                }
+                (*candidate, all)
+            })
+            .collect();
+        whole.then_some(Seen { apps: sizes, runs })
+    }
+
+    /// What each application took under one candidate, and under another in the place of `fifo`.
+    pub(super) fn against(&self, index: usize, base: usize) -> impl Iterator<Item = Slowdown> + '_ {
+        let run = |index: usize| self.runs.iter().find(move |(candidate, _)| *candidate == index);
+        let both = run(index).zip(run(base));
+        both.into_iter().flat_map(|((_, times), (_, base))| {
+            (self.apps.iter().zip(times.iter().zip(base)))
+                .map(|(&(key, requests), (&took, &with_fifo))| Slowdown { key, requests, took, with_fifo })
+        })
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let runs: usize = self.runs.iter().map(|(_, times)| times.capacity() * size_of::<u64>()).sum();
+        runs + self.apps.capacity() * size_of::<(u64, u32)>()
+    }
+}

@@ -1,0 +1,136 @@
+//! What the choice made of mixes, against the candidates as fixed schedulers, each carried out in full.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use iogate_core::Time;
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing};
+use iogate_core::device::Device;
+use iogate_core::profile::{Profile, Profiled, Refit};
+
+use super::mix::{Mix, fifo};
+use super::run::{Ran, run};
+
+/// What an application may take of what it takes with `fifo`.
+pub const HARM: f64 = 1.10;
+
+/// How long applications took against `fifo`: the logarithm of the ratio of each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slowdowns(pub Vec<f64>);
+
+impl Slowdowns {
+    /// Of `ran`, while `base` is what it was with `fifo`.
+    pub fn of(ran: &Ran, base: &Ran) -> Slowdowns {
+        let ends = ran.ends.iter().zip(&base.ends).filter(|(_, base)| **base > 0);
+        Slowdowns(ends.map(|(end, base)| (*end as f64 / *base as f64).ln()).collect())
+    }
+
+    /// The mean over applications.
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
+    }
+
+    /// The largest factor.
+    pub fn worst(&self) -> f64 {
+        self.0.iter().copied().fold(f64::MIN, f64::max).exp()
+    }
+
+    /// How many applications are slower than may be.
+    pub fn harmed(&self) -> usize {
+        self.0.iter().filter(|slowdown| slowdown.exp() > HARM).count()
+    }
+}
+
+/// What is known of the storage as the choice begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A profile that was measured before.
+    Profile,
+    /// Nothing but whether it is rotational: prices are learnt meanwhile.
+    Nothing,
+}
+
+/// What became of a mix.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// The kind of storage.
+    pub storage: &'static str,
+    /// How long it took with `fifo`, in seconds.
+    pub seconds: f64,
+    /// Each candidate as a fixed scheduler, `fifo` first.
+    pub fixed: Vec<(String, Slowdowns)>,
+    /// The choice with a profile, and without one.
+    pub chosen: [(Slowdowns, Ran); 2],
+}
+
+/// A choice for `mix` that begins with `fifo`.
+pub fn auto(mix: &Mix, known: Known) -> Auto {
+    let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
+    let profile = match known {
+        Known::Profile => mix.storage.profile(),
+        Known::Nothing => Profile::assumed(kind, rotational),
+    };
+    let prices = profile.clone();
+    let pricing: Arc<dyn Pricing> = Arc::new(move || -> Box<dyn Device> { Box::new(Profiled::new(&prices)) });
+    let chooser = Chooser::new(&mix.config(&fifo()), pricing, Time::ZERO);
+    let auto = Auto::new(chooser, Pace::new(REQUESTS_PER_S, Time::ZERO));
+    match known {
+        Known::Profile => auto,
+        Known::Nothing => auto.learning(Meter::new(Refit::from_nothing(kind, rotational))),
+    }
+}
+
+impl Judged {
+    /// Carries out a mix with everything.
+    pub fn new(mix: &Mix) -> Judged {
+        let base = run(mix, &fifo(), None, u64::MAX);
+        let candidates = Candidates::every();
+        let fixed = candidates.all().iter().map(|scheduler| {
+            (scheduler.to_string(), Slowdowns::of(&run(mix, scheduler, None, u64::MAX), &base))
+        });
+        let chosen = [Known::Profile, Known::Nothing].map(|known| {
+            let ran = run(mix, &fifo(), Some(&mut auto(mix, known)), u64::MAX);
+            (Slowdowns::of(&ran, &base), ran)
+        });
+        let seconds = base.ends.iter().copied().max().unwrap_or(0) as f64 / 1e9;
+        Judged { storage: mix.storage.kind(), seconds, fixed: fixed.collect(), chosen }
+    }
+
+    /// The best of the fixed ones, by their means; a bounded one makes no application slower than may be.
+    pub fn best(&self, bounded: bool) -> &(String, Slowdowns) {
+        let may = |slowdowns: &Slowdowns| !bounded || slowdowns.harmed() == 0;
+        (self.fixed.iter().filter(|(_, slowdowns)| may(slowdowns)))
+            .min_by(|(_, one), (_, other)| one.mean().total_cmp(&other.mean()))
+            .unwrap_or(&self.fixed[0])
+    }
+}
+
+/// Does `work` for all numbers below `count`, on so many threads; the results are in their order. `done` is told how many there are.
+pub fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    work: impl Fn(usize) -> T + Sync,
+    done: impl Fn(usize) + Sync,
+) -> Vec<T> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(count)));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    let result = work(index);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((index, result));
+                    done(results.len());
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

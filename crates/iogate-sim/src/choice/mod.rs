@@ -1,0 +1,16 @@
+//! How good the automatic choice is: random mixes of applications on random storage, carried out with each fixed candidate and with
+//! the choice, in virtual time.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`storage`] | random storage |
+//! | [`mix`] | random mixes; those to tune on and those to test with have nothing in common |
+//! | [`run`] | a mix behind a gate |
+//! | [`evaluate`] | what the choice made of a mix, against the fixed candidates |
+//! | [`phases`] | what it does when all applications go over to something else |
+
+pub mod evaluate;
+pub mod mix;
+pub mod phases;
+pub mod run;
+pub mod storage;

@@ -1,0 +1,275 @@
+//! A mix in virtual time: processes, a gate, storage.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use iogate_core::auto::Auto;
+use iogate_core::device::{Placement, Station, Transfer};
+use iogate_core::{
+    AppId, ClientId, Decision, DispatchId, Gate, Outcome, Request, RequestId, SchedulerConfig, Span, Time,
+};
+
+use super::mix::{Mix, Stint};
+use crate::rng::{Distribution, Rng};
+
+/// What progress is counted in.
+pub const SLICE: Span = Span::from_millis(250);
+
+/// What became of a mix.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Of each application: when its last request was complete, in ns.
+    pub ends: Vec<u64>,
+    /// Of each process: how many requests were complete.
+    pub requests: Vec<u32>,
+    /// Of each slice of time and application: how many requests were complete.
+    pub progress: Vec<Vec<u32>>,
+    /// The schedulers that were chosen, with the times of the changes.
+    pub switches: Vec<(Time, String)>,
+    /// The most memory that the choice took.
+    pub memory_max: usize,
+    /// Bytes that were dispatched.
+    pub bytes: u64,
+}
+
+struct State {
+    /// Requests that have come, or will after a while.
+    sent: u32,
+    done: u32,
+    next: u64,
+    stint: usize,
+    rng: Rng,
+    /// Completions of this round, and whether it waits for the others.
+    in_round: u32,
+    waits: bool,
+}
+
+/// Runs `mix` behind a gate that begins with `scheduler`; with `auto`, that looks at it. It ends after `most` requests, in the middle of
+/// whatever is going on.
+pub fn run(mix: &Mix, scheduler: &SchedulerConfig, auto: Option<&mut Auto>, most: u64) -> Ran {
+    run_with(mix, scheduler, auto, most, |_, _| {})
+}
+
+/// As [`run`]; `meddle` may do something to the gate before it is asked.
+///
+/// # Panics
+/// If the gate refuses what it must take.
+pub fn run_with(
+    mix: &Mix,
+    scheduler: &SchedulerConfig,
+    mut auto: Option<&mut Auto>,
+    most: u64,
+    mut meddle: impl FnMut(Time, &mut Gate),
+) -> Ran {
+    let mut world = World::new(mix, scheduler);
+    loop {
+        world.arrive(auto.as_deref_mut());
+        if let Some(auto) = &mut auto {
+            world.look(auto);
+        }
+        meddle(world.now, &mut world.gate);
+        let deadline = world.dispatch(auto.as_deref_mut());
+        let end = world.service.peek().map(|Reverse((end, ..))| *end);
+        let arrival = world.coming.peek().map(|Reverse((at, _))| *at);
+        let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
+        if world.completed >= most {
+            break;
+        }
+        world.now = next.max(world.now);
+        world.complete(auto.as_deref_mut());
+    }
+    world.ran.requests = world.states.iter().map(|state| state.done).collect();
+    world.ran
+}
+
+struct World<'a> {
+    mix: &'a Mix,
+    gate: Gate,
+    station: Station,
+    placement: Placement,
+    states: Vec<State>,
+    coming: BinaryHeap<Reverse<(Time, usize)>>,
+    service: BinaryHeap<Reverse<(Time, u32, DispatchId)>>,
+    now: Time,
+    served: u32,
+    completed: u64,
+    /// The process of each request, by its number.
+    sender: Vec<u32>,
+    ran: Ran,
+}
+
+impl World<'_> {
+    fn new<'a>(mix: &'a Mix, scheduler: &SchedulerConfig) -> World<'a> {
+        let state = |index: usize| State {
+            sent: mix.processes[index].outstanding.min(mix.processes[index].requests),
+            done: 0,
+            next: 0,
+            stint: 0,
+            rng: Rng::new(mix.seed, 100 + index as u64),
+            in_round: 0,
+            waits: false,
+        };
+        let mut world = World {
+            mix,
+            gate: Gate::new(&mix.config(scheduler)).expect("a mix has a gate"),
+            station: Station::new(mix.storage.device()),
+            placement: Placement::default(),
+            states: (0..mix.processes.len()).map(state).collect(),
+            coming: BinaryHeap::new(),
+            service: BinaryHeap::new(),
+            now: Time::ZERO,
+            served: 0,
+            completed: 0,
+            sender: Vec::new(),
+            ran: Ran { ends: vec![0; mix.apps() as usize], ..Ran::default() },
+        };
+        for (index, process) in mix.processes.iter().enumerate() {
+            (0..process.outstanding.min(process.requests))
+                .for_each(|_| world.coming.push(Reverse((Time::ZERO, index))));
+        }
+        world
+    }
+
+    fn stint(&mut self, index: usize) -> Stint {
+        let (stints, state) = (&self.mix.processes[index].stints, &mut self.states[index]);
+        while stints[state.stint].0 <= self.now && state.stint + 1 < stints.len() {
+            (state.stint, state.next) = (state.stint + 1, 0);
+        }
+        stints[state.stint].1
+    }
+
+    fn arrive(&mut self, mut auto: Option<&mut Auto>) {
+        while let Some(&Reverse((at, index))) = self.coming.peek()
+            && at <= self.now
+        {
+            self.coming.pop();
+            if self.now >= self.mix.until {
+                continue;
+            }
+            let stint = self.stint(index);
+            let state = &mut self.states[index];
+            let bytes = u64::from(stint.bytes);
+            let offset = match stint.stride {
+                0 => state.rng.below((1 << 30) / bytes) * bytes,
+                stride => stint.start + state.next * stride,
+            };
+            state.next += 1;
+            let request = Request {
+                id: RequestId(self.sender.len() as u64),
+                file: stint.file,
+                op: stint.op,
+                offset,
+                bytes: stint.bytes,
+                app: AppId(self.mix.processes[index].app),
+                client: ClientId(index as u32 + 1),
+                target: None,
+                issued: None,
+            };
+            self.sender.push(index as u32);
+            self.gate.submit(self.now, &request).expect("a gate has room for a mix");
+            if let Some(auto) = &mut auto {
+                auto.arrived(self.now, &request);
+            }
+        }
+    }
+
+    fn look(&mut self, auto: &mut Auto) {
+        let before = auto.status().switches;
+        let sender = &self.sender;
+        auto.look(self.now, &mut self.gate, |id| ClientId(sender[id.0 as usize] + 1));
+        if auto.status().switches > before {
+            self.ran.switches.push((self.now, self.gate.scheduler().to_string()));
+        }
+        self.ran.memory_max = auto.status().memory_max + auto.allocated_bytes();
+    }
+
+    fn dispatch(&mut self, mut auto: Option<&mut Auto>) -> Option<Time> {
+        loop {
+            match self.gate.next(self.now) {
+                Decision::Dispatch(dispatch) => {
+                    let address = self.placement.address(dispatch.file, dispatch.offset);
+                    let mut visit = self.station.begin(self.now);
+                    visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+                    if self.gate.parts(dispatch.id).any(|part| part.arrival < self.now) {
+                        visit.hand_over();
+                    }
+                    if let Some(auto) = &mut auto {
+                        auto.dispatched(self.now, &dispatch);
+                    }
+                    self.served += 1;
+                    self.ran.bytes += dispatch.bytes;
+                    self.service.push(Reverse((visit.end(), self.served, dispatch.id)));
+                }
+                Decision::WaitUntil(until, _) => return Some(until),
+                Decision::Idle => return None,
+            }
+        }
+    }
+
+    fn complete(&mut self, mut auto: Option<&mut Auto>) {
+        while let Some(&Reverse((end, _, id))) = self.service.peek()
+            && end <= self.now
+        {
+            self.service.pop();
+            if let Some(auto) = &mut auto {
+                auto.ended(self.now, id);
+            }
+            let parts: Vec<_> = self.gate.parts(id).collect();
+            let bytes = parts.iter().map(|part| u64::from(part.bytes)).sum();
+            self.gate.complete(self.now, id, Outcome::Done { bytes });
+            for part in parts {
+                if let Some(auto) = &mut auto {
+                    auto.completed(self.now, part.request, part.bytes);
+                }
+                self.done(self.sender[part.request.0 as usize] as usize);
+            }
+        }
+    }
+
+    /// A request of a process is complete.
+    fn done(&mut self, index: usize) {
+        let process = &self.mix.processes[index];
+        self.completed += 1;
+        self.ran.ends[process.app as usize - 1] = self.now.as_nanos();
+        let slice = (self.now.as_nanos() / SLICE.as_nanos()) as usize;
+        if self.ran.progress.len() <= slice && slice < 4_096 {
+            self.ran.progress.resize(slice + 1, vec![0; self.ran.ends.len()]);
+        }
+        if let Some(slice) = self.ran.progress.get_mut(slice) {
+            slice[process.app as usize - 1] += 1;
+        }
+        let Stint { think, round, .. } = self.stint(index);
+        let state = &mut self.states[index];
+        (state.done, state.in_round) = (state.done + 1, state.in_round + 1);
+        if round > 0 && state.in_round >= round {
+            (state.in_round, state.waits) = (0, true);
+            self.end_round(process.app, think);
+            return;
+        }
+        if state.sent < process.requests {
+            state.sent += 1;
+            let think = state.rng.span(Distribution::Uniform(half(think), half(think) + think));
+            self.coming.push(Reverse((self.now + think, index)));
+        }
+    }
+
+    /// All go on when the last of them has come.
+    fn end_round(&mut self, app: u32, think: Span) {
+        let of_app = |index: &usize| self.mix.processes[*index].app == app;
+        let all: Vec<usize> = (0..self.states.len()).filter(of_app).collect();
+        if all.iter().any(|&index| !self.states[index].waits) {
+            return;
+        }
+        for index in all {
+            self.states[index].waits = false;
+            if self.states[index].sent < self.mix.processes[index].requests {
+                self.states[index].sent += 1;
+                self.coming.push(Reverse((self.now + think, index)));
+            }
+        }
+    }
+}
+
+fn half(span: Span) -> Span {
+    Span::from_nanos(span.as_nanos() / 2)
+}

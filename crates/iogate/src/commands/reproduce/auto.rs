@@ -1,0 +1,333 @@
+//! How good the automatic choice is: random mixes on random storage, against each candidate as a fixed scheduler.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::num::NonZero;
+
+use iogate_report::Table;
+use iogate_report::html::lines::{Lines, Series, lines};
+use iogate_report::reproduction::{Page, Section};
+use iogate_sim::choice::evaluate::{HARM, Judged, Slowdowns, in_parallel};
+use iogate_sim::choice::mix::{Mix, Set};
+use iogate_sim::choice::phases::{Change, PERIODS};
+use iogate_sim::choice::run::SLICE;
+use iogate_sim::metrics::Unit;
+
+use super::Lab;
+use crate::commands::sim::PROGRAM;
+
+/// Mixes, and mixes with a change, of the whole form and of the quick one.
+const MIXES: [usize; 2] = [160, 6];
+const CHANGES: [usize; 2] = [60, 3];
+/// What is to be reached: mean regret with a profile and without, the share of mixes and of applications that are harmed, the share of
+/// the bounded best's gain that is kept, the share of the best rate after a change.
+const REGRETS: [f64; 2] = [0.05, 0.10];
+const HARMED_MIXES: f64 = 0.01;
+const HARMED_APPS: f64 = 0.02;
+const KEPT: f64 = 0.90;
+const AFTER_CHANGE: f64 = 0.90;
+/// The columns of [`Judged::chosen`].
+const COLUMNS: [&str; 2] = ["`auto` with a profile", "`auto` without a profile"];
+
+/// The page, and what became of each mix as rows of CSV.
+pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
+    let form = usize::from(lab.quick);
+    // Whatever is improved is improved on the others.
+    let set = if lab.quick { Set::Tuning } else { Set::Testing };
+    let judged = each(lab, "mixes", MIXES[form], |index| Judged::new(&Mix::random(set, index as u64)));
+    let changes = each(lab, "changes", CHANGES[form], |index| Change::new(set, index as u64));
+    let changes: Vec<Change> = changes.into_iter().flatten().collect();
+    let page = Page {
+        title: "How good the automatic choice is".into(),
+        notes: vec![
+            "Random mixes of one to four applications on random storage: disks, arrays of disks, flash, memory, constant times, and \
+             storage of which only prices are known, with the rate that several in flight reach. Each mix is carried out in full with \
+             each candidate as a fixed scheduler, and with `auto`, in virtual time. What the choice was improved on has no seed and \
+             no number in common with these (a test keeps that)."
+                .into(),
+            "An application's slowdown is the logarithm of its time over its time with `fifo`; a mix's is the mean over its applications. \
+             Regret is what that is above the best fixed candidate's, as a percentage of time. *Bounded* is the best that makes no application \
+             more than 10 % slower than `fifo`: who promises that cannot have more. `auto` begins with `fifo` and knows nothing of a mix, so that a run of a few \
+             seconds is mostly over before it can have chosen."
+                .into(),
+        ],
+        sections: vec![goals(&judged, &changes), mixes(&judged), parts(&judged), phases(&changes)],
+        program: PROGRAM.into(),
+    };
+    (page, rows(&judged))
+}
+
+/// Does something for all numbers below `count` on all processors, and says how far it is.
+fn each<T: Send>(lab: &Lab<'_>, what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = lab.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
+    let done = |done: usize| {
+        if done.is_multiple_of(20) && std::io::stderr().is_terminal() {
+            eprintln!("auto: {done} of {count} {what}");
+        }
+    };
+    in_parallel(count, threads, work, done)
+}
+
+/// What one way of scheduling made of all mixes.
+struct Sum {
+    regret: f64,
+    bounded: f64,
+    kept: f64,
+    mixes: usize,
+    apps: usize,
+    all_apps: usize,
+    worst: f64,
+}
+
+impl Sum {
+    fn of<'a>(judged: &'a [Judged], way: impl Fn(&'a Judged) -> &'a Slowdowns) -> Sum {
+        let count = judged.len().max(1) as f64;
+        let mean = |of: &dyn Fn(&'a Judged) -> f64| judged.iter().map(of).sum::<f64>() / count;
+        let bounded = mean(&|of| of.best(true).1.mean());
+        let this = mean(&|of| way(of).mean());
+        Sum {
+            regret: this - mean(&|of| of.best(false).1.mean()),
+            bounded: this - bounded,
+            kept: if bounded < 0.0 { this / bounded } else { 1.0 },
+            mixes: judged.iter().filter(|of| way(of).harmed() > 0).count(),
+            apps: judged.iter().map(|of| way(of).harmed()).sum(),
+            all_apps: judged.iter().map(|of| way(of).0.len()).sum(),
+            worst: judged.iter().map(|of| way(of).worst()).fold(1.0, f64::max),
+        }
+    }
+
+    fn cells(&self, name: &str) -> [String; 7] {
+        [
+            name.into(),
+            percent(self.regret.exp() - 1.0),
+            percent(self.bounded.exp() - 1.0),
+            percent(self.kept),
+            self.mixes.to_string(),
+            format!("{} of {}", self.apps, self.all_apps),
+            format!("{:.2}x", self.worst),
+        ]
+    }
+}
+
+fn percent(share: f64) -> String {
+    // Adding 0 makes 0 of -0.
+    format!("{:.1} %", (share * 1_000.0).round() / 10.0 + 0.0)
+}
+
+fn goals(judged: &[Judged], changes: &[Change]) -> Section {
+    let mut table = Table::new(["measure", "goal", "with a profile", "", "without", ""]);
+    let sums = [0, 1].map(|column| Sum::of(judged, |of| &of.chosen[column].0));
+    let mixes = judged.len().max(1) as f64;
+    let mut missed = Vec::new();
+    let mut row = |what: &str, goal: String, of: [(f64, bool); 2]| {
+        let said = |met: bool| if met { "met" } else { "not met" }.to_owned();
+        let [(one, one_met), (other, other_met)] = of;
+        table.row([what.into(), goal, percent(one), said(one_met), percent(other), said(other_met)]);
+        missed.extend((!one_met || !other_met).then(|| what.to_owned()));
+    };
+    let regret = |column: usize| {
+        let regret = sums[column].regret.exp() - 1.0;
+        (regret, regret <= REGRETS[column])
+    };
+    row(
+        "mean regret",
+        format!("at most {}, {} without", percent(REGRETS[0]), percent(REGRETS[1])),
+        [regret(0), regret(1)],
+    );
+    let shares = |most: f64, of: &dyn Fn(&Sum) -> f64| {
+        [0, 1].map(|column| (of(&sums[column]), of(&sums[column]) <= most))
+    };
+    let of_mixes = shares(HARMED_MIXES, &|sum| sum.mixes as f64 / mixes);
+    row("mixes with harm", format!("at most {}", percent(HARMED_MIXES)), of_mixes);
+    let of_apps = shares(HARMED_APPS, &|sum| sum.apps as f64 / sum.all_apps.max(1) as f64);
+    row("applications harmed", format!("at most {}", percent(HARMED_APPS)), of_apps);
+    let kept = [0, 1].map(|column| (sums[column].kept, sums[column].kept >= KEPT));
+    row("gain of the bounded best kept", format!("at least {}", percent(KEPT)), kept);
+    let after = [1, 2].map(|way| {
+        let share = mean_share(changes, way, 3);
+        (share, share >= AFTER_CHANGE)
+    });
+    row(
+        "of the best rate, 2 to 4 s after a change of phase",
+        format!("at least {}", percent(AFTER_CHANGE)),
+        after,
+    );
+    Section {
+        title: "What is to be reached".into(),
+        scenarios: Vec::new(),
+        paper:
+            "The goals for an automatic choice, and what it reaches on mixes that nothing was improved on."
+                .into(),
+        tables: vec![(String::new(), table)],
+        pictures: Vec::new(),
+        verdict: match missed.is_empty() {
+            true => "All of it is met.".into(),
+            false => format!("Not met: {}.", missed.join("; ")),
+        },
+    }
+}
+
+fn mixes(judged: &[Judged]) -> Section {
+    let header = ["", "regret", "against bounded", "gain kept", "mixes with harm", "applications", "worst"];
+    let mut table = Table::new(header);
+    let names = judged.first().map_or(&[][..], |of| &of.fixed);
+    for (index, (name, _)) in names.iter().enumerate() {
+        table.row(Sum::of(judged, |of| &of.fixed[index].1).cells(name));
+    }
+    table.row(Sum::of(judged, |of| &of.best(true).1).cells("bounded best"));
+    for (column, name) in COLUMNS.iter().enumerate() {
+        table.row(Sum::of(judged, |of| &of.chosen[column].0).cells(name));
+    }
+    let worse = |column: usize| {
+        let chosen = Sum::of(judged, |of| &of.chosen[column].0);
+        let fixed = (0..names.len()).map(|index| Sum::of(judged, |of| &of.fixed[index].1));
+        let (mut faster, mut safer) = (0, 0);
+        for sum in fixed {
+            faster += usize::from(sum.regret < chosen.regret);
+            safer += usize::from(sum.mixes < chosen.mixes);
+        }
+        format!(
+            "{}: {faster} of {} fixed schedulers have less regret, {safer} harm fewer mixes",
+            COLUMNS[column],
+            names.len()
+        )
+    };
+    Section {
+        title: format!("{} random mixes", judged.len()),
+        scenarios: Vec::new(),
+        paper: format!(
+            "Harm is an application that takes more than {:.0} % longer than with `fifo`. `auto.csv` has each mix.",
+            (HARM - 1.0) * 100.0
+        ),
+        tables: vec![(String::new(), table)],
+        pictures: Vec::new(),
+        verdict: format!("{}; {}.", worse(0), worse(1)),
+    }
+}
+
+/// Regret by what is behind the gate, and by how long there is to learn.
+fn parts(judged: &[Judged]) -> Section {
+    let header = ["", "mixes", "`fifo`", "bounded best", "with a profile", "harmed", "without", "harmed"];
+    let mut table = Table::new(header);
+    let mut row = |name: String, of: &dyn Fn(&Judged) -> bool| {
+        let these: Vec<Judged> = judged.iter().filter(|judged| of(judged)).cloned().collect();
+        let regret = |sum: &Sum| percent(sum.regret.exp() - 1.0);
+        let chosen = [0, 1].map(|column| Sum::of(&these, |of| &of.chosen[column].0));
+        table.row([
+            name,
+            these.len().to_string(),
+            regret(&Sum::of(&these, |of| &of.fixed[0].1)),
+            regret(&Sum::of(&these, |of| &of.best(true).1)),
+            regret(&chosen[0]),
+            chosen[0].mixes.to_string(),
+            regret(&chosen[1]),
+            chosen[1].mixes.to_string(),
+        ]);
+    };
+    for kind in ["disk", "array", "flash", "memory", "constant", "priced"] {
+        row(kind.into(), &|of| of.storage == kind);
+    }
+    for (from, to) in [(0.0, 1.0), (1.0, 5.0), (5.0, 15.0), (15.0, f64::INFINITY)] {
+        let name = if to < 100.0 {
+            format!("{from} to {to} s with `fifo`")
+        } else {
+            format!("longer than {from} s")
+        };
+        row(name, &|of| of.seconds >= from && of.seconds < to);
+    }
+    Section {
+        title: "By storage, and by how long a mix takes".into(),
+        scenarios: Vec::new(),
+        paper: "A window is at least 256 completions and a quarter of a second; what is over before the first one cannot gain.".into(),
+        tables: vec![("Mean regret, and mixes with harm".into(), table)],
+        pictures: Vec::new(),
+        verdict: format!(
+            "{} of {} mixes take less than 5 s with `fifo`.",
+            judged.iter().filter(|of| of.seconds < 5.0).count(),
+            judged.len()
+        ),
+    }
+}
+
+/// The geometric mean over changes of what one way reaches in a period.
+fn mean_share(changes: &[Change], way: usize, period: usize) -> f64 {
+    let sum: f64 = changes.iter().map(|change| change.shares[way][period].ln()).sum();
+    (sum / changes.len().max(1) as f64).exp()
+}
+
+fn phases(changes: &[Change]) -> Section {
+    let seconds = |slices: usize| slices as f64 * SLICE.as_nanos() as f64 / 1e9;
+    let mut table = Table::new([
+        "since the change",
+        "`fifo`",
+        COLUMNS[0],
+        "of mixes >= 90 %",
+        COLUMNS[1],
+        "of mixes >= 90 %",
+    ]);
+    let names = ["fifo", "with a profile", "without a profile"];
+    let mut series = names.map(|name| Series { name: name.into(), points: Vec::new() });
+    for (period, (from, to)) in PERIODS.iter().enumerate() {
+        let reached = |way: usize| {
+            let count = changes.iter().filter(|change| change.shares[way][period] >= AFTER_CHANGE).count();
+            percent(count as f64 / changes.len().max(1) as f64)
+        };
+        let shares = [0, 1, 2].map(|way| mean_share(changes, way, period));
+        let name = format!("{} to {} s", seconds(*from), seconds(*to));
+        table.row([name, percent(shares[0]), percent(shares[1]), reached(1), percent(shares[2]), reached(2)]);
+        for (line, share) in series.iter_mut().zip(shares) {
+            line.points.push((seconds(*to), share, 0.0));
+        }
+    }
+    let ticks = PERIODS.iter().map(|(_, to)| (seconds(*to), format!("{}", seconds(*to)))).collect();
+    let picture = Lines {
+        title: "Rate after a change, by that of the best fixed candidate".into(),
+        x_label: "seconds since the change".into(),
+        x_ticks: ticks,
+        y_label: String::new(),
+        unit: Unit::Ratio,
+        series: series.into(),
+    };
+    let last = PERIODS.len() - 1;
+    Section {
+        title: "After a change of phase".into(),
+        scenarios: Vec::new(),
+        paper: "After 10 s all applications go over to another kind of requests, of another mix. What they get carried out, as a part of what \
+                the best bounded candidate of that phase does in the same time since (geometric means over applications and mixes)."
+            .into(),
+        tables: vec![(format!("{} mixes with at most 120,000 requests", changes.len()), table)],
+        pictures: vec![(picture.title.clone(), lines(&picture))],
+        verdict: format!(
+            "4 to 10 s after the change it is {} with a profile, {} without, {} with `fifo`.",
+            percent(mean_share(changes, 1, last)),
+            percent(mean_share(changes, 2, last)),
+            percent(mean_share(changes, 0, last))
+        ),
+    }
+}
+
+/// One row a mix.
+fn rows(judged: &[Judged]) -> String {
+    let mut out = "mix,storage,seconds_with_fifo,way,mean_ln,worst,harmed,apps,changes\n".to_owned();
+    for (index, of) in judged.iter().enumerate() {
+        let mut row = |way: &str, slowdowns: &Slowdowns, changes: usize| {
+            let Judged { storage, seconds, .. } = of;
+            let (mean, worst) = (slowdowns.mean() + 0.0, slowdowns.worst());
+            let (harmed, apps) = (slowdowns.harmed(), slowdowns.0.len());
+            writeln!(
+                out,
+                "{index},{storage},{seconds:.3},\"{way}\",{mean:.4},{worst:.3},{harmed},{apps},{changes}"
+            )
+            .expect("text grows");
+        };
+        for (name, slowdowns) in &of.fixed {
+            row(name, slowdowns, 0);
+        }
+        for (name, (slowdowns, ran)) in
+            ["auto with a profile", "auto without a profile"].iter().zip(&of.chosen)
+        {
+            row(name, slowdowns, ran.switches.len());
+        }
+    }
+    out
+}
