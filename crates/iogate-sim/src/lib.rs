@@ -12,6 +12,7 @@
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`choice`] | how good the automatic choice of a scheduler is
+//! | [`advise`] | which scheduler would have suited a trace |
 //! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
@@ -20,6 +21,7 @@
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.
 #![forbid(unsafe_code)]
 
+pub mod advise;
 pub mod batch;
 pub mod choice;
 pub mod experiment;

@@ -13,6 +13,7 @@ use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
 use crate::settings;
 
+mod advise;
 mod bench;
 mod coord;
 mod remote;
@@ -21,6 +22,7 @@ mod run;
 mod serve;
 mod turn;
 
+pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Coord(CoordArgs),
     Layout(LayoutArgs),
     Replay(ReplayArgs),
+    Advise(AdviseArgs),
     Sim(SimArgs),
     Bench(BenchArgs),
     Scenario(ScenarioArgs),

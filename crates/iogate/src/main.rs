@@ -32,6 +32,7 @@ fn main() -> ExitCode {
         Command::Coord(args) => commands::coord::run(&args),
         Command::Layout(args) => commands::layout::run(&args),
         Command::Replay(args) => commands::replay::run(&args),
+        Command::Advise(args) => commands::advise::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),

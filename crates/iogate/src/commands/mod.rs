@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+pub(crate) mod advise;
 pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod control;

@@ -185,9 +185,9 @@ fn report<R: BufRead>(args: &ReplayArgs, replay: &Replay<R>, timeline: Timeline)
     }
 }
 
-type Input = Box<dyn BufRead>;
+pub(super) type Input = Box<dyn BufRead>;
 
-fn open(path: &Path) -> Result<Input, Failure> {
+pub(super) fn open(path: &Path) -> Result<Input, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(BufReader::new(io::stdin())));
     }
