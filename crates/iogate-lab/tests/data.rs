@@ -33,6 +33,13 @@ fn no_cut_of_a_dead_program_takes_what_its_successor_wrote() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, the machine of the server of names crashes after a file was cut, and forgets that it was: it was cut once more.
+#[test]
+fn no_cut_is_repeated_after_a_crash() {
+    let report = run(201_074, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

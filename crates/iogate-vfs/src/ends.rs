@@ -20,6 +20,9 @@ const OWN: Caller = Caller::new(0, 0);
 const BEGUN: &[u8] = b"user.iogate.resize";
 /// In that attribute, before the ticket up to which ranges are void.
 const VOID: char = '-';
+/// In that attribute, between a size and the verifier of the names-file. If that is another one now, the machine has booted: the size may
+/// have been set before that, by one who has been told so, and others may have written since.
+const WHILE: char = '@';
 /// While a size is being set, nobody can say which ranges are void.
 const VOID_ALL: u64 = u64::MAX;
 /// How often one who waits in this process looks whether it has waited for long enough.
@@ -152,7 +155,7 @@ impl Ends {
             let mark = file.attr()?.size;
             let text = begun(file);
             let given = self.log.as_ref().map_or(0, |log| log.end(identity, void(text.as_deref())));
-            let begun = text.and_then(|text| text.parse().ok());
+            let begun = text.and_then(|text| pending(&text, file.verifier()));
             self.lock().table.learn(identity, mark, begun, given);
         }
         let begun = self.lock().table.begun(identity);
@@ -245,6 +248,12 @@ fn begun(file: &dyn TreeFile) -> Option<String> {
     Some(String::from_utf8_lossy(&file.xattr(OWN, BEGUN).ok()?).into_owned())
 }
 
+/// The size that is begun, by what is noted, unless nobody knows whether it has been set since.
+fn pending(begun: &str, verifier: u64) -> Option<u64> {
+    let (size, noted_while) = begun.split_once(WHILE)?;
+    size.parse().ok().filter(|_| noted_while.parse() == Ok(verifier))
+}
+
 /// The ticket up to which ranges are void, by what is noted.
 fn void(begun: Option<&str>) -> u64 {
     match begun.map(|text| text.strip_prefix(VOID)) {
@@ -256,7 +265,8 @@ fn void(begun: Option<&str>) -> u64 {
 /// Notes something with a names-file. Where no size is begun any more, ranges that were given up to the ticket are void.
 fn write(file: &dyn TreeFile, note: Note, ticket: u64) -> io::Result<()> {
     if let Some(begun) = note.begun {
-        let text = begun.map_or_else(|| format!("{VOID}{ticket}"), |size| size.to_string());
+        let text = begun
+            .map_or_else(|| format!("{VOID}{ticket}"), |size| format!("{size}{WHILE}{}", file.verifier()));
         // Names that have no attributes but by path belong to somebody else, who notes them.
         match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
