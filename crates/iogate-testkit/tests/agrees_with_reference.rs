@@ -10,7 +10,7 @@ use iogate_testkit::script::Action;
 use proptest::prelude::*;
 
 fn agrees(kind: SchedulerKind) {
-    proptest!(cases(2000), |(script in script(scheduler(kind), false, 100))| {
+    proptest!(cases(800), |(script in script(scheduler(kind), false, 100))| {
         let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
         let counts = reference.counts();
         prop_assert_eq!(gate.stats().skewed, counts.skewed);
@@ -66,7 +66,7 @@ fn twins() {
 
 #[test]
 fn any_scheduler_and_switches() {
-    proptest!(cases(3000), |(script in script(any_scheduler(), true, 100))| {
+    proptest!(cases(1200), |(script in script(any_scheduler(), true, 100))| {
         let (gate, reference) = compare::<Gate, ReferenceGate>(&script).map_err(TestCaseError::fail)?;
         prop_assert_eq!(gate.stats().switches, reference.counts().switches);
     });

@@ -49,7 +49,7 @@ fn nothing_is_lost_doubled_or_reordered() {
 
 #[test]
 fn switches_under_load_lose_nothing() {
-    proptest!(cases(2000), |(script in script(any_scheduler(), true, 200))| {
+    proptest!(cases(800), |(script in script(any_scheduler(), true, 200))| {
         let gate = holds(&script)?;
         let switches = script.actions.iter().filter(|(_, action)| matches!(action, Action::Switch(_))).count();
         prop_assert_eq!(gate.stats().switches, switches as u64);
@@ -84,7 +84,7 @@ fn long_queues() {
 /// At the end of the largest file, in requests of up to 4 GiB, at the end of time.
 #[test]
 fn extremes() {
-    proptest!(cases(1000), |(script in script(any_scheduler(), true, 100), late in any::<bool>())| {
+    proptest!(cases(500), |(script in script(any_scheduler(), true, 100), late in any::<bool>())| {
         let mut script = script;
         if late {
             script.start = Time::from_nanos(u64::MAX - 60_000_000_000);
@@ -123,7 +123,7 @@ fn many_files() {
 
 #[test]
 fn a_drained_gate_empties_without_a_wait() {
-    proptest!(cases(1000), |(script in script(any_scheduler(), false, 100))| {
+    proptest!(cases(500), |(script in script(any_scheduler(), false, 100))| {
         let mut script = script;
         script.actions.push((Span::ZERO, Action::Drain));
         let (_, log) = play::<Gate>(&script);
@@ -137,7 +137,7 @@ fn a_drained_gate_empties_without_a_wait() {
 
 #[test]
 fn the_same_calls_give_the_same_answers() {
-    proptest!(cases(1000), |(script in script(any_scheduler(), true, 120))| {
+    proptest!(cases(500), |(script in script(any_scheduler(), true, 120))| {
         compare::<Gate, Gate>(&script).map_err(TestCaseError::fail)?;
     });
 }

@@ -8,6 +8,7 @@ mod layers;
 mod paths;
 mod sizes;
 mod words;
+mod writers;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,6 +38,7 @@ pub(crate) const HELP: &str = "\
   words     No host name of a package registry, and no absolute path of a developer's machine.
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
+  writers   A private field of a struct is assigned in at most two files (through `self`; calls on it are not looked at).
 ";
 
 /// Something that is not as it should be.
@@ -141,6 +143,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     findings.extend(words::check(&tree));
     findings.extend(headers::check(&tree));
     findings.extend(comments::check(&tree));
+    findings.extend(writers::check(&tree));
 
     for finding in &findings {
         println!("{finding}");
