@@ -1,5 +1,6 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
+mod choosing;
 mod flight;
 mod frame;
 mod pool;
@@ -10,7 +11,9 @@ mod waiter;
 use std::io;
 use std::sync::Arc;
 
+use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::features::AppSeen;
+use iogate_core::auto::{Choice, Storage};
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
@@ -271,14 +274,47 @@ impl Engine {
         mailbox.wait()
     }
 
-    /// Changes the algorithm, live.
+    /// Changes the algorithm, live. From then on none is chosen.
     pub fn switch(&self, scheduler: &SchedulerConfig) {
-        self.shared.kick(|state, now| state.gate.switch(now, scheduler));
+        self.shared.pin(scheduler);
+    }
+
+    /// Says what is known of the storage, for priced waits and for [`Engine::choose`].
+    pub fn know(&self, storage: Storage) {
+        self.shared.know(storage);
+    }
+
+    /// Lets the algorithm be chosen from here on, beginning with the one in force, until [`Engine::switch`]. `budget` is how many
+    /// requests may be simulated a second. A gate with several targets stays as it is: see [`Engine::choice`].
+    pub fn choose(&self, budget: u64) -> io::Result<()> {
+        self.shared.choose(budget)
+    }
+
+    /// What is chosen, and why; none if it is not.
+    pub fn choice(&self) -> Option<Choice> {
+        self.shared.choice()
+    }
+
+    /// Changes settings by a text (see [`SchedulerConfig::changed`]) for the gate that is this `node` of its layer; with
+    /// `scheduler=auto` the algorithm and its parameters are chosen. The error is for people.
+    pub fn set(&self, text: &str, node: u32) -> Result<(), String> {
+        let mut items = text.split([',', ' ']).filter(|item| !item.is_empty());
+        if items.next() == Some("scheduler=auto") {
+            return match items.next() {
+                Some(more) => Err(format!(
+                    "'{more}' and scheduler=auto: what chooses a scheduler chooses its parameters, too"
+                )),
+                None => self.choose(REQUESTS_PER_S).map_err(|error| error.to_string()),
+            };
+        }
+        let current = self.with_gate(|gate, _| gate.scheduler().clone());
+        self.switch(&current.changed(text, node)?);
+        Ok(())
     }
 
     /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.
     pub fn set_layout(&self, file: FileId, layout: Option<Arc<FileLayout>>) {
-        self.shared.lock().gate.set_layout(file, layout);
+        self.shared.set_layout(file, layout);
     }
 
     /// Looks at the gate (statistics, settings, length) under its lock: be quick.

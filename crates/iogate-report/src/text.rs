@@ -2,12 +2,13 @@
 
 use std::fmt::Write;
 
+use iogate_core::auto::Choice;
+use iogate_core::stats::summary::{Distribution, Group, Summary};
 use iogate_sim::metrics::Better;
 
 use crate::run::{Report, Run};
 use crate::table::Table;
 use crate::units::{bytes, count, number, rate, time};
-use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// One run in full: settings, totals, operations, waits, applications.
 pub fn run(run: &Run) -> String {
@@ -43,6 +44,9 @@ pub fn status(gate: &Summary) -> String {
     }
     writeln!(out, "{:<12}{}", "scheduler", gate.settings()).expect("text grows");
     writeln!(out, "{:<12}{}", "depth", dispatches(gate.depth)).expect("text grows");
+    if let Some(choice) = &gate.choice {
+        out.push_str(&chosen(choice));
+    }
     if gate.switches > 0 {
         writeln!(out, "{:<12}{}", "switches", gate.switches).expect("text grows");
     }
@@ -50,6 +54,28 @@ pub fn status(gate: &Summary) -> String {
         writeln!(out, "{:<12}{} times", "full", count(gate.rejected_full)).expect("text grows");
     }
     out.push_str(&tables(gate));
+    out
+}
+
+/// Why the scheduler in force is in force.
+pub fn chosen(choice: &Choice) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}").expect("text grows");
+    line("chosen", format!("for {}: {}", time(choice.since_ms as f64 * 1e6), choice.why));
+    if let Some(held) = &choice.held {
+        line("not chosen", held.clone());
+    }
+    let error = choice.error_percent.map(|error| format!(", predictions are off by {error:.1} %"));
+    line("choices", {
+        let (switches, windows) = (count(choice.switches), count(choice.windows));
+        format!("{switches} changes in {windows} windows{}", error.unwrap_or_default())
+    });
+    for considered in &choice.considered {
+        line(
+            "considered",
+            format!("{}: {:.2} times as fast as fifo", considered.scheduler, considered.speed),
+        );
+    }
     out
 }
 

@@ -76,7 +76,7 @@ pub(crate) enum Command {
 /// Which scheduler, with which parameters.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
-    /// The scheduler (`iogate schedulers` describes them)
+    /// The scheduler (`iogate schedulers` describes them), or `auto`
     #[arg(long, value_name = "NAME", long_help = scheduler_help())]
     pub(crate) scheduler: Option<String>,
 
@@ -112,7 +112,7 @@ fn scheduler_help() -> String {
     let lines: Vec<String> =
         SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
     format!(
-        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n\nBy default `aioli`; for a mount, `fifo` unless its source is \
+        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `aioli`; for a mount, `fifo` unless its source is \
          known to lie on a rotating disk, or is modelled",
         lines.join("\n")
     )
@@ -283,7 +283,8 @@ pub(crate) struct LayoutArgs {
 
 /// Change the scheduler or its parameters while programs go on
 ///
-/// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force.
+/// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force. With
+/// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The mount point, or a server's address: HOST:PORT or unix:PATH

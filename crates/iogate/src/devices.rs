@@ -15,19 +15,22 @@ pub(crate) fn device(spec: &str) -> Result<Box<dyn Device>, Failure> {
 }
 
 /// Makes devices like the one that `--device` names. A file is read once, now.
-pub(crate) fn maker(spec: &str) -> Result<impl Fn() -> Box<dyn Device> + Send + Sync + use<>, Failure> {
+pub(crate) fn maker(
+    spec: &str,
+) -> Result<impl Fn() -> Box<dyn Device> + Send + Sync + use<>, ProfileTextError> {
     let content = RefCell::new(String::new());
     let read = |file: &str| {
         let text = open(file)?;
         content.replace(text.clone());
         Ok(text)
     };
-    profile::device(spec, &read).map_err(not_a_device)?;
+    profile::device(spec, &read)?;
     let (spec, content) = (spec.to_owned(), content.into_inner());
     Ok(move || profile::device(&spec, &|_| Ok(content.clone())).expect("a device that has been made before"))
 }
 
-fn not_a_device(error: ProfileTextError) -> Failure {
+/// Says where devices are listed.
+pub(crate) fn not_a_device(error: ProfileTextError) -> Failure {
     Failure::usage(error).hint("`iogate devices` lists the models, `iogate profile` measures storage")
 }
 

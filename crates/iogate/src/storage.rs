@@ -2,8 +2,14 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use iogate_core::SchedulerKind;
+use iogate_core::auto::Storage;
+use iogate_core::profile::measure;
+use iogate_core::{Layout, SchedulerConfig, SchedulerKind};
+use iogate_sim::profile::ProfileTextError;
+
+use crate::devices;
 
 /// Where the kernel tells of block devices by their numbers.
 const DEVICES: &str = "/sys/dev/block";
@@ -16,6 +22,27 @@ pub(crate) fn default_scheduler(directory: Option<&Path>) -> SchedulerKind {
         Some(device) if is_rotating(Path::new(DEVICES), device) => SchedulerKind::Aioli,
         _ => SchedulerKind::Fifo,
     }
+}
+
+/// The scheduler that a chosen one begins with. With several targets nothing is chosen, and the default stays.
+pub(crate) fn first_scheduler(layout: &Layout, default: SchedulerKind) -> SchedulerConfig {
+    SchedulerConfig::new(if layout.targets > 1 { default } else { SchedulerKind::Fifo })
+}
+
+/// What is known of the storage below a directory, or behind servers.
+pub(crate) fn known(directory: Option<&Path>) -> Storage {
+    match directory {
+        Some(directory) => Storage::unknown(&kind(directory), is_rotational(directory)),
+        None => Storage::unknown("servers", false),
+    }
+}
+
+/// What is known of a modelled device: all of it.
+pub(crate) fn modelled(spec: &str) -> Result<Storage, ProfileTextError> {
+    const SEED: u64 = 1;
+    let maker = devices::maker(spec)?;
+    let profile = measure(maker(), SEED).finish(&format!("model {spec}"), false, None);
+    Ok(Storage::modelled(profile, Arc::new(maker)))
 }
 
 /// Whether a directory is known to lie on a rotating disk.

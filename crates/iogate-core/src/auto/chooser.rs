@@ -19,6 +19,8 @@ use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};
 
+pub use super::status::{Change, Reason, Status};
+
 /// Requests that may be queued while a scheduler is changed.
 pub const QUEUED_MAX: usize = 65_536;
 /// Windows over which outcomes are summed.
@@ -35,55 +37,6 @@ const REQUESTS_MIN_OF_WINDOW: u64 = 512;
 const COST: u64 = 11;
 /// The longest time, in windows, for which a candidate that has not kept its promise is barred.
 const BAR_MAX: u64 = 1 << 20;
-
-/// Why the scheduler in use is the one in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// It was there at the beginning.
-    Start,
-    /// It promised to be faster.
-    Gain,
-    /// The one before it made an application slower than may be.
-    Harm,
-    /// The one after it has not kept its promise.
-    Reverted,
-}
-
-/// A change, or the beginning.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// When.
-    pub at: Time,
-    /// The scheduler before.
-    pub from: SchedulerConfig,
-    /// The scheduler since.
-    pub to: SchedulerConfig,
-    /// Why.
-    pub reason: Reason,
-    /// How much faster it promised to be: the logarithm of the ratio of times, the mean over applications.
-    pub predicted: Ln,
-    /// What of that was seen in the first window with it.
-    pub measured: Option<Ln>,
-}
-
-/// What is to be said of a choice.
-#[derive(Clone, Debug)]
-pub struct Status {
-    /// The change that led to what is in use.
-    pub change: Change,
-    /// What was considered in the last window, whole: against `fifo`, with `fifo` and what is in use among them.
-    pub considered: Vec<(SchedulerConfig, Score)>,
-    /// How far predictions were from what was measured: the root of the mean square of the logarithm, if there were any.
-    pub error: Option<Ln>,
-    /// Changes so far.
-    pub switches: u64,
-    /// Windows that were looked at.
-    pub windows: u64,
-    /// Requests that were simulated.
-    pub simulated: u64,
-    /// The most memory that was in use, in bytes, that of simulated devices left out.
-    pub memory_max: usize,
-}
 
 /// Chooses a scheduler for one gate.
 ///

@@ -64,7 +64,7 @@ impl Meter {
 
 /// Prices as they were at a moment.
 #[derive(Clone, Debug)]
-pub struct Learnt(Profile);
+pub struct Learnt(pub(super) Profile);
 
 impl Pricing for Learnt {
     fn device(&self) -> Box<dyn Device> {

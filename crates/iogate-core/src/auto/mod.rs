@@ -13,8 +13,9 @@
 //! | [`chooser`] | the choice, and what became of it |
 //! | [`features`] | what is seen of arrivals: counts of each application |
 //! | [`pattern`] | an application's pattern, in words and in numbers |
-//! | `status` | what a choice says of itself |
+//! | [`status`] | what a choice says of itself |
 //! | [`driver`] | a chooser beside a gate in virtual time |
+//! | [`live`] | a chooser beside a gate in real time: what is noted under the gate's lock, and what is thought outside of it |
 //!
 //! A [`Chooser`] stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
 //! the gate's lock for as many simulated requests as it is given, and its answer is applied by `Gate::switch`. It has no clock
@@ -26,12 +27,13 @@ pub mod chooser;
 pub mod driver;
 pub mod features;
 mod judging;
+pub mod live;
 mod load;
 pub mod meter;
 pub mod objective;
 pub mod pattern;
 pub mod shadow;
-mod status;
+pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod window;
@@ -39,6 +41,8 @@ pub mod window;
 pub use candidates::Candidates;
 pub use chooser::Chooser;
 pub use driver::{Auto, Pace};
+pub use live::{Live, Log, Storage};
 pub use meter::Meter;
 pub use shadow::Pricing;
+pub use status::Choice;
 pub use window::Ring;

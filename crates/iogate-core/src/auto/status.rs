@@ -1,9 +1,124 @@
-//! What a choice says of itself, in words.
+//! What a choice says of itself, in words and in numbers.
 
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::fmt;
 
-use super::chooser::{Change, Reason, Status};
-use super::objective::{Ln, exp_thousandths};
+use super::objective::{Ln, Score, exp_thousandths};
+use crate::sched::SchedulerConfig;
+use crate::time::Time;
+
+/// Why the scheduler in use is the one in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It was there at the beginning.
+    Start,
+    /// It promised to be faster.
+    Gain,
+    /// The one before it made an application slower than may be.
+    Harm,
+    /// The one after it has not kept its promise.
+    Reverted,
+}
+
+/// A change, or the beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When.
+    pub at: Time,
+    /// The scheduler before.
+    pub from: SchedulerConfig,
+    /// The scheduler since.
+    pub to: SchedulerConfig,
+    /// Why.
+    pub reason: Reason,
+    /// How much faster it promised to be: the logarithm of the ratio of times, the mean over applications.
+    pub predicted: Ln,
+    /// What of that was seen in the first window with it.
+    pub measured: Option<Ln>,
+}
+
+/// What is to be said of a choice.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// The change that led to what is in use.
+    pub change: Change,
+    /// What was considered in the last window, whole: against `fifo`, with `fifo` and what is in use among them.
+    pub considered: Vec<(SchedulerConfig, Score)>,
+    /// How far predictions were from what was measured: the root of the mean square of the logarithm, if there were any.
+    pub error: Option<Ln>,
+    /// Changes so far.
+    pub switches: u64,
+    /// Windows that were looked at.
+    pub windows: u64,
+    /// Requests that were simulated.
+    pub simulated: u64,
+    /// The most memory that was in use, in bytes, that of simulated devices left out.
+    pub memory_max: usize,
+}
+
+/// What a gate's status says of the choice of its scheduler.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Choice {
+    /// What is in use, with its parameters.
+    pub scheduler: String,
+    /// For how long it has been.
+    pub since_ms: u64,
+    /// Why: `fifo -> aioli: 3.10x predicted, 2.80x measured`.
+    pub why: String,
+    /// Why nothing is chosen at the moment, if nothing is.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub held: Option<String>,
+    /// What was considered last, and how many times as fast as `fifo` it is expected to be.
+    pub considered: Vec<Considered>,
+    /// How far predictions were from what was measured.
+    pub error_percent: Option<f64>,
+    /// Changes so far.
+    pub switches: u64,
+    /// Windows that were looked at.
+    pub windows: u64,
+    /// Requests that were simulated.
+    pub simulated: u64,
+}
+
+/// A scheduler that was considered.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Considered {
+    /// The scheduler with its parameters.
+    pub scheduler: String,
+    /// How many times as fast as `fifo` it is expected to be, the geometric mean over applications.
+    pub speed: f64,
+}
+
+impl Choice {
+    /// What `status` says, at `now`.
+    pub fn of(status: &Status, now: Time) -> Choice {
+        let Status { change, considered, error, switches, windows, simulated, .. } = status;
+        let considered = considered.iter().map(|(scheduler, score)| Considered {
+            scheduler: scheduler.to_string(),
+            speed: exp_thousandths(-score.mean) as f64 / 1_000.0,
+        });
+        Choice {
+            scheduler: change.to.to_string(),
+            since_ms: now.since(change.at).as_nanos() / 1_000_000,
+            why: change.to_string(),
+            held: None,
+            considered: considered.collect(),
+            error_percent: error.map(|error| (error / 1_000) as f64 / 10.0),
+            switches: *switches,
+            windows: *windows,
+            simulated: *simulated,
+        }
+    }
+
+    /// What is said where `scheduler` stays, as nothing can be chosen.
+    pub fn held(scheduler: &SchedulerConfig, why: &str) -> Choice {
+        let (scheduler, held) = (scheduler.to_string(), Some(why.into()));
+        Choice { why: alloc::format!("{scheduler} from the beginning"), scheduler, held, ..Choice::default() }
+    }
+}
 
 /// How many times as fast, as in `3.1x`.
 struct Times(Ln);

@@ -134,6 +134,24 @@ impl Ring {
         self.enough = self.completions * 3 / 2;
     }
 
+    /// Goes on noting where `other`, which is to be read, has got to.
+    pub fn follow(&mut self, other: &Ring) {
+        self.notes.clear();
+        self.present.clear();
+        let Ring { began, completions, enough, open, .. } = *other;
+        (self.began, self.completions, self.enough, self.open) = (began, completions, enough, open);
+    }
+
+    /// Puts what `earlier` has before what came since, which followed it; of too much, the latest is left out.
+    pub fn put_behind(&mut self, earlier: &mut Ring) {
+        let room = NOTES_MAX - earlier.notes.len();
+        let more = self.notes.len().min(room);
+        earlier.notes.extend(self.notes.drain(..more));
+        core::mem::swap(&mut self.notes, &mut earlier.notes);
+        core::mem::swap(&mut self.present, &mut earlier.present);
+        self.open &= self.notes.len() < NOTES_MAX;
+    }
+
     /// Whether it cannot have any more.
     fn is_at_its_end(&self, now: Time) -> bool {
         !self.open || now.since(self.began) >= SPAN_MAX

@@ -339,6 +339,11 @@ impl Gate {
         self.service.len()
     }
 
+    /// Targets that the layouts know of.
+    pub fn targets(&self) -> u32 {
+        self.pending.targets
+    }
+
     /// The settings in force.
     pub fn config(&self) -> &GateConfig {
         &self.config

@@ -5,6 +5,7 @@
 //! | `mod` | the numbers, and what follows from them |
 //! | `costs` | the same as tables that are quick to ask |
 //! | `profiled` | a device made from a profile |
+//! | `prices` | what deliberate waits need to know of a profile |
 //! | `plan` | what to measure |
 //! | `streams` | which dispatch goes on where another ended |
 //! | `measure` | a model's measurements |
@@ -20,6 +21,7 @@ mod costs;
 mod fit;
 mod measure;
 mod plan;
+mod prices;
 mod profiled;
 mod refit;
 mod streams;

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
+use crate::auto::Choice;
 use crate::auto::pattern::Pattern;
 use crate::request::{AppId, FileId};
 use crate::sched::SchedulerConfig;
@@ -46,6 +47,9 @@ pub struct Summary {
     /// What the arrivals of applications look like, where somebody looks: in mounts and servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub patterns: Vec<Pattern>,
+    /// What chose the scheduler, and why, if it is chosen.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub choice: Option<Choice>,
     /// Per file, most bytes first.
     pub files: Vec<Group>,
     /// Per target, most bytes first.
@@ -192,6 +196,7 @@ impl Summary {
             switches: stats.switches,
             apps: groups(&stats.apps, |app| (app.0.into(), names.app(app)), groups_max),
             patterns: Vec::new(),
+            choice: None,
             files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
             targets: groups(&stats.targets, |target| (target.0.into(), target.to_string()), groups_max),
         }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io;
 
-use iogate_core::{DispatchId, Op, Outcome, RequestId};
+use iogate_core::{DispatchId, Op, Outcome, RequestId, Time};
 
 use super::table::Pending;
 use crate::store::{Io, Segment};
@@ -31,6 +31,8 @@ pub(super) struct Flight {
     /// What the store carries out now: the whole, or one share of it.
     pub(super) io: Io,
     pub(super) shares: Vec<Share>,
+    /// When the gate let it go.
+    pub(super) began: Time,
     stage: Stage,
 }
 
@@ -44,13 +46,14 @@ enum Stage {
 pub(super) struct Waiting {
     id: DispatchId,
     shares: Vec<Share>,
+    began: Time,
     stage: Stage,
 }
 
 impl Waiting {
     pub(super) fn join(self, io: Io) -> Flight {
-        let Waiting { id, shares, stage } = self;
-        Flight { id, io, shares, stage }
+        let Waiting { id, shares, began, stage } = self;
+        Flight { id, io, shares, began, stage }
     }
 }
 
@@ -63,21 +66,21 @@ pub(super) enum Step {
 }
 
 impl Flight {
-    pub(super) fn new(id: DispatchId, io: Io, shares: Vec<Share>) -> Flight {
-        Flight { id, io, shares, stage: Stage::Whole }
+    pub(super) fn new(id: DispatchId, io: Io, shares: Vec<Share>, began: Time) -> Flight {
+        Flight { id, io, shares, began, stage: Stage::Whole }
     }
 
     /// As [`Flight::new`], but the shares are not carried out together.
-    pub(super) fn one_by_one(id: DispatchId, io: Io, shares: Vec<Share>) -> Flight {
-        let mut flight = Flight { id, io, shares, stage: Stage::Share(0) };
+    pub(super) fn one_by_one(id: DispatchId, io: Io, shares: Vec<Share>, began: Time) -> Flight {
+        let mut flight = Flight { id, io, shares, began, stage: Stage::Share(0) };
         flight.io.segments.truncate(1);
         flight
     }
 
     /// Parts with `io` for as long as the store has it.
     pub(super) fn split(self) -> (Io, Waiting) {
-        let Flight { id, io, shares, stage } = self;
-        (io, Waiting { id, shares, stage })
+        let Flight { id, io, shares, began, stage } = self;
+        (io, Waiting { id, shares, began, stage })
     }
 
     /// Takes the store's answer to `io`.

@@ -10,6 +10,7 @@ use iogate_core::auto::features::Features;
 use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
+use super::choosing::{Choosing, Thinking};
 use super::flight::{self, Flight, Share, Step};
 use super::frame::{self, List, Work};
 use super::pool::Pool;
@@ -34,7 +35,9 @@ pub(super) struct Shared {
     emptied: Condvar,
     /// Completions that are due or running.
     calls: AtomicUsize,
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
+    /// For the thread that chooses: there is something to look at, or it is to end.
+    pub(super) ripe: Condvar,
     pub(super) clock: Clock,
     store: Arc<dyn Store>,
     pub(super) pool: Pool,
@@ -45,7 +48,10 @@ pub(super) struct State {
     /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
     pub(super) seen: Features,
     pub(super) recordings: Recordings,
-    table: Table,
+    /// What chooses the scheduler is told of all that comes and completes, if there is something that does.
+    pub(super) choosing: Choosing,
+    pub(super) thinking: Thinking,
+    pub(super) table: Table,
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
     /// Submitters that wait for room.
@@ -84,7 +90,7 @@ impl State {
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
-                    let flight = self.prepare(&dispatch);
+                    let flight = self.prepare(&dispatch, now);
                     list.push_back(Work::Begin(flight));
                 }
                 Decision::WaitUntil(time, _) if time < self.armed => {
@@ -97,7 +103,7 @@ impl State {
         }
     }
 
-    fn prepare(&mut self, dispatch: &Dispatch) -> Flight {
+    fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Flight {
         let (mut segments, mut shares) = flight::spare();
         let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
@@ -121,9 +127,9 @@ impl State {
         let io = Io { file, op, offset, target, origin, extends: first_extends, segments };
         if extends && shares.len() > 1 {
             // Each is refused or not by itself.
-            return Flight::one_by_one(dispatch.id, io, shares);
+            return Flight::one_by_one(dispatch.id, io, shares, now);
         }
-        Flight::new(dispatch.id, io, shares)
+        Flight::new(dispatch.id, io, shares, now)
     }
 }
 
@@ -133,6 +139,8 @@ impl Shared {
             gate,
             seen: Features::default(),
             recordings: Recordings::default(),
+            choosing: Choosing::default(),
+            thinking: Thinking::default(),
             table: Table::default(),
             armed: Time::MAX,
             waiting: 0,
@@ -143,6 +151,7 @@ impl Shared {
             emptied: Condvar::new(),
             calls: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            ripe: Condvar::new(),
             clock: Clock::new(),
             store,
             pool: Pool::default(),
@@ -261,6 +270,11 @@ impl Shared {
         state.seen.arrived(*now, &request);
         state.recordings.arrived(*now, &request);
         state.table.insert(Pending::new(transfer, done));
+        if let Choosing::On(noting) = &mut state.choosing
+            && !noting.arrived(*now, &request)
+        {
+            state.begin_window(*now);
+        }
         (state, Ok(()))
     }
 
@@ -420,6 +434,9 @@ impl Shared {
         state.gate.complete(now, flight.id, outcome);
         for share in &mut flight.shares {
             let bytes = share.bytes();
+            if let Choosing::On(noting) = &mut state.choosing {
+                noting.completed(now, share.request, bytes);
+            }
             if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
                 let pending = state.table.remove(share.request);
                 state.seen.completed(now, pending.origin.app, pending.origin.client);
@@ -428,12 +445,19 @@ impl Shared {
                 share.finished = Some(pending);
             }
         }
+        let ripe = match &mut state.choosing {
+            Choosing::On(noting) => noting.served(now, &flight),
+            _ => false,
+        };
         let wake_at = state.drain(now, list);
         if calls > 0 {
             self.calls.fetch_add(calls, Ordering::SeqCst);
         }
         let waiting = state.waiting;
         drop(state);
+        if ripe {
+            self.ripe.notify_one();
+        }
 
         // A piece of a split request makes room too.
         if waiting > 0 {
@@ -502,6 +526,7 @@ impl Shared {
             state = self.emptied.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
+        self.stop_choosing();
         self.pool.stop();
     }
 }

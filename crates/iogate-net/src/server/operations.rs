@@ -333,10 +333,7 @@ impl Session {
         self.refuse_others("the scheduler may be changed")?;
         let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
-        let current = self.export.engine.with_gate(|gate, _| gate.config().scheduler.clone());
-        let wished = current.changed(text, self.server.node).map_err(invalid)?;
-        self.export.engine.switch(&wished);
-        Ok(())
+        Ok(self.export.engine.set(text, self.server.node).map_err(invalid)?)
     }
 }
 

@@ -196,6 +196,7 @@ impl GateStatus {
         };
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX);
         summary.patterns = patterns(&export.engine.seen());
+        summary.choice = export.engine.choice();
         GateStatus {
             summary,
             last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),

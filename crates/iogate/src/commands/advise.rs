@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::print;
 
 pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
-    let device = devices::maker(&args.device)?;
+    let device = devices::maker(&args.device).map_err(devices::not_a_device)?;
     let name = match args.trace == Path::new("-") {
         true => "standard input".into(),
         false => args.trace.display().to_string(),

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
+use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::pattern::patterns;
 use iogate_core::device::{self, Placement};
 use iogate_core::recording::RecordingError;
@@ -42,8 +43,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         StoreKind::Directory => storage::default_scheduler(args.source.as_deref()),
         StoreKind::Modelled => SchedulerKind::Aioli,
     };
-    let scheduler = args.scheduler.config(default)?;
-    let device = devices::device(args.device.as_deref().unwrap_or("hdd"))?;
+    let pinned = args.scheduler.config_or_auto(default)?;
+    let auto = pinned.is_none();
+    let model = args.device.as_deref().unwrap_or("hdd");
+    let device = devices::device(model)?;
     if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
         let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
         return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
@@ -67,8 +70,16 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
+    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+    engine.know(match args.store {
+        StoreKind::Directory => storage::known(args.source.as_deref()),
+        StoreKind::Modelled => storage::modelled(model).map_err(devices::not_a_device)?,
+    });
+    if auto {
+        engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+    }
     let cache = match args.cache {
         Cache::Direct => "direct: every read and write is a request",
         Cache::Page => "the kernel's page cache",
@@ -315,6 +326,7 @@ impl Control for MountControl {
         });
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
         summary.patterns = patterns(&self.engine.seen());
+        summary.choice = self.engine.choice();
         summary.about.clone_from(&self.about);
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
@@ -334,10 +346,7 @@ impl Control for MountControl {
     }
 
     fn set(&self, text: &str) -> Result<(), String> {
-        let current = self.engine.with_gate(|gate, _| gate.scheduler().clone());
-        let scheduler = current.changed(text, 0)?;
-        self.engine.switch(&scheduler);
-        Ok(())
+        self.engine.set(text, 0)
     }
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {

@@ -79,7 +79,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
             let error = anyhow!("--scheduler auto with {targets} targets: it knows what one device charges");
             return Err(Failure::usage(error).hint("name a scheduler, or set --targets 1"));
         }
-        replay.choose(pricing(devices::maker(spec)?, spec.starts_with("unit:")));
+        replay
+            .choose(pricing(devices::maker(spec).map_err(devices::not_a_device)?, spec.starts_with("unit:")));
     }
     let mut timeline = Timeline::default();
     let mut origin = None;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use iogate_core::auto::Storage;
+use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::device::Placement;
 use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
@@ -20,6 +22,7 @@ use super::config::{Answers, Config, Export};
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::devices;
 use crate::failure::Failure;
+use crate::storage;
 
 /// What an export over other servers uses there.
 const OBJECTS: &str = "objects";
@@ -94,6 +97,10 @@ impl Export {
         }
         let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
             .context("the gate cannot be started")?;
+        engine.know(self.storage()?);
+        if self.gate.auto {
+            engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+        }
         if let Some((tree, layouts)) = learnt {
             tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
         }
@@ -108,6 +115,14 @@ impl Export {
             answers: self.remembered(listeners)?,
             devices: modelled,
         })
+    }
+
+    /// What is known of what is behind the gate.
+    fn storage(&self) -> anyhow::Result<Storage> {
+        match &self.device {
+            Some(device) if self.targets.is_empty() => storage::modelled(device).context("device"),
+            _ => Ok(storage::known(self.directory.as_deref())),
+        }
     }
 
     /// What is remembered of requests: beside the names, in a file that no other server here uses.

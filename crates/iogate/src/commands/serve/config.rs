@@ -6,10 +6,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_net::Endpoint;
 use serde::Deserialize;
 
+pub(crate) use super::gate::Gate;
 pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::failure::Failure;
 
@@ -233,62 +233,6 @@ pub(crate) struct Limits {
     pub(crate) stall: Option<Time>,
 }
 
-/// A scheduler with its parameters, and the bounds of a gate.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "BTreeMap<String, toml::Value>")]
-pub(crate) struct Gate {
-    pub(crate) scheduler: SchedulerConfig,
-    pub(crate) depth: u32,
-    pub(crate) queue: u32,
-}
-
-impl Default for Gate {
-    fn default() -> Gate {
-        Gate { scheduler: SchedulerConfig::new(iogate_core::SchedulerKind::Fifo), depth: 16, queue: 65_536 }
-    }
-}
-
-impl Gate {
-    /// For a gate over targets that `layout` tells apart, of the forwarder with this index.
-    pub(crate) fn config(&self, layout: Layout, node: u32) -> GateConfig {
-        let mut scheduler = self.scheduler.clone();
-        scheduler.set_node(node);
-        GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
-    }
-}
-
-impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
-    type Error = String;
-
-    fn try_from(mut table: BTreeMap<String, toml::Value>) -> Result<Gate, String> {
-        let text = |value: toml::Value| match value {
-            toml::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        let mut gate = Gate::default();
-        if let Some(name) = table.remove("scheduler") {
-            gate.scheduler = SchedulerConfig::by_name(&text(name)).map_err(|error| error.to_string())?;
-        }
-        for (name, most, value) in
-            [("depth", 65_536, &mut gate.depth), ("queue", 16_777_216, &mut gate.queue)]
-        {
-            let Some(given) = table.remove(name) else { continue };
-            *value = given
-                .as_integer()
-                .and_then(|number| u32::try_from(number).ok())
-                .filter(|number| (1..=most).contains(number))
-                .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
-        }
-        for (name, value) in table {
-            if name == "node" {
-                return Err("node: it is said once for all gates, at the top of the file".into());
-            }
-            gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
-        }
-        Ok(gate)
-    }
-}
-
 fn one() -> u32 {
     1
 }
@@ -449,7 +393,7 @@ impl Config {
     /// One directory at one address.
     pub(super) fn of_directory(
         directory: PathBuf,
-        scheduler: SchedulerConfig,
+        gate: Gate,
         at: Address,
         auth: Auth,
         read_only: bool,
@@ -467,7 +411,7 @@ impl Config {
         };
         let export = Export {
             name: default_export(),
-            gate: Gate { scheduler, ..Gate::default() },
+            gate,
             batch: None,
             batches: None,
             directory: Some(directory),
@@ -531,6 +475,7 @@ bytes = "64MiB"
         assert_eq!((config.node, config.nodes), (1, 4));
         let export = &config.export[0];
         assert_eq!(export.gate.scheduler.to_string(), "twins(window=2ms)");
+        assert!(!export.gate.auto);
         assert_eq!((export.gate.depth, export.gate.queue), (32, 65_536));
         assert_eq!(export.users.squash, Squash::All);
         assert_eq!(export.users.nobody, Some(Ids((1000, 1000))));
@@ -549,6 +494,10 @@ bytes = "64MiB"
             (
                 export("directory = \"/s\"\ngate = { scheduler = \"twins\", node = 1 }"),
                 &["node: it is said once"],
+            ),
+            (
+                export("directory = \"/s\"\ngate = { scheduler = \"auto\", age_max = \"1s\" }"),
+                &["age_max = \"1s\" and scheduler = \"auto\""],
             ),
             (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
             (export("directory = \"/s\"\ncolour = 1"), &["unknown field `colour`", "directory"]),

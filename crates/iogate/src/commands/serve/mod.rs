@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 mod build;
 pub(crate) mod config;
+pub(crate) mod gate;
 mod security;
 mod values;
 
@@ -15,7 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::config::{Address, Config};
-use crate::cli::ServeArgs;
+use crate::cli::{SchedulerArgs, ServeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -69,10 +70,9 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
             .hint("listen on unix:PATH, or write a configuration file with auth = \"munge\" or \"tls\""));
     }
     let default = crate::storage::default_scheduler(Some(directory));
-    let name = args.scheduler.as_deref().unwrap_or(default.name());
-    let scheduler = crate::settings::scheduler(name, &args.params)
-        .map_err(|error| Failure::usage(error).hint("`iogate schedulers` lists them"))?;
-    Config::of_directory(PathBuf::from(directory), scheduler, Address(address), auth, args.read_only)
+    let wished = SchedulerArgs { scheduler: args.scheduler.clone(), params: args.params.clone() };
+    let gate = gate::Gate::of(wished.config_or_auto(default)?);
+    Config::of_directory(PathBuf::from(directory), gate, Address(address), auth, args.read_only)
         .map_err(Failure::usage)
 }
 

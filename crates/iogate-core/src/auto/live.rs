@@ -1,0 +1,317 @@
+//! A chooser beside a gate in real time. What comes and what completes is noted in a [`Log`] under the gate's lock; a [`Live`] thinks
+//! about it outside of that lock, in a thread that sleeps while there is nothing to think about.
+//!
+//! What the storage charges is learnt from the dispatches of the same windows, unless it is known. As long as that does not explain
+//! what the dispatches take, nothing is changed, and what was chosen before is given up after a few windows.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::chooser::{Chooser, Reason, Status};
+use super::driver::Pace;
+use super::meter::Learnt;
+use super::shadow::Pricing;
+use super::status::Choice;
+use super::window::{Ring, SPAN_MIN};
+use crate::gate::{GateConfig, Present};
+use crate::profile::{Profile, Refit, Sample, Streams};
+use crate::request::{ClientId, FileId, Op, Request, RequestId};
+use crate::sched::{Prices, SchedulerConfig};
+use crate::time::{Span, Time};
+
+/// Dispatches of a window that are learnt from.
+const SERVED_MAX: usize = 4_096;
+/// Dispatches before which what has been learnt is not believed.
+const DISPATCHES_MIN: u64 = 64;
+/// Requests that are simulated at a time.
+const STEP: u64 = 1_024;
+/// How long one waits for more that may be simulated.
+const PAUSE: Span = Span::from_millis(50);
+/// Windows that are not explained after which what was chosen before is not believed, either.
+const DOUBTS_MAX: u32 = 4;
+const DOUBT: &str = "what the storage charges varies too much to predict anything by it";
+
+/// A dispatch that has been carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// When it was handed over.
+    pub began: Time,
+    /// When it was done.
+    pub ended: Time,
+    /// Where it was.
+    pub file: FileId,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Read or write.
+    pub op: Op,
+}
+
+/// What is noted under a gate's lock. Nothing is noted between windows.
+#[derive(Debug)]
+pub struct Log {
+    ring: Ring,
+    served: Vec<Served>,
+    /// The earliest beginning of the next window; none while one is noted.
+    next: Option<Time>,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { ring: Ring::new(), served: Vec::with_capacity(SERVED_MAX), next: Some(Time::ZERO) }
+    }
+}
+
+impl Log {
+    /// Whether a window begins with what has just arrived. What is then in the gate, this included, is to be told by [`Log::begin`].
+    #[inline]
+    pub fn is_due(&self, now: Time) -> bool {
+        self.next.is_some_and(|next| next <= now)
+    }
+
+    /// Begins a window.
+    pub fn begin(&mut self, now: Time, present: impl IntoIterator<Item = (Present, ClientId)>) {
+        self.served.clear();
+        self.ring.begin(now, present);
+        self.next = None;
+    }
+
+    /// A request has come into the gate.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, request: &Request) {
+        self.ring.arrived(now, request);
+    }
+
+    /// `bytes` of a request have been carried out.
+    #[inline]
+    pub fn completed(&mut self, now: Time, id: RequestId, bytes: u32) {
+        self.ring.completed(now, id, bytes);
+    }
+
+    /// A dispatch has been carried out.
+    #[inline]
+    pub fn served(&mut self, served: Served) {
+        if self.ring.is_open() && self.served.len() < SERVED_MAX {
+            self.served.push(served);
+        }
+    }
+
+    /// Whether it is to be looked at.
+    #[inline]
+    pub fn is_ripe(&self, now: Time) -> bool {
+        self.next.is_none() && self.ring.is_ripe(now)
+    }
+
+    /// Puts what it has into `taken`, for a look at it, and goes on.
+    pub fn take(&mut self, taken: &mut Log) {
+        core::mem::swap(self, taken);
+        self.ring.follow(&taken.ring);
+        self.served.clear();
+        self.next = None;
+    }
+
+    /// What was taken is not enough: it goes on from there.
+    pub fn give_back(&mut self, taken: &mut Log) {
+        self.ring.put_behind(&mut taken.ring);
+        self.ring.go_on();
+    }
+
+    /// Notes nothing until [`Log::rest`].
+    pub fn pause(&mut self) {
+        self.ring.stop();
+        self.served.clear();
+    }
+
+    /// Notes nothing until the next window, which begins with the first arrival a while after this one began.
+    pub fn rest(&mut self) {
+        self.next = Some(self.ring.began() + SPAN_MIN);
+        self.pause();
+    }
+
+    /// Bytes of memory in use.
+    pub fn allocated_bytes(&self) -> usize {
+        self.ring.allocated_bytes() + self.served.capacity() * size_of::<Served>()
+    }
+}
+
+/// What is known of the storage behind a gate.
+#[derive(Clone)]
+pub struct Storage {
+    profile: Profile,
+    is_kept: bool,
+    pricing: Option<Arc<dyn Pricing>>,
+}
+
+impl Storage {
+    /// Nothing is known but whether it has an arm.
+    pub fn unknown(kind: &str, rotational: bool) -> Storage {
+        Storage { profile: Profile::assumed(kind, rotational), is_kept: false, pricing: None }
+    }
+
+    /// It has been measured before.
+    pub fn kept(profile: Profile) -> Storage {
+        Storage { profile, is_kept: true, pricing: None }
+    }
+
+    /// It is a device of which more can be made; `profile` was measured of it.
+    pub fn modelled(profile: Profile, pricing: Arc<dyn Pricing>) -> Storage {
+        Storage { profile, is_kept: true, pricing: Some(pricing) }
+    }
+
+    /// What deliberate waits need to know, if it has been measured.
+    pub fn prices(&self) -> Option<Prices> {
+        self.is_kept.then(|| self.profile.prices())
+    }
+
+    fn pricing(&self) -> Arc<dyn Pricing> {
+        let learnt = || Arc::new(Learnt(self.profile.clone())) as Arc<dyn Pricing>;
+        self.pricing.clone().unwrap_or_else(learnt)
+    }
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More of the same.
+    More,
+    /// More, after a pause.
+    Pause(Span),
+    /// Nothing: the window has been judged.
+    Over,
+}
+
+/// What thinks about a [`Log`].
+pub struct Live {
+    chooser: Chooser,
+    gate: GateConfig,
+    storage: Storage,
+    refit: Refit,
+    streams: Streams,
+    pace: Pace,
+    has_budget: bool,
+    /// Windows one after another that were not explained.
+    doubts: u32,
+    /// Changes of choosers before this one.
+    switches: u64,
+}
+
+impl Live {
+    /// One for a gate with these settings, in front of such a storage, that simulates `per_s` requests a second.
+    pub fn new(gate: &GateConfig, storage: &Storage, per_s: u64, now: Time) -> Live {
+        let profile = storage.profile.clone();
+        let refit = match storage.is_kept {
+            true => Refit::from_kept(profile),
+            false => Refit::from_nothing(&profile.kind, profile.rotational),
+        };
+        Live {
+            chooser: Chooser::new(gate, storage.pricing(), now),
+            gate: gate.clone(),
+            storage: storage.clone(),
+            refit,
+            streams: Streams::default(),
+            pace: Pace::new(per_s, now),
+            has_budget: per_s > 0,
+            doubts: 0,
+            switches: 0,
+        }
+    }
+
+    /// Takes a window out of a log, if it has enough of one; else the log is to go on.
+    pub fn consider(&mut self, log: &mut Log, now: Time) -> bool {
+        let seen = self.learn(&mut log.served);
+        if self.storage.pricing.is_none() {
+            if self.refit.dispatches() < DISPATCHES_MIN || self.is_unexplained(seen) {
+                self.doubts = self.doubts.saturating_add(1);
+                return true;
+            }
+            self.chooser.set_pricing(Arc::new(Learnt(self.refit.profile())));
+        }
+        self.doubts = 0;
+        let budget = self.pace.granted(now);
+        self.chooser.consider(&log.ring, now, budget)
+    }
+
+    /// Learns from dispatches; how many were reads and writes.
+    fn learn(&mut self, served: &mut Vec<Served>) -> [usize; 2] {
+        let mut seen = [0; 2];
+        served.sort_by_key(|served| served.began);
+        for (index, dispatch) in served.iter().enumerate() {
+            let Served { began, ended, file, offset, bytes, op } = *dispatch;
+            seen[op as usize] += 1;
+            let class = self.streams.class(file.0, op, offset, bytes);
+            // No more are looked at than a device is asked for at once.
+            let before = served[index.saturating_sub(64)..index].iter().filter(|other| other.ended > began);
+            let followed = served.get(index + 1).is_some_and(|next| next.began < ended);
+            // Who was alone and then had company is neither.
+            let in_flight = (before.count() as u32 + 1).max(1 + u32::from(followed));
+            self.refit.add(Sample { op, class, bytes, in_flight, ns: ended.since(began).as_nanos() });
+        }
+        served.clear();
+        seen
+    }
+
+    /// Whether what has been learnt does not explain what at least a tenth of the dispatches takes.
+    fn is_unexplained(&self, seen: [usize; 2]) -> bool {
+        let all = seen[0] + seen[1];
+        self.refit.unexplained().any(|unexplained| seen[unexplained.op as usize] * 10 >= all.max(1))
+    }
+
+    /// Simulates for a moment.
+    pub fn step(&mut self, now: Time) -> Next {
+        if !self.chooser.has_work() || !self.has_budget {
+            return Next::Over;
+        }
+        let granted = self.pace.granted(now).min(STEP);
+        let simulated = self.chooser.step(now, granted);
+        self.pace.spend(simulated);
+        match simulated {
+            0 => Next::Pause(PAUSE),
+            _ if self.chooser.has_work() => Next::More,
+            _ => Next::Over,
+        }
+    }
+
+    /// What the gate should be switched to, and by [`Live::settled`] be said to have been.
+    pub fn proposal(&self) -> Option<&SchedulerConfig> {
+        let doubtful = self.doubts >= DOUBTS_MAX && self.chooser.status().change.reason != Reason::Start;
+        if doubtful { Some(&self.gate.scheduler) } else { self.chooser.proposal() }
+    }
+
+    /// The proposal was applied, or could not be.
+    pub fn settled(&mut self, now: Time, applied: bool) {
+        if self.doubts < DOUBTS_MAX {
+            self.chooser.settled(now, applied);
+        } else if applied {
+            self.switches += self.chooser.status().switches + 1;
+            self.chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
+        }
+    }
+
+    /// What deliberate waits need to know, once there is something to know.
+    pub fn prices(&self) -> Option<Prices> {
+        match &self.storage.pricing {
+            Some(_) => self.storage.prices(),
+            None => (self.refit.dispatches() >= DISPATCHES_MIN).then(|| self.refit.profile().prices()),
+        }
+    }
+
+    /// What is in use, and why.
+    pub fn status(&self) -> &Status {
+        self.chooser.status()
+    }
+
+    /// The same for people.
+    pub fn choice(&self, now: Time) -> Choice {
+        let mut choice = Choice::of(self.status(), now);
+        choice.switches += self.switches;
+        choice.held = (self.doubts > 0).then(|| String::from(DOUBT));
+        choice
+    }
+
+    /// Bytes of memory in use, those of simulated devices left out.
+    pub fn allocated_bytes(&self) -> usize {
+        size_of::<Live>() + self.chooser.allocated_bytes()
+    }
+}

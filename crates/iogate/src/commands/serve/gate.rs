@@ -1,0 +1,78 @@
+//! A gate's keys in the configuration file of `iogate serve`.
+
+use std::collections::BTreeMap;
+
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use serde::Deserialize;
+
+/// A scheduler with its parameters, and the bounds of a gate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "BTreeMap<String, toml::Value>")]
+pub(crate) struct Gate {
+    pub(crate) scheduler: SchedulerConfig,
+    /// The scheduler is chosen, beginning with that one.
+    pub(crate) auto: bool,
+    pub(crate) depth: u32,
+    pub(crate) queue: u32,
+}
+
+impl Default for Gate {
+    fn default() -> Gate {
+        let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+        Gate { scheduler, auto: false, depth: 16, queue: 65_536 }
+    }
+}
+
+impl Gate {
+    /// With this scheduler, or one that is chosen.
+    pub(crate) fn of(pinned: Option<SchedulerConfig>) -> Gate {
+        let gate = Gate { auto: pinned.is_none(), ..Gate::default() };
+        Gate { scheduler: pinned.unwrap_or_else(|| gate.scheduler.clone()), ..gate }
+    }
+
+    /// For a gate over targets that `layout` tells apart, of the forwarder with this index.
+    pub(crate) fn config(&self, layout: Layout, node: u32) -> GateConfig {
+        let mut scheduler = self.scheduler.clone();
+        scheduler.set_node(node);
+        GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
+    }
+}
+
+impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
+    type Error = String;
+
+    fn try_from(mut table: BTreeMap<String, toml::Value>) -> Result<Gate, String> {
+        let text = |value: toml::Value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        let mut gate = Gate::default();
+        if let Some(name) = table.remove("scheduler") {
+            match text(name).as_str() {
+                "auto" => gate.auto = true,
+                name => gate.scheduler = SchedulerConfig::by_name(name).map_err(|error| error.to_string())?,
+            }
+        }
+        for (name, most, value) in
+            [("depth", 65_536, &mut gate.depth), ("queue", 16_777_216, &mut gate.queue)]
+        {
+            let Some(given) = table.remove(name) else { continue };
+            *value = given
+                .as_integer()
+                .and_then(|number| u32::try_from(number).ok())
+                .filter(|number| (1..=most).contains(number))
+                .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
+        }
+        for (name, value) in table {
+            if name == "node" {
+                return Err("node: it is said once for all gates, at the top of the file".into());
+            }
+            if gate.auto {
+                let why = "what chooses a scheduler chooses its parameters, too";
+                return Err(format!("{name} = {value} and scheduler = \"auto\": {why}"));
+            }
+            gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
+        }
+        Ok(gate)
+    }
+}
