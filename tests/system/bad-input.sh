@@ -5,6 +5,8 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+needs python3
+
 mount_refused() {
     local pattern=$1
     shift
@@ -44,3 +46,25 @@ refused any 'in use|already|mounted' "$IOGATE" mount "$SRC" "$MNT" -f
 [ "$(cat "$MNT/one")" = one ] || fail "the first mount suffered"
 unmount_gate
 refused any 'mount' "$IOGATE" umount "$MNT"
+
+# The journal of another release is left to that release, as it is.
+STATE=$SIDE/state
+"$IOGATE" coord serve --listen "unix:$WORK/coord" --state "$STATE" >"$SIDE/coord.out" 2>"$WORK/coord.log" &
+COORD_PID=$!
+eventually 10 grep -qx ready "$SIDE/coord.out" || fail "the coordinator does not start"
+IOGATE_COORD=unix:$WORK/coord "$IOGATE" turn --strict scratch -- true || fail "there is no turn"
+kill -TERM "$COORD_PID"
+wait "$COORD_PID" || fail "SIGTERM: the coordinator ended with status $?"
+python3 - "$STATE/journal" <<'PY'
+import sys, zlib
+
+first, rest = open(sys.argv[1], "rb").read().split(b"\n", 1)
+older = first[9:].replace(b'"version":1', b'"version":0')
+assert older != first[9:], first
+open(sys.argv[1], "wb").write(b"%08x %s\n%s" % (zlib.crc32(older), older, rest))
+PY
+cp "$STATE/journal" "$SIDE/before"
+refused any 'journal has version 0, expected 1: use the release that wrote it' \
+    "$IOGATE" coord serve --listen "unix:$WORK/coord" --state "$STATE"
+[ "$(wc -l <"$SIDE/refused")" -eq 1 ] || fail "it says more than one line"
+cmp "$SIDE/before" "$STATE/journal" || fail "the journal is not what it was"

@@ -126,10 +126,13 @@ pub(crate) fn connect(
     message[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
     message.extend_from_slice(&proof);
     let question = Question::asked_now();
-    send(&*socket, &message, deadline).map_err(unreachable)?;
+    // Who has no room for a client says why, and has hung up perhaps before this is sent: the reason is there to be read all the same.
+    let sent = send(&*socket, &message, deadline);
 
     let mut header = [0; REPLY_HEADER_BYTES];
-    receive(&*socket, &mut header, deadline).map_err(unreachable)?;
+    if let Err(error) = receive(&*socket, &mut header, deadline) {
+        return Err(unreachable(sent.err().unwrap_or(error)));
+    }
     let foreign = |source| ConnectError::Foreign { endpoint: endpoint.clone(), source };
     let header = ReplyHeader::from_bytes(&header).map_err(foreign)?;
     let mut fields = vec![0; usize::from(header.fields)];
@@ -142,11 +145,15 @@ pub(crate) fn connect(
             source: io::Error::from_raw_os_error(i32::from(header.errno)),
         });
     }
+    sent.map_err(unreachable)?;
     let welcome = Welcome::decode(&fields).map_err(foreign)?;
     if welcome.version != VERSION {
         return Err(ConnectError::Refused {
             endpoint: endpoint.clone(),
-            text: format!("it speaks version {} of the protocol, expected {VERSION}", welcome.version),
+            text: format!(
+                "it speaks version {} of the protocol, expected {VERSION}: use the same release on both sides",
+                welcome.version
+            ),
             source: io::Error::from_raw_os_error(libc::EPROTONOSUPPORT),
         });
     }

@@ -53,7 +53,10 @@ pub(crate) fn too_many(server: &str, all: (usize, usize), own: (usize, usize)) -
         (false, true) => ("this client".into(), own.0),
         (false, false) => return None,
     };
-    Some(Refusal::new(libc::EUSERS, format!("{whose} has {count} connections, which is the limit")))
+    let text = format!(
+        "{whose} has {count} connections, which is the limit: close some, or let the {server} have more, and more descriptors"
+    );
+    Some(Refusal::new(libc::EUSERS, text))
 }
 
 #[cfg(test)]

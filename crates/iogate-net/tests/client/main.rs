@@ -6,18 +6,19 @@ mod durability;
 mod peer;
 mod recovery;
 
-use iogate_core::wire::Identity;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use iogate_core::wire::open;
+use iogate_core::wire::{Failure, Identity, Record, ReplyHeader, open};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Origin};
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
-use iogate_net::transport::ConnectError;
+use iogate_net::transport::{ConnectError, PlainSocket};
 use iogate_vfs::{Caller, OpenHow, Tree};
 
 use peer::Peer;
@@ -187,6 +188,26 @@ fn another_version_is_refused_in_words() {
     let error = Remote::connect(std::slice::from_ref(&peer.endpoint), &options).err().unwrap();
     assert!(matches!(error, ClientError::Connect(ConnectError::Refused { .. })), "{error:?}");
     assert!(error.to_string().contains("expected version 7"), "{error}");
+}
+
+/// A server that has no room says so when somebody connects, and hangs up: perhaps before it is told who that is.
+#[test]
+fn who_is_refused_before_it_says_hello_hears_why() {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    let mut fields = Vec::new();
+    Failure { text: b"the server has 1 connections" }.encode(&mut fields);
+    let header =
+        ReplyHeader { fields: fields.len() as u16, errno: libc::EUSERS as u16, ..ReplyHeader::default() };
+    server.write_all(&[&header.to_bytes()[..], &fields].concat()).unwrap();
+    drop(server);
+    let reached = Mutex::new(Some(client));
+    let mut options = options(Receiving::Background);
+    options.client.dial = Arc::new(move |_, _| {
+        let client = reached.lock().unwrap().take().expect("it is tried once");
+        Ok(Box::new(PlainSocket::new(client.into())?))
+    });
+    let error = Remote::connect(&["unix:/somewhere".parse().unwrap()], &options).err().unwrap();
+    assert!(error.to_string().contains("the server has 1 connections"), "{error}");
 }
 
 #[test]
