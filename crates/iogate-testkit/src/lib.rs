@@ -9,6 +9,7 @@
 //! | [`audit`] | runs a script on a gate alone and checks what must hold for every scheduler |
 //! | [`closed_loop`] | synchronous processes in front of gates, for worked examples written as tables |
 //! | [`pair`] | a client's session and a server's, over connections in memory, as a script of bytes has it |
+//! | [`ports`] | listens where another one of the test has listened before |
 //! | [`turns`] | what clients of a coordinator saw, and whether that can have been right |
 //! | [`data`] | what programs saw of files, and whether that can have been right |
 //!
@@ -21,6 +22,7 @@ pub mod data;
 pub mod generate;
 pub mod harness;
 pub mod pair;
+pub mod ports;
 pub mod reference;
 pub mod script;
 pub mod turns;

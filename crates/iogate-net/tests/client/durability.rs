@@ -10,6 +10,7 @@ use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOpt
 use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
+use iogate_testkit::ports::bound;
 use iogate_vfs::{Caller, Tree, TreeFile, Users};
 
 use super::common::engine;
@@ -244,7 +245,7 @@ fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
         session_grace: std::time::Duration::from_secs(60),
     };
     let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
-    Server::start(config, vec![Listener::bind(endpoint, policy).unwrap()]).unwrap()
+    Server::start(config, vec![bound(|| Listener::bind(endpoint, policy.clone()))]).unwrap()
 }
 
 fn client_of(forwarder: &Server) -> Remote {

@@ -13,6 +13,7 @@ use iogate_core::wire::{
     Record, ReplyHeader, Request, RequestHeader, Striping, Synced, VERSION, Welcome, Written, open, transfer,
 };
 use iogate_net::Endpoint;
+use iogate_testkit::ports::bound;
 
 /// What a test sets and sees.
 pub(crate) struct Settings {
@@ -76,7 +77,7 @@ impl Peer {
 
     /// Without its sessions, on this port (0: any).
     pub(crate) fn on(port: u16, files: Arc<Files>) -> Peer {
-        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let listener = bound(|| TcpListener::bind(("127.0.0.1", port)));
         let port = listener.local_addr().unwrap().port();
         let settings = Arc::new(Settings {
             credits: AtomicU32::new(64),

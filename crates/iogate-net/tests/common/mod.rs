@@ -8,6 +8,7 @@ use iogate_core::Layout;
 use iogate_net::server::{Answers, Export, Limits};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
+use iogate_testkit::ports::bound;
 use iogate_vfs::{Tree, Users};
 
 #[path = "../../../iogate-vfs/tests/common/mod.rs"]
@@ -36,7 +37,8 @@ pub(crate) fn serve(
     };
     let limits = Limits::default();
     let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace };
-    let listener = Listener::bind(endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
+    let policy = || Policy::None { user: own(), on_any_network: false };
+    let listener = bound(|| Listener::bind(endpoint, policy()));
     Server::start(config, vec![listener]).unwrap()
 }
 

@@ -18,6 +18,7 @@ use iogate_core::wire::{
 };
 use iogate_core::{Span, Time};
 use iogate_net::Endpoint;
+use iogate_testkit::ports::bound;
 
 /// What outlives the coordinator's process.
 #[derive(Default)]
@@ -84,7 +85,7 @@ impl Coordinator {
     pub(crate) fn restart(endpoint: &Endpoint, config: CoordConfig, journal: Journal) -> Coordinator {
         let (listener, endpoint) = match endpoint {
             Endpoint::Tcp { host, port } => {
-                let listener = TcpListener::bind((host.as_str(), *port)).unwrap();
+                let listener = bound(|| TcpListener::bind((host.as_str(), *port)));
                 let port = listener.local_addr().unwrap().port();
                 (Listener::Tcp(listener), Endpoint::Tcp { host: host.clone(), port })
             }
