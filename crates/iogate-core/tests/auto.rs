@@ -9,8 +9,8 @@ use world::{Mix, Process, Ran, run, slowdown};
 
 /// Worlds of the exhaustive search, and what is allowed: the mean of the logarithm, and worlds in which somebody is more than 10 % slower.
 const SEEDS: u64 = 16;
-const REGRET_MAX: f64 = 0.06;
-const HARMED_MAX: usize = 1;
+const REGRET_MAX: f64 = 0.08;
+const HARMED_MAX: usize = 0;
 
 fn fifo() -> SchedulerConfig {
     SchedulerConfig::by_name("fifo").unwrap()

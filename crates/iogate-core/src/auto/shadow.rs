@@ -2,6 +2,10 @@
 //!
 //! Closed-loop: what a request waited for in the window it waits for here, too. All candidates start alike (the same requests queued and
 //! in service, the same last transfers on the device), and each cold, as after a switch.
+//!
+//! A client that has come to the end of its requests goes on with the same ones again, further on in its file, until all applications
+//! have what they had in the window. Else who is starved would have the device for itself as soon as the others are through, and
+//! nothing would be seen of it.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -68,42 +72,82 @@ pub(super) struct Shadow {
     ahead: Span,
     now: Time,
     deadline: Option<Time>,
-    /// Requests that come at known times.
-    coming: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Clients whose next request comes at a known time; equal times in the order of the window's requests.
+    coming: BinaryHeap<Reverse<(Time, u32, u32)>>,
     /// Transfers in service by their ends: a dispatch, or the work that a foreign one begins with.
     service: BinaryHeap<Reverse<(Time, u32, u32)>>,
     served: u32,
-    /// The next request of the same client.
-    following: Vec<u32>,
+    /// The requests of each client, client by client.
+    own: Vec<u32>,
+    /// Requests that come again, by number from the end of the window's on: which one, and for which time.
+    again: Vec<(u32, u32)>,
     clients: Vec<Client>,
     apps: Vec<App>,
-    /// Completion times, client by client and application by application.
+    /// The last completion times, client by client and application by application.
     done_of_client: Vec<Time>,
     done_of_app: Vec<Time>,
     /// Only so many requests of the window.
     limit: u32,
     completed: u32,
+    /// Applications that have not got what they had in the window.
+    unfinished: u32,
     /// Requests that foreign transfers carry, by the first of them.
     foreign: Vec<(u32, u32)>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Client {
     base: u32,
+    /// Requests in the window, those that have come, and those that are complete.
+    requests: u32,
+    came: u32,
     done: u32,
-    /// The request that waits for completions, and the next one of the list of its application.
-    waiting: u32,
+    /// Most requests that it had in the gate at once, for how long it thought, and how far on it is when it begins again.
+    outstanding: u32,
+    think: Span,
+    shift: u64,
+    /// What its next request waits for, and the next client in the list of its application.
+    waiting: Option<After>,
     next: u32,
 }
 
 #[derive(Clone, Copy)]
 struct App {
     base: u32,
+    requests: u32,
     done: u32,
     first: Option<Time>,
+    /// When it had got what it had in the window, and what had completed of that in it.
+    finished: Option<Time>,
+    measured: Option<Time>,
     /// Clients whose requests wait for the application, and the fewest completions that one waits for.
     waiting: u32,
     least: u32,
+}
+
+/// Requests that are simulated at most, as a multiple of those of the window.
+const LONGER_MAX: u32 = 3;
+
+/// Where the time of a client's, or an application's, completion with this number is kept; there is room for as many as it has requests.
+fn recent(base: u32, requests: u32, count: u32) -> usize {
+    (base + count.saturating_sub(1) % requests.max(1)) as usize
+}
+
+/// How far on in its file a client is when it begins its requests again: if they ascend in one file, behind the last of them.
+fn shift(window: &Window, own: &[u32]) -> u64 {
+    let works = || own.iter().map(|index| &window.work[*index as usize]);
+    let (Some(first), Some(last)) = (works().next(), works().next_back()) else { return 0 };
+    let follows = |(one, other): (&Work, &Work)| {
+        (one.file, one.op) == (other.file, other.op) && one.offset < other.offset
+    };
+    if !works().zip(works().skip(1)).all(follows) {
+        return 0;
+    }
+    let span = last.offset - first.offset;
+    match own.len() as u64 - 1 {
+        0 => last.bytes.into(),
+        steps => span + span / steps,
+    }
 }
 
 /// `time` by a clock that is behind by `ahead`.
@@ -128,13 +172,23 @@ impl Shadow {
         let mut clients = Vec::with_capacity(window.clients.len());
         let mut base = 0;
         for part in &window.clients {
-            clients.push(Client { base, done: 0, waiting: NONE, next: NONE });
+            clients.push(Client { base, next: NONE, ..Client::default() });
             base += part.requests;
         }
         let mut apps = Vec::with_capacity(window.apps.len());
         base = 0;
         for part in &window.apps {
-            apps.push(App { base, done: 0, first: None, waiting: NONE, least: NONE });
+            let (first, finished, measured) = (None, None, None);
+            apps.push(App {
+                base,
+                requests: 0,
+                done: 0,
+                first,
+                finished,
+                measured,
+                waiting: NONE,
+                least: NONE,
+            });
             base += part.requests;
         }
         let mut shadow = Shadow {
@@ -146,13 +200,15 @@ impl Shadow {
             coming: BinaryHeap::new(),
             service: BinaryHeap::new(),
             served: 0,
-            following: alloc::vec![NONE; window.len()],
+            own: alloc::vec![NONE; window.len()],
+            again: Vec::new(),
             clients,
             apps,
             done_of_client: alloc::vec![Time::ZERO; window.len()],
             done_of_app: alloc::vec![Time::ZERO; window.len()],
             limit: limit.min(window.len() as u32),
             completed: 0,
+            unfinished: 0,
             foreign: Vec::new(),
         };
         shadow.warm_up(window);
@@ -171,9 +227,9 @@ impl Shadow {
         self.ahead = at.since(window.start);
     }
 
-    /// Puts in what was there, and finds out when the first request of each client comes.
+    /// Puts in what was there, and finds out when the next request of each client comes.
     fn start(&mut self, window: &Window) {
-        let mut last = alloc::vec![NONE; window.clients.len()];
+        self.learn(window);
         let mut index = 0;
         while index < self.limit {
             let work = window.work[index as usize];
@@ -181,19 +237,51 @@ impl Shadow {
                 After::InService(since) => index = self.start_foreign(window, index, since),
                 After::Queued(since) => {
                     self.begin_app(&work, window.start);
+                    self.clients[work.client as usize].came += 1;
                     self.submit(window, index, since);
                     index += 1;
                 }
-                _ => {
-                    let before = core::mem::replace(&mut last[work.client as usize], index);
-                    match self.following.get_mut(before as usize) {
-                        Some(following) => *following = index,
-                        None => self.expect(window, index, window.start),
-                    }
-                    index += 1;
-                }
+                _ => break,
             }
         }
+        (0..self.clients.len() as u32).for_each(|client| self.expect(window, client, window.start));
+    }
+
+    /// What each client does: how many requests it has, how many at once, how long it thinks, and where it goes on.
+    fn learn(&mut self, window: &Window) {
+        let mut thought = alloc::vec![(0, 0); self.apps.len() + self.clients.len()];
+        for (index, work) in window.work[..self.limit as usize].iter().enumerate() {
+            let client = &mut self.clients[work.client as usize];
+            self.own[(client.base + client.requests) as usize] = index as u32;
+            client.requests += 1;
+            self.apps[work.app as usize].requests += 1;
+            let (outstanding, think) = match work.after {
+                After::Client(count, think) => (client.requests.saturating_sub(count), Some(think)),
+                After::App(_, think) => (1, Some(think)),
+                _ => (0, None),
+            };
+            client.outstanding = client.outstanding.max(outstanding);
+            for sum in [work.app as usize, self.apps.len() + work.client as usize] {
+                thought[sum].0 += think.map_or(0, Span::as_nanos);
+                thought[sum].1 += u64::from(think.is_some());
+            }
+        }
+        for index in 0..self.clients.len() {
+            let part = &window.clients[index];
+            let Client { base, requests, .. } = self.clients[index];
+            let own = &self.own[base as usize..(base + requests) as usize];
+            let client = &mut self.clients[index];
+            if client.outstanding == 0 {
+                client.outstanding = requests;
+            }
+            let (sum, count) = [thought[self.apps.len() + index], thought[part.app as usize]]
+                .into_iter()
+                .find(|(_, count)| *count > 0)
+                .unwrap_or((0, 1));
+            client.think = Span::from_nanos(sum / count);
+            client.shift = shift(window, own);
+        }
+        self.unfinished = self.apps.iter().filter(|app| app.requests > 0).count() as u32;
     }
 
     /// One transfer that was in service as the window began; the index after its last request.
@@ -205,6 +293,7 @@ impl Shadow {
             && (work.file, work.op, work.offset) == (file, op, offset + bytes)
         {
             bytes += u64::from(work.bytes);
+            self.clients[work.client as usize].came += 1;
             self.begin_app(work, window.start);
             after += 1;
         }
@@ -221,10 +310,15 @@ impl Shadow {
         after
     }
 
-    /// Simulates until about `budget` requests have completed, or all. How many have, and whether it is over.
+    /// Whether all applications have got what they had in the window; or some are so slow that it is clear enough.
+    fn is_over(&self) -> bool {
+        self.unfinished == 0 || self.completed >= self.limit.saturating_mul(LONGER_MAX)
+    }
+
+    /// Simulates until about `budget` requests have completed, or it is over. How many have, and whether it is over.
     pub(super) fn run(&mut self, window: &Window, budget: u64) -> (u64, bool) {
         let before = self.completed;
-        while u64::from(self.completed - before) < budget {
+        while u64::from(self.completed - before) < budget && !self.is_over() {
             loop {
                 match self.gate.next(self.now) {
                     Decision::Dispatch(dispatch) => self.dispatch(window, &dispatch),
@@ -239,31 +333,54 @@ impl Shadow {
                 }
             }
             let end = self.service.peek().map(|Reverse((end, ..))| *end);
-            let arrival = self.coming.peek().map(|Reverse((at, _))| *at);
+            let arrival = self.coming.peek().map(|Reverse((at, ..))| *at);
             let Some(at) = [end, arrival, self.deadline].into_iter().flatten().min() else {
                 return (u64::from(self.completed - before), true);
             };
             self.now = self.now.max(at);
             self.complete(window);
-            while let Some(&Reverse((at, index))) = self.coming.peek()
+            while let Some(&Reverse((at, _, client))) = self.coming.peek()
                 && at <= self.now
             {
                 self.coming.pop();
-                self.arrive(window, index);
+                self.arrive(window, client);
             }
         }
-        (u64::from(self.completed - before), self.completed == self.limit)
+        (u64::from(self.completed - before), self.is_over())
     }
 
-    /// What each application took, in the order of the window's.
+    /// What each application took, in the order of the window's. Of what it has not got by the end the same rate is expected.
     pub(super) fn times<'a>(&'a self, window: &'a Window) -> impl Iterator<Item = Times> + 'a {
         self.apps.iter().zip(&window.apps).map(|(app, part)| {
-            let took = |done: u32| match (app.first, done.checked_sub(1)) {
-                (Some(first), Some(last)) => self.done_of_app[(app.base + last) as usize].since(first),
-                _ => Span::ZERO,
+            let took = |end: Option<Time>, requests: u32| match (app.first, end) {
+                (None, _) => Span::ZERO,
+                (Some(first), Some(end)) => end.since(first),
+                (Some(first), None) => {
+                    let so_far = u128::from(self.now.since(first).as_nanos());
+                    let all = so_far * u128::from(2 * requests) / u128::from(2 * app.done + 1);
+                    Span::from_nanos(all.min(u128::from(u64::MAX)) as u64)
+                }
             };
-            Times { all: took(app.done), measured: took(part.completed.min(app.done)) }
+            let measured = part.completed.min(app.requests);
+            Times {
+                all: took(app.finished, app.requests),
+                measured: if measured == 0 { Span::ZERO } else { took(app.measured, measured) },
+            }
         })
+    }
+
+    /// What a request is: one of the window's, or one that comes again.
+    fn work(&self, window: &Window, id: u32) -> Work {
+        match window.work.get(id as usize) {
+            Some(work) => *work,
+            None => {
+                let (index, time) = self.again[id as usize - window.len()];
+                let work = window.work[index as usize];
+                let shift = self.clients[work.client as usize].shift.saturating_mul(time.into());
+                let (offset, address) = (work.offset.saturating_add(shift), work.address.wrapping_add(shift));
+                Work { offset, address, ..work }
+            }
+        }
     }
 
     fn begin_app(&mut self, work: &Work, now: Time) {
@@ -271,7 +388,7 @@ impl Shadow {
     }
 
     fn submit(&mut self, window: &Window, index: u32, at: Time) {
-        let Work { file, op, offset, bytes, client, app, .. } = window.work[index as usize];
+        let Work { file, op, offset, bytes, client, app, .. } = self.work(window, index);
         let request = Request {
             id: RequestId(index.into()),
             file,
@@ -290,42 +407,61 @@ impl Shadow {
         }
     }
 
-    fn arrive(&mut self, window: &Window, index: u32) {
+    fn arrive(&mut self, window: &Window, client: u32) {
+        let Client { base, requests, came, .. } = self.clients[client as usize];
+        let index = self.own[(base + came % requests) as usize];
+        let id = match came / requests {
+            0 => index,
+            time => {
+                self.again.push((index, time));
+                (window.len() + self.again.len() - 1) as u32
+            }
+        };
+        self.clients[client as usize].came += 1;
         self.begin_app(&window.work[index as usize], self.now);
-        self.submit(window, index, self.now);
-        let next = self.following[index as usize];
-        if next != NONE {
-            self.expect(window, next, self.now);
-        }
+        self.submit(window, id, self.now);
+        self.expect(window, client, self.now);
     }
 
-    /// The client's requests before this one have come: finds out when it comes, or lets it wait.
-    fn expect(&mut self, window: &Window, index: u32, now: Time) {
+    /// The client's requests before its next one have come: finds out when that comes, or lets it wait.
+    fn expect(&mut self, window: &Window, of: u32, now: Time) {
+        let client = self.clients[of as usize];
+        if client.requests == 0 {
+            return;
+        }
+        let (time, place) = (client.came / client.requests, client.came % client.requests);
+        let index = self.own[(client.base + place) as usize];
         let work = &window.work[index as usize];
-        let (client, app) = (self.clients[work.client as usize], self.apps[work.app as usize]);
-        let at = match work.after {
+        let app = self.apps[work.app as usize];
+        let after = match work.after {
+            after if time == 0 => after,
+            After::Client(count, think) => After::Client(count + time * client.requests, think),
+            After::App(count, think) => After::App(count + time * app.requests, think),
+            _ => After::Client((client.came + 1).saturating_sub(client.outstanding), client.think),
+        };
+        let at = match after {
             After::Client(count, think) if count <= client.done => {
-                self.done_of_client[(client.base + count - 1) as usize] + think
+                self.done_of_client[recent(client.base, client.requests, count)] + think
             }
             After::App(count, since) if count <= app.done => {
-                self.done_of_app[(app.base + count - 1) as usize] + since
+                self.done_of_app[recent(app.base, app.requests, count)] + since
             }
             After::Client(..) => {
-                self.clients[work.client as usize].waiting = index;
+                self.clients[of as usize].waiting = Some(after);
                 return;
             }
             After::App(count, _) => {
                 let app = &mut self.apps[work.app as usize];
                 app.least = app.least.min(count);
-                let next = core::mem::replace(&mut app.waiting, work.client);
-                let client = &mut self.clients[work.client as usize];
-                (client.waiting, client.next) = (index, next);
+                let next = core::mem::replace(&mut app.waiting, of);
+                let client = &mut self.clients[of as usize];
+                (client.waiting, client.next) = (Some(after), next);
                 return;
             }
             After::Clock(after) => window.start + after,
             After::InService(_) | After::Queued(_) => now,
         };
-        self.coming.push(Reverse((at.max(now), index)));
+        self.coming.push(Reverse((at.max(now), index, of)));
     }
 
     fn dispatch(&mut self, window: &Window, dispatch: &Dispatch) {
@@ -335,7 +471,7 @@ impl Shadow {
             first.get_or_insert(part.request.0);
         }
         let Some(first) = first else { return };
-        let address = window.work[first as usize].address;
+        let address = self.work(window, first as u32).address;
         let mut visit = self.station.begin(self.now + self.ahead);
         visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
         if queued {
@@ -370,32 +506,38 @@ impl Shadow {
     }
 
     /// A request is complete: who waited for that goes on.
-    fn done(&mut self, window: &Window, index: u32) {
-        let Work { client: c, app: a, .. } = window.work[index as usize];
+    fn done(&mut self, window: &Window, id: u32) {
+        let Work { client: c, app: a, .. } = self.work(window, id);
         self.completed += 1;
         let client = &mut self.clients[c as usize];
-        self.done_of_client[(client.base + client.done) as usize] = self.now;
         client.done += 1;
-        let (waiting, done) = (client.waiting, client.done);
-        if let Some(work) = window.work.get(waiting as usize)
-            && let After::Client(count, _) = work.after
-            && count <= done
+        self.done_of_client[recent(client.base, client.requests, client.done)] = self.now;
+        if let Some(After::Client(count, _)) = client.waiting
+            && count <= client.done
         {
-            self.clients[c as usize].waiting = NONE;
-            self.expect(window, waiting, self.now);
+            client.waiting = None;
+            self.expect(window, c, self.now);
         }
         let app = &mut self.apps[a as usize];
-        self.done_of_app[(app.base + app.done) as usize] = self.now;
         app.done += 1;
+        self.done_of_app[recent(app.base, app.requests, app.done)] = self.now;
+        if app.done == app.requests {
+            app.finished = Some(self.now);
+            self.unfinished -= 1;
+        }
+        if app.done == window.apps[a as usize].completed.min(app.requests) {
+            app.measured = Some(self.now);
+        }
         if app.done >= app.least {
             // Those that wait for more put themselves into the list again.
             app.least = NONE;
             let mut next = core::mem::replace(&mut app.waiting, NONE);
             while next != NONE {
-                let client = &mut self.clients[next as usize];
+                let of = next;
+                let client = &mut self.clients[of as usize];
                 next = client.next;
-                let index = core::mem::replace(&mut client.waiting, NONE);
-                self.expect(window, index, self.now);
+                client.waiting = None;
+                self.expect(window, of, self.now);
             }
         }
     }
@@ -403,11 +545,12 @@ impl Shadow {
     /// Bytes of memory in use, those of the device left out.
     pub(super) fn allocated_bytes(&self) -> usize {
         self.gate.allocated_bytes()
-            + self.following.capacity() * size_of::<u32>()
+            + self.own.capacity() * size_of::<u32>()
+            + self.again.capacity() * size_of::<(u32, u32)>()
             + (self.done_of_client.capacity() + self.done_of_app.capacity()) * size_of::<Time>()
             + self.clients.capacity() * size_of::<Client>()
             + self.apps.capacity() * size_of::<App>()
-            + self.coming.capacity() * size_of::<Reverse<(Time, u32)>>()
+            + self.coming.capacity() * size_of::<Reverse<(Time, u32, u32)>>()
             + self.service.capacity() * size_of::<Reverse<(Time, u32, u32)>>()
             + self.foreign.capacity() * size_of::<(u32, u32)>()
     }

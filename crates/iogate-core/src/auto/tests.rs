@@ -57,7 +57,7 @@ fn predict(window: &Window, scheduler: &str, service_ms: u64) -> Vec<u64> {
         }
         assert!(steps < 10_000, "{completed} of {}", window.len());
     }
-    assert_eq!(completed, window.len() as u64);
+    assert!(completed >= window.len() as u64);
     shadow.times(window).map(|times| times.all.as_nanos() / MS).collect()
 }
 
