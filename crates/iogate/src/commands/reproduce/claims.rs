@@ -18,6 +18,22 @@ pub(super) enum Tolerance {
     Exact,
 }
 
+/// How far ours agrees with what is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Agreement {
+    /// Within the tolerance.
+    Full,
+    /// A change in the same direction, of another size.
+    Sign,
+    No,
+}
+
+impl Agreement {
+    fn within(agrees: bool) -> Agreement {
+        if agrees { Agreement::Full } else { Agreement::No }
+    }
+}
+
 /// One published figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claim {
@@ -27,7 +43,7 @@ pub(super) struct Claim {
     /// None where the results do not have it, as in the quick form.
     ours: Option<String>,
     tolerance: Tolerance,
-    agrees: bool,
+    agreement: Agreement,
 }
 
 /// The published figures of a section.
@@ -50,7 +66,55 @@ impl Claims {
             published,
             ours,
             tolerance: Tolerance::Points(points),
-            agrees,
+            agreement: Agreement::within(agrees),
+        });
+    }
+
+    /// A change in percent, or a range of such from the least to the most: in sign, it agrees if none of the four is on the other
+    /// side of 0, or at it.
+    pub(super) fn change(
+        &mut self,
+        what: impl Into<String>,
+        published: (f64, f64),
+        ours: Option<(f64, f64)>,
+        points: f64,
+    ) {
+        let ends = |range: (f64, f64)| [range.0, range.1];
+        let agreement = ours.map_or(Agreement::No, |ours| {
+            let near = |(ours, published): (f64, f64)| (ours - published).abs() <= points;
+            let all = || ends(ours).into_iter().chain(ends(published));
+            if ends(ours).into_iter().zip(ends(published)).all(near) {
+                Agreement::Full
+            } else if all().all(|end| end > 0.0) || all().all(|end| end < 0.0) {
+                Agreement::Sign
+            } else {
+                Agreement::No
+            }
+        });
+        let shown = |(low, high): (f64, f64)| {
+            if low == high {
+                percent(low)
+            } else {
+                format!("{} to {}", percent(low).trim_end_matches(" %"), percent(high))
+            }
+        };
+        self.0.push(Claim {
+            what: what.into(),
+            published: shown(published),
+            ours: ours.map(|(low, high)| shown((low.round(), high.round()))),
+            tolerance: Tolerance::Points(points),
+            agreement,
+        });
+    }
+
+    /// Something that is published to be so everywhere: in how many of our cases it is.
+    pub(super) fn everywhere(&mut self, what: impl Into<String>, kept: usize, all: usize) {
+        self.0.push(Claim {
+            what: what.into(),
+            published: "all".into(),
+            ours: (all > 0).then(|| format!("{kept} of {all}")),
+            tolerance: Tolerance::Exact,
+            agreement: Agreement::within(kept == all),
         });
     }
 
@@ -71,7 +135,8 @@ impl Claims {
         let agrees = ours.is_some_and(|ours| (ours - published).abs() <= within);
         let shown = |number: f64| format!("{number}{unit}");
         let (published, ours) = (shown(published), ours.map(shown));
-        self.0.push(Claim { what: what.into(), published, ours, tolerance, agrees });
+        let agreement = Agreement::within(agrees);
+        self.0.push(Claim { what: what.into(), published, ours, tolerance, agreement });
     }
 
     /// Something that is so or not.
@@ -82,7 +147,7 @@ impl Claims {
             published: word(published),
             ours: ours.map(word),
             tolerance: Tolerance::Exact,
-            agrees: ours == Some(published),
+            agreement: Agreement::within(ours == Some(published)),
         });
     }
 
@@ -96,10 +161,11 @@ impl Claims {
                 Tolerance::Percent(percent) => format!("\u{b1} {percent} %"),
                 Tolerance::Exact => "the same".into(),
             };
-            let said = match (&claim.ours, claim.agrees) {
+            let said = match (&claim.ours, claim.agreement) {
                 (None, _) => "-",
-                (_, true) => "agrees",
-                (_, false) => "does not agree",
+                (_, Agreement::Full) => "agrees",
+                (_, Agreement::Sign) => "in sign only",
+                (_, Agreement::No) => "does not agree",
             };
             let ours = claim.ours.clone().unwrap_or("-".into());
             table.row([claim.what.clone(), claim.published.clone(), ours, tolerance, said.into()]);
@@ -109,23 +175,38 @@ impl Claims {
 
     /// What does not agree first, then how much does.
     pub(super) fn verdict(&self) -> String {
-        let compared: Vec<&Claim> = self.0.iter().filter(|claim| claim.ours.is_some()).collect();
-        let apart: Vec<&str> =
-            compared.iter().filter(|claim| !claim.agrees).map(|claim| claim.what.as_str()).collect();
-        let agreed = compared.len() - apart.len();
-        match (apart.len(), agreed) {
-            (0, 0) => "Nothing of this can be compared with these results.".into(),
-            (0, _) => format!("Agrees in all {agreed} figures, within their tolerances."),
-            (_, 0) => format!("Does not agree in any of {} figures.", apart.len()),
-            (count, _) => {
-                let which =
-                    if count > LISTED_MAX { "as marked in the table".into() } else { apart.join("; ") };
-                let all = compared.len();
-                format!(
-                    "Does not agree in {count} of {all} figures: {which}. Agrees in the other {agreed}, within their tolerances."
-                )
-            }
+        let compared = || self.0.iter().filter(|claim| claim.ours.is_some());
+        let names = |agreement| -> Vec<&str> {
+            compared().filter(|claim| claim.agreement == agreement).map(|claim| claim.what.as_str()).collect()
+        };
+        let (apart, in_sign) = (names(Agreement::No), names(Agreement::Sign));
+        let all = compared().count();
+        let agreed = all - apart.len() - in_sign.len();
+        if all == 0 {
+            return "Nothing of this can be compared with these results.".into();
         }
+        let listed = |names: &[&str]| {
+            if names.len() > LISTED_MAX { "as marked in the table".into() } else { names.join("; ") }
+        };
+        let mut said = Vec::new();
+        if all == 1 && in_sign.is_empty() {
+            let agrees = if agreed == 1 { "Agrees" } else { "Does not agree" };
+            return format!("{agrees} within its tolerance.");
+        }
+        if apart.len() == all {
+            said.push(format!("Does not agree in any of {all} figures."));
+        } else if !apart.is_empty() {
+            said.push(format!("Does not agree in {} of {all} figures: {}.", apart.len(), listed(&apart)));
+        }
+        if !in_sign.is_empty() {
+            said.push(format!("Agrees in sign only in {} of {all}: {}.", in_sign.len(), listed(&in_sign)));
+        }
+        if agreed == all {
+            said.push(format!("Agrees in all {all} figures, within their tolerances."));
+        } else if agreed > 0 {
+            said.push(format!("Agrees in the other {agreed}, within their tolerances."));
+        }
+        said.join(" ")
     }
 }
 
@@ -144,6 +225,7 @@ mod tests {
         let mut claims = Claims::default();
         assert_eq!(claims.verdict(), "Nothing of this can be compared with these results.");
         claims.percent("rate", 8.85, Some(13.85), 5.0);
+        assert_eq!(claims.verdict(), "Agrees within its tolerance.");
         claims.number("leaves", "", 27.0, Some(27.0), Tolerance::Exact);
         assert_eq!(claims.verdict(), "Agrees in all 2 figures, within their tolerances.");
         claims.percent("other rate", 8.85, Some(13.86), 5.0);
@@ -163,5 +245,32 @@ mod tests {
         ] {
             assert!(table.contains(row), "{table}");
         }
+    }
+
+    #[test]
+    fn a_change_can_agree_in_sign_only() {
+        let mut claims = Claims::default();
+        claims.change("near", (8.0, 42.0), Some((2.0, 51.6)), 10.0);
+        claims.change("larger", (29.8, 29.8), Some((55.0, 55.0)), 10.0);
+        claims.change("loses somewhere", (11.0, 43.0), Some((-1.0, 43.0)), 2.0);
+        claims.change("also worse", (-1.2, -1.2), Some((-30.0, -30.0)), 2.0);
+        claims.everywhere("better in each", 5, 6);
+        claims.everywhere("not run", 0, 0);
+        let table = claims.table().markdown();
+        for row in [
+            "| near | 8 to 42 % | 2 to 52 % | \u{b1} 10 points | agrees |",
+            "| larger | 29.8 % | 55 % | \u{b1} 10 points | in sign only |",
+            "| loses somewhere | 11 to 43 % | -1 to 43 % | \u{b1} 2 points | does not agree |",
+            "| also worse | -1.2 % | -30 % | \u{b1} 2 points | in sign only |",
+            "| better in each | all | 5 of 6 | the same | does not agree |",
+            "| not run | all | - | the same | - |",
+        ] {
+            assert!(table.contains(row), "{table}");
+        }
+        assert_eq!(
+            claims.verdict(),
+            "Does not agree in 2 of 5 figures: loses somewhere; better in each. Agrees in sign only in 2 of 5: larger; also worse. \
+             Agrees in the other 1, within their tolerances."
+        );
     }
 }
