@@ -13,7 +13,7 @@ pub fn bound<T>(bind: impl Fn() -> io::Result<T>) -> T {
     for _ in 0..600 {
         match bind() {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                thread::sleep(Duration::from_millis(50))
+                thread::sleep(Duration::from_millis(50));
             }
             Err(error) => panic!("cannot listen: {error}"),
             Ok(listener) => return listener,
