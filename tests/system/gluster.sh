@@ -39,7 +39,7 @@ stop_gluster() {
     local pid socket
     [ -z "$GATE_PID" ] || kill -KILL "$GATE_PID" 2>/dev/null || true
     for point in "$MNT" "$SRC" "$WINDOW"; do
-        ! findmnt --raw --noheadings --output TARGET | grep -qxF -- "$point" || umount --lazy "$point" || true
+        ! findmnt --raw --noheadings --output TARGET | grep -xF -- "$point" >/dev/null || umount --lazy "$point" || true
     done
     for pid in $(pids); do kill -TERM "$pid" 2>/dev/null || true; done
     eventually 5 all_gone || for pid in $(pids); do kill -KILL "$pid" 2>/dev/null || true; done

@@ -61,5 +61,5 @@ done
 library=$(dirname "$IOGATE")/libiogate_preload.so
 [ -f "$library" ] || skip "there is no $library"
 export IOGATE_FORWARDERS="unix:$SIDE/server.socket"
-with env LD_PRELOAD="$library" cat /iogate/shared/file | grep -q "for the group" || fail "preload: the group does not count"
+with env LD_PRELOAD="$library" cat /iogate/shared/file | grep "for the group" >/dev/null || fail "preload: the group does not count"
 ! without env LD_PRELOAD="$library" cat /iogate/shared/file 2>/dev/null || fail "preload: readable without the group"

@@ -47,7 +47,7 @@ eventually() {
 }
 
 is_mounted() { mountpoint --quiet "$MNT"; }
-is_unmounted() { ! findmnt --raw --noheadings --output TARGET | grep -qxF -- "$MNT"; }
+is_unmounted() { ! findmnt --raw --noheadings --output TARGET | grep -xF -- "$MNT" >/dev/null; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
 # Mounts SRC at MNT as the variant says, with the options given; GATE_PID is the mount's process.

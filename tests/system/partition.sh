@@ -23,7 +23,7 @@ trap end_cluster EXIT
 command -v tc >/dev/null || skip "there is no tc (Debian's iproute2)"
 ip netns add "$NAME" 2>/dev/null || skip "network namespaces cannot be made here"
 ip netns del "$NAME"
-! ip -br address | grep -q ' 10\.77\.0\.' || skip "the addresses 10.77.0.0/24 are in use"
+! ip -br address | grep ' 10\.77\.0\.' >/dev/null || skip "the addresses 10.77.0.0/24 are in use"
 
 links() { ip -br link | awk '{ print $1 }' | sort; }
 links >"$SIDE/links-before"

@@ -100,7 +100,8 @@ exec 3<&-
 eventually 5 "$IOGATE" umount "$MNT"
 show small
 cmp "$SIDE/before" "$MNT/before" || fail "the other export is not what it was"
-"$IOGATE" status "unix:$WORK/socket" | grep -q 'export gone' || fail "the server does not say how it is"
+"$IOGATE" status "unix:$WORK/socket" >"$SIDE/status"
+grep -q 'export gone' "$SIDE/status" || fail "the server does not say how it is"
 eventually 5 "$IOGATE" umount "$MNT"
 kill -TERM "$SERVER"
 status=0
