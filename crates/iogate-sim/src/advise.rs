@@ -8,12 +8,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io::BufRead;
 
 use iogate_core::auto::Candidates;
-use iogate_core::device::{Device, Placement, Station, Transfer};
-use iogate_core::{
-    Decision, DispatchId, Gate, GateConfig, Layout, Outcome, Request, RequestId, SchedulerConfig, Span, Time,
-};
+use iogate_core::device::Device;
+use iogate_core::{Gate, GateConfig, Layout, Request, RequestId, SchedulerConfig, Span, Time};
 
 use crate::choice::evaluate::Slowdowns;
+use crate::serving::Serving;
 use crate::trace::{Row, TraceError, TraceReader};
 
 /// Rows of a trace that are looked at.
@@ -178,11 +177,10 @@ fn carry_out(
     let config =
         GateConfig { scheduler: scheduler.clone(), queue_max: u32::MAX - 1, depth, layout: Layout::SINGLE };
     let refused = |row: u64, reason: String| AdviseError::Refused { row, reason };
-    let mut gate = Gate::new(&config).map_err(|error| refused(1, error.to_string()))?;
-    let (mut station, mut placement) = (Station::new(device), Placement::default());
+    let gate = Gate::new(&config).map_err(|error| refused(1, error.to_string()))?;
+    let mut serving = Serving::new(gate, device);
     let mut clients = Clients::new(jobs);
-    let (mut now, mut served) = (Time::ZERO, 0_u64);
-    let mut service: BinaryHeap<Reverse<(Time, u64, DispatchId)>> = BinaryHeap::new();
+    let mut now = Time::ZERO;
     let mut left: Vec<u32> = jobs.works.iter().map(|work| work.row.bytes).collect();
     let mut times: BTreeMap<u32, (Time, Time)> = BTreeMap::new();
     loop {
@@ -193,37 +191,16 @@ fn carry_out(
             let Row { app, client, file, op, offset, bytes, number, .. } = jobs.works[index].row;
             let id = RequestId(index as u64);
             let request = Request { id, file, op, offset, bytes, app, client, target: None, issued: None };
-            gate.submit(now, &request).map_err(|error| refused(number, error.to_string()))?;
+            serving.gate.submit(now, &request).map_err(|error| refused(number, error.to_string()))?;
             times.entry(app.0).or_insert((now, now));
             clients.came(jobs, index, now);
         }
-        let deadline = loop {
-            match gate.next(now) {
-                Decision::Dispatch(dispatch) => {
-                    let address = placement.address(dispatch.file, dispatch.offset);
-                    let mut visit = station.begin(now);
-                    visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
-                    if gate.parts(dispatch.id).any(|part| part.arrival < now) {
-                        visit.hand_over();
-                    }
-                    served += 1;
-                    service.push(Reverse((visit.end(), served, dispatch.id)));
-                }
-                Decision::WaitUntil(until, _) => break Some(until),
-                Decision::Idle => break None,
-            }
-        };
-        let end = service.peek().map(|Reverse((end, ..))| *end);
+        let deadline = serving.dispatch(now, |_| ());
+        let end = serving.next_end();
         let arrival = clients.coming.peek().map(|Reverse((at, _))| *at);
         let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
         now = next.max(now);
-        while let Some(&Reverse((end, _, id))) = service.peek()
-            && end <= now
-        {
-            service.pop();
-            let parts: Vec<_> = gate.parts(id).collect();
-            let bytes = parts.iter().map(|part| u64::from(part.bytes)).sum();
-            gate.complete(now, id, Outcome::Done { bytes });
+        while let Some((_, parts)) = serving.complete(now) {
             for part in parts {
                 let index = part.request.0 as usize;
                 left[index] -= part.bytes;

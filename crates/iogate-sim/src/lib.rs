@@ -33,6 +33,7 @@ pub mod replay;
 pub mod result;
 pub mod rng;
 pub mod scenario;
+mod serving;
 pub mod stat;
 pub mod striping;
 pub mod trace;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::chooser::{Chooser, Reason, Status};
 use super::driver::Pace;
-use super::meter::Learnt;
+use super::meter::{DISPATCHES_MIN, Learnt};
 use super::shadow::Pricing;
 use super::status::Choice;
 use super::window::{Ring, SPAN_MIN};
@@ -22,8 +22,6 @@ use crate::time::{Span, Time};
 
 /// Dispatches of a window that are learnt from.
 const SERVED_MAX: usize = 4_096;
-/// Dispatches before which what has been learnt is not believed.
-const DISPATCHES_MIN: u64 = 64;
 /// Requests that are simulated at a time.
 const STEP: u64 = 1_024;
 /// How long one waits for more that may be simulated.

@@ -12,7 +12,7 @@ use crate::time::Time;
 use super::shadow::Pricing;
 
 /// Dispatches before which what has been learnt is not believed.
-const DISPATCHES_MIN: u64 = 64;
+pub(super) const DISPATCHES_MIN: u64 = 64;
 
 /// Watches dispatches, and learns prices.
 #[derive(Clone, Debug)]

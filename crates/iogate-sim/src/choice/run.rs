@@ -4,13 +4,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use iogate_core::auto::Auto;
-use iogate_core::device::{Placement, Station, Transfer};
-use iogate_core::{
-    AppId, ClientId, Decision, DispatchId, Gate, Outcome, Request, RequestId, SchedulerConfig, Span, Time,
-};
+use iogate_core::{AppId, ClientId, Gate, Request, RequestId, SchedulerConfig, Span, Time};
 
 use super::mix::{Mix, Stint};
 use crate::rng::{Distribution, Rng};
+use crate::serving::Serving;
 
 /// What progress is counted in.
 pub const SLICE: Span = Span::from_millis(250);
@@ -67,9 +65,9 @@ pub fn run_with(
         if let Some(auto) = &mut auto {
             world.look(auto);
         }
-        meddle(world.now, &mut world.gate);
+        meddle(world.now, &mut world.serving.gate);
         let deadline = world.dispatch(auto.as_deref_mut());
-        let end = world.service.peek().map(|Reverse((end, ..))| *end);
+        let end = world.serving.next_end();
         let arrival = world.coming.peek().map(|Reverse((at, _))| *at);
         let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
         if world.completed >= most {
@@ -84,14 +82,10 @@ pub fn run_with(
 
 struct World<'a> {
     mix: &'a Mix,
-    gate: Gate,
-    station: Station,
-    placement: Placement,
+    serving: Serving,
     states: Vec<State>,
     coming: BinaryHeap<Reverse<(Time, usize)>>,
-    service: BinaryHeap<Reverse<(Time, u32, DispatchId)>>,
     now: Time,
-    served: u32,
     completed: u64,
     /// The process of each request, by its number.
     sender: Vec<u32>,
@@ -111,14 +105,13 @@ impl World<'_> {
         };
         let mut world = World {
             mix,
-            gate: Gate::new(&mix.config(scheduler)).expect("a mix has a gate"),
-            station: Station::new(mix.storage.device()),
-            placement: Placement::default(),
+            serving: Serving::new(
+                Gate::new(&mix.config(scheduler)).expect("a mix has a gate"),
+                mix.storage.device(),
+            ),
             states: (0..mix.processes.len()).map(state).collect(),
             coming: BinaryHeap::new(),
-            service: BinaryHeap::new(),
             now: Time::ZERO,
-            served: 0,
             completed: 0,
             sender: Vec::new(),
             ran: Ran { ends: vec![0; mix.apps() as usize], ..Ran::default() },
@@ -166,7 +159,7 @@ impl World<'_> {
                 issued: None,
             };
             self.sender.push(index as u32);
-            self.gate.submit(self.now, &request).expect("a gate has room for a mix");
+            self.serving.gate.submit(self.now, &request).expect("a gate has room for a mix");
             if let Some(auto) = &mut auto {
                 auto.arrived(self.now, &request);
             }
@@ -176,47 +169,28 @@ impl World<'_> {
     fn look(&mut self, auto: &mut Auto) {
         let before = auto.status().switches;
         let sender = &self.sender;
-        auto.look(self.now, &mut self.gate, |id| ClientId(sender[id.0 as usize] + 1));
+        auto.look(self.now, &mut self.serving.gate, |id| ClientId(sender[id.0 as usize] + 1));
         if auto.status().switches > before {
-            self.ran.switches.push((self.now, self.gate.scheduler().to_string()));
+            self.ran.switches.push((self.now, self.serving.gate.scheduler().to_string()));
         }
         self.ran.memory_max = auto.status().memory_max + auto.allocated_bytes();
     }
 
     fn dispatch(&mut self, mut auto: Option<&mut Auto>) -> Option<Time> {
-        loop {
-            match self.gate.next(self.now) {
-                Decision::Dispatch(dispatch) => {
-                    let address = self.placement.address(dispatch.file, dispatch.offset);
-                    let mut visit = self.station.begin(self.now);
-                    visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
-                    if self.gate.parts(dispatch.id).any(|part| part.arrival < self.now) {
-                        visit.hand_over();
-                    }
-                    if let Some(auto) = &mut auto {
-                        auto.dispatched(self.now, &dispatch);
-                    }
-                    self.served += 1;
-                    self.ran.bytes += dispatch.bytes;
-                    self.service.push(Reverse((visit.end(), self.served, dispatch.id)));
-                }
-                Decision::WaitUntil(until, _) => return Some(until),
-                Decision::Idle => return None,
+        let (now, ran) = (self.now, &mut self.ran);
+        self.serving.dispatch(now, |dispatch| {
+            if let Some(auto) = &mut auto {
+                auto.dispatched(now, dispatch);
             }
-        }
+            ran.bytes += dispatch.bytes;
+        })
     }
 
     fn complete(&mut self, mut auto: Option<&mut Auto>) {
-        while let Some(&Reverse((end, _, id))) = self.service.peek()
-            && end <= self.now
-        {
-            self.service.pop();
+        while let Some((id, parts)) = self.serving.complete(self.now) {
             if let Some(auto) = &mut auto {
                 auto.ended(self.now, id);
             }
-            let parts: Vec<_> = self.gate.parts(id).collect();
-            let bytes = parts.iter().map(|part| u64::from(part.bytes)).sum();
-            self.gate.complete(self.now, id, Outcome::Done { bytes });
             for part in parts {
                 if let Some(auto) = &mut auto {
                     auto.completed(self.now, part.request, part.bytes);
