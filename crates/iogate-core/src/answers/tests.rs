@@ -292,7 +292,9 @@ proptest! {
         while let Some((_, behind)) = Note::split_from(rest) {
             rest = behind;
         }
-        let whole = ends.iter().rfind(|end| **end <= at).unwrap();
+        // The bytes behind the cut may by chance be those that were there.
+        let same = torn.iter().zip(&log).take_while(|(one, other)| one == other).count();
+        let whole = ends.iter().rfind(|end| **end <= same).unwrap();
         prop_assert_eq!(torn.len() - rest.len(), *whole);
     }
 
