@@ -8,10 +8,11 @@ use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
+use super::block::Block;
 use super::event::EventQueue;
 use super::fault::{Delays, DeviceFaults};
 use super::network::Net;
-use super::node::{Disk, Node};
+use super::node::Node;
 use super::process::{AppRun, Process, Waiting};
 use super::slab::Slab;
 use super::turns::Turns;
@@ -100,12 +101,12 @@ impl<'a> World<'a> {
         let layer = 1 + cluster.forwarders.len();
         for node in 0..servers.nodes {
             let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
-            let disk = Disk::new(
+            let block = Block::new(
                 server_device(servers, node, self.seed)?,
                 Placement::new(servers.extent),
                 DeviceFaults::new(&self.scenario.faults, node),
             );
-            self.nodes.push(Node::new(Some(gate), clock(layer, node), servers.overhead, Some(disk)));
+            self.nodes.push(Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block)));
         }
         Ok(())
     }
@@ -216,7 +217,7 @@ impl<'a> World<'a> {
             seed: self.seed,
             makespan: last_end.since(first_start),
             apps,
-            servers: self.nodes.iter().filter_map(|node| Some(node.disk.as_ref()?.result())).collect(),
+            servers: self.nodes.iter().filter_map(|node| Some(node.block.as_ref()?.result())).collect(),
             layers: self.layers.windows(2).filter_map(|range| self.layer(range[0], range[1])).collect(),
             network: self.net.result,
             requests: self.requests,

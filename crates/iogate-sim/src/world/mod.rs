@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `mod` | the run: from event to event; what processes do |
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
+//! | `below` | what lies below a server's gate: who asks it what begins, and who hears of an end |
+//! | `block` | the block layer of a server and its device |
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `turns` | who does its I/O when: the coordinator, probes |
 //! | `event` | the event queue |
@@ -15,6 +17,8 @@
 //! In one instant everything that happens by itself happens first (messages come in, devices finish, processes go on), in the
 //! order in which it was caused; then each gate that something has happened to is asked until it dispatches no more.
 
+mod below;
+mod block;
 mod build;
 mod event;
 mod fault;
@@ -26,8 +30,9 @@ mod request;
 mod slab;
 mod turns;
 
-use iogate_core::{AppId, DispatchId, Time};
+use iogate_core::{AppId, Time};
 
+use self::block::Owner;
 use self::event::EventQueue;
 use self::network::{Net, NetEvent, WorldEvent};
 use self::node::Node;
@@ -104,10 +109,10 @@ enum Event {
     Process(u32),
     /// A gate has asked to be looked at.
     Gate(u32),
-    /// A server's device has served a dispatch.
-    Served {
+    /// A server's device has ended a transfer.
+    Transferred {
         node: u32,
-        dispatch: DispatchId,
+        owner: Owner,
     },
     /// A node's processor has taken in a request.
     Taken(u32),
@@ -212,7 +217,7 @@ impl World<'_> {
                     self.touch(node);
                 }
             }
-            Event::Served { node, dispatch } => self.served(node, dispatch)?,
+            Event::Transferred { node, owner } => self.transferred(node, owner)?,
             Event::Taken(piece) => self.enter(piece)?,
             Event::Arrive(message) => {
                 let (to, bytes) = self.destination(message);

@@ -2,11 +2,9 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::device::{Device, Placement, Station, Transfer};
-use iogate_core::{Dispatch, Gate, Span, Time};
+use iogate_core::{Gate, Span, Time};
 
-use super::fault::DeviceFaults;
-use crate::result::ServerResult;
+use super::block::Block;
 
 /// A node's gate, and what belongs to it.
 pub(super) struct Node {
@@ -27,12 +25,12 @@ pub(super) struct Node {
     pub(super) lost: bool,
     /// Forwarders and clients: requests of each dispatch (by its number) that are not complete.
     pub(super) open: Vec<u32>,
-    /// Of a data server.
-    pub(super) disk: Option<Disk>,
+    /// Of a data server: what lies below its gate.
+    pub(super) block: Option<Block>,
 }
 
 impl Node {
-    pub(super) fn new(gate: Option<Gate>, clock: Time, overhead: Span, disk: Option<Disk>) -> Node {
+    pub(super) fn new(gate: Option<Gate>, clock: Time, overhead: Span, block: Option<Block>) -> Node {
         Node {
             gate,
             clock,
@@ -44,7 +42,7 @@ impl Node {
             touched: false,
             lost: false,
             open: Vec::new(),
-            disk,
+            block,
         }
     }
 
@@ -56,66 +54,5 @@ impl Node {
     /// When its clock will show `clock`.
     pub(super) fn when_clock_shows(&self, clock: Time) -> Time {
         if clock == Time::MAX { clock } else { Time::ZERO + clock.since(self.clock) }
-    }
-}
-
-/// The device of a data server, which serves as many transfers at once as it has slots.
-pub(super) struct Disk {
-    station: Station,
-    placement: Placement,
-    faults: DeviceFaults,
-    pub(super) requests: u64,
-    dispatches: u64,
-    bytes: u64,
-    finish: Time,
-}
-
-impl Disk {
-    pub(super) fn new(device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Disk {
-        Disk {
-            station: Station::new(device),
-            placement,
-            faults,
-            requests: 0,
-            dispatches: 0,
-            bytes: 0,
-            finish: Time::ZERO,
-        }
-    }
-
-    /// Serves a dispatch as soon as a slot is free: when it begins, and when it has ended; `None` if it is stopped for good.
-    /// One that was queued costs a hand-over.
-    pub(super) fn serve(&mut self, now: Time, dispatch: &Dispatch, queued: bool) -> Option<(Time, Time)> {
-        let Dispatch { file, op, offset, bytes, .. } = *dispatch;
-        let begin = self.faults.begin(now.max(self.station.free_at()))?;
-        let mut visit = self.station.begin(begin);
-        self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
-            visit.serve(Transfer { op, address, bytes });
-        });
-        if queued {
-            visit.hand_over();
-        }
-        let span = self.faults.slowed(begin, visit.span());
-        let end = visit.end_after(span);
-        self.dispatches += 1;
-        self.bytes += bytes;
-        self.finish = self.finish.max(end);
-        Some((begin, end))
-    }
-
-    /// Whether it matters that a dispatch was queued.
-    pub(super) fn hands_over(&self) -> bool {
-        self.station.device().hand_over() > Span::ZERO
-    }
-
-    pub(super) fn result(&self) -> ServerResult {
-        ServerResult {
-            busy: self.station.busy(),
-            repositions: self.station.device().repositions(),
-            requests: self.requests,
-            dispatches: self.dispatches,
-            bytes: self.bytes,
-            finish: self.finish,
-        }
     }
 }

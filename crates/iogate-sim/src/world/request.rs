@@ -9,7 +9,7 @@ use iogate_core::{
 };
 
 use super::process::Waiting;
-use super::{Arrived, Event, Message, Served, SimError, World};
+use super::{Arrived, Event, Message, SimError, World};
 use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
@@ -153,7 +153,7 @@ impl World<'_> {
     }
 
     /// The node of server 0.
-    fn first_server(&self) -> u32 {
+    pub(super) fn first_server(&self) -> u32 {
         self.layers[self.layers.len() - 2]
     }
 
@@ -205,7 +205,7 @@ impl World<'_> {
         let Piece { to, file, op, offset, bytes, sender, .. } = self.pieces[piece];
         let first_server = self.first_server();
         let node = &mut self.nodes[to as usize];
-        if node.disk.is_some() {
+        if node.block.is_some() {
             self.requests += 1;
             let server = to - first_server;
             let (app, time) = (sender.app, self.queue.now());
@@ -290,32 +290,12 @@ impl World<'_> {
         }
     }
 
-    /// Hands a dispatch to the node's device, or sends it on.
+    /// Hands a dispatch to what lies below the gate, or sends it on.
     fn carry_out(&mut self, node: u32, dispatch: &Dispatch) {
-        let now = self.queue.now();
-        let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
-        let first_server = self.first_server();
+        let Dispatch { id, file, op, offset, bytes, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
-        if let Some(disk) = &mut this.disk {
-            let clock = this.clock + now.since(Time::ZERO);
-            let queued = match &this.gate {
-                Some(gate) if disk.hands_over() => gate.parts(id).any(|part| part.arrival < clock),
-                _ => false,
-            };
-            let Some((start, end)) = disk.serve(now, dispatch, queued) else { return };
-            let server = node - first_server;
-            self.observer.served(&Served {
-                server,
-                app,
-                file,
-                op,
-                offset,
-                bytes,
-                requests: parts,
-                start,
-                end,
-            });
-            self.queue.add(end, Event::Served { node, dispatch: id });
+        if this.block.is_some() {
+            self.store(node, dispatch);
             return;
         }
         let Some(first) = this.gate.as_ref().and_then(|gate| gate.parts(id).next()) else { return };
@@ -338,7 +318,7 @@ impl World<'_> {
         let this = &mut self.nodes[node as usize];
         let clock = this.clock_at(now);
         let Some(gate) = &mut this.gate else { return Ok(()) };
-        let server = this.disk.as_ref().map(|_| node - first_server);
+        let server = this.block.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
         let mut done_here = Vec::new();
         for part in gate.parts(id) {
@@ -349,8 +329,8 @@ impl World<'_> {
             if piece.left > 0 {
                 continue;
             }
-            if let (Some(server), Some(disk)) = (server, &mut this.disk) {
-                disk.requests += 1;
+            if let (Some(server), Some(block)) = (server, &mut this.block) {
+                block.requests += 1;
                 let app = self.processes[piece.sender.client.0 as usize - 1].app;
                 self.apps[app as usize].server_finish[server as usize] = Some(now);
             }

@@ -1,0 +1,48 @@
+//! What lies below a server's gate: hands on what the gate dispatches, asks what begins, and tells whom it concerns of an end.
+
+use iogate_core::Dispatch;
+
+use super::block::{Begun, Io, Owner};
+use super::{Event, Served, SimError, World};
+
+impl World<'_> {
+    /// A server's gate hands over a dispatch.
+    pub(super) fn store(&mut self, node: u32, dispatch: &Dispatch) {
+        let now = self.queue.now();
+        let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
+        let this = &mut self.nodes[node as usize];
+        let clock = this.clock_at(now);
+        let Some(block) = &mut this.block else { return };
+        let handed_over = match &this.gate {
+            Some(gate) if block.hands_over() => gate.parts(id).any(|part| part.arrival < clock),
+            _ => false,
+        };
+        let owner = Owner::Dispatch(id);
+        block.submit(Io { owner, op, file, offset, bytes, app, requests: parts, handed_over });
+        self.begin_transfers(node);
+    }
+
+    /// Asks a server's block layer until nothing begins any more.
+    fn begin_transfers(&mut self, node: u32) {
+        let now = self.queue.now();
+        let server = node - self.first_server();
+        let Some(block) = &mut self.nodes[node as usize].block else { return };
+        while let Some(Begun { io, start, end }) = block.next(now) {
+            let Io { owner, op, file, offset, bytes, app, requests, .. } = io;
+            self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
+            self.queue.add(end, Event::Transferred { node, owner });
+        }
+    }
+
+    /// A transfer of a server's device has ended.
+    pub(super) fn transferred(&mut self, node: u32, owner: Owner) -> Result<(), SimError> {
+        if let Some(block) = &mut self.nodes[node as usize].block {
+            block.ended(owner);
+        }
+        match owner {
+            Owner::Dispatch(id) => self.served(node, id)?,
+        }
+        self.begin_transfers(node);
+        Ok(())
+    }
+}
