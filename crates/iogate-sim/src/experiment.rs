@@ -175,6 +175,7 @@ mod tests {
             bytes: 0,
             call_time: Span::ZERO,
             call_time_max: Span::ZERO,
+            call_times: Default::default(),
             step_time: Span::ZERO,
             steps: 0,
             phases: Vec::new(),

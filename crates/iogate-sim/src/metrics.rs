@@ -4,6 +4,8 @@
 //! run that concern gates are of the layer `servers`. A metric of what did not happen (the steps of an application
 //! that has none, the completion of one that was lost) is `None`, and means leave it out.
 
+use std::collections::BTreeMap;
+
 use iogate_core::Span;
 
 use crate::result::{AppResult, LayerResult, RunResult, ServerResult};
@@ -131,6 +133,12 @@ pub static RUN: &[Metric<RunResult>] = metrics! {
         |run| average(run.apps.iter().map(|app| (app.call_time, app.calls)));
     "call_time_max" Seconds Lower "from call to completion, the longest"
         |run| run.apps.iter().filter_map(call_time_max).reduce(f64::max);
+    "call_time_p50" Seconds Lower "half of all calls take at most so long; at most an eighth too high"
+        |run| call_quantile(&run.apps, 0.5);
+    "call_time_p99" Seconds Lower "99 % of all calls take at most so long; at most an eighth too high"
+        |run| call_quantile(&run.apps, 0.99);
+    "call_time_p999" Seconds Lower "99.9 % of all calls take at most so long; at most an eighth too high"
+        |run| call_quantile(&run.apps, 0.999);
     "step_time_mean" Seconds Lower "from barrier to barrier around one call, mean over all steps"
         |run| average(run.apps.iter().map(|app| (app.step_time, app.steps)));
     "request_bytes" Bytes Neither "size of requests that arrive at the servers, mean"
@@ -145,6 +153,8 @@ pub static RUN: &[Metric<RunResult>] = metrics! {
     "fairness" Ratio Higher "Jain's index of the applications' bytes by completion: 1 is equal, 1/n the worst" fairness;
     "slowdown_mean" Ratio Lower "from submission to end by the time alone, mean over the applications"
         |run| over_apps(run, slowdown);
+    "slowdown_max" Ratio Lower "the same of the application that is slowed down most"
+        |run| run.apps.iter().filter_map(slowdown).reduce(f64::max);
     "interference_mean" Ratio Lower "from start to end by the time alone, mean over the applications"
         |run| over_apps(run, interference);
     "phase_stddev_percent" Percent Lower
@@ -179,6 +189,12 @@ pub static APP: &[Metric<AppResult>] = metrics! {
         server_finish_spread;
     "call_time_mean" Seconds Lower "from call to completion, mean" |app| average([(app.call_time, app.calls)]);
     "call_time_max" Seconds Lower "from call to completion, the longest" call_time_max;
+    "call_time_p50" Seconds Lower "half of its calls take at most so long; at most an eighth too high"
+        |app| call_quantile(std::slice::from_ref(app), 0.5);
+    "call_time_p99" Seconds Lower "99 % of its calls take at most so long; at most an eighth too high"
+        |app| call_quantile(std::slice::from_ref(app), 0.99);
+    "call_time_p999" Seconds Lower "99.9 % of its calls take at most so long; at most an eighth too high"
+        |app| call_quantile(std::slice::from_ref(app), 0.999);
     "step_time_mean" Seconds Lower "from barrier to barrier around one call, mean"
         |app| average([(app.step_time, app.steps)]);
     "slowdown" Ratio Lower "from submission to end by the time alone" slowdown;
@@ -271,6 +287,22 @@ fn call_time_max(app: &AppResult) -> Option<f64> {
     (app.calls > 0).then(|| app.call_time_max.as_secs_f64())
 }
 
+/// How long at least this fraction of all calls of these applications takes at most.
+fn call_quantile(apps: &[AppResult], fraction: f64) -> Option<f64> {
+    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    for (longest, count) in apps.iter().flat_map(|app| app.call_times.iter()) {
+        *counts.entry(longest).or_default() += count;
+    }
+    let rank = counts.values().sum::<u64>() as f64 * fraction;
+    let mut seen = 0;
+    let reached = counts.into_iter().find(|(_, count)| {
+        seen += count;
+        seen as f64 >= rank
+    });
+    let longest = apps.iter().map(|app| app.call_times.max()).max()?;
+    Some(Span::from_nanos(reached?.0.min(longest)).as_secs_f64())
+}
+
 fn slowdown(app: &AppResult) -> Option<f64> {
     ratio(turnaround(app)?, app.alone?.as_secs_f64())
 }
@@ -335,12 +367,19 @@ fn ratio(of: f64, by: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use iogate_core::Time;
+    use iogate_core::stats::Histogram;
 
     use super::*;
     use crate::result::{NetworkResult, Phase, TurnsResult};
 
     fn at(seconds: u64) -> Time {
         Time::ZERO + Span::from_secs(seconds)
+    }
+
+    fn calls(milliseconds: &[u64]) -> Histogram {
+        let mut times = Histogram::default();
+        milliseconds.iter().for_each(|ms| times.record(Span::from_millis(*ms).as_nanos()));
+        times
     }
 
     /// Submitted a second before it starts; the given I/O phases; servers done at the given times.
@@ -357,6 +396,7 @@ mod tests {
             bytes: 1000,
             call_time: Span::from_secs(2),
             call_time_max: Span::from_secs(1),
+            call_times: calls(&[100, 200, 700, 1000]),
             step_time: Span::ZERO,
             steps: 0,
             phases: (phases.iter())
@@ -427,6 +467,9 @@ mod tests {
             ("server_finish_spread", (2.0 + 1.5) / 2.0),
             ("call_time_mean", 0.5),
             ("call_time_max", 1.0),
+            // The longest is exact, what lies before it the end of its bucket.
+            ("call_time_p99", 1.0),
+            ("call_time_p999", 1.0),
             ("request_bytes", 100.0),
             ("dispatch_bytes", 250.0),
             ("offset_distance", 7.0),
@@ -437,6 +480,7 @@ mod tests {
             ("fairness", 350.0 * 350.0 / (2.0 * (100.0 * 100.0 + 250.0 * 250.0))),
             // Only the first was also run alone.
             ("slowdown_mean", 11.0 / 5.0),
+            ("slowdown_max", 11.0 / 5.0),
             ("interference_mean", 2.0),
             // Phases of 2 and 6 s; the second application has only one phase.
             ("phase_stddev_percent", 100.0 * 8f64.sqrt() / 4.0),
@@ -447,6 +491,24 @@ mod tests {
             assert!((value - expected).abs() < 1e-9, "{name}: {value}, expected {expected}");
         }
         assert_eq!(of(&run, "step_time_mean"), None, "nobody took a step");
+    }
+
+    #[test]
+    fn quantiles_of_calls_are_of_all_applications_together() {
+        let mut run = run();
+        let near = |name: &str, run: &RunResult, expected: f64| {
+            let value = of(run, name).unwrap();
+            assert!((expected..=expected * 1.125).contains(&value), "{name}: {value}, expected {expected}");
+        };
+        near("call_time_p50", &run, 0.2);
+        run.apps[1].call_times = calls(&[2000; 90]);
+        near("call_time_p50", &run, 2.0);
+        let one = find(APP, "call_time_p50").unwrap();
+        assert!(one.of(&run.apps[0]).unwrap() < 0.3, "the other application's calls do not count");
+        run.apps[1].alone = Some(Span::from_secs(1));
+        assert_eq!(of(&run, "slowdown_max"), Some(5.0), "5 s by 1 s is worse than 11 by 5");
+        run.apps.iter_mut().for_each(|app| app.call_times = Histogram::default());
+        assert_eq!(of(&run, "call_time_p99"), None, "real processes say sums only");
     }
 
     #[test]

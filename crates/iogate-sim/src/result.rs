@@ -1,6 +1,6 @@
 //! What one run did: plain sums, from which all metrics are computed.
 
-use iogate_core::stats::Stats;
+use iogate_core::stats::{Histogram, Stats};
 use iogate_core::{Span, Time, WaitReason};
 
 /// One run of a scenario with one seed, simulated or real.
@@ -49,6 +49,8 @@ pub struct AppResult {
     pub call_time: Span,
     /// The longest.
     pub call_time_max: Span,
+    /// How long each took, in nanoseconds; empty where only sums are known, as of real processes.
+    pub call_times: Histogram,
     /// Time between barriers around one call, summed over the calls of rank 0 (with [`crate::scenario::Barrier::Call`]).
     pub step_time: Span,
     /// How many of these.

@@ -8,6 +8,9 @@
 //! Issue times come from many clocks. One in the future of the gate's clock, or further in the past than
 //! `skew_max`, is not believed: the request counts by its arrival, and the gate counts such requests.
 //!
+//! `order = permuted` is a control for experiments: the ids are put through a permutation that is another one on each node, so that
+//! each server still serves one application at a time, but not the same one as the others.
+//!
 //! A request waits for what earlier windows hold, and for lower application ids of its own. O(log g), g the number of
 //! (window, application) pairs queued.
 
@@ -19,6 +22,8 @@ use crate::time::{Span, Time};
 pub(super) struct AppWindow {
     window: Span,
     skew_max: Span,
+    /// Of which node the order is, if each has its own.
+    permuted: Option<u32>,
     groups: Groups,
 }
 
@@ -27,6 +32,7 @@ impl AppWindow {
         AppWindow {
             window: config.span("window"),
             skew_max: config.span("skew_max"),
+            permuted: (config.value("order") == 1).then(|| config.value("node") as u32),
             groups: Groups::default(),
         }
     }
@@ -42,7 +48,8 @@ impl Scheduler for AppWindow {
             issued = arrival;
             pending.stats.skewed += 1;
         }
-        self.groups.push((issued.window(self.window), app), slot, pending);
+        let rank = self.permuted.map_or(app, |node| permute(app, node));
+        self.groups.push((issued.window(self.window), rank), slot, pending);
     }
 
     fn pick(&mut self, _now: Time, _patience: bool, pending: &mut Pending) -> Pick {
@@ -51,5 +58,37 @@ impl Scheduler for AppWindow {
 
     fn allocated_bytes(&self) -> usize {
         self.groups.allocated_bytes()
+    }
+}
+
+/// One of 2^32 permutations of the ids: what MurmurHash3 ends with, which no two ids share a result of.
+fn permute(app: u32, node: u32) -> u32 {
+    let mut mixed = app ^ node.wrapping_mul(0x9e37_79b9);
+    mixed = (mixed ^ (mixed >> 16)).wrapping_mul(0x85eb_ca6b);
+    mixed = (mixed ^ (mixed >> 13)).wrapping_mul(0xc2b2_ae35);
+    mixed ^ (mixed >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::permute;
+
+    #[test]
+    fn each_node_has_an_order_of_its_own_in_which_nobody_is_lost() {
+        let order = |node| {
+            let mut apps: Vec<u32> = (1..=10).collect();
+            apps.sort_by_key(|app| permute(*app, node));
+            apps
+        };
+        let mut orders: Vec<Vec<u32>> = (0..64).map(order).collect();
+        for apps in &mut orders.clone() {
+            apps.sort_unstable();
+            assert_eq!(*apps, (1..=10).collect::<Vec<_>>());
+        }
+        orders.sort_unstable();
+        orders.dedup();
+        assert_eq!(orders.len(), 64);
     }
 }

@@ -111,6 +111,14 @@ const WAIT_MAX: Param = Param {
     max: SECOND,
     help: "longest wait for a run that is expected to grow",
 };
+const NODE: Param = Param {
+    name: "node",
+    unit: ParamUnit::Count,
+    default: 0,
+    min: 0,
+    max: u32::MAX as u64,
+    help: "index of this node in its layer: node i begins at target i",
+};
 const WINDOW: Param = Param {
     name: "window",
     unit: ParamUnit::Time,
@@ -196,6 +204,15 @@ impl SchedulerKind {
                     max: 3_600 * SECOND,
                     help: "an issue time further in the past is not believed",
                 },
+                Param {
+                    name: "order",
+                    unit: ParamUnit::Choice(&["id", "permuted"]),
+                    default: 0,
+                    min: 0,
+                    max: 1,
+                    help: "applications of a window by their ids, or on each node in another order: a control for experiments",
+                },
+                Param { help: "index of this node in its layer, for `permuted`", ..NODE },
             ],
             SchedulerKind::ServerWindow => &[WINDOW],
             SchedulerKind::Twins => &[
@@ -224,14 +241,7 @@ impl SchedulerKind {
                     max: 1,
                     help: "split requests at stripe boundaries",
                 },
-                Param {
-                    name: "node",
-                    unit: ParamUnit::Count,
-                    default: 0,
-                    min: 0,
-                    max: u32::MAX as u64,
-                    help: "index of this node in its layer: node i begins at target i",
-                },
+                NODE,
                 AGE_MAX,
             ],
         }

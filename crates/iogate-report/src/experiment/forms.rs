@@ -80,7 +80,7 @@ impl ExperimentReport {
                 .map(|axis| point.settings.get(&axis.key).cloned().unwrap_or_default())
                 .collect();
             let mut add = |of: &str, name: &str, metrics: &[Measured]| {
-                for Measured { name: metric, unit, estimate } in metrics {
+                for Measured { name: metric, unit, estimate, .. } in metrics {
                     let optional =
                         |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
                     let interval = |end: f64| optional(estimate.half_width.map(|_| end));

@@ -21,14 +21,14 @@ impl Point {
             settings,
             seeds: runs.iter().map(|run| run.seed).collect(),
             cut_off: runs.iter().filter(|run| run.cut_off).count() as u64,
-            metrics: measure(RUN, &runs.iter().collect::<Vec<_>>(), confidence),
+            metrics: measure(RUN, &runs.iter().collect::<Vec<_>>(), runs.len(), confidence),
             apps: by_name(runs.iter().map(|run| &run.apps), |app| &app.name)
                 .into_iter()
-                .map(|(name, apps)| AppPoint { name, metrics: measure(APP, &apps, confidence) })
+                .map(|(name, apps)| AppPoint { name, metrics: measure(APP, &apps, runs.len(), confidence) })
                 .collect(),
             layers: by_name(runs.iter().map(|run| &run.layers), |layer| &layer.name)
                 .into_iter()
-                .map(|(name, layers)| layer(name, &layers, confidence))
+                .map(|(name, layers)| layer(name, &layers, runs.len(), confidence))
                 .collect(),
             timeline: None,
         }
@@ -58,18 +58,19 @@ fn by_name<'a, T>(
     groups
 }
 
-fn measure<T>(table: &[Metric<T>], results: &[&T], confidence: f64) -> Vec<Measured> {
+fn measure<T>(table: &[Metric<T>], results: &[&T], runs: usize, confidence: f64) -> Vec<Measured> {
     (table.iter())
         .filter_map(|metric| {
             let values: Vec<f64> = results.iter().filter_map(|result| metric.of(result)).collect();
             let estimate = Estimate::of(&values, confidence)?;
-            Some(Measured { name: metric.name.into(), unit: metric.unit, estimate })
+            let values = if values.len() == runs { values } else { Vec::new() };
+            Some(Measured { name: metric.name.into(), unit: metric.unit, estimate, values })
         })
         .collect()
 }
 
-fn layer(name: String, layers: &[&LayerResult], confidence: f64) -> LayerPoint {
-    let mut metrics = measure(LAYER, layers, confidence);
+fn layer(name: String, layers: &[&LayerResult], runs: usize, confidence: f64) -> LayerPoint {
+    let mut metrics = measure(LAYER, layers, runs, confidence);
     let mut reasons: Vec<&str> =
         layers.iter().flat_map(|layer| &layer.waits).filter(|wait| wait.1 > 0).map(|wait| wait.0).collect();
     reasons.sort_unstable();
@@ -83,6 +84,7 @@ fn layer(name: String, layers: &[&LayerResult], confidence: f64) -> LayerPoint {
                 name: format!("{name}:{reason}"),
                 unit,
                 estimate,
+                values: Vec::new(),
             }));
         };
         add("waits", Unit::Count, |(_, count, _)| count as f64);

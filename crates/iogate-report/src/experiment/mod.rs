@@ -43,6 +43,9 @@ pub struct ExperimentReport {
     pub notes: Vec<String>,
     /// The program that made it, with its version.
     pub program: String,
+    /// The commit of the project that it was made with, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The scenario, as it was written.
     pub scenario: String,
     /// Confidence level of all intervals, as in 0.95.
@@ -120,6 +123,9 @@ pub struct Measured {
     pub unit: Unit,
     /// Its mean over the runs in which it could be measured.
     pub estimate: Estimate,
+    /// Its value in each run, in the order of the point's seeds, to compare points seed by seed; empty where a run has none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<f64>,
 }
 
 /// One application at a point, over all runs that have one of this name.
@@ -223,6 +229,7 @@ impl ExperimentReport {
             title: title.into(),
             notes: Vec::new(),
             program: program.into(),
+            commit: None,
             scenario: String::new(),
             confidence,
             axes: Vec::new(),

@@ -90,6 +90,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
             bytes: (ITERATIONS * processes) << 24,
             call_time: Span::from_millis(processes * 30 * 12),
             call_time_max: Span::from_millis(95),
+            call_times: Default::default(),
             step_time: Span::ZERO,
             steps: 0,
             phases,

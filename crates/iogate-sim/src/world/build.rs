@@ -204,6 +204,7 @@ impl<'a> World<'a> {
                 bytes: run.bytes,
                 call_time: run.call_time,
                 call_time_max: run.call_time_max,
+                call_times: run.call_times,
                 step_time: run.step_time,
                 steps: run.steps,
                 phases: run.phases,

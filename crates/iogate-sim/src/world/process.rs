@@ -1,5 +1,6 @@
 //! Applications and their processes as they run.
 
+use iogate_core::stats::Histogram;
 use iogate_core::{Span, Time};
 
 use super::turns::Turn;
@@ -76,6 +77,7 @@ pub(super) struct AppRun {
     pub(super) bytes: u64,
     pub(super) call_time: Span,
     pub(super) call_time_max: Span,
+    pub(super) call_times: Histogram,
     pub(super) step_time: Span,
     pub(super) steps: u64,
     pub(super) phases: Vec<Phase>,
@@ -99,6 +101,7 @@ impl AppRun {
             bytes: 0,
             call_time: Span::ZERO,
             call_time_max: Span::ZERO,
+            call_times: Histogram::default(),
             step_time: Span::ZERO,
             steps: 0,
             phases: Vec::new(),

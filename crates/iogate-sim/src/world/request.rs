@@ -380,6 +380,7 @@ impl World<'_> {
         run.bytes += bytes;
         run.call_time += took;
         run.call_time_max = run.call_time_max.max(took);
+        run.call_times.record(took.as_nanos());
         if process.in_phase {
             run.phase(process.phases - 1, now).bytes += bytes;
         }

@@ -7,6 +7,7 @@ use super::{Choice, Entry, Model, remove};
 pub(super) struct AppWindow {
     window: Span,
     skew_max: Span,
+    permuted: Option<u32>,
     entries: Vec<Entry>,
     skewed: u64,
 }
@@ -16,6 +17,7 @@ impl AppWindow {
         AppWindow {
             window: config.span("window"),
             skew_max: config.span("skew_max"),
+            permuted: (config.value("order") == 1).then(|| config.value("node") as u32),
             entries: Vec::new(),
             skewed: 0,
         }
@@ -27,8 +29,17 @@ impl AppWindow {
 
     fn key(&self, entry: &Entry) -> (u64, u32, u64) {
         let issue = entry.issued.filter(|&issued| self.plausible(entry, issued)).unwrap_or(entry.arrival);
-        (issue.as_nanos() / self.window.as_nanos(), entry.app.0, entry.seq)
+        let app = self.permuted.map_or(entry.app.0, |node| permuted(entry.app.0, node));
+        (issue.as_nanos() / self.window.as_nanos(), app, entry.seq)
     }
+}
+
+/// The finish of MurmurHash3 over the id and the node.
+fn permuted(app: u32, node: u32) -> u32 {
+    let steps = [(16, 0x85eb_ca6bu64), (13, 0xc2b2_ae35), (16, 1)];
+    steps.iter().fold(app ^ (u64::from(node) * 0x9e37_79b9) as u32, |mixed, (shift, factor)| {
+        (u64::from(mixed ^ (mixed >> shift)) * factor) as u32
+    })
 }
 
 impl Model for AppWindow {

@@ -28,6 +28,7 @@ macro_rules! built_in {
 /// All in `scenarios/`, by name.
 const BUILT_IN: &[BuiltIn] = built_in![
     "agios",
+    "agios-pastel",
     "aioli-ior-and-cat",
     "aioli-one-ior",
     "aioli-one-ior-collective",
@@ -35,6 +36,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "aioli-sequential",
     "aioli-sequential-readers",
     "aioli-ten-applications",
+    "aioli-threads",
     "aioli-two-iors",
     "aioli-two-iors-collective",
     "checkpoint-alone",
@@ -47,6 +49,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "checkpoint-pair",
     "coordination-applications-disk",
     "coordination-applications-flash",
+    "coordination-controls",
     "coordination-finish-times",
     "coordination-formulas",
     "coordination-servers-disk",

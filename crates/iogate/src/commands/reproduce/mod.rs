@@ -16,6 +16,7 @@ use std::fs;
 use std::io::IsTerminal;
 use std::num::NonZero;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
@@ -121,8 +122,22 @@ impl Lab<'_> {
         if std::io::stderr().is_terminal() {
             eprintln!("{name}: {} points, {} runs", plan.points.len(), plan.runs());
         }
-        Ok(Experiment(sim::experiment_report(&plan, "", self.threads, 0)?))
+        let mut report = sim::experiment_report(&plan, "", self.threads, 0)?;
+        report.commit = commit();
+        Ok(Experiment(report))
     }
+}
+
+/// The commit that is checked out here, with a `+` if something of the program or its scenarios has changed since.
+fn commit() -> Option<String> {
+    let git = |arguments: &[&str]| {
+        let output =
+            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--", "crates", "scenarios"])?;
+    Some(if changed.is_empty() { commit } else { commit + "+" })
 }
 
 /// The results of a scenario, found by their settings.
