@@ -5,6 +5,7 @@
 //! | [`scenario`] | what to simulate: a cluster, applications, faults, sweeps (`docs/scenarios.md`) |
 //! | [`experiment`] | all runs of a scenario and its sweep, in parallel |
 //! | [`workload`] | what each process of an application does, step by step |
+//! | [`cache`] | the page cache of a server or a client |
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`striping`] | how a call is cut into requests to the servers |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
@@ -23,6 +24,7 @@
 
 pub mod advise;
 pub mod batch;
+pub mod cache;
 pub mod choice;
 pub mod experiment;
 pub mod log;
@@ -34,6 +36,7 @@ pub mod result;
 pub mod rng;
 pub mod scenario;
 mod serving;
+mod slab;
 pub mod stat;
 pub mod striping;
 pub mod trace;

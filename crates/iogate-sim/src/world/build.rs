@@ -14,13 +14,13 @@ use super::fault::{Delays, DeviceFaults};
 use super::network::Net;
 use super::node::Node;
 use super::process::{AppRun, Process, Waiting};
-use super::slab::Slab;
 use super::turns::Turns;
 use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
 use crate::scenario::{App, Fault, FaultKind, GateSpec, Scenario, Servers};
+use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::{self, Program};
 

@@ -27,7 +27,6 @@ mod node;
 mod observer;
 mod process;
 mod request;
-mod slab;
 mod turns;
 
 use iogate_core::{AppId, Time};
@@ -38,11 +37,11 @@ use self::network::{Net, NetEvent, WorldEvent};
 use self::node::Node;
 use self::process::{AppRun, Process, Waiting};
 use self::request::{CallRun, Note, Piece};
-use self::slab::Slab;
 use self::turns::Turns;
 use crate::batch::{BatchError, BatchScheduler, Job};
 use crate::result::RunResult;
 use crate::scenario::{App, Barrier, Scenario};
+use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::Step;
 

@@ -14,10 +14,10 @@ use iogate_core::{Span, Time};
 use self::flow::{Flow, SEGMENT_BYTES, Segment};
 use super::event::EventQueue;
 use super::fault::Delays;
-use super::slab::Slab;
 use crate::result::NetworkResult;
 use crate::rng::{Distribution, Rng};
 use crate::scenario::Network;
+use crate::slab::Slab;
 
 /// What the network wants to be told again, at its time.
 #[derive(Clone, Copy, Debug)]

@@ -2,18 +2,18 @@
 
 /// Values by slot number; a freed slot is used again.
 #[derive(Debug)]
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     slots: Vec<T>,
     free: Vec<u32>,
 }
 
 impl<T> Slab<T> {
-    pub(super) fn new() -> Slab<T> {
+    pub(crate) fn new() -> Slab<T> {
         Slab { slots: Vec::new(), free: Vec::new() }
     }
 
     /// Puts a value into a free slot.
-    pub(super) fn add(&mut self, value: T) -> u32 {
+    pub(crate) fn add(&mut self, value: T) -> u32 {
         match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = value;
@@ -27,12 +27,12 @@ impl<T> Slab<T> {
     }
 
     /// Frees a slot; its value stays until the slot is used again.
-    pub(super) fn free(&mut self, slot: u32) {
+    pub(crate) fn free(&mut self, slot: u32) {
         self.free.push(slot);
     }
 
     /// Slots in use.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 }

@@ -1,0 +1,487 @@
+//! The page cache of a server, or of a client: reads that are hits, read-ahead, writes that are answered from memory, write-back, syncs.
+//!
+//! A pure machine. It is told of reads, writes, syncs and of ends of transfers, and is asked by [`Cache::next`] what happens, until that is
+//! nothing. What lies below it, a device or a network, is its driver's business, and so is time.
+//!
+//! What it charges:
+//!
+//! - A read is a hit, page by page, where the pages are there; it waits for those that are being read, and has others read, with what
+//!   read-ahead adds (`read_ahead`). It goes on only when the page that it is at has come, as a thread that copies does.
+//! - A write dirties pages at once. Above the limit of dirty memory the writer waits (`throttle`).
+//! - Write-back goes file by file, from where it was in the file, so many MiB a turn: above the background limit until it is below, and of
+//!   files that have been dirty for 30 s, when it wakes each 5 s. At most so many transfers are in flight.
+//! - A sync writes back a file (all files, on ext3), waits for what is in flight, and then for the journal and a flush.
+//! - What was used least recently goes when there is no more room; dirty pages do not go.
+//!
+//! Left out: the time of copies (a layer's `overhead` has processor time); reading a page that is written in part; the two lists of
+//! the kernel, which keep what was used twice (here one, the least recently used first); memory for anything else; metadata
+//! but for a sync's journal; transfers that fail. The window of a read-ahead is not cut where another stream's pages are.
+//!
+//! Sources: Linux 2.6.18, 2.6.28 and 5.4: `mm/filemap.c`, `mm/page-writeback.c`, `fs/fs-writeback.c`, `mm/readahead.c`, `fs/jbd`;
+//! Documentation/sysctl/vm. The numbers are in `kernel`, each with its source.
+
+mod kernel;
+mod pages;
+mod read_ahead;
+mod throttle;
+mod write_back;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use iogate_core::{AppId, FileId, Op, Time};
+
+pub use kernel::{CacheConfig, Kernel, PAGE, PARAMETERS, Parameter};
+pub use pages::State;
+pub use read_ahead::{Ahead, Window};
+
+use self::pages::Pages;
+use self::throttle::{Level, Throttle};
+use self::write_back::DirtyFiles;
+use crate::slab::Slab;
+
+/// A read or a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Names it in [`Step::Done`].
+    pub token: u64,
+    /// For whom.
+    pub app: AppId,
+    /// Whose reads follow each other: a process, or all of the file.
+    pub stream: u64,
+    /// The file.
+    pub file: FileId,
+    /// Its first byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+impl Access {
+    /// The pages that have its bytes.
+    fn pages(&self) -> (u64, u64) {
+        (self.offset / PAGE, (self.offset + self.bytes).div_ceil(PAGE))
+    }
+}
+
+/// A transfer to what lies below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Names it in [`Cache::completed`].
+    pub io: u32,
+    /// For whom it is: of a write-back, who has written to the file last.
+    pub app: AppId,
+    /// Read or write.
+    pub op: Op,
+    /// The file.
+    pub file: FileId,
+    /// Its first byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Whether somebody waits for it: a read that is no read-ahead, a sync.
+    pub waited_for: bool,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A transfer begins.
+    Transfer(Transfer),
+    /// What was written back becomes durable: a journal and a flush, or a COMMIT. [`Cache::completed`] is told its end, too.
+    Flush {
+        /// Names it.
+        io: u32,
+        /// The file of the sync.
+        file: FileId,
+    },
+    /// A read, a write or a sync is complete.
+    Done(u64),
+    /// Nothing before this time.
+    WaitUntil(Time),
+    /// Nothing until something happens.
+    Idle,
+}
+
+/// What a cache has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Pages that reads wanted.
+    pub read: u64,
+    /// Of these, those that were not there, nor on their way.
+    pub missed: u64,
+    /// Pages that were read from below.
+    pub fetched: u64,
+    /// Pages that writes dirtied.
+    pub dirtied: u64,
+    /// Pages that were written back.
+    pub written_back: u64,
+    /// Writes that had to wait.
+    pub throttled: u64,
+    /// Most pages that were dirty or being written back.
+    pub dirty_most: u64,
+}
+
+/// A read in progress.
+#[derive(Clone, Copy, Debug)]
+struct Reader {
+    access: Access,
+    /// The next page, and the one after the last.
+    at: u64,
+    end: u64,
+    /// Where the older read-ahead asks again.
+    ask: u64,
+    /// Where the file ends.
+    file_end: u64,
+}
+
+/// A transfer in progress.
+#[derive(Clone, Debug)]
+struct Io {
+    file: FileId,
+    start: u64,
+    end: u64,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// Reads wait for it.
+    Fetch(Vec<u32>),
+    /// Syncs wait for it.
+    WriteBack(Vec<u32>),
+    /// Of a sync.
+    Flush(u32),
+}
+
+/// A sync in progress.
+#[derive(Clone, Copy, Debug)]
+struct Sync {
+    token: u64,
+    file: FileId,
+    all: bool,
+    /// Transfers that it waits for.
+    open: u32,
+    /// Whether it must look once more: for pages that were written to while they were written back.
+    again: bool,
+}
+
+/// Streams of reads that are known at once.
+const WINDOWS_MAX: usize = 1 << 16;
+
+/// A page cache.
+#[derive(Debug)]
+pub struct Cache {
+    config: CacheConfig,
+    capacity: u64,
+    background: u64,
+    limit: u64,
+    pages: Pages,
+    windows: BTreeMap<(FileId, u64), Window>,
+    marks: BTreeSet<(FileId, u64)>,
+    readers: Slab<Reader>,
+    ios: Slab<Io>,
+    syncs: Slab<Sync>,
+    /// Files with changes that no flush has made durable.
+    unsynced: BTreeSet<FileId>,
+    files: DirtyFiles,
+    throttle: Throttle,
+    steps: VecDeque<Step>,
+    stats: CacheStats,
+}
+
+impl Cache {
+    /// An empty cache.
+    pub fn new(config: &CacheConfig) -> Cache {
+        let capacity = (config.size / PAGE).max(1);
+        let (background, limit) = config.limits();
+        let grain = if config.grain == 0 { (capacity / 1_024).max(1) } else { config.grain };
+        Cache {
+            capacity,
+            background,
+            limit,
+            pages: Pages::new(grain),
+            windows: BTreeMap::new(),
+            marks: BTreeSet::new(),
+            readers: Slab::new(),
+            ios: Slab::new(),
+            syncs: Slab::new(),
+            unsynced: BTreeSet::new(),
+            files: DirtyFiles::default(),
+            throttle: Throttle::new(config.kernel),
+            steps: VecDeque::new(),
+            stats: CacheStats::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// What it has done.
+    pub fn stats(&self) -> CacheStats {
+        self.stats
+    }
+
+    /// Pages and extents that it holds.
+    pub fn size(&self) -> (u64, usize) {
+        (self.pages.len(), self.pages.extents())
+    }
+
+    /// What a page is doing; `None` if it is not there.
+    pub fn state(&self, file: FileId, page: u64) -> Option<State> {
+        self.pages.find(file, page).map(|(_, extent)| extent.state)
+    }
+
+    /// Pages that are dirty or being written back.
+    pub fn dirty(&self) -> u64 {
+        self.pages.dirty() + self.pages.writing()
+    }
+
+    /// Somebody reads; `file_bytes` is where the file ends, as far as that is known.
+    pub fn read(&mut self, access: Access, file_bytes: u64) {
+        let (at, end) = access.pages();
+        self.stats.read += end - at;
+        let file_end = file_bytes.div_ceil(PAGE).max(end);
+        let reader = Reader { access, at, end, ask: at, file_end };
+        if let Some(reader) = self.go_on(reader) {
+            let id = self.readers.add(reader);
+            self.wait_for_page(id);
+        }
+    }
+
+    /// Somebody writes.
+    pub fn write(&mut self, now: Time, access: Access) {
+        let Access { token, app, file, .. } = access;
+        let range = access.pages();
+        self.pages.change(file, range, true, |old| match old {
+            Some((State::Writing | State::Rewritten, io)) => Some((State::Rewritten, io)),
+            _ => Some((State::Dirty, 0)),
+        });
+        self.unsynced.insert(file);
+        self.files.dirtied(now, file, app);
+        self.stats.dirtied += range.1 - range.0;
+        self.stats.dirty_most = self.stats.dirty_most.max(self.dirty());
+        self.make_room();
+        let level = self.level();
+        if self.throttle.wrote(now, token, range.1 - range.0, level) {
+            self.stats.throttled += 1;
+        } else {
+            self.steps.push_back(Step::Done(token));
+        }
+    }
+
+    /// Somebody waits until all that was written to `file` is durable.
+    pub fn sync(&mut self, token: u64, file: FileId) {
+        if !self.unsynced.contains(&file) {
+            self.steps.push_back(Step::Done(token));
+            return;
+        }
+        let sync = Sync { token, file, all: self.config.ordered, open: 0, again: false };
+        let id = self.syncs.add(sync);
+        self.write_for(id);
+    }
+
+    /// What happens next; to be asked after anything that it is told, until it is [`Step::Idle`] or a time.
+    pub fn next(&mut self, now: Time) -> Step {
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return step;
+            }
+            let level = self.level();
+            if let Some(token) = self.throttle.released(now, level) {
+                return Step::Done(token);
+            }
+            if !self.write_back(now) {
+                break;
+            }
+        }
+        let wake = [self.throttle.wake(), self.files.wake(self.config.wake)].into_iter().flatten().min();
+        wake.map_or(Step::Idle, Step::WaitUntil)
+    }
+
+    /// A transfer, or a flush, has ended.
+    pub fn completed(&mut self, now: Time, io: u32) {
+        let Io { file, start, end, what } = std::mem::replace(
+            &mut self.ios[io],
+            Io { file: FileId(0), start: 0, end: 0, what: What::Flush(0) },
+        );
+        self.ios.free(io);
+        match what {
+            What::Fetch(waiting) => {
+                self.pages.change(file, (start, end), false, |old| match old {
+                    Some((State::Reading, of)) if of == io => Some((State::Clean, 0)),
+                    other => other,
+                });
+                // First who waits for them: else they could go before they are used.
+                for reader in waiting {
+                    if let Some(this) = self.go_on(self.readers[reader]) {
+                        self.readers[reader] = this;
+                        self.wait_for_page(reader);
+                    } else {
+                        self.readers.free(reader);
+                    }
+                }
+                self.make_room();
+            }
+            What::WriteBack(syncs) => {
+                self.pages.change(file, (start, end), false, |old| match old {
+                    Some((State::Writing, of)) if of == io => Some((State::Clean, 0)),
+                    Some((State::Rewritten, of)) if of == io => Some((State::Dirty, 0)),
+                    other => other,
+                });
+                self.files.written(now, file, self.pages.dirty_run(file, 0, 1).is_some());
+                self.throttle.written(now, end - start);
+                self.stats.written_back += end - start;
+                self.make_room();
+                syncs.into_iter().for_each(|sync| self.transfer_of_sync_ended(sync));
+            }
+            What::Flush(sync) => {
+                let Sync { token, .. } = self.syncs[sync];
+                self.syncs.free(sync);
+                self.steps.push_back(Step::Done(token));
+            }
+        }
+    }
+
+    /// Forgets what it has of a file and could read again: for another has changed it.
+    pub fn forget(&mut self, file: FileId) {
+        let end = self.pages.of_file(file).map(|(_, extent)| extent.end).max().unwrap_or(0);
+        self.pages.change(file, (0, end), false, |old| old.filter(|(state, _)| *state != State::Clean));
+    }
+
+    fn level(&self) -> Level {
+        Level { pages: self.dirty(), background: self.background, limit: self.limit }
+    }
+
+    /// Lets go what was used least recently, as far as there is too much.
+    fn make_room(&mut self) {
+        while self.pages.len() > self.capacity || self.pages.extents() as u64 > self.config.extents {
+            let Some((file, start, end)) = self.pages.evict() else { return };
+            while let Some(&mark) = self.marks.range((file, start)..(file, end)).next() {
+                self.marks.remove(&mark);
+            }
+        }
+    }
+
+    /// Lets a read go on to its end, or up to a page that is being read: then it is given back.
+    fn go_on(&mut self, mut reader: Reader) -> Option<Reader> {
+        let Access { token, stream, file, .. } = reader.access;
+        while reader.at < reader.end {
+            self.look_ahead(&mut reader);
+            let Some((_, extent)) = self.pages.find(file, reader.at) else { continue };
+            if extent.state == State::Reading {
+                return Some(reader);
+            }
+            let upto = self.next_mark(
+                file,
+                reader.at + 1,
+                extent.end.min(reader.end).min(reader.ask.max(reader.at + 1)),
+            );
+            self.pages.change(file, (reader.at, upto), true, |old| old);
+            reader.at = upto;
+        }
+        if self.config.read_ahead > 0 && self.config.kernel != Kernel::Rhel5 {
+            self.window(file, stream).has_read(reader.end);
+        }
+        self.steps.push_back(Step::Done(token));
+        None
+    }
+
+    /// What is known of a stream of reads.
+    fn window(&mut self, file: FileId, stream: u64) -> &mut Window {
+        if self.windows.len() > WINDOWS_MAX {
+            self.windows.pop_first();
+        }
+        self.windows.entry((file, stream)).or_default()
+    }
+
+    /// The first mark from `from` on, if it is before `end`, else `end`.
+    fn next_mark(&self, file: FileId, from: u64, end: u64) -> u64 {
+        if self.marks.is_empty() || from >= end {
+            return end;
+        }
+        self.marks.range((file, from)..(file, end)).next().map_or(end, |(_, page)| *page)
+    }
+
+    /// A read has come to a page: has it read if it is not there, and what read-ahead adds.
+    fn look_ahead(&mut self, reader: &mut Reader) {
+        let Access { stream, file, .. } = reader.access;
+        let (at, wanted) = (reader.at, reader.end - reader.at);
+        let max = self.config.read_ahead / PAGE;
+        let missing = self.pages.find(file, at).is_none();
+        if max == 0 {
+            reader.ask = reader.end;
+            if missing {
+                self.fetch(reader, Ahead { start: at, pages: wanted, mark: None });
+            }
+            return;
+        }
+        if self.config.kernel == Kernel::Rhel5 {
+            if at == reader.ask {
+                let mut ahead = Vec::new();
+                let window = self.window(file, stream);
+                reader.ask = window.two_windows(at, wanted, max, &mut ahead).max(at + 1);
+                ahead.into_iter().for_each(|ahead| self.fetch(reader, ahead));
+            }
+        } else {
+            reader.ask = reader.end;
+            let marked = !missing && !self.marks.is_empty() && self.marks.remove(&(file, at));
+            if missing || marked {
+                let gap = marked.then(|| self.pages.next_absent(file, at, at + max + 1));
+                // Since 4.10 a read that is longer is not cut.
+                let max = match self.config.kernel {
+                    Kernel::Modern => max.max(wanted.min(self.config.io / PAGE)),
+                    _ => max,
+                };
+                let window = self.window(file, stream);
+                if let Some(ahead) = window.on_demand(at, wanted, max, gap) {
+                    self.fetch(reader, ahead);
+                }
+            }
+        }
+        if missing && self.pages.find(file, at).is_none() {
+            self.fetch(reader, Ahead { start: at, pages: 1, mark: None });
+        }
+    }
+
+    /// Reads what of a window is not there.
+    fn fetch(&mut self, reader: &Reader, ahead: Ahead) {
+        let Reader { access, at: wanted, end: wanted_end, file_end, .. } = *reader;
+        let end = (ahead.start + ahead.pages).min(file_end);
+        let mut at = ahead.start;
+        while at < end {
+            let start = self.pages.next_present(access.file, at, at + 1);
+            if start == at {
+                at = self.pages.next_absent(access.file, at, end);
+                continue;
+            }
+            let most = (self.config.io / PAGE).max(1);
+            let upto = self.pages.next_present(access.file, at, end.min(at + most));
+            let io =
+                self.ios.add(Io { file: access.file, start: at, end: upto, what: What::Fetch(Vec::new()) });
+            self.pages.change(access.file, (at, upto), true, |_| Some((State::Reading, io)));
+            if let Some(mark) = ahead.mark.filter(|mark| (at..upto).contains(mark)) {
+                self.marks.insert((access.file, mark));
+            }
+            self.stats.fetched += upto - at;
+            self.stats.missed += upto.min(wanted_end).saturating_sub(at.max(wanted));
+            self.steps.push_back(Step::Transfer(Transfer {
+                io,
+                app: access.app,
+                op: Op::Read,
+                file: access.file,
+                offset: at * PAGE,
+                bytes: (upto - at) * PAGE,
+                waited_for: at < wanted_end && wanted < upto,
+            }));
+            at = upto;
+        }
+        self.make_room();
+    }
+
+    /// A read waits for the page that it is at.
+    fn wait_for_page(&mut self, reader: u32) {
+        let Reader { access, at, .. } = self.readers[reader];
+        let Some((_, extent)) = self.pages.find(access.file, at) else { return };
+        if let What::Fetch(waiting) = &mut self.ios[extent.io].what {
+            waiting.push(reader);
+        }
+    }
+}
