@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use iogate_core::device::{Device, Preset, Station, Transfer, parse};
+use iogate_core::device::{Device, Ended, Preset, Station, Transfer, parse};
 use iogate_core::{Op, Span, Time};
 use proptest::prelude::*;
 
@@ -38,6 +38,86 @@ fn rate(spec: &str, n: u64, op: Op, random: bool, bytes: u64) -> f64 {
         ends.push(Reverse(end));
     }
     requests as f64 / last.since(Time::ZERO).as_secs_f64()
+}
+
+/// The same by [`Station::submit`], for devices that order by themselves; and who waited longest.
+fn queued_rate(spec: &str, n: u64, op: Op, random: bool, bytes: u64) -> (f64, Span) {
+    let mut station = Station::new(parse(spec).unwrap());
+    let capacity = station.device().capacity();
+    let requests = 2_000;
+    let (mut came, mut now, mut longest) = (vec![Time::ZERO; requests as usize], Time::ZERO, Span::ZERO);
+    for (id, address) in (0..).zip(addresses(random, bytes, capacity, requests)) {
+        if id >= n {
+            let ended = next_end(&mut station);
+            now = ended.end;
+            longest = longest.max(now.since(came[ended.id as usize]));
+        }
+        came[id as usize] = now;
+        station.submit(now, id, false, [Transfer { op, address, bytes }]);
+    }
+    for _ in 0..n.min(requests) {
+        now = next_end(&mut station).end;
+    }
+    assert_eq!(station.next_event(), None);
+    (requests as f64 / now.since(Time::ZERO).as_secs_f64(), longest)
+}
+
+fn next_end(station: &mut Station) -> Ended {
+    loop {
+        let at = station.next_event().expect("something is in service");
+        if let Some(ended) = station.ended(at) {
+            return ended;
+        }
+    }
+}
+
+/// The random-read rates that are published for 7200 rpm drives, with a queue and without. None of them was used to set the model.
+#[test]
+fn a_command_queue_gives_the_published_rates() {
+    let rate = |spec: &str, n| queued_rate(spec, n, Op::Read, true, 4 * KIB).0;
+    // Seagate, Exos 7E8 and X16 data sheets: 170 random reads a second of 4 KiB at depth 16, average latency 4.16 ms.
+    let sixteen = rate("hdd:queue=31", 16);
+    assert!((170.0 * 0.85..=170.0 * 1.15).contains(&sixteen), "{sixteen} a second at depth 16");
+    // With one command it is the disk without a queue.
+    let (queued, plain) = (rate("hdd:queue=31", 1), rate("hdd", 1));
+    assert!((queued / plain - 1.0).abs() < 0.02, "{queued} {plain}");
+    // The rate grows with the depth, as the logarithm does, and no further than the queue is deep. With two there is no choice: one
+    // is on its way when the other comes.
+    let rates: Vec<f64> = [2, 4, 8, 16, 31].map(|n| rate("hdd:queue=31", n)).to_vec();
+    assert!(rates.windows(2).all(|pair| pair[0] * 1.15 < pair[1]), "{rates:?}");
+    assert!((rates[0] / plain - 1.0).abs() < 0.02, "{rates:?}");
+    let beyond = rate("hdd:queue=4", 31) / rate("hdd:queue=4", 4);
+    assert!((0.99..1.01).contains(&beyond), "{beyond}");
+}
+
+#[test]
+fn nobody_waits_much_longer_than_the_age_limit_and_a_queue() {
+    let (_, longest) = queued_rate("hdd:queue=31", 31, Op::Read, true, 4 * KIB);
+    assert!(longest < Span::from_millis(1_000), "{longest}");
+}
+
+#[test]
+fn every_way_to_ask_a_station_gives_the_same_where_the_device_does_not_order() {
+    for spec in ["edel", "memory", "suno", "unit:10us"] {
+        for n in [1, 5, 40] {
+            let (one, other) =
+                (rate(spec, n, Op::Read, true, 4 * KIB), queued_rate(spec, n, Op::Read, true, 4 * KIB).0);
+            assert!((one / other - 1.0).abs() < 0.01, "{spec} {n}: {one} {other}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_none_is_refused() {
+    let refused = |spec: &str| parse(spec).err().map(|error| error.to_string()).unwrap_or_default();
+    for spec in ["hdd:queue=0", "hdd:queue=32", "hdd:queue=", "hdd:queue=x"] {
+        assert_eq!(refused(spec), format!("device '{spec}': expected a number from 1 to 31 after 'queue='"));
+    }
+    for spec in ["edel:queue=4", "memory:queue=1", "aioli-ide:queue=2"] {
+        assert!(refused(spec).contains("has no command queue to be set"), "{}", refused(spec));
+    }
+    assert!(refused("hdx:queue=3").contains("did you mean 'hdd'"), "{}", refused("hdx:queue=3"));
+    assert_eq!(parse("hdd:queue=31").unwrap().slots(), 31);
 }
 
 /// X(1) and X(32) of random reads of 4 KiB: what the structure of each device gives.

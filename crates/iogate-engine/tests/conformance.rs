@@ -79,6 +79,15 @@ fn stores() -> Vec<(&'static str, Vec<TempDir>, Arc<dyn Store>)> {
         ModelledStore::new(inner, Box::new(TestDevice), Placement::default()).unwrap()
     };
     stores.push(("plain calls to modelled ring", vec![root2], Arc::new(PlainCalls::new(Arc::new(modelled)))));
+    let disk = || iogate_core::device::parse("sas-10k-600g").unwrap();
+    let ordering = ModelledStore::new(Arc::new(MemoryStore::new()), disk(), Placement::default()).unwrap();
+    stores.push(("modelled device that orders by itself", vec![], Arc::new(ordering)));
+    let root3 = root();
+    let ordering = {
+        let inner = directory(root3.path(), Backend::Ring, false);
+        ModelledStore::new(inner, disk(), Placement::default()).unwrap()
+    };
+    stores.push(("plain calls to one", vec![root3], Arc::new(PlainCalls::new(Arc::new(ordering)))));
     let (two, sixteen) = (NonZero::new(2).unwrap(), NonZero::new(16).unwrap());
     let memory = Arc::new(MemoryStore::new());
     stores.push(("batches to memory", vec![], Arc::new(BatchedStore::new(memory, sixteen, two))));
@@ -364,6 +373,40 @@ fn a_modelled_device_takes_its_time_and_counts() {
     let stats = store.device_stats();
     assert_eq!((stats.transfers, stats.bytes), (3, 3 << 20));
     assert_eq!(stats.busy, Span::from_nanos(3 * (2_000 + (1 << 20))));
+}
+
+/// Calls that are in a modelled disk at the same time come back in its order, each at its time and once.
+#[test]
+fn a_modelled_disk_that_orders_by_itself_serves_everything_at_its_time() {
+    let disk = iogate_core::device::parse("hdd:queue=31").unwrap();
+    let store = ModelledStore::new(Arc::new(MemoryStore::new()), disk, Placement::default()).unwrap();
+    let file = store.open("a".as_ref(), CREATE).unwrap();
+    write(&store, &file, 0, &[1; 4096]);
+    let mut memory = vec![[0u8; 512]; 24];
+    let (sender, receiver) = mpsc::channel();
+    let before = std::time::Instant::now();
+    for (index, bytes) in memory.iter_mut().enumerate() {
+        let sender = sender.clone();
+        let segments = vec![Segment { memory: bytes.as_mut_ptr(), bytes: 512 }];
+        let io = Io {
+            file: file.clone(),
+            op: Op::Read,
+            offset: (index as u64 * 7 % 24) << 28,
+            target: TargetId(0),
+            origin: Origin::default(),
+            extends: false,
+            segments,
+        };
+        store.start(io, Box::new(move |_, result| sender.send((index, result.is_ok())).unwrap()));
+    }
+    let ended: Vec<(usize, bool)> = receiver.iter().take(24).collect();
+    // 24 times the shortest seek, in whatever order.
+    assert!(before.elapsed().as_micros() >= 24 * 230);
+    let mut order: Vec<usize> = ended.iter().map(|(index, _)| *index).collect();
+    assert!(!order.is_sorted(), "{order:?}");
+    order.sort_unstable();
+    assert!(order.into_iter().eq(0..24) && ended.iter().all(|(_, done)| *done));
+    assert_eq!(store.device_stats().transfers, 25);
 }
 
 /// Notes when it begins each transfer; each takes 1 ms.

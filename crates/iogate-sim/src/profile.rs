@@ -155,9 +155,21 @@ pub fn device(
     spec: &str,
     open: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Box<dyn Device>, ProfileTextError> {
+    numbered(spec, 0, open)
+}
+
+/// The same, as device `number` of several.
+///
+/// # Errors
+/// One line: why there is none.
+pub fn numbered(
+    spec: &str,
+    number: u64,
+    open: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<Box<dyn Device>, ProfileTextError> {
     match named(spec, open) {
         Some(profile) => Ok(Box::new(Profiled::new(&profile?))),
-        None => device::parse(spec).map_err(|error| ProfileTextError(error.to_string())),
+        None => device::parse_numbered(spec, number).map_err(|error| ProfileTextError(error.to_string())),
     }
 }
 

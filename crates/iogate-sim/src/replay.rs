@@ -1,7 +1,7 @@
 //! The virtual-time driver of a gate: arrivals from a trace, service times from modelled devices.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ pub struct Backend {
     layout: Layout,
     /// A device that serves all that are in flight, however many, and for how long it did.
     overlap: Option<(Box<dyn Device>, Span)>,
+    /// Whether the devices order by themselves: an end is known only when it is there.
+    queueing: bool,
+    /// In such devices: pieces that have not ended, and when the first began.
+    open: HashMap<DispatchId, (u32, Time)>,
 }
 
 struct Target {
@@ -38,71 +42,110 @@ impl Backend {
     /// If there are not as many devices as the layout has targets: a mistake in the program, not in its input.
     pub fn striped(devices: Vec<Box<dyn Device>>, layout: Layout) -> Backend {
         assert_eq!(devices.len(), layout.targets as usize, "a device for each target");
-        let target = |device| Target { station: Station::new(device), placement: Placement::default() };
-        Backend { targets: devices.into_iter().map(target).collect(), layout, overlap: None }
+        let mut queueing = false;
+        let target = |mut device: Box<dyn Device>| {
+            queueing |= device.queueing().is_some();
+            Target { station: Station::new(device), placement: Placement::default() }
+        };
+        let targets = devices.into_iter().map(target).collect();
+        Backend { targets, layout, overlap: None, queueing, open: HashMap::new() }
     }
 
     /// One device that serves each dispatch as a whole, and all that are in flight at the same time.
     pub fn overlapping(device: Box<dyn Device>) -> Backend {
-        Backend { targets: Vec::new(), layout: Layout::SINGLE, overlap: Some((device, Span::ZERO)) }
+        let overlap = Some((device, Span::ZERO));
+        Backend {
+            targets: Vec::new(),
+            layout: Layout::SINGLE,
+            overlap,
+            queueing: false,
+            open: HashMap::new(),
+        }
     }
 
-    /// Serves a dispatch handed over at `now`: when the service begins and ends. One that was queued costs a hand-over.
-    fn serve(&mut self, now: Time, dispatch: &Dispatch, own_target: bool, queued: bool) -> (Time, Time) {
+    /// Serves a dispatch handed over at `now`: when the service begins and ends, if that is known; else [`Backend::ended`] tells. One that
+    /// was queued costs a hand-over.
+    fn serve(
+        &mut self,
+        now: Time,
+        dispatch: &Dispatch,
+        own_target: bool,
+        queued: bool,
+    ) -> Option<(Time, Time)> {
         let (file, op) = (dispatch.file, dispatch.op);
         if let Some((device, busy)) = &mut self.overlap {
             let span = device.serve(now, Transfer { op, address: dispatch.offset, bytes: dispatch.bytes });
             *busy += span;
-            return (now, now + span);
-        }
-        if own_target || self.layout.targets == 1 {
-            let target = dispatch.target.0 as usize % self.targets.len();
-            let range = (dispatch.offset, dispatch.bytes);
-            return self.serve_piece(now, target, file, op, range, queued);
+            return Some((now, now + span));
         }
         let mut pieces: Vec<Option<(u64, u64)>> = vec![None; self.targets.len()];
-        let (mut offset, end) = (dispatch.offset, dispatch.offset + dispatch.bytes);
-        while offset < end {
-            let stripe_end = self.layout.stripe_end(offset).min(end);
-            let local = self.local_offset(offset);
-            let piece = pieces[self.layout.target_of(offset).0 as usize].get_or_insert((local, 0));
-            // The stripes of a contiguous range that share a target follow each other on it.
-            piece.1 += stripe_end - offset;
-            offset = stripe_end;
-        }
-        let (mut first, mut last) = (Time::MAX, now);
-        for (target, piece) in pieces.into_iter().enumerate() {
-            if let Some((local, bytes)) = piece {
-                let (start, end) = self.serve_piece(now, target, file, op, (local, bytes), queued);
-                (first, last) = (first.min(start), last.max(end));
+        if own_target || self.layout.targets == 1 {
+            let target = dispatch.target.0 as usize % self.targets.len();
+            pieces[target] = Some((dispatch.offset, dispatch.bytes));
+        } else {
+            let (mut offset, end) = (dispatch.offset, dispatch.offset + dispatch.bytes);
+            while offset < end {
+                let stripe_end = self.layout.stripe_end(offset).min(end);
+                let local = self.local_offset(offset);
+                let piece = pieces[self.layout.target_of(offset).0 as usize].get_or_insert((local, 0));
+                // The stripes of a contiguous range that share a target follow each other on it.
+                piece.1 += stripe_end - offset;
+                offset = stripe_end;
             }
         }
-        (first, last)
+        let (mut first, mut last, mut count) = (Time::MAX, now, 0);
+        for (target, piece) in pieces.into_iter().enumerate() {
+            let Some((offset, bytes)) = piece else { continue };
+            let Target { station, placement } = &mut self.targets[target];
+            let transfer = Transfer { op, address: placement.address(file, offset), bytes };
+            count += 1;
+            if self.queueing {
+                station.submit(now, dispatch.id.0.into(), queued, [transfer]);
+                continue;
+            }
+            let mut visit = station.begin(now);
+            visit.serve(transfer);
+            if queued {
+                visit.hand_over();
+            }
+            first = first.min(visit.begin());
+            last = last.max(visit.end());
+        }
+        if self.queueing {
+            self.open.insert(dispatch.id, (count, Time::MAX));
+            return None;
+        }
+        Some((first, last))
+    }
+
+    /// When a device that orders by itself may have ended something.
+    fn next_event(&mut self) -> Option<Time> {
+        if !self.queueing {
+            return None;
+        }
+        self.targets.iter_mut().filter_map(|target| target.station.next_event()).min()
+    }
+
+    /// The next dispatch that such devices have ended by `now`: when it began, and when it ended.
+    fn ended(&mut self, now: Time) -> Option<(DispatchId, Time, Time)> {
+        while self.queueing {
+            let ended = self.targets.iter_mut().find_map(|target| target.station.ended(now))?;
+            let id = DispatchId(ended.id as u32);
+            let (left, first) = self.open.get_mut(&id)?;
+            *left -= 1;
+            *first = (*first).min(ended.begin);
+            if *left == 0 {
+                let (_, first) = self.open.remove(&id)?;
+                return Some((id, first, ended.end));
+            }
+        }
+        None
     }
 
     /// Where a byte of a file lies in the part of the file that its target holds.
     fn local_offset(&self, offset: u64) -> u64 {
         let Layout { stripe_bytes, targets, .. } = self.layout;
         offset / stripe_bytes / u64::from(targets) * stripe_bytes + offset % stripe_bytes
-    }
-
-    fn serve_piece(
-        &mut self,
-        now: Time,
-        at: usize,
-        file: FileId,
-        op: Op,
-        (offset, bytes): (u64, u64),
-        queued: bool,
-    ) -> (Time, Time) {
-        let target = &mut self.targets[at];
-        let address = target.placement.address(file, offset);
-        let mut visit = target.station.begin(now);
-        visit.serve(Transfer { op, address, bytes });
-        if queued {
-            visit.hand_over();
-        }
-        (visit.begin(), visit.end())
     }
 
     fn busy(&self) -> Span {
@@ -261,6 +304,9 @@ pub struct Replay<R> {
     /// When the gate wants to be asked again; `None` after `Idle`.
     deadline: Option<Time>,
     in_flight: BinaryHeap<Reverse<(Time, u64, DispatchId)>>,
+    /// Handed over to devices that order by themselves; and what these have ended.
+    handed_over: HashMap<DispatchId, Dispatched>,
+    ended: VecDeque<Dispatched>,
     /// By request id, which is the row's number.
     flying: HashMap<u64, Flying>,
     full: bool,
@@ -287,6 +333,8 @@ impl<R: BufRead> Replay<R> {
             now: Time::ZERO,
             deadline: None,
             in_flight: BinaryHeap::new(),
+            handed_over: HashMap::new(),
+            ended: VecDeque::new(),
             flying: HashMap::new(),
             full: false,
             first_arrival: None,
@@ -336,20 +384,28 @@ impl<R: BufRead> Replay<R> {
         }
     }
 
-    /// The next dispatch, in dispatch order; `None` when everything has been served.
+    /// The next dispatch, in dispatch order, or in the order of the ends where devices order by themselves; `None` when everything has
+    /// been served.
     pub fn next_dispatch(&mut self) -> Result<Option<Dispatched>, ReplayError> {
         loop {
+            if let Some(ended) = self.ended.pop_front() {
+                return Ok(Some(ended));
+            }
             if let Some(auto) = &mut self.auto {
                 let client = |id: RequestId| self.flying.get(&id.0).map_or(ClientId(0), |row| row.client);
                 auto.look(self.now, &mut self.gate, client);
             }
             match self.gate.next(self.now) {
-                Decision::Dispatch(dispatch) => return Ok(Some(self.serve(&dispatch))),
+                Decision::Dispatch(dispatch) => match self.serve(&dispatch) {
+                    Some(dispatched) => return Ok(Some(dispatched)),
+                    None => continue,
+                },
                 Decision::WaitUntil(deadline, _) if deadline > self.now => self.deadline = Some(deadline),
                 Decision::WaitUntil(..) => return Err(self.stalled()),
                 Decision::Idle => self.deadline = None,
             }
-            let completion = self.in_flight.peek().map(|Reverse((end, ..))| *end);
+            let completion =
+                self.in_flight.peek().map(|Reverse((end, ..))| *end).or(self.backend.next_event());
             // While the gate is full only a completion can let the next row in.
             let arrival = self.ahead.filter(|_| !self.full).map(|row| row.time.max(self.now));
             let Some(at) = [completion, arrival, self.deadline].into_iter().flatten().min() else {
@@ -369,7 +425,7 @@ impl<R: BufRead> Replay<R> {
         ReplayError::Stalled { at_us: self.now.as_nanos() / 1_000, held: self.gate.len() }
     }
 
-    fn serve(&mut self, dispatch: &Dispatch) -> Dispatched {
+    fn serve(&mut self, dispatch: &Dispatch) -> Option<Dispatched> {
         let mut ids = Vec::with_capacity(dispatch.parts as usize);
         let (mut own_target, mut queued) = (false, false);
         for part in self.gate.parts(dispatch.id) {
@@ -379,12 +435,18 @@ impl<R: BufRead> Replay<R> {
                 own_target |= flying.own_target;
             }
         }
-        let (start, end) = self.backend.serve(self.now, dispatch, own_target, queued);
+        let service = self.backend.serve(self.now, dispatch, own_target, queued);
         self.totals.dispatches += 1;
+        let (start, end) = service.unwrap_or((self.now, self.now));
+        let Dispatch { app, file, op, offset, bytes, .. } = *dispatch;
+        let dispatched = Dispatched { start, end, app, file, op, offset, bytes, ids };
+        if service.is_none() {
+            self.handed_over.insert(dispatch.id, dispatched);
+            return None;
+        }
         self.last_end = self.last_end.max(end);
         self.in_flight.push(Reverse((end, self.totals.dispatches, dispatch.id)));
-        let Dispatch { app, file, op, offset, bytes, .. } = *dispatch;
-        Dispatched { start, end, app, file, op, offset, bytes, ids }
+        Some(dispatched)
     }
 
     fn complete_until_now(&mut self) {
@@ -392,25 +454,34 @@ impl<R: BufRead> Replay<R> {
             && end <= self.now
         {
             self.in_flight.pop();
-            let mut bytes = 0;
-            for part in self.gate.parts(id) {
-                bytes += u64::from(part.bytes);
-                if let Some(auto) = &mut self.auto {
-                    auto.completed(self.now, part.request, part.bytes);
-                }
-                let std::collections::hash_map::Entry::Occupied(mut entry) =
-                    self.flying.entry(part.request.0)
-                else {
-                    continue;
-                };
-                entry.get_mut().bytes_left -= u64::from(part.bytes);
-                if entry.get().bytes_left == 0 {
-                    entry.remove();
-                }
-            }
-            self.gate.complete(self.now, id, Outcome::Done { bytes });
-            self.full = false;
+            self.complete(id);
         }
+        while let Some((id, start, end)) = self.backend.ended(self.now) {
+            self.last_end = self.last_end.max(end);
+            let dispatched = self.handed_over.remove(&id);
+            self.ended.extend(dispatched.map(|dispatched| Dispatched { start, end, ..dispatched }));
+            self.complete(id);
+        }
+    }
+
+    fn complete(&mut self, id: DispatchId) {
+        let mut bytes = 0;
+        for part in self.gate.parts(id) {
+            bytes += u64::from(part.bytes);
+            if let Some(auto) = &mut self.auto {
+                auto.completed(self.now, part.request, part.bytes);
+            }
+            let std::collections::hash_map::Entry::Occupied(mut entry) = self.flying.entry(part.request.0)
+            else {
+                continue;
+            };
+            entry.get_mut().bytes_left -= u64::from(part.bytes);
+            if entry.get().bytes_left == 0 {
+                entry.remove();
+            }
+        }
+        self.gate.complete(self.now, id, Outcome::Done { bytes });
+        self.full = false;
     }
 
     fn submit_until_now(&mut self) -> Result<(), ReplayError> {

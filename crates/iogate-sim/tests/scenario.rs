@@ -265,6 +265,7 @@ fn refusals_of_settings_name_them() {
         ("servers.nodes=[]", "a list of values"),
         ("servers=[1,2]", "servers = 1: expected a table"),
         ("servers.device=hdx", "unknown device 'hdx'; did you mean 'hdd'?"),
+        ("servers.device_queue=31", "'unit:1ms' is no disk whose queue can be set"),
         ("servers.device=exponential:0s", "expected a time with its unit after 'exponential:'"),
         ("servers.gate.scheduler=aoili", "did you mean 'aioli'?"),
         ("servers.gate.dept=1", "unknown key 'dept' in a gate with fifo; did you mean 'depth'?"),
@@ -352,6 +353,24 @@ fn refusals_name_the_line_and_what_to_do() {
     assert!(trace("none.csv").contains("t.toml:10: the trace none.csv: no such file"));
     assert!(trace("far.csv").contains("row 3 ends beyond 2^62 bytes"));
     assert!(trace("bad.csv").contains("line 1"));
+}
+
+#[test]
+fn a_queue_needs_a_disk_that_has_one() {
+    let with = |device: &str, depth: u32| {
+        let text =
+            BASE.replace("device = \"unit:1ms\"", &format!("device = \"{device}\"\ndevice_queue = {depth}"));
+        read(&text)
+    };
+    let refused = |device, depth| with(device, depth).unwrap_err().to_string();
+    assert!(refused("hdd", 0).contains("t.toml:7: servers.device_queue = 0"), "{}", refused("hdd", 0));
+    let deep = refused("hdd", 64);
+    assert!(deep.contains("t.toml:7: device 'hdd:queue=64': expected a number from 1 to 31"), "{deep}");
+    let flash = refused("edel", 4);
+    assert!(flash.contains("t.toml:7:") && flash.contains("edel has no command queue"), "{flash}");
+    assert!(refused("hdd:queue=4", 4).contains("says it already"));
+    let plan = with("hdd", 31).unwrap();
+    assert_eq!(plan.points[0].scenario.cluster.servers.device, "hdd:queue=31");
 }
 
 #[test]

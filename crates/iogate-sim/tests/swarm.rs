@@ -113,7 +113,7 @@ fn some_coordination(seed: u64) -> Coordination {
 fn some_world(seed: u64) -> Scenario {
     let rng = &mut Rng::new(seed, 99);
     let servers = 1 + rng.below(5) as u32;
-    let device = one_of(rng, &["unit:200", "hdd", "edel", "exponential:500"]);
+    let device = one_of(rng, &["unit:200", "hdd", "edel", "exponential:500", "hdd:queue=31", "sas-10k-600g"]);
     let mut s = scenario(servers, device, "fifo");
     let clients = 1 + rng.below(6) as u32;
     s.cluster.clients.nodes = clients;

@@ -11,7 +11,12 @@ use crate::failure::Failure;
 
 /// The device that `--device` names.
 pub(crate) fn device(spec: &str) -> Result<Box<dyn Device>, Failure> {
-    profile::device(spec, &open).map_err(not_a_device)
+    numbered(spec, 0)
+}
+
+/// The same, as device `number` of several.
+pub(crate) fn numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, Failure> {
+    profile::numbered(spec, number, &open).map_err(not_a_device)
 }
 
 /// Makes devices like the one that `--device` names. A file is read once, now.

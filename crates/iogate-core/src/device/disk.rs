@@ -7,8 +7,8 @@
 //! cache, which takes writes at the speed of the interface up to a bound, and puts them on the medium
 //! sweep by sweep when the arm is free or the bound is reached; command overhead and interface rate.
 //!
-//! **Left out:** queued commands (a device serves one transfer at a time; what the drive would reorder, the
-//! gate orders), remapped sectors, retries, thermal recalibration, spindle start, shingled tracks, reads
+//! **Left out:** queued commands (by itself it serves one transfer at a time, in the order in which they come; `command_queue`
+//! has the rest), remapped sectors, retries, thermal recalibration, spindle start, shingled tracks, reads
 //! that find part of their bytes in the write cache (they go to the medium), and write data kept for reads.
 //!
 //! **Numbers** come from data sheets, by way of [`DiskConfig`]: see the presets. Geometry follows from them:
@@ -89,10 +89,13 @@ pub struct Disk {
     write_cache: WriteCache,
     uses: u64,
     repositions: u64,
+    /// How far the platter has turned at time 0.
+    phase_ns: u64,
 }
 
+/// A place on the medium.
 #[derive(Clone, Copy, Debug)]
-struct Position {
+pub(super) struct Position {
     address: u64,
     stream_ns: u64,
     track: u64,
@@ -184,10 +187,17 @@ impl Disk {
             write_cache: WriteCache::new(config.write_cache_bytes.min(1 << 30)),
             uses: 0,
             repositions: 0,
+            phase_ns: 0,
         }
     }
 
-    fn position(&self, address: u64) -> Position {
+    /// The same disk, whose platter is `phase` further at time 0: two disks never turn in step.
+    pub fn with_phase(self, phase: Span) -> Disk {
+        let (_, phase_ns) = self.revolution_ns.div_rem(phase.as_nanos());
+        Disk { phase_ns, ..self }
+    }
+
+    pub(super) fn position(&self, address: u64) -> Position {
         // Counting all of them needs no branch, which for a random address would often be mispredicted.
         let zone = self.zones.iter().map(|zone| usize::from(zone.start <= address)).sum::<usize>() - 1;
         self.position_in(zone, address)
@@ -236,28 +246,59 @@ impl Disk {
 
     /// How long from `ns` until the platter brings `target` under the head.
     fn rotation_ns(&self, ns: u64, target: Position) -> u64 {
-        let (_, angle) = self.revolution_ns.div_rem(ns);
+        let (_, angle) = self.revolution_ns.div_rem(ns.saturating_add(self.phase_ns));
         let (_, wanted) = self.revolution_ns.div_rem(target.stream_ns);
         if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns.get() - angle }
     }
 
-    /// When the head reads or writes the byte at `target`, if the arm starts at `ns`.
-    fn reach(&mut self, ns: u64, target: Position, op: Op) -> u64 {
+    /// When a head at `from` reads or writes the byte at `target`, if the arm starts at `ns`.
+    pub(super) fn reach_from(&self, from: Position, ns: u64, target: Position, op: Op) -> u64 {
         let cylinder = |position: Position| self.heads.div_rem(position.track).0;
-        let cylinders = cylinder(self.head).abs_diff(cylinder(target));
+        let cylinders = cylinder(from).abs_diff(cylinder(target));
         let arm_ns = if cylinders > 0 {
             match op {
                 Op::Read => self.read_curve.ns(cylinders),
                 Op::Write => self.write_curve.ns(cylinders),
             }
-        } else if self.head.track != target.track {
+        } else if from.track != target.track {
             self.track_ns.get() - self.revolution_ns.get()
         } else {
             0
         };
-        self.repositions += u64::from(target.address != self.head.address);
         let there_ns = ns.saturating_add(arm_ns);
         there_ns.saturating_add(self.rotation_ns(there_ns, target))
+    }
+
+    /// When the head reads or writes the byte at `target`, if the arm starts at `ns`.
+    fn reach(&mut self, ns: u64, target: Position, op: Op) -> u64 {
+        self.repositions += u64::from(target.address != self.head.address);
+        self.reach_from(self.head, ns, target, op)
+    }
+
+    /// Where the arm is at `ns`, when nothing but reading ahead goes on.
+    pub(super) fn head_at(&self, ns: u64) -> Position {
+        match self.ahead {
+            None => self.head,
+            Some(ahead) if ns >= ahead.until_ns => ahead.until,
+            Some(ahead) => {
+                let stream_ns = ahead.until.stream_ns.saturating_sub(ahead.until_ns - ns);
+                self.position_at(stream_ns, ahead.until)
+            }
+        }
+    }
+
+    /// Whether a read at `address` goes on where the head is reading ahead: nothing is to be positioned for it.
+    pub(super) fn streams_into(&self, address: u64) -> bool {
+        self.ahead.is_some_and(|ahead| self.segments[ahead.segment].reaches(address))
+    }
+
+    /// Whether all of `address..end` is in one of the caches, or on its way into one.
+    pub(super) fn holds(&self, address: u64, end: u64) -> bool {
+        let whole = |segment: &Segment| segment.reaches(address) && end <= segment.end;
+        self.write_cache.contains(address, end)
+            || self.segments.iter().enumerate().any(|(index, segment)| {
+                whole(segment) && self.ahead.is_none_or(|ahead| ahead.segment != index)
+            })
     }
 
     /// Carries out `start..end` on the medium, beginning at `ns`, and says when it is done.
@@ -270,13 +311,9 @@ impl Disk {
 
     /// Ends the read-ahead, as the arm is needed from `ns` on.
     fn stop_ahead(&mut self, ns: u64) {
+        let head = self.head_at(ns);
         if let Some(ahead) = self.ahead.take() {
-            self.head = if ns >= ahead.until_ns {
-                ahead.until
-            } else {
-                let stream_ns = ahead.until.stream_ns.saturating_sub(ahead.until_ns - ns);
-                self.position_at(stream_ns, ahead.until)
-            };
+            self.head = head;
             let segment = &mut self.segments[ahead.segment];
             segment.end = segment.end.min(self.head.address).max(segment.start);
         }
@@ -288,6 +325,58 @@ impl Disk {
             let start = self.position(address);
             let end = self.position_near(start, end);
             self.access(ns.max(self.medium_free_ns), start, end, Op::Write);
+        }
+    }
+
+    /// What is written and not yet on the medium, for a queue that puts it there by itself.
+    pub(super) fn write_cache(&self) -> &WriteCache {
+        &self.write_cache
+    }
+
+    /// Takes `address..end` into the write cache, from where [`Disk::put`] takes it.
+    pub(super) fn hold(&mut self, ns: u64, address: u64, end: u64) {
+        self.forget(ns, address, end);
+        self.write_cache.insert(address, end);
+    }
+
+    /// Puts a piece of the range at `index` of the write cache on the medium from `ns` on; says when it is there.
+    pub(super) fn put(&mut self, ns: u64, index: usize) -> u64 {
+        let Some((address, end)) = self.write_cache.take_at(index, DESTAGE_BYTES) else { return ns };
+        self.stop_ahead(ns);
+        let start = self.position(address);
+        let end = self.position_near(start, end);
+        self.access(ns, start, end, Op::Write)
+    }
+
+    /// Carries out a command on the medium; the arm starts at `ns`. Says when it is done.
+    pub(super) fn carry_out(&mut self, ns: u64, op: Op, address: u64, end: u64) -> u64 {
+        let ns = ns.max(self.medium_free_ns);
+        match op {
+            Op::Read => self.read(ns.saturating_sub(self.config.command_overhead.as_nanos()), address, end),
+            Op::Write => {
+                self.forget(ns, address, end);
+                self.stop_ahead(ns);
+                let start = self.position(address);
+                let stop = self.position_near(start, end);
+                self.access(ns, start, stop, Op::Write)
+            }
+        }
+    }
+
+    /// What a command costs before the arm starts, and how long its bytes take between host and buffer.
+    pub(super) fn host_ns(&self, bytes: u64) -> (u64, u64) {
+        (self.config.command_overhead.as_nanos(), transfer_ns(bytes, self.config.interface_bytes_per_s))
+    }
+
+    /// Forgets what the read cache holds of `address..end`, which is written.
+    fn forget(&mut self, ns: u64, address: u64, end: u64) {
+        if self.segments.iter().any(|segment| address < segment.end && segment.start < end) {
+            self.stop_ahead(ns);
+            for segment in &mut self.segments {
+                if address < segment.end && segment.start < end {
+                    *segment = Segment::default();
+                }
+            }
         }
     }
 
@@ -380,14 +469,7 @@ impl Disk {
     fn write(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
         let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
         let sent_ns = begin_ns.saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s));
-        if self.segments.iter().any(|segment| address < segment.end && segment.start < end) {
-            self.stop_ahead(begin_ns);
-            for segment in &mut self.segments {
-                if address < segment.end && segment.start < end {
-                    *segment = Segment::default();
-                }
-            }
-        }
+        self.forget(begin_ns, address, end);
         if !self.write_cache.is_enabled() {
             self.stop_ahead(begin_ns);
             let start = self.position(address);

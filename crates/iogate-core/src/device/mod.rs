@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `unit` | a constant time |
 //! | `disk` | a hard disk: seeks ([`SeekTimes`]), rotation, zones, read-ahead and write cache |
+//! | `command_queue` | a disk that holds several commands and orders them by itself |
 //! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
 //! | `memory` | storage at the speed of memory: cores, hand-overs |
 //! | `raid0` | stripes over other devices |
 //! | `station` | a device with a queue in front: who begins when |
+//! | `parameters` | the numbers of the models, each with its range and its source |
 //! | `placement` | where on a device a file lies |
 //! | `preset` | named devices and the text that names one, as `--device` takes it |
 //! | `ratio` | sequential against random throughput of a device |
@@ -15,11 +17,13 @@
 //! A model has no random source: the angle of a platter follows from the time, so that the same calls give
 //! the same answers.
 
+mod command_queue;
 mod disk;
 mod divisor;
 mod flash;
 mod memory;
 mod narrow;
+mod parameters;
 mod placement;
 mod preset;
 mod raid0;
@@ -34,16 +38,18 @@ use alloc::boxed::Box;
 use crate::request::Op;
 use crate::time::{Span, Time};
 
+pub use command_queue::CommandQueue;
 pub use disk::{Disk, DiskConfig};
 pub use flash::{Flash, FlashConfig};
 pub use memory::{Memory, MemoryConfig};
 pub use narrow::Narrow;
+pub use parameters::{PARAMETERS, Parameter};
 pub use placement::Placement;
-pub use preset::{DeviceSpecError, Preset, parse};
+pub use preset::{DeviceSpecError, Preset, parse, parse_numbered};
 pub use raid0::Raid0;
 pub use ratio::{RATIO_FILE_BYTES, sequential_to_random_ratio};
 pub use seek::SeekTimes;
-pub use station::{Station, Visit};
+pub use station::{Ended, Station, Visit};
 pub use unit::Unit;
 
 /// One transfer as a device sees it.
@@ -87,6 +93,41 @@ pub trait Device: Send {
     fn hand_over(&self) -> Span {
         Span::ZERO
     }
+
+    /// The device as one that decides by itself what it serves next; none if it serves in the order of arrival. For such a one
+    /// [`Device::serve`] is one transfer at a time.
+    fn queueing(&mut self) -> Option<&mut dyn Queueing> {
+        None
+    }
+}
+
+/// A device that holds several transfers, and knows when one ends only as it goes: what comes later may go first.
+pub trait Queueing {
+    /// Takes a transfer, which [`Queueing::ended`] will call by `tag`. `now` is no earlier than what has been told of.
+    fn submit(&mut self, now: Time, tag: u64, transfer: Transfer);
+
+    /// When something happens in it next: a transfer may have ended then.
+    fn next_event(&self) -> Option<Time>;
+
+    /// The next transfer that has ended by `now`, and when.
+    fn ended(&mut self, now: Time) -> Option<(u64, Time)>;
+}
+
+/// How long a transfer takes when nothing else comes until it has ended.
+fn serve_alone(device: &mut dyn Queueing, now: Time, transfer: Transfer) -> Span {
+    const ALONE: u64 = u64::MAX;
+    device.submit(now, ALONE, transfer);
+    let mut at = now;
+    loop {
+        match device.ended(at) {
+            Some((ALONE, end)) => return end.since(now),
+            Some(_) => {}
+            None => match device.next_event() {
+                Some(next) => at = at.max(next),
+                None => return at.since(now),
+            },
+        }
+    }
 }
 
 impl Device for Box<dyn Device> {
@@ -112,6 +153,10 @@ impl Device for Box<dyn Device> {
 
     fn hand_over(&self) -> Span {
         (**self).hand_over()
+    }
+
+    fn queueing(&mut self) -> Option<&mut dyn Queueing> {
+        (**self).queueing()
     }
 }
 

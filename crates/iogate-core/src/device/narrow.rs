@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use super::{Device, Transfer};
+use super::{Device, Queueing, Transfer};
 use crate::time::{Span, Time};
 
 /// A device with a bound on the transfers in service at once.
@@ -42,5 +42,9 @@ impl Device for Narrow {
 
     fn hand_over(&self) -> Span {
         self.device.hand_over()
+    }
+
+    fn queueing(&mut self) -> Option<&mut dyn Queueing> {
+        self.device.queueing()
     }
 }

@@ -21,8 +21,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::parameters::value;
 use super::{
-    Device, Disk, DiskConfig, Flash, FlashConfig, Memory, MemoryConfig, Narrow, Raid0, SeekTimes, Unit,
+    CommandQueue, Device, Disk, DiskConfig, Flash, FlashConfig, Memory, MemoryConfig, Narrow, Raid0,
+    SeekTimes, Unit,
 };
 use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
@@ -140,6 +142,27 @@ const BARRACUDA_7200_7: DiskConfig = DiskConfig {
     ..DESKSTAR_T7K250
 };
 
+/// Seagate Enterprise Performance 10K HDD v8, 600 GB (ST600MM0088): the drive that the TWINS thesis names.
+const SAS_10K: DiskConfig = DiskConfig {
+    capacity: value("sas10k.capacity_sectors") * 512,
+    revolution: Span::from_micros(value("sas10k.revolution_us")),
+    heads: value("sas10k.heads") as u32,
+    outer_bytes_per_s: value("sas10k.outer_mb_s") * MB,
+    inner_bytes_per_s: value("sas10k.inner_mb_s") * MB,
+    track_switch: Span::from_micros(value("sas10k.track_us")),
+    read_seek: seek(value("sas10k.track_us"), value("sas10k.read_seek_us"), value("sas10k.full_stroke_us")),
+    write_seek: seek(
+        value("sas10k.track_us") + 100,
+        value("sas10k.write_seek_us"),
+        value("sas10k.full_stroke_us") + 900,
+    ),
+    command_overhead: COMMAND_OVERHEAD,
+    interface_bytes_per_s: 1_200 * MB,
+    segments: 16,
+    segment_bytes: value("sas10k.cache_kib") * KIB * 3 / 4 / 16,
+    write_cache_bytes: value("sas10k.write_cache_b"),
+};
+
 /// Micron RealSSD C400 1.8-inch, 128 GB (MTFDDAA128MAM), which the Grid'5000 repository has for edel. Data
 /// sheets: 500 MB/s read at 6 Gb/s, 175 MB/s write at this capacity, 55 us typical latency of 4 KiB;
 /// eight channels (Marvell 88SS9174), 25 nm MLC flash of 64 Gb a die (Micron L74A: 8 KiB pages, two planes,
@@ -209,8 +232,23 @@ pub struct Preset {
     pub name: &'static str,
     /// One line on what it is.
     pub summary: &'static str,
-    build: fn() -> Box<dyn Device>,
+    kind: Kind,
 }
+
+/// How to make a device of a preset.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A disk, and the commands that it can hold.
+    Disk(DiskConfig, u64),
+    /// A disk that has its queue unless another depth is asked for.
+    Queued(DiskConfig, u64),
+    /// Anything else.
+    Other(fn() -> Box<dyn Device>),
+}
+
+const SATA: u64 = value("queue.sata_depth");
+const SAS: u64 = value("queue.sas_depth");
+const AGE_LIMIT: Span = Span::from_millis(value("queue.age_limit_ms"));
 
 impl core::fmt::Debug for Preset {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -226,55 +264,61 @@ fn raid0(members: Vec<Box<dyn Device>>, chunk: u64) -> Box<dyn Device> {
     Box::new(Raid0::new(members, chunk).expect("a preset has members and a chunk"))
 }
 
-const PRESETS: [Preset; 9] = [
+const PRESETS: [Preset; 10] = [
     Preset {
         name: "hdd",
         summary: "hard disk, 6 TB, 7200 rpm, 255 MB/s (Ultrastar DC HC310)",
-        build: || disk(ULTRASTAR_HC310),
+        kind: Kind::Disk(ULTRASTAR_HC310, SATA),
     },
     Preset {
         name: "pastel",
         summary: "hard disk, 250 GB, 7200 rpm, 68 MB/s (Deskstar T7K250)",
-        build: || disk(DESKSTAR_T7K250),
+        kind: Kind::Disk(DESKSTAR_T7K250, SATA),
     },
     Preset {
         name: "graphene",
         summary: "hard disk, 320 GB, 7200 rpm, 125 MB/s, slow seeks (Deskstar 7K1000.C)",
-        build: || disk(DESKSTAR_7K1000C),
+        kind: Kind::Disk(DESKSTAR_7K1000C, SATA),
     },
     Preset {
         name: "suno",
         summary: "RAID-0 of two disks, 300 GB, 15000 rpm, 171 MB/s each (Cheetah 15K.6)",
-        build: || raid0((0..2).map(|_| disk(CHEETAH_15K6)).collect(), PERC_6_CHUNK),
+        kind: Kind::Other(|| raid0((0..2).map(|_| disk(CHEETAH_15K6)).collect(), PERC_6_CHUNK)),
     },
     Preset {
         name: "edel",
         summary: "flash, 128 GB, SATA 3 Gb/s, 300 MB/s read, 175 MB/s write (RealSSD C400)",
-        build: || Box::new(Flash::new(REALSSD_C400)),
+        kind: Kind::Other(|| Box::new(Flash::new(REALSSD_C400))),
     },
     Preset {
         name: "aioli-ide",
         summary: "hard disk, 80 GB, 7200 rpm, 58 MB/s (Barracuda 7200.7)",
-        build: || disk(BARRACUDA_7200_7),
+        // Parallel ATA: one command at a time.
+        kind: Kind::Disk(BARRACUDA_7200_7, 1),
     },
     Preset {
         name: "sata-7200-250g",
         summary: "hard disk, 250 GB, 7200 rpm, 68 MB/s (the same drive as pastel)",
         // The server coordination paper's Sun Fire X2200 is the model of pastel's nodes, with a 250 GB disk too.
-        build: || disk(DESKSTAR_T7K250),
+        kind: Kind::Disk(DESKSTAR_T7K250, SATA),
+    },
+    Preset {
+        name: "sas-10k-600g",
+        summary: "hard disk, 600 GB, 10000 rpm, 202 MB/s, a queue of 64, no write cache (ST600MM0088)",
+        kind: Kind::Queued(SAS_10K, SAS),
     },
     Preset {
         name: "pcie-ssd-100g",
         summary: "flash, 100 GB, PCI Express x4, 740 MB/s read, 690 MB/s write (RevoDrive X2)",
-        build: || {
+        kind: Kind::Other(|| {
             let quarter = || Box::new(Flash::new(REVODRIVE_X2_QUARTER)) as Box<dyn Device>;
             raid0((0..4).map(|_| quarter()).collect(), REVODRIVE_CHUNK)
-        },
+        }),
     },
     Preset {
         name: "memory",
         summary: "a file system in memory, 64 GiB, 8 cores, 10 GB/s each",
-        build: || Box::new(Memory::new(MEMORY)),
+        kind: Kind::Other(|| Box::new(Memory::new(MEMORY))),
     },
 ];
 
@@ -299,6 +343,14 @@ pub enum DeviceSpecError {
         /// What was asked for.
         spec: String,
     },
+    /// The depth of the command queue is none.
+    #[error("device '{spec}': expected {expected}")]
+    BadQueue {
+        /// What was asked for.
+        spec: String,
+        /// What is possible.
+        expected: String,
+    },
     /// The bound on the transfers in service at once is none.
     #[error("device '{spec}': expected {expected} after 'slots=': {name} serves at most {most} at once")]
     BadSlots {
@@ -321,42 +373,99 @@ impl Preset {
 
     /// A new device of this kind.
     pub fn build(&self) -> Box<dyn Device> {
-        (self.build)()
+        match self.kind {
+            Kind::Disk(config, _) => disk(config),
+            Kind::Queued(config, depth) => queued(config, depth, 0),
+            Kind::Other(build) => build(),
+        }
     }
+
+    /// The same as number `number` of several.
+    fn numbered(&self, number: u64) -> Box<dyn Device> {
+        match self.kind {
+            Kind::Queued(config, depth) => queued(config, depth, number),
+            _ => self.build(),
+        }
+    }
+
+    /// The same with a command queue of `depth`; none if it has no such queue. The platter is at the phase of disk `number`.
+    fn with_queue(&self, depth: u64, number: u64) -> Option<Box<dyn Device>> {
+        match self.kind {
+            Kind::Disk(config, most) | Kind::Queued(config, most) if (1..=most).contains(&depth) => {
+                Some(queued(config, depth, number))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A disk with a command queue of `depth`.
+fn queued(config: DiskConfig, depth: u64, number: u64) -> Box<dyn Device> {
+    let disk = Disk::new(config).with_phase(phase(config, number));
+    Box::new(CommandQueue::new(disk, depth as u32, AGE_LIMIT))
+}
+
+/// How far the platter of disk `number` of a set has turned at time 0: as if by chance, but always the same.
+fn phase(config: DiskConfig, number: u64) -> Span {
+    // Steps of the golden ratio are spread evenly over a revolution, however many disks there are.
+    let turn = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Span::from_nanos((config.revolution.as_nanos().min(1 << 31) * turn) >> 32)
 }
 
 /// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
 /// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`). `:slots=N` after a preset's name bounds the transfers in service at
-/// once (`edel:slots=1`).
+/// once (`edel:slots=1`), `:queue=N` gives a disk its command queue (`hdd:queue=31`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
+    parse_numbered(spec, 0)
+}
+
+/// The same, as device `number` of several: disks with command queues do not turn in step.
+pub fn parse_numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, DeviceSpecError> {
     if let Some(time) = spec.strip_prefix("unit:") {
         return match units::parse_micros(time) {
             Some(ns) => Ok(Box::new(Unit::new(Span::from_nanos(ns)))),
             None => Err(DeviceSpecError::BadTime { spec: spec.into() }),
         };
     }
-    let (name, slots) = match spec.split_once(":slots=") {
-        Some((name, slots)) => (name, Some(slots)),
+    let (name, option) = match spec.split_once(':') {
+        Some((name, option)) => (name, Some(option)),
         None => (spec, None),
     };
-    match PRESETS.iter().find(|preset| preset.name == name) {
-        Some(preset) => narrowed(spec, preset, slots),
-        None => {
-            let names = || PRESETS.iter().map(|preset| preset.name);
-            let candidates = names().chain(core::iter::once("unit:TIME"));
-            Err(DeviceSpecError::Unknown {
-                spec: spec.into(),
-                near: nearest(name, candidates),
-                known: names().collect::<Vec<_>>().join(", "),
-            })
+    let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) else { return Err(unknown(spec)) };
+    match option.map(|option| option.split_once('=')) {
+        None => Ok(preset.numbered(number)),
+        Some(Some(("slots", slots))) => narrowed(spec, preset, slots),
+        Some(Some(("queue", depth))) => {
+            let queued = depth.parse().ok().and_then(|depth| preset.with_queue(depth, number));
+            queued.ok_or_else(|| bad_queue(spec, preset))
         }
+        Some(_) => Err(unknown(spec)),
     }
 }
 
+fn unknown(spec: &str) -> DeviceSpecError {
+    let names = || PRESETS.iter().map(|preset| preset.name);
+    let name = spec.split_once(":slots=").or(spec.split_once(":queue=")).map_or(spec, |(name, _)| name);
+    DeviceSpecError::Unknown {
+        spec: spec.into(),
+        near: nearest(name, names().chain(core::iter::once("unit:TIME"))),
+        known: names().collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn bad_queue(spec: &str, preset: &Preset) -> DeviceSpecError {
+    let expected = match preset.kind {
+        Kind::Disk(_, most) | Kind::Queued(_, most) if most > 1 => {
+            alloc::format!("a number from 1 to {most} after 'queue='")
+        }
+        _ => alloc::format!("no 'queue=': {} has no command queue to be set", preset.name),
+    };
+    DeviceSpecError::BadQueue { spec: spec.into(), expected }
+}
+
 /// A preset with as many slots as the text says.
-fn narrowed(spec: &str, preset: &Preset, slots: Option<&str>) -> Result<Box<dyn Device>, DeviceSpecError> {
+fn narrowed(spec: &str, preset: &Preset, slots: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     let device = preset.build();
-    let Some(slots) = slots else { return Ok(device) };
     let most = device.slots();
     match slots.parse() {
         Ok(slots) if (1..=most).contains(&slots) => Ok(Box::new(Narrow::new(device, slots))),

@@ -2,9 +2,14 @@
 //!
 //! In queueing theory's words: a station of as many servers as the device has slots, served in the order of arrival. How
 //! transfers that are in service at the same time slow each other down is the model's business; this only says when each begins.
+//!
+//! A device that orders by itself what it holds ([`Queueing`](super::Queueing)) knows no end beforehand. So there are two ways:
+//! [`Station::submit`] and [`Station::ended`] for any device, and [`Station::begin`], which knows at once when a transfer ends, and for
+//! such a device is one at a time, in the order of arrival.
 
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::{Device, Transfer};
@@ -23,6 +28,34 @@ pub struct Station {
     began: Time,
     busy: Span,
     busy_until: Time,
+    /// What was handed over by [`Station::submit`] and has not been told of, where its end is known.
+    ending: BinaryHeap<Reverse<(Time, u64, Work)>>,
+    submitted: u64,
+    /// What a device holds that orders by itself, by tag, and tags that are free again.
+    works: Vec<Work>,
+    free: Vec<u32>,
+    /// Pieces that such a device has no room for, in the order of arrival; and how many it has.
+    outside: VecDeque<(u32, Transfer)>,
+    inside: usize,
+}
+
+/// What was handed over, and how much of it has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Work {
+    id: u64,
+    begin: Time,
+    pieces: u32,
+}
+
+/// What a device has served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// As it was handed over.
+    pub id: u64,
+    /// When the device took it.
+    pub begin: Time,
+    /// When all of it had ended.
+    pub end: Time,
 }
 
 impl Station {
@@ -37,7 +70,104 @@ impl Station {
             began: Time::ZERO,
             busy: Span::ZERO,
             busy_until: Time::ZERO,
+            ending: BinaryHeap::new(),
+            submitted: 0,
+            works: Vec::new(),
+            free: Vec::new(),
+            outside: VecDeque::new(),
+            inside: 0,
         }
+    }
+
+    /// Hands over pieces that make one dispatch (at least one), at once or as soon as there is room for them; [`Station::ended`] tells of
+    /// it by `id`. `hand_over`: whether another thread carries it out than the one that brought it.
+    pub fn submit(
+        &mut self,
+        now: Time,
+        id: u64,
+        hand_over: bool,
+        pieces: impl IntoIterator<Item = Transfer>,
+    ) {
+        if self.device.queueing().is_none() {
+            let mut visit = self.begin(now);
+            pieces.into_iter().for_each(|transfer| visit.serve(transfer));
+            if hand_over {
+                visit.hand_over();
+            }
+            let begin = visit.begin();
+            let end = visit.end();
+            self.submitted += 1;
+            self.ending.push(Reverse((end, self.submitted, Work { id, begin, pieces: 0 })));
+            return;
+        }
+        if self.is_idle() {
+            self.began = now.max(self.busy_until);
+        }
+        let tag = self.free.pop().unwrap_or(self.works.len() as u32);
+        let before = self.outside.len();
+        self.outside.extend(pieces.into_iter().map(|transfer| (tag, transfer)));
+        let work = Work { id, begin: Time::MAX, pieces: (self.outside.len() - before) as u32 };
+        match self.works.get_mut(tag as usize) {
+            Some(free) => *free = work,
+            None => self.works.push(work),
+        }
+        self.hand_in(now);
+    }
+
+    /// Gives a device that orders by itself as much as it has room for.
+    fn hand_in(&mut self, now: Time) {
+        let Some(device) = self.device.queueing() else { return };
+        while self.inside < self.slots
+            && let Some((tag, transfer)) = self.outside.pop_front()
+        {
+            let work = &mut self.works[tag as usize];
+            work.begin = work.begin.min(now);
+            device.submit(now, tag.into(), transfer);
+            self.inside += 1;
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.inside == 0 && self.outside.is_empty()
+    }
+
+    /// When to ask [`Station::ended`] next; none if nothing was handed over that it has not told of.
+    pub fn next_event(&mut self) -> Option<Time> {
+        if let Some(Reverse((end, ..))) = self.ending.peek() {
+            return Some(*end);
+        }
+        // What a device does when it holds nothing is of no interest.
+        if self.inside == 0 {
+            return None;
+        }
+        self.device.queueing()?.next_event()
+    }
+
+    /// The next of what was handed over by [`Station::submit`] that has ended by `now`, in the order of the ends.
+    pub fn ended(&mut self, now: Time) -> Option<Ended> {
+        if let Some(Reverse((end, ..))) = self.ending.peek()
+            && *end <= now
+        {
+            let Reverse((end, _, Work { id, begin, .. })) = self.ending.pop()?;
+            return Some(Ended { id, begin, end });
+        }
+        while self.inside > 0 {
+            let (tag, end) = self.device.queueing()?.ended(now)?;
+            self.inside -= 1;
+            self.hand_in(end);
+            if self.is_idle() {
+                self.busy += end.since(self.began);
+                self.busy_until = end;
+            }
+            let work = &mut self.works[tag as usize];
+            work.pieces -= 1;
+            if work.pieces == 0 {
+                let Work { id, begin, .. } = *work;
+                self.free.push(tag as u32);
+                return Some(Ended { id, begin, end });
+            }
+        }
+        None
     }
 
     /// When the next transfer can begin.

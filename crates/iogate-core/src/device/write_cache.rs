@@ -62,7 +62,22 @@ impl WriteCache {
     /// or as much as brings a longer range down to the bound.
     pub(super) fn take_next(&mut self, head: u64, piece_max: u64) -> Option<(u64, u64)> {
         let index = self.ranges.partition_point(|range| range.1 <= head);
-        let index = if index < self.ranges.len() { index } else { 0 };
+        self.take_at(if index < self.ranges.len() { index } else { 0 }, piece_max)
+    }
+
+    /// The ranges, sorted.
+    pub(super) fn ranges(&self) -> &[(u64, u64)] {
+        &self.ranges
+    }
+
+    /// Whether `bytes` more can be taken.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        self.ranges.len() < RANGES_MAX
+            && (self.is_empty() || self.bytes.saturating_add(bytes) <= self.bytes_max)
+    }
+
+    /// Takes out a piece of one range, as [`WriteCache::take_next`] does.
+    pub(super) fn take_at(&mut self, index: usize, piece_max: u64) -> Option<(u64, u64)> {
         let &(address, range_end) = self.ranges.get(index)?;
         let bytes = range_end - address;
         let piece = bytes.saturating_sub(self.bytes_max).max(piece_max).min(bytes);

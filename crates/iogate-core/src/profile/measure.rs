@@ -1,10 +1,8 @@
 //! A device's profile, measured in virtual time by the same steps as a directory's.
 
 use alloc::boxed::Box;
-use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use super::{Access, Class, Fit, Sample, Step};
 use crate::device::{Device, Station, Transfer};
@@ -103,18 +101,20 @@ pub fn measure(device: Box<dyn Device>, seed: u64) -> Fit {
 /// The times of a step's dispatches, each from when it was handed over. `now` is then when the last has ended.
 pub fn carry_out(station: &mut Station, places: &mut Places, step: &Step, now: &mut Time) -> Vec<u64> {
     places.begin(step);
-    let (start, mut ends, mut times) = (*now, BinaryHeap::new(), Vec::new());
-    for _ in 0..step.dispatches {
-        let from = match ends.len() < step.in_flight as usize {
-            true => start,
-            false => ends.pop().map_or(start, |Reverse(end)| end),
-        };
-        let mut visit = station.begin(from);
-        visit.serve(Transfer { op: step.op, address: places.next(step), bytes: step.bytes });
-        let end = visit.end();
-        times.push(end.since(from).as_nanos());
-        ends.push(Reverse(end));
-        *now = (*now).max(end);
+    let (mut times, mut issued) = (vec![0; step.dispatches as usize], Vec::new());
+    let (mut at, mut in_flight) = (*now, 0);
+    loop {
+        while in_flight < step.in_flight.max(1) && (issued.len() as u32) < step.dispatches {
+            let transfer = Transfer { op: step.op, address: places.next(step), bytes: step.bytes };
+            station.submit(at, issued.len() as u64, false, [transfer]);
+            issued.push(at);
+            in_flight += 1;
+        }
+        let Some(next) = station.next_event() else { return times };
+        let Some(ended) = station.ended(next) else { continue };
+        times[ended.id as usize] = ended.end.since(issued[ended.id as usize]).as_nanos();
+        in_flight -= 1;
+        at = ended.end;
+        *now = (*now).max(at);
     }
-    times
 }

@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use iogate_core::device::{Device, Placement, Station, Transfer};
+use iogate_core::device::{Device, Ended, Placement, Station, Transfer};
 use iogate_core::{Span, Time};
 
 use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
@@ -50,7 +50,7 @@ thread_local! {
 /// A store that takes as long as a modelled device would. See the file's header for what is modelled.
 pub struct ModelledStore {
     inner: Arc<dyn Store>,
-    timeline: Mutex<Timeline>,
+    timeline: Arc<Mutex<Timeline>>,
     deliveries: Arc<Deliveries>,
     thread: Option<JoinHandle<()>>,
     clock: Clock,
@@ -60,6 +60,16 @@ struct Timeline {
     station: Station,
     placement: Placement,
     stats: DeviceStats,
+    /// Whether the device orders by itself, so that an end is known only when it is there.
+    queueing: bool,
+}
+
+/// When a dispatch is due.
+#[derive(Clone, Copy)]
+enum Due {
+    At(Time),
+    /// The device will tell of it by this number.
+    Told(u64),
 }
 
 impl ModelledStore {
@@ -70,19 +80,21 @@ impl ModelledStore {
     /// The store `inner` with the speed of `device`, on which files lie as `placement` says. Fails if no thread can be started.
     pub fn new(
         inner: Arc<dyn Store>,
-        device: Box<dyn Device>,
+        mut device: Box<dyn Device>,
         placement: Placement,
     ) -> io::Result<ModelledStore> {
         let clock = Clock::new();
         let deliveries = Arc::new(Deliveries::default());
         let queue = Arc::clone(&deliveries);
+        let (stats, queueing) = (DeviceStats::default(), device.queueing().is_some());
+        let timeline =
+            Arc::new(Mutex::new(Timeline { station: Station::new(device), placement, stats, queueing }));
+        let device = queueing.then(|| Arc::clone(&timeline));
         let thread = thread::Builder::new().name("iogate-modelled".into()).spawn(move || {
             // Whoever completes goes on with the next dispatch.
             crate::privileges::limit_thread_or_warn();
-            queue.deliver(clock);
+            queue.deliver(clock, device.as_deref());
         })?;
-        let stats = DeviceStats::default();
-        let timeline = Mutex::new(Timeline { station: Station::new(device), placement, stats });
         Ok(ModelledStore { inner, timeline, deliveries, thread: Some(thread), clock })
     }
 
@@ -99,10 +111,21 @@ impl ModelledStore {
 
 impl Timeline {
     /// Serves a dispatch. Returns when the device will be done with it.
-    fn serve(&mut self, now: Time, io: &Io) -> Time {
+    fn serve(&mut self, now: Time, io: &Io) -> Due {
         let bytes = io.segments.iter().map(|segment| segment.bytes as u64).sum::<u64>();
         if bytes == 0 {
-            return now;
+            return Due::At(now);
+        }
+        if self.queueing {
+            let mut pieces = Vec::new();
+            self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
+                pieces.push(Transfer { op: io.op, address, bytes });
+            });
+            let number = self.stats.transfers;
+            self.station.submit(now, number, false, pieces);
+            self.stats.transfers += 1;
+            self.stats.bytes += bytes;
+            return Due::Told(number);
         }
         let mut visit = self.station.begin(now);
         self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
@@ -110,7 +133,7 @@ impl Timeline {
         });
         self.stats.transfers += 1;
         self.stats.bytes += bytes;
-        visit.end()
+        Due::At(visit.end())
     }
 }
 
@@ -134,11 +157,16 @@ impl Store for ModelledStore {
             let now = REPORTED.get().unwrap_or_else(|| self.clock.now());
             timeline.serve(now, &io)
         };
+        if matches!(due, Due::Told(_)) {
+            self.deliveries.look_again();
+        }
         match self.inner.run(&io) {
-            Some(result) => self.deliveries.push(Delivery { due, io, result, done }),
+            Some(result) => self.deliveries.carried_out(due, Delivery { io, result, done }),
             None => {
                 let deliveries = Arc::clone(&self.deliveries);
-                let done = Box::new(move |io, result| deliveries.push(Delivery { due, io, result, done }));
+                let done = Box::new(move |io, result| {
+                    deliveries.carried_out(due, Delivery { io, result, done });
+                });
                 self.inner.start(io, done);
             }
         }
@@ -177,7 +205,6 @@ impl Drop for ModelledStore {
 
 /// A dispatch that has been carried out, and is reported when it is due.
 struct Delivery {
-    due: Time,
     io: Io,
     result: io::Result<u64>,
     done: IoDone,
@@ -195,7 +222,27 @@ struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,
     /// Arrival number of the next delivery: of two that are due at once, the earlier goes first.
     number: u64,
+    /// In a device that orders by itself: what has been carried out and is not served, or the other way round.
+    halves: HashMap<u64, Half>,
+    /// Grows when the device may have something to tell that it had not before.
+    version: u64,
     stop: bool,
+}
+
+enum Half {
+    CarriedOut(Delivery),
+    Served(Time),
+}
+
+impl Queue {
+    /// Adds a delivery; whether it is the first.
+    fn add(&mut self, due: Time, delivery: Delivery) -> bool {
+        let key = (due, self.number);
+        self.number += 1;
+        let first = self.heap.peek().is_none_or(|Reverse(entry)| key < entry.key);
+        self.heap.push(Reverse(Entry { key, delivery }));
+        first
+    }
 }
 
 struct Entry {
@@ -228,44 +275,92 @@ impl Deliveries {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, delivery: Delivery) {
+    /// A dispatch has been carried out.
+    fn carried_out(&self, due: Due, delivery: Delivery) {
         let mut queue = self.lock();
-        let key = (delivery.due, queue.number);
-        queue.number += 1;
-        let first = queue.heap.peek().is_none_or(|Reverse(entry)| key < entry.key);
-        queue.heap.push(Reverse(Entry { key, delivery }));
+        let due = match due {
+            Due::At(due) => due,
+            Due::Told(number) => match queue.halves.remove(&number) {
+                Some(Half::Served(due)) => due,
+                _ => {
+                    queue.halves.insert(number, Half::CarriedOut(delivery));
+                    return;
+                }
+            },
+        };
+        let first = queue.add(due, delivery);
         drop(queue);
         if first {
             self.changed.notify_one();
         }
     }
 
-    /// The thread: sleeps until the next delivery is due. Ends when it is to stop and nothing is left.
-    fn deliver(&self, clock: Clock) {
+    /// The device has served a dispatch.
+    fn served(&self, ended: &Ended) {
+        let mut queue = self.lock();
+        match queue.halves.remove(&ended.id) {
+            Some(Half::CarriedOut(delivery)) => {
+                queue.add(ended.end, delivery);
+            }
+            _ => {
+                queue.halves.insert(ended.id, Half::Served(ended.end));
+            }
+        }
+    }
+
+    /// The device has been given something.
+    fn look_again(&self) {
+        self.lock().version += 1;
+        self.changed.notify_one();
+    }
+
+    /// The thread: sleeps until the next delivery is due, or the device has something to tell. Ends when it is to stop and nothing is left.
+    fn deliver(&self, clock: Clock, timeline: Option<&Mutex<Timeline>>) {
         precise_sleep();
         let mut queue = self.lock();
         loop {
-            let Some(due) = queue.heap.peek().map(|Reverse(entry)| entry.key.0) else {
-                if queue.stop {
+            let now = clock.now();
+            let due = queue.heap.peek().map(|Reverse(entry)| entry.key.0);
+            if due.is_some_and(|due| due <= now) {
+                let Some(Reverse(Entry { key: (due, _), delivery })) = queue.heap.pop() else { continue };
+                drop(queue);
+                let Delivery { io, result, done } = delivery;
+                REPORTED.set(Some(due));
+                done(io, result);
+                REPORTED.set(None);
+                queue = self.lock();
+                continue;
+            }
+            // One end after the other, so that who goes on with the next dispatch does so before later ends are known.
+            let mut next = None;
+            if let Some(timeline) = timeline {
+                let version = queue.version;
+                drop(queue);
+                let mut timeline = timeline.lock().unwrap_or_else(PoisonError::into_inner);
+                let ended = timeline.station.ended(now);
+                next = timeline.station.next_event();
+                drop(timeline);
+                if let Some(ended) = &ended {
+                    self.served(ended);
+                }
+                queue = self.lock();
+                if ended.is_some() || queue.version != version {
+                    continue;
+                }
+            }
+            let due = queue.heap.peek().map(|Reverse(entry)| entry.key.0);
+            let Some(at) = due.into_iter().chain(next).min() else {
+                if queue.stop && queue.halves.is_empty() {
                     return;
                 }
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let now = clock.now();
-            if due > now {
-                let timeout = Duration::from_nanos(due.since(now).as_nanos());
+            let timeout = Duration::from_nanos(at.since(clock.now()).as_nanos());
+            if timeout > Duration::ZERO {
                 (queue, _) =
                     self.changed.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);
-                continue;
             }
-            let Some(Reverse(Entry { delivery, .. })) = queue.heap.pop() else { continue };
-            drop(queue);
-            let Delivery { due, io, result, done } = delivery;
-            REPORTED.set(Some(due));
-            done(io, result);
-            REPORTED.set(None);
-            queue = self.lock();
         }
     }
 }

@@ -32,6 +32,24 @@ impl World<'_> {
             self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
             self.queue.add(end, Event::Transferred { node, owner });
         }
+        if let Some(at) = block.wake() {
+            self.queue.add(at, Event::Device(node));
+        }
+    }
+
+    /// A device that orders by itself may have ended something.
+    pub(super) fn ask_device(&mut self, node: u32) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let server = node - self.first_server();
+        while let Some(block) = &mut self.nodes[node as usize].block
+            && let Some(Begun { io, start, end }) = block.finished(now)
+        {
+            let Io { owner, op, file, offset, bytes, app, requests, .. } = io;
+            self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
+            self.transferred(node, owner)?;
+        }
+        self.begin_transfers(node);
+        Ok(())
     }
 
     /// A transfer of a server's device has ended.

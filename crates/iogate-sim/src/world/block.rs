@@ -5,6 +5,8 @@
 //! - [`Block::submit`] takes a transfer. It is told to nobody when that begins, and it may begin in any order.
 //! - [`Block::next`] says what begins now, and is asked until nothing does: after `submit`, and after [`Block::ended`]. Who asks adds the
 //!   event of the end.
+//! - A device that orders by itself says when it begins something only when that has ended: [`Block::wake`] is when to ask
+//!   [`Block::finished`].
 //! - [`Block::ended`] is told the end of each transfer, in the order of time, before anything is done about it.
 //! - An [`Owner`] hears of each of its transfers once. A transfer of a gate is complete for its requests then; one of a cache is the
 //!   cache's own business, and no request is known by it.
@@ -16,8 +18,9 @@ use std::collections::VecDeque;
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{AppId, DispatchId, FileId, Op, Span, Time};
 
-use super::fault::DeviceFaults;
+use super::fault::{DeviceClock, DeviceFaults};
 use crate::result::ServerResult;
+use crate::slab::Slab;
 
 /// Whom the end of a transfer concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,9 @@ pub(super) struct Block {
     placement: Placement,
     faults: DeviceFaults,
     submitted: VecDeque<Io>,
+    /// Of a device that orders by itself: its clock, what it has, and when it is asked next.
+    queueing: Option<(DeviceClock, Slab<Io>)>,
+    asked: (Time, Time),
     pub(super) requests: u64,
     transfers: u64,
     bytes: u64,
@@ -63,8 +69,10 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Block {
+    pub(super) fn new(mut device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Block {
         Block {
+            queueing: device.queueing().is_some().then(|| (DeviceClock::new(&faults), Slab::new())),
+            asked: (Time::MAX, Time::MAX),
             station: Station::new(device),
             placement,
             faults,
@@ -83,6 +91,10 @@ impl Block {
 
     /// The next transfer that begins: now, or as soon as a slot is free. Nothing begins any more on a device that is stopped for good.
     pub(super) fn next(&mut self, now: Time) -> Option<Begun> {
+        if self.queueing.is_some() {
+            self.hand_in(now);
+            return None;
+        }
         let io = self.submitted.pop_front()?;
         let Io { file, op, offset, bytes, .. } = io;
         let start = self.faults.begin(now.max(self.station.free_at()))?;
@@ -99,6 +111,49 @@ impl Block {
         self.bytes += bytes;
         self.finish = self.finish.max(end);
         Some(Begun { io, start, end })
+    }
+
+    /// Gives a device that orders by itself all that there is.
+    fn hand_in(&mut self, now: Time) {
+        let Some((clock, inside)) = &mut self.queueing else { return };
+        while let Some(io) = self.submitted.pop_front() {
+            let Io { file, op, offset, bytes, handed_over, .. } = io;
+            let mut pieces = Vec::new();
+            self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                pieces.push(Transfer { op, address, bytes });
+            });
+            self.station.submit(clock.at(now), inside.add(io).into(), handed_over, pieces);
+        }
+    }
+
+    /// When to ask [`Block::finished`], if that is earlier than what was said last.
+    pub(super) fn wake(&mut self) -> Option<Time> {
+        let (clock, _) = self.queueing.as_ref()?;
+        let event = self.station.next_event()?;
+        let at = clock.when(event)?;
+        let is_earlier = at < self.asked.0;
+        if is_earlier {
+            self.asked = (at, event);
+        }
+        is_earlier.then_some(at)
+    }
+
+    /// The next transfer that a device that orders by itself has ended by `now`.
+    pub(super) fn finished(&mut self, now: Time) -> Option<Begun> {
+        let (clock, inside) = self.queueing.as_mut()?;
+        let mut device_now = clock.at(now);
+        if self.asked.0 <= now {
+            device_now = device_now.max(self.asked.1);
+            self.asked = (Time::MAX, Time::MAX);
+        }
+        let ended = self.station.ended(device_now)?;
+        let io = inside[ended.id as u32];
+        inside.free(ended.id as u32);
+        self.transfers += 1;
+        self.bytes += io.bytes;
+        self.finish = self.finish.max(now);
+        let start = clock.when(ended.begin).unwrap_or(now);
+        Some(Begun { io, start, end: now })
     }
 
     /// A transfer has ended. This layer gives each its end when it begins, and has nothing to do.

@@ -270,7 +270,7 @@ pub fn server_device(servers: &Servers, server: u32, seed: u64) -> Result<Box<dy
     if let Some(profile) = &servers.profile {
         return Ok(Box::new(Profiled::new(profile)));
     }
-    parse_device(&servers.device, Rng::new(seed, DEVICES + u64::from(server)))
+    parse_device(&servers.device, server, Rng::new(seed, DEVICES + u64::from(server)))
 }
 
 impl GateSpec {
@@ -293,7 +293,7 @@ fn gate(layer: &str, spec: &GateSpec, node: u32, layout: Layout) -> Result<Gate,
 }
 
 /// A device by its text: one of the core's, or `exponential:T`.
-fn parse_device(text: &str, rng: Rng) -> Result<Box<dyn Device>, SimError> {
+fn parse_device(text: &str, number: u32, rng: Rng) -> Result<Box<dyn Device>, SimError> {
     let refused = |error: &dyn std::fmt::Display| SimError::Device(error.to_string());
     match text.strip_prefix("exponential:") {
         Some(mean) => {
@@ -302,7 +302,7 @@ fn parse_device(text: &str, rng: Rng) -> Result<Box<dyn Device>, SimError> {
             let span = unit.serve(Time::ZERO, Transfer { op: iogate_core::Op::Read, address: 0, bytes: 1 });
             Ok(Box::new(Exponential { mean: Distribution::Exponential(span), rng }))
         }
-        None => device::parse(text).map_err(|error| refused(&error)),
+        None => device::parse_numbered(text, number.into()).map_err(|error| refused(&error)),
     }
 }
 

@@ -5,6 +5,67 @@ use iogate_core::{Span, Time};
 
 use crate::scenario::{Fault, FaultKind};
 
+/// The time of a device that orders by itself, which stands still while it is stopped and goes slowly while it is slow: what it is at
+/// then is not begun and ended by anybody else.
+pub(super) struct DeviceClock {
+    /// From when on (of the world, of the device), and how many times as long everything takes; infinitely while it is stopped.
+    stretches: Vec<(Time, Time, f64)>,
+}
+
+impl DeviceClock {
+    pub(super) fn new(faults: &DeviceFaults) -> DeviceClock {
+        let slow = faults.slow.iter().flat_map(|(fault, _)| [Some(fault.from), fault.until]);
+        let slow = slow.flatten().map(|span| Time::ZERO + span);
+        let stops = faults.stops.iter().flat_map(|(from, until)| [*from, *until]);
+        let mut edges: Vec<Time> = slow.chain(stops).chain([Time::ZERO]).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let mut stretches: Vec<(Time, Time, f64)> = Vec::new();
+        for edge in edges {
+            let stopped = faults.stops.iter().any(|(from, until)| (*from..*until).contains(&edge));
+            let holding = faults.slow.iter().filter(|(fault, _)| fault.holds_at(edge.since(Time::ZERO)));
+            let factor = if stopped { f64::INFINITY } else { holding.map(|(_, factor)| factor).product() };
+            let device = at(&stretches, edge);
+            stretches.push((edge, device, factor));
+        }
+        DeviceClock { stretches }
+    }
+
+    /// What it shows at `world`.
+    pub(super) fn at(&self, world: Time) -> Time {
+        at(&self.stretches, world)
+    }
+
+    /// When it will show `device`; `None`: never.
+    pub(super) fn when(&self, device: Time) -> Option<Time> {
+        let reached = |(_, start, factor): &&(Time, Time, f64)| *start <= device && factor.is_finite();
+        let &(from, start, factor) = self.stretches.iter().rev().find(reached)?;
+        let span = device.since(start);
+        let at = if factor == 1.0 {
+            from + span
+        } else {
+            from + Span::from_nanos((span.as_nanos() as f64 * factor).ceil() as u64)
+        };
+        // Beyond a stretch that is followed by one of standing still for good.
+        let last = self.stretches.last().filter(|(.., factor)| factor.is_infinite());
+        match last {
+            Some((stopped, ..)) if at > *stopped => None,
+            _ => Some(at),
+        }
+    }
+}
+
+fn at(stretches: &[(Time, Time, f64)], world: Time) -> Time {
+    let Some(&(from, device, factor)) = stretches.iter().rev().find(|(from, ..)| *from <= world) else {
+        return world;
+    };
+    let span = world.since(from);
+    if factor == 1.0 {
+        return device + span;
+    }
+    device + Span::from_nanos((span.as_nanos() as f64 / factor) as u64)
+}
+
 /// What goes wrong with one server's device.
 pub(super) struct DeviceFaults {
     /// From when until when it begins nothing, the earliest last.

@@ -113,6 +113,8 @@ enum Event {
         node: u32,
         owner: Owner,
     },
+    /// A server's device that orders by itself may have ended something.
+    Device(u32),
     /// A node's processor has taken in a request.
     Taken(u32),
     Arrive(Message),
@@ -217,6 +219,7 @@ impl World<'_> {
                 }
             }
             Event::Transferred { node, owner } => self.transferred(node, owner)?,
+            Event::Device(node) => self.ask_device(node)?,
             Event::Taken(piece) => self.enter(piece)?,
             Event::Arrive(message) => {
                 let (to, bytes) = self.destination(message);

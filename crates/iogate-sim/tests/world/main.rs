@@ -9,6 +9,7 @@ mod faults;
 mod layers;
 mod network;
 mod observe;
+mod queues;
 mod slots;
 mod turns;
 mod waiting;

@@ -54,7 +54,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let backend = if spec.starts_with("unit:") {
         Backend::overlapping(device()?)
     } else {
-        let devices: Result<Vec<Box<dyn Device>>, Failure> = (0..targets).map(|_| device()).collect();
+        let devices: Result<Vec<Box<dyn Device>>, Failure> =
+            (0..targets).map(|number| devices::numbered(spec, number.into())).collect();
         Backend::striped(devices?, layout)
     };
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout };

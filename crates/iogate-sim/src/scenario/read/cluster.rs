@@ -23,7 +23,7 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let (clients, servers) = (clients?, servers?);
     let forwarders = chain(&clients, &layers);
     let transfer = servers.small("transfer");
-    let device = servers.text("device");
+    let device = device_text(&servers);
     let profile = match profile::named(&device, files.open) {
         Some(Ok(profile)) => Some(Arc::new(profile)),
         Some(Err(error)) => {
@@ -31,7 +31,8 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
             None
         }
         None => {
-            check_device(&servers, &device);
+            let key = if servers.has("device_queue") { "device_queue" } else { "device" };
+            check_device(&servers, key, &device);
             None
         }
     };
@@ -160,7 +161,21 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
     GateSpec { scheduler, depth, queue: table.small("queue") }
 }
 
-fn check_device(servers: &Table<'_>, device: &str) {
+/// The device, with the depth of its queue.
+fn device_text(servers: &Table<'_>) -> String {
+    let device = servers.text("device");
+    if !servers.has("device_queue") {
+        return device;
+    }
+    if device.contains(':') {
+        let text = format!("device_queue: '{device}' is no disk whose queue can be set, or says it already");
+        servers.unfit("device_queue", text);
+        return device;
+    }
+    format!("{device}:queue={}", servers.number("device_queue"))
+}
+
+fn check_device(servers: &Table<'_>, key: &str, device: &str) {
     if !servers.has("device") {
         return;
     }
@@ -172,7 +187,7 @@ fn check_device(servers: &Table<'_>, device: &str) {
             );
         }
     } else if let Err(error) = device::parse(device) {
-        servers.unfit("device", error.to_string());
+        servers.unfit(key, error.to_string());
     }
 }
 

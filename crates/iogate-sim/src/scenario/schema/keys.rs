@@ -129,6 +129,12 @@ pub(super) static SERVERS: Schema = Schema {
             "longest request that they take; longer ones come in several",
         ),
         key("extent", Takes::Bytes(1, TIB), Is("256MiB"), "bytes of a file that lie together on the device"),
+        key(
+            "device_queue",
+            Takes::Count(1, 64),
+            Words("as the device has it"),
+            "commands that a disk holds and orders by itself, as in `hdd:queue=31`",
+        ),
         key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
     ],
 };
