@@ -76,7 +76,7 @@ impl Work {
             time_max: Span::from_secs(1_000_000),
             alone: false,
             cluster: Cluster {
-                clients: Clients { nodes: 32, gate: None },
+                clients: Clients { nodes: 32, gate: None, cache: None, slots: None },
                 forwarders: Vec::new(),
                 servers: Servers {
                     nodes: servers,
@@ -87,6 +87,7 @@ impl Work {
                     transfer,
                     extent: 256 << 20,
                     overhead: Span::ZERO,
+                    cache: None,
                 },
             },
             network: Network {

@@ -189,6 +189,7 @@ mod tests {
             apps: scenario.apps.iter().map(app).collect(),
             servers: Vec::new(),
             layers: Vec::new(),
+            caches: Vec::new(),
             network: NetworkResult::default(),
             requests: 0,
             cut_off: false,

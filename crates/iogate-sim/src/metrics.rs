@@ -443,6 +443,7 @@ mod tests {
             apps: vec![slow, quick],
             servers: vec![server(5, 3), server(2, 4)],
             layers: vec![LayerResult { requests: 99, ..layer("clients") }, layer(SERVERS)],
+            caches: Vec::new(),
             network: NetworkResult { messages: 100, bytes: 5000, lost: 6, timeouts: 2 },
             requests: 10,
             cut_off: false,

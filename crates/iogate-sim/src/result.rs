@@ -3,6 +3,8 @@
 use iogate_core::stats::{Histogram, Stats};
 use iogate_core::{Span, Time, WaitReason};
 
+use crate::cache::CacheStats;
+
 /// One run of a scenario with one seed, simulated or real.
 #[derive(Clone, Debug)]
 pub struct RunResult {
@@ -16,6 +18,8 @@ pub struct RunResult {
     pub servers: Vec<ServerResult>,
     /// The gates of each layer, summed: clients (if they have gates), forwarders, servers.
     pub layers: Vec<LayerResult>,
+    /// The page caches of each layer that has some, summed: its name, and what they did.
+    pub caches: Vec<(String, CacheStats)>,
     /// The network.
     pub network: NetworkResult,
     /// Requests that reached the servers: what the speed of the simulator is counted in.

@@ -6,6 +6,7 @@ use std::path::Path;
 use iogate_core::Span;
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;
+use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::schema::Schema;
 use iogate_sim::scenario::{
@@ -298,6 +299,54 @@ fn refusals_of_settings_name_them() {
         let message = refused(&[setting]);
         assert!(message.contains(said), "{setting}: {message}\nshould contain\n{said}");
     }
+}
+
+#[test]
+fn caches_have_the_kernels_numbers_and_what_a_scenario_sets() {
+    let cached = |cache: &str| BASE.replace("[[app]]", &format!("{cache}\n[[app]]"));
+    let servers = |rest: &str| cached(&format!("cache = {{ kernel = '2.6.28', memory = '4GiB'{rest} }}"));
+    let plain = read(&servers("")).unwrap().points.remove(0).scenario.cluster.servers.cache.unwrap();
+    assert_eq!(plain.config, CacheConfig::new(Kernel::V2628, 4 << 30));
+    assert!(plain.commits);
+    let set = servers(", size = '1GiB', limit = 30, export = 'async', read_ahead = 0, ordered = false");
+    let set = read(&set).unwrap().points.remove(0).scenario.cluster.servers.cache.unwrap();
+    assert_eq!((set.config.size, set.config.limit_percent, set.config.read_ahead), (1 << 30, 30, 0));
+    assert!(!set.commits && !set.config.ordered);
+    let clients =
+        BASE.replace("[servers]", "slots = 16\ncache = { kernel = 'rhel5', memory = '1GiB' }\n[servers]");
+    let clients = read(&clients).unwrap().points.remove(0).scenario.cluster.clients;
+    assert_eq!(clients.slots, Some(16));
+    // Fifteen transfers of 1 MiB.
+    assert_eq!(clients.cache.unwrap().read_ahead, 15 << 20);
+    let bare = read(BASE).unwrap().points.remove(0).scenario.cluster;
+    assert!(bare.servers.cache.is_none() && bare.clients.cache.is_none() && bare.clients.slots.is_none());
+}
+
+#[test]
+fn caches_that_cannot_be_are_refused_with_their_line() {
+    let servers = |rest: &str| refusal(&BASE.replace("[[app]]", &format!("cache = {{ {rest} }}\n[[app]]")));
+    let line = 1 + BASE.lines().position(|line| line == "[[app]]").unwrap();
+    let memory = "kernel = 'modern', memory = '4GiB'";
+    for (text, said) in [
+        (format!("{memory}, size = '8GiB'"), "servers.cache.size: 8GiB do not fit a memory of 4GiB"),
+        ("memory = '4GiB'".into(), "servers.cache has no 'kernel'"),
+        ("kernel = 'modern'".into(), "servers.cache has no 'memory'"),
+        ("kernel = '2.4', memory = '4GiB'".into(), "expected one of: rhel5, 2.6.28, modern"),
+        (format!("{memory}, limit = 0"), "expected a whole number from 1 to 100"),
+        (format!("{memory}, background = 30"), "30 percent are not below the limit of 20 percent"),
+        (format!("{memory}, sise = 1"), "did you mean 'size'?"),
+    ] {
+        let message = servers(&text);
+        assert!(message.contains(said) && message.contains(&format!("t.toml:{line}: ")), "{text}: {message}");
+    }
+    let clients = |rest: &str| refusal(&BASE.replace("[servers]", &format!("{rest}\n[servers]")));
+    assert!(
+        clients("slots = 0").contains("t.toml:4: clients.slots = 0: expected a whole number from 1 to 65536")
+    );
+    let cache = format!("cache = {{ {memory}, export = 'async' }}");
+    assert!(clients(&cache).contains("clients.cache.export: a client's cache does not use it"));
+    let gated = format!("gate = {{ scheduler = 'fifo' }}\ncache = {{ {memory} }}");
+    assert!(clients(&gated).contains("clients with a gate have none"));
 }
 
 #[test]

@@ -11,9 +11,11 @@ use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::coord::{CoordConfig, Order, Passing};
 use iogate_core::device::Device;
 use iogate_core::{AppId, FileId, Op, SchedulerKind, Span, Time};
+use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::rng::{Distribution, Rng};
 use iogate_sim::scenario::{
-    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, Scenario, Sharing, Spread,
+    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, Scenario, ServerCache,
+    Sharing, Spread,
 };
 use iogate_sim::world::{Arrived, Observer, Served, server_device, simulate};
 
@@ -230,6 +232,43 @@ fn expected_bytes(app: &App) -> u64 {
         Pattern::Trace { .. } => unreachable!("not made here"),
     };
     of_one * u64::from(app.processes) * u64::from(app.workload.iterations)
+}
+
+/// The same worlds with caches: as far as a client is lost, what it has not sent is gone.
+#[test]
+fn random_worlds_with_caches_end_and_write_back_what_they_have() {
+    for seed in 0..150 {
+        let mut world = some_world(seed);
+        let rng = &mut Rng::new(seed, 97);
+        let some_cache = |rng: &mut Rng| {
+            let kernel = one_of(rng, &Kernel::ALL);
+            let mut config = CacheConfig::new(kernel, 1 << (16 + rng.below(10)));
+            config.expire = Span::from_millis(1 + rng.below(3_000));
+            config.read_ahead = one_of(rng, &[0, 32 << 10, 128 << 10]);
+            config.in_flight = 1 + rng.below(8);
+            config
+        };
+        let commits = rng.below(2) == 0;
+        world.cluster.servers.cache =
+            (rng.below(4) > 0).then(|| ServerCache { config: some_cache(rng), commits });
+        if rng.below(2) == 0 {
+            world.cluster.clients.gate = None;
+            world.cluster.clients.cache = Some(some_cache(rng));
+        }
+        world.cluster.clients.slots = one_of(rng, &[None, Some(1), Some(16)]);
+        let result = simulate(&world, seed, &mut ()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(!result.cut_off, "seed {seed} does not end");
+        for (spec, app) in world.apps.iter().zip(&result.apps) {
+            let expected = expected_bytes(spec);
+            assert!(app.bytes == expected || (app.lost && app.bytes < expected), "seed {seed}: {}", app.name);
+        }
+        for (layer, stats) in &result.caches {
+            assert!(stats.written_back <= stats.dirtied, "seed {seed}: {layer}");
+            assert!(stats.dirtied == 0 || stats.written_back > 0, "seed {seed}: {layer} {stats:?}");
+        }
+        let again = simulate(&world, seed, &mut ()).expect("it ended before");
+        assert_eq!(format!("{again:?}"), format!("{result:?}"), "seed {seed}");
+    }
 }
 
 #[test]

@@ -116,6 +116,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
         makespan,
         servers: (0..u64::from(SERVERS)).map(server).collect(),
         layers: vec![layer("clients", "fifo", 1, seed), layer("servers", scheduler, merge, seed)],
+        caches: Vec::new(),
         network: NetworkResult { messages: 9_000, bytes: 1 << 32, lost: rng.below(5), timeouts: 0 },
         requests: 4_000,
         cut_off: false,

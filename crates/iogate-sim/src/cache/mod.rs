@@ -28,7 +28,7 @@ mod write_back;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use iogate_core::{AppId, FileId, Op, Time};
+use iogate_core::{FileId, Op, Time};
 
 pub use kernel::{CacheConfig, Kernel, PAGE, PARAMETERS, Parameter};
 pub use pages::State;
@@ -44,8 +44,8 @@ use crate::slab::Slab;
 pub struct Access {
     /// Names it in [`Step::Done`].
     pub token: u64,
-    /// For whom.
-    pub app: AppId,
+    /// For whom, as its driver numbers them.
+    pub whom: u32,
     /// Whose reads follow each other: a process, or all of the file.
     pub stream: u64,
     /// The file.
@@ -69,7 +69,7 @@ pub struct Transfer {
     /// Names it in [`Cache::completed`].
     pub io: u32,
     /// For whom it is: of a write-back, who has written to the file last.
-    pub app: AppId,
+    pub whom: u32,
     /// Read or write.
     pub op: Op,
     /// The file.
@@ -93,6 +93,8 @@ pub enum Step {
         io: u32,
         /// The file of the sync.
         file: FileId,
+        /// For whom.
+        whom: u32,
     },
     /// A read, a write or a sync is complete.
     Done(u64),
@@ -119,6 +121,19 @@ pub struct CacheStats {
     pub throttled: u64,
     /// Most pages that were dirty or being written back.
     pub dirty_most: u64,
+}
+
+impl CacheStats {
+    /// Adds what another one has done.
+    pub fn add(&mut self, other: &CacheStats) {
+        self.read += other.read;
+        self.missed += other.missed;
+        self.fetched += other.fetched;
+        self.dirtied += other.dirtied;
+        self.written_back += other.written_back;
+        self.throttled += other.throttled;
+        self.dirty_most = self.dirty_most.max(other.dirty_most);
+    }
 }
 
 /// A read in progress.
@@ -157,6 +172,7 @@ enum What {
 #[derive(Clone, Copy, Debug)]
 struct Sync {
     token: u64,
+    whom: u32,
     file: FileId,
     all: bool,
     /// Transfers that it waits for.
@@ -248,14 +264,14 @@ impl Cache {
 
     /// Somebody writes.
     pub fn write(&mut self, now: Time, access: Access) {
-        let Access { token, app, file, .. } = access;
+        let Access { token, whom, file, .. } = access;
         let range = access.pages();
         self.pages.change(file, range, true, |old| match old {
             Some((State::Writing | State::Rewritten, io)) => Some((State::Rewritten, io)),
             _ => Some((State::Dirty, 0)),
         });
         self.unsynced.insert(file);
-        self.files.dirtied(now, file, app);
+        self.files.dirtied(now, file, whom);
         self.stats.dirtied += range.1 - range.0;
         self.stats.dirty_most = self.stats.dirty_most.max(self.dirty());
         self.make_room();
@@ -267,13 +283,13 @@ impl Cache {
         }
     }
 
-    /// Somebody waits until all that was written to `file` is durable.
-    pub fn sync(&mut self, token: u64, file: FileId) {
+    /// `whom` waits until all that was written to `file` is durable.
+    pub fn sync(&mut self, token: u64, whom: u32, file: FileId) {
         if !self.unsynced.contains(&file) {
             self.steps.push_back(Step::Done(token));
             return;
         }
-        let sync = Sync { token, file, all: self.config.ordered, open: 0, again: false };
+        let sync = Sync { token, whom, file, all: self.config.ordered, open: 0, again: false };
         let id = self.syncs.add(sync);
         self.write_for(id);
     }
@@ -464,7 +480,7 @@ impl Cache {
             self.stats.missed += upto.min(wanted_end).saturating_sub(at.max(wanted));
             self.steps.push_back(Step::Transfer(Transfer {
                 io,
-                app: access.app,
+                whom: access.whom,
                 op: Op::Read,
                 file: access.file,
                 offset: at * PAGE,

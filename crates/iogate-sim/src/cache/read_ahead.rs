@@ -50,7 +50,7 @@ fn first(request: u64, max: u64) -> u64 {
 fn first_squared(request: u64, max: u64) -> u64 {
     let size = request.next_power_of_two();
     if size <= max / 64 {
-        size * size
+        (size * size).min(max)
     } else if size <= max / 4 {
         max / 4
     } else {

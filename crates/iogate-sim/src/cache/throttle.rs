@@ -173,7 +173,7 @@ impl Slow {
             let share = (seconds / PERIOD_S).min(1.0);
             self.device += (self.written as f64 / seconds - self.device) * share;
             let balanced = self.writer * self.device / (self.dirtied as f64 / seconds);
-            self.writer = balanced.clamp(1.0, self.device);
+            self.writer = balanced.min(self.device).max(1.0);
         }
         (self.since, self.dirtied, self.written) = (now, 0, 0);
     }

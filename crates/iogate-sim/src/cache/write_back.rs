@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iogate_core::{AppId, FileId, Op, Span, Time};
+use iogate_core::{FileId, Op, Span, Time};
 
 use super::kernel::PAGE;
 use super::pages::State;
@@ -21,7 +21,7 @@ struct DirtyFile {
     queued: bool,
     in_flight: u32,
     /// Who has written to it last.
-    app: AppId,
+    whom: u32,
 }
 
 /// The files with dirty pages, in the order of their turns.
@@ -36,8 +36,8 @@ pub(super) struct DirtyFiles {
 }
 
 impl DirtyFiles {
-    /// `app` has written to a file.
-    pub(super) fn dirtied(&mut self, now: Time, file: FileId, app: AppId) {
+    /// `whom` has written to a file.
+    pub(super) fn dirtied(&mut self, now: Time, file: FileId, whom: u32) {
         let this = self.files.entry(file).or_insert(DirtyFile {
             since: now,
             cursor: 0,
@@ -45,9 +45,9 @@ impl DirtyFiles {
             due: false,
             queued: false,
             in_flight: 0,
-            app,
+            whom,
         });
-        this.app = app;
+        this.whom = whom;
         if !this.queued {
             (this.since, this.queued) = (now, true);
             self.turns.push_back(file);
@@ -55,11 +55,11 @@ impl DirtyFiles {
     }
 
     /// A transfer of a file has begun: whose data it has.
-    fn begun(&mut self, file: FileId) -> AppId {
+    fn begun(&mut self, file: FileId) -> u32 {
         self.in_flight += 1;
-        let Some(this) = self.files.get_mut(&file) else { return AppId(0) };
+        let Some(this) = self.files.get_mut(&file) else { return 0 };
         this.in_flight += 1;
-        this.app
+        this.whom
     }
 
     /// A transfer of a file has ended; `dirty`: it has dirty pages.
@@ -70,8 +70,8 @@ impl DirtyFiles {
         if this.in_flight == 0 && !this.queued && !dirty {
             self.files.remove(&file);
         } else if dirty {
-            let app = this.app;
-            self.dirtied(now, file, app);
+            let whom = this.whom;
+            self.dirtied(now, file, whom);
         }
     }
 
@@ -207,22 +207,22 @@ impl Cache {
 
     /// The journal of a sync.
     fn flush(&mut self, sync: u32) {
-        let Sync { file, all, .. } = self.syncs[sync];
+        let Sync { whom, file, all, .. } = self.syncs[sync];
         // What has been written to since is not durable.
         let pages = &self.pages;
         self.unsynced.retain(|other| !(all || *other == file) || pages.is_changed(*other));
         let io = self.ios.add(Io { file, start: 0, end: 0, what: What::Flush(sync) });
-        self.steps.push_back(Step::Flush { io, file });
+        self.steps.push_back(Step::Flush { io, file, whom });
     }
 
     fn begin_write(&mut self, file: FileId, (start, end): (u64, u64), syncs: Vec<u32>, waited_for: bool) {
         let io = self.ios.add(Io { file, start, end, what: What::WriteBack(syncs) });
         self.pages.change(file, (start, end), false, |_| Some((State::Writing, io)));
-        let app = self.files.begun(file);
+        let whom = self.files.begun(file);
         let (offset, bytes) = (start * PAGE, (end - start) * PAGE);
         self.steps.push_back(Step::Transfer(Transfer {
             io,
-            app,
+            whom,
             op: Op::Write,
             file,
             offset,

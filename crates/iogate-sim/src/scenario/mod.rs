@@ -19,6 +19,7 @@ use iogate_core::profile::Profile;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 
+use crate::cache::CacheConfig;
 use crate::rng::Distribution;
 
 pub use plan::{Axis, POINTS_MAX, Plan, Point, Source};
@@ -75,6 +76,10 @@ pub struct Clients {
     pub nodes: u32,
     /// A gate on each, shared by its processes.
     pub gate: Option<GateSpec>,
+    /// A page cache on each, as a client of NFS has it; `None`: all calls go to the servers.
+    pub cache: Option<CacheConfig>,
+    /// Most requests of each that are unanswered; `None`: no limit.
+    pub slots: Option<u32>,
 }
 
 /// One layer of forwarders: nodes that do the I/O of clients (or of another layer) through a gate.
@@ -125,6 +130,17 @@ pub struct Servers {
     pub extent: u64,
     /// Processor time for each request.
     pub overhead: Span,
+    /// The page cache of each, below its gate; `None`: a bare device.
+    pub cache: Option<ServerCache>,
+}
+
+/// The page cache of a server.
+#[derive(Clone, Debug)]
+pub struct ServerCache {
+    /// The cache.
+    pub config: CacheConfig,
+    /// Whether a COMMIT is answered only when the data is on the device (`sync` in exports(5)), or at once (`async`).
+    pub commits: bool,
 }
 
 /// A gate: its scheduler, and how much it lets through.

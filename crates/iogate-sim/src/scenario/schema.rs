@@ -8,7 +8,8 @@ use iogate_core::units;
 
 use super::document::{Data, Value};
 use keys::{
-    APP, BACKOFF, BATCH, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK, SERVERS,
+    APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK,
+    SERVERS,
 };
 
 pub(super) use keys::{BYTES_MAX, GATE, PROCESSES_MAX, SCENARIO};
@@ -167,13 +168,14 @@ impl Schema {
     }
 
     /// The schema of every table, each once.
-    pub fn all() -> [&'static Schema; 13] {
+    pub fn all() -> [&'static Schema; 14] {
         [
             &SCENARIO,
             &CLIENTS,
             &FORWARDERS,
             &SERVERS,
             &GATE,
+            &CACHE,
             &NETWORK,
             &BATCH,
             &JOBS,

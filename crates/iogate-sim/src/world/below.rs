@@ -6,13 +6,17 @@ use super::block::{Begun, Io, Owner};
 use super::{Event, Served, SimError, World};
 
 impl World<'_> {
-    /// A server's gate hands over a dispatch.
-    pub(super) fn store(&mut self, node: u32, dispatch: &Dispatch) {
+    /// A server's gate hands over a dispatch: to the cache, or to the block layer.
+    pub(super) fn store(&mut self, node: u32, dispatch: &Dispatch) -> Result<(), SimError> {
         let now = self.queue.now();
         let Dispatch { id, file, op, offset, bytes, parts, app, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
+        if this.cache.is_some() {
+            self.access_at_server(node, dispatch);
+            return self.ask_cache(node);
+        }
         let clock = this.clock_at(now);
-        let Some(block) = &mut this.block else { return };
+        let Some(block) = &mut this.block else { return Ok(()) };
         let handed_over = match &this.gate {
             Some(gate) if block.hands_over() => gate.parts(id).any(|part| part.arrival < clock),
             _ => false,
@@ -20,10 +24,11 @@ impl World<'_> {
         let owner = Owner::Dispatch(id);
         block.submit(Io { owner, op, file, offset, bytes, app, requests: parts, handed_over });
         self.begin_transfers(node);
+        Ok(())
     }
 
     /// Asks a server's block layer until nothing begins any more.
-    fn begin_transfers(&mut self, node: u32) {
+    pub(super) fn begin_transfers(&mut self, node: u32) {
         let now = self.queue.now();
         let server = node - self.first_server();
         let Some(block) = &mut self.nodes[node as usize].block else { return };
@@ -59,6 +64,7 @@ impl World<'_> {
         }
         match owner {
             Owner::Dispatch(id) => self.served(node, id)?,
+            Owner::Cache(io) => self.cache_answered(node, io)?,
         }
         self.begin_transfers(node);
         Ok(())

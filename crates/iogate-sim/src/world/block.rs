@@ -27,6 +27,8 @@ use crate::slab::Slab;
 pub(super) enum Owner {
     /// The gate, which has dispatched it.
     Dispatch(DispatchId),
+    /// The cache, by its number.
+    Cache(u32),
 }
 
 /// A transfer between a server and its device.
@@ -39,7 +41,7 @@ pub(super) struct Io {
     pub(super) bytes: u64,
     /// For whom: the application of the first request.
     pub(super) app: AppId,
-    /// Requests in it.
+    /// Requests in it; none in what a cache fetches and writes back.
     pub(super) requests: u32,
     /// Whether it waited in a gate, so that another thread carries it out than the one that brought it.
     pub(super) handed_over: bool,
@@ -53,6 +55,10 @@ pub(super) struct Begun {
     pub(super) end: Time,
 }
 
+/// The file that is the journal: written round and round, as of 128 MiB (mke2fs for a large file system).
+const JOURNAL: FileId = FileId(u64::MAX);
+const JOURNAL_BYTES: u64 = 128 << 20;
+
 /// The device of a data server, and what waits for it.
 pub(super) struct Block {
     station: Station,
@@ -62,6 +68,9 @@ pub(super) struct Block {
     /// Of a device that orders by itself: its clock, what it has, and when it is asked next.
     queueing: Option<(DeviceClock, Slab<Io>)>,
     asked: (Time, Time),
+    /// Until when a flush lets nothing begin.
+    flushed: Time,
+    journal: u64,
     pub(super) requests: u64,
     transfers: u64,
     bytes: u64,
@@ -77,6 +86,8 @@ impl Block {
             placement,
             faults,
             submitted: VecDeque::new(),
+            flushed: Time::ZERO,
+            journal: 0,
             requests: 0,
             transfers: 0,
             bytes: 0,
@@ -97,7 +108,7 @@ impl Block {
         }
         let io = self.submitted.pop_front()?;
         let Io { file, op, offset, bytes, .. } = io;
-        let start = self.faults.begin(now.max(self.station.free_at()))?;
+        let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let mut visit = self.station.begin(start);
         self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
             visit.serve(Transfer { op, address, bytes });
@@ -154,6 +165,45 @@ impl Block {
         self.finish = self.finish.max(now);
         let start = clock.when(ended.begin).unwrap_or(now);
         Some(Begun { io, start, end: now })
+    }
+
+    /// Writes so many bytes of journal behind all that has begun, and has the device flush: when that has ended. Nothing begins before.
+    /// A device that orders by itself gets the journal as one more transfer of `owner`, and is not flushed.
+    pub(super) fn flush(&mut self, now: Time, owner: Owner, bytes: u64) -> Option<Time> {
+        if self.queueing.is_some() {
+            let (file, offset) = (JOURNAL, self.next_of_journal(bytes));
+            let app = AppId(0);
+            self.submit(Io {
+                owner,
+                op: Op::Write,
+                file,
+                offset,
+                bytes,
+                app,
+                requests: 0,
+                handed_over: false,
+            });
+            return None;
+        }
+        let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
+        let offset = self.next_of_journal(bytes);
+        let mut visit = self.station.begin(start);
+        self.placement.for_each_extent(JOURNAL, offset, bytes, |address, bytes| {
+            visit.serve(Transfer { op: Op::Write, address, bytes });
+        });
+        let span = self.faults.slowed(start, visit.span());
+        let end = visit.end_after(span);
+        let flush = self.faults.slowed(end, self.station.flush(end));
+        self.flushed = end + flush;
+        self.finish = self.finish.max(self.flushed);
+        Some(self.flushed)
+    }
+
+    /// Where in the journal the next bytes go.
+    fn next_of_journal(&mut self, bytes: u64) -> u64 {
+        let offset = self.journal;
+        self.journal = (offset + bytes) % JOURNAL_BYTES;
+        offset
     }
 
     /// A transfer has ended. This layer gives each its end when it begins, and has nothing to do.

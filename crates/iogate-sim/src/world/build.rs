@@ -3,20 +3,24 @@
 use std::collections::BTreeMap;
 
 use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::hash::HashMap;
 use iogate_core::profile::Profiled;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
 use super::block::Block;
+use super::cached::NodeCache;
 use super::event::EventQueue;
 use super::fault::{Delays, DeviceFaults};
 use super::network::Net;
 use super::node::Node;
 use super::process::{AppRun, Process, Waiting};
+use super::slots::Slots;
 use super::turns::Turns;
 use super::{Event, Observer, SimError, World};
 use crate::batch::BatchScheduler;
+use crate::cache::CacheStats;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
 use crate::scenario::{App, Fault, FaultKind, GateSpec, Scenario, Servers};
@@ -55,6 +59,8 @@ impl<'a> World<'a> {
             layers,
             touched: Vec::new(),
             striping: Striping { stripe: cluster.servers.stripe, servers: cluster.servers.nodes.into() },
+            lengths: HashMap::default(),
+            changes: HashMap::default(),
             apps: Vec::new(),
             processes: Vec::new(),
             batch: scenario
@@ -71,6 +77,7 @@ impl<'a> World<'a> {
         };
         world.add_nodes()?;
         world.add_apps();
+        world.add_lengths();
         for fault in &scenario.faults {
             if let FaultKind::LostClient { node } = fault.kind {
                 world.queue.add(Time::ZERO + fault.from, Event::Lost(node));
@@ -89,7 +96,10 @@ impl<'a> World<'a> {
                 Some(spec) => Some(gate("clients", spec, node, striped)?),
                 None => None,
             };
-            self.nodes.push(Node::new(gate, clock(0, node), Span::ZERO, None));
+            let mut node = Node::new(gate, clock(0, node), Span::ZERO, None);
+            node.cache = cluster.clients.cache.as_ref().map(|config| Box::new(NodeCache::new(config)));
+            node.slots = cluster.clients.slots.map(Slots::new);
+            self.nodes.push(node);
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
@@ -106,9 +116,22 @@ impl<'a> World<'a> {
                 Placement::new(servers.extent),
                 DeviceFaults::new(&self.scenario.faults, node),
             );
-            self.nodes.push(Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block)));
+            let mut node = Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block));
+            node.cache = servers.cache.as_ref().map(|cache| Box::new(NodeCache::new(&cache.config)));
+            self.nodes.push(node);
         }
         Ok(())
+    }
+
+    /// Caches read no further ahead than a file goes.
+    fn add_lengths(&mut self) {
+        if self.nodes.iter().all(|node| node.cache.is_none()) {
+            return;
+        }
+        for (file, bytes) in self.specs.iter().flat_map(workload::files_needed) {
+            let length = self.lengths.entry(file).or_default();
+            *length = bytes.max(*length);
+        }
     }
 
     fn add_apps(&mut self) {
@@ -129,6 +152,8 @@ impl<'a> World<'a> {
                     phases: 0,
                     in_phase: false,
                     since: Time::ZERO,
+                    opened: Vec::new(),
+                    closing: 0,
                     step: None,
                 });
             }
@@ -220,10 +245,24 @@ impl<'a> World<'a> {
             apps,
             servers: self.nodes.iter().filter_map(|node| Some(node.block.as_ref()?.result())).collect(),
             layers: self.layers.windows(2).filter_map(|range| self.layer(range[0], range[1])).collect(),
+            caches: self.caches(),
             network: self.net.result,
             requests: self.requests,
             cut_off,
         }
+    }
+
+    fn caches(&self) -> Vec<(String, CacheStats)> {
+        let mut caches = Vec::new();
+        for range in self.layers.windows(2) {
+            let nodes = &self.nodes[range[0] as usize..range[1] as usize];
+            let mut of_layer = nodes.iter().filter_map(|node| node.cache.as_ref());
+            let Some(first) = of_layer.next() else { continue };
+            let mut sum = first.stats();
+            of_layer.for_each(|cache| sum.add(&cache.stats()));
+            caches.push((self.layer_name(range[0]), sum));
+        }
+        caches
     }
 
     fn layer(&self, first: u32, after: u32) -> Option<LayerResult> {

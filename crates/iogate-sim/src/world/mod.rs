@@ -8,9 +8,11 @@
 //! | `block` | the block layer of a server and its device |
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `turns` | who does its I/O when: the coordinator, probes |
+//! | `cached` | the caches of servers and clients |
 //! | `event` | the event queue |
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
+//! | `slots` | how many requests of a client may be unanswered |
 //! | `node`, `process` | the state of a node, of a process |
 //! | `observer` | what an onlooker is told |
 //!
@@ -20,6 +22,7 @@
 mod below;
 mod block;
 mod build;
+mod cached;
 mod event;
 mod fault;
 mod network;
@@ -27,9 +30,11 @@ mod node;
 mod observer;
 mod process;
 mod request;
+mod slots;
 mod turns;
 
-use iogate_core::{AppId, Time};
+use iogate_core::hash::HashMap;
+use iogate_core::{AppId, FileId, Time};
 
 use self::block::Owner;
 use self::event::EventQueue;
@@ -115,6 +120,10 @@ enum Event {
     },
     /// A server's device that orders by itself may have ended something.
     Device(u32),
+    /// A cache has asked to be looked at.
+    Cache(u32),
+    /// A client's cache has done what a request asks for.
+    Cached(u32),
     /// A node's processor has taken in a request.
     Taken(u32),
     Arrive(Message),
@@ -171,6 +180,9 @@ struct World<'a> {
     /// Nodes whose gates are to be asked at the end of this instant.
     touched: Vec<u32>,
     striping: Striping,
+    /// Where each file that is read ends, and how often each was written to: for caches.
+    lengths: HashMap<FileId, u64>,
+    changes: HashMap<FileId, u64>,
     apps: Vec<AppRun>,
     processes: Vec<Process>,
     batch: Option<BatchScheduler>,
@@ -220,6 +232,8 @@ impl World<'_> {
             }
             Event::Transferred { node, owner } => self.transferred(node, owner)?,
             Event::Device(node) => self.ask_device(node)?,
+            Event::Cache(node) => self.wake_cache(node)?,
+            Event::Cached(piece) => self.replied(piece)?,
             Event::Taken(piece) => self.enter(piece)?,
             Event::Arrive(message) => {
                 let (to, bytes) = self.destination(message);
@@ -280,7 +294,7 @@ impl World<'_> {
     }
 
     /// Lets a process take its next steps, up to one that takes time.
-    fn go_on(&mut self, process: u32) -> Result<(), SimError> {
+    pub(super) fn go_on(&mut self, process: u32) -> Result<(), SimError> {
         let now = self.queue.now();
         let id = process;
         if self.processes[id as usize].waiting == Waiting::Ended {
@@ -345,6 +359,9 @@ impl World<'_> {
                     return Ok(());
                 }
                 Step::Phase(begins) => {
+                    if !begins && self.close_files(id)? {
+                        return Ok(());
+                    }
                     self.phase(id, begins);
                     if !begins {
                         self.leave_turn(id);
@@ -386,7 +403,7 @@ impl World<'_> {
         }
     }
 
-    fn phase(&mut self, process: u32, begins: bool) {
+    pub(super) fn phase(&mut self, process: u32, begins: bool) {
         let now = self.queue.now();
         self.end_stretch(process);
         let this = &mut self.processes[process as usize];

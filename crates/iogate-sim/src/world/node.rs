@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use iogate_core::{Gate, Span, Time};
 
 use super::block::Block;
+use super::cached::NodeCache;
+use super::slots::Slots;
 
 /// A node's gate, and what belongs to it.
 pub(super) struct Node {
@@ -27,6 +29,10 @@ pub(super) struct Node {
     pub(super) open: Vec<u32>,
     /// Of a data server: what lies below its gate.
     pub(super) block: Option<Block>,
+    /// Of a data server: below its gate; of a client: above the network.
+    pub(super) cache: Option<Box<NodeCache>>,
+    /// Of a client: the requests that it may have unanswered.
+    pub(super) slots: Option<Slots>,
 }
 
 impl Node {
@@ -43,6 +49,8 @@ impl Node {
             lost: false,
             open: Vec::new(),
             block,
+            cache: None,
+            slots: None,
         }
     }
 

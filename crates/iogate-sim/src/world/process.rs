@@ -1,7 +1,7 @@
 //! Applications and their processes as they run.
 
 use iogate_core::stats::Histogram;
-use iogate_core::{Span, Time};
+use iogate_core::{FileId, Span, Time};
 
 use super::turns::Turn;
 use crate::result::{Phase, TurnsResult};
@@ -16,6 +16,8 @@ pub(super) enum Waiting {
     Calls,
     /// Until so many messages have come in.
     Messages(u64),
+    /// Until what it has written is durable.
+    Close,
     /// For the application's turn.
     Turn,
     /// For the other processes.
@@ -30,7 +32,7 @@ impl Waiting {
     /// The same for people.
     pub(super) fn what(self) -> &'static str {
         match self {
-            Waiting::Room | Waiting::Calls => "for requests to be answered",
+            Waiting::Room | Waiting::Calls | Waiting::Close => "for requests to be answered",
             Waiting::Messages(_) => "for messages of other processes",
             Waiting::Turn => "for a turn",
             Waiting::Barrier => "at a barrier",
@@ -56,6 +58,9 @@ pub(super) struct Process {
     pub(super) phases: u32,
     pub(super) in_phase: bool,
     pub(super) since: Time,
+    /// Files that it has opened in this phase through its node's cache, and whether it has written to them; those being closed.
+    pub(super) opened: Vec<(FileId, bool)>,
+    pub(super) closing: u32,
     /// When the call of this step was issued, where there is a barrier after each.
     pub(super) step: Option<Time>,
 }

@@ -28,9 +28,19 @@ pub(super) struct CallRun {
 
 /// What a piece belongs to.
 #[derive(Clone, Copy, Debug)]
-enum Parent {
+pub(super) enum Parent {
     Call(u32),
-    Dispatch { node: u32, id: DispatchId },
+    Dispatch {
+        node: u32,
+        id: DispatchId,
+    },
+    /// A transfer of a client's cache, or a COMMIT of one.
+    Cache {
+        node: u32,
+        io: u32,
+    },
+    /// The end of a process's I/O phase, which syncs a file.
+    Close(u32),
 }
 
 /// A request from one layer to the next. There are many, each touched at every step of its way: one cache line.
@@ -38,13 +48,13 @@ enum Parent {
 #[repr(align(64))]
 pub(super) struct Piece {
     parent: Parent,
-    from: u32,
-    to: u32,
+    pub(super) from: u32,
+    pub(super) to: u32,
     op: Op,
     bytes: u32,
     /// Bytes not yet served.
     left: u32,
-    file: FileId,
+    pub(super) file: FileId,
     offset: u64,
     sender: Sender,
 }
@@ -52,6 +62,11 @@ pub(super) struct Piece {
 const _: () = assert!(size_of::<Piece>() == 64);
 
 impl Piece {
+    /// Whether it carries nothing, and asks for what was written to be durable.
+    fn is_commit(&self) -> bool {
+        self.bytes == 0
+    }
+
     /// Bytes of data that the request carries, and those that its answer does.
     fn data(&self) -> (u64, u64) {
         match self.op {
@@ -62,16 +77,16 @@ impl Piece {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Range {
-    file: FileId,
-    op: Op,
-    offset: u64,
-    bytes: u64,
+pub(super) struct Range {
+    pub(super) file: FileId,
+    pub(super) op: Op,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
 }
 
 /// On whose behalf.
 #[derive(Clone, Copy, Debug)]
-struct Sender {
+pub(super) struct Sender {
     app: AppId,
     client: ClientId,
     /// By the clock of the client.
@@ -91,13 +106,14 @@ impl World<'_> {
         let now = self.queue.now();
         let this = &self.processes[process as usize];
         let node = this.node;
-        let sender = Sender {
-            app: AppId(self.specs[this.app as usize].id),
-            client: ClientId(process + 1),
-            issued: self.nodes[node as usize].clock_at(now),
-        };
+        let sender = self.sender(process);
         let run = self.calls.add(CallRun { process, probe, bytes: call.total_bytes(), issued: now, open: 0 });
         let gated = self.nodes[node as usize].gate.is_some();
+        // A probe wants to know the servers.
+        let cached = self.nodes[node as usize].cache.is_some() && !probe;
+        if cached {
+            self.open_file(process, call);
+        }
         let mut open = 0;
         for index in 0..u64::from(call.count) {
             let offset = call.offset + index * call.stride;
@@ -106,16 +122,37 @@ impl World<'_> {
                 let piece = self.add_piece(Parent::Call(run), node, node, range, sender);
                 self.take_in(piece)?;
                 open += 1;
+            } else if cached {
+                let piece = self.add_piece(Parent::Call(run), node, node, range, sender);
+                self.access(node, process, piece, &range);
+                open += 1;
             } else {
                 open += self.forward(Parent::Call(run), node, 0, &range, sender);
             }
         }
         self.calls[run].open = open;
-        Ok(())
+        if cached { self.ask_cache(node) } else { Ok(()) }
+    }
+
+    /// A process, as of now.
+    pub(super) fn sender(&self, process: u32) -> Sender {
+        let this = &self.processes[process as usize];
+        Sender {
+            app: AppId(self.specs[this.app as usize].id),
+            client: ClientId(process + 1),
+            issued: self.nodes[this.node as usize].clock_at(self.queue.now()),
+        }
     }
 
     /// Sends a range from a node of a layer to the next layer; in how many pieces.
-    fn forward(&mut self, parent: Parent, from: u32, layer: usize, range: &Range, sender: Sender) -> u32 {
+    pub(super) fn forward(
+        &mut self,
+        parent: Parent,
+        from: u32,
+        layer: usize,
+        range: &Range,
+        sender: Sender,
+    ) -> u32 {
         if layer + 3 == self.layers.len() {
             return self.forward_to_servers(parent, from, range, sender);
         }
@@ -157,14 +194,28 @@ impl World<'_> {
         self.layers[self.layers.len() - 2]
     }
 
-    fn add_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) -> u32 {
+    pub(super) fn add_piece(
+        &mut self,
+        parent: Parent,
+        from: u32,
+        to: u32,
+        range: Range,
+        sender: Sender,
+    ) -> u32 {
         let Range { file, op, offset, bytes } = range;
         let bytes = bytes as u32;
         self.pieces.add(Piece { parent, from, to, op, bytes, left: bytes, file, offset, sender })
     }
 
-    fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
+    pub(super) fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
         let piece = self.add_piece(parent, from, to, range, sender);
+        if self.nodes[from as usize].slots.as_mut().is_none_or(|slots| slots.take(piece)) {
+            self.send_request(piece);
+        }
+    }
+
+    fn send_request(&mut self, piece: u32) {
+        let Piece { from, to, .. } = self.pieces[piece];
         let (data, _) = self.pieces[piece].data();
         self.net.send(&mut self.queue, from, to, data, Message::Request(piece));
     }
@@ -191,6 +242,9 @@ impl World<'_> {
     /// A request has come in at a node.
     pub(super) fn take_in(&mut self, piece: u32) -> Result<(), SimError> {
         let now = self.queue.now();
+        if self.pieces[piece].is_commit() {
+            return self.commit(piece);
+        }
         let node = &mut self.nodes[self.pieces[piece].to as usize];
         if node.overhead == Span::ZERO {
             return self.enter(piece);
@@ -276,7 +330,7 @@ impl World<'_> {
             let now = this.clock_at(self.queue.now());
             let Some(gate) = &mut this.gate else { return Ok(()) };
             match gate.next(now) {
-                Decision::Dispatch(dispatch) => self.carry_out(node, &dispatch),
+                Decision::Dispatch(dispatch) => self.carry_out(node, &dispatch)?,
                 Decision::WaitUntil(until, _) => {
                     let until = this.when_clock_shows(until);
                     if until < this.wake {
@@ -291,14 +345,13 @@ impl World<'_> {
     }
 
     /// Hands a dispatch to what lies below the gate, or sends it on.
-    fn carry_out(&mut self, node: u32, dispatch: &Dispatch) {
+    fn carry_out(&mut self, node: u32, dispatch: &Dispatch) -> Result<(), SimError> {
         let Dispatch { id, file, op, offset, bytes, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
         if this.block.is_some() {
-            self.store(node, dispatch);
-            return;
+            return self.store(node, dispatch);
         }
-        let Some(first) = this.gate.as_ref().and_then(|gate| gate.parts(id).next()) else { return };
+        let Some(first) = this.gate.as_ref().and_then(|gate| gate.parts(id).next()) else { return Ok(()) };
         let sender = self.pieces[first.request.0 as u32].sender;
         let layer = self.layers.partition_point(|first| *first <= node) - 1;
         let range = Range { file, op, offset, bytes };
@@ -309,6 +362,7 @@ impl World<'_> {
             all.resize(index + 1, 0);
         }
         all[index] = open;
+        Ok(())
     }
 
     /// A dispatch of a node is complete: its requests are answered as far as they are complete, too.
@@ -348,8 +402,14 @@ impl World<'_> {
 
     /// A request's answer is back where it was sent from.
     pub(super) fn replied(&mut self, piece: u32) -> Result<(), SimError> {
-        let parent = self.pieces[piece].parent;
+        let Piece { parent, from, to, .. } = self.pieces[piece];
         self.pieces.free(piece);
+        if from != to
+            && let Some(slots) = &mut self.nodes[from as usize].slots
+            && let Some(next) = slots.give_back()
+        {
+            self.send_request(next);
+        }
         match parent {
             Parent::Call(call) => {
                 self.calls[call].open -= 1;
@@ -360,6 +420,8 @@ impl World<'_> {
                 *open -= 1;
                 if *open == 0 { self.served(node, id) } else { Ok(()) }
             }
+            Parent::Cache { node, io } => self.cache_answered(node, io),
+            Parent::Close(process) => self.closed(process),
         }
     }
 

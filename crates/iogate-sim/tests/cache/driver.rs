@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::{AppId, FileId, Op, Span, Time};
+use iogate_core::{FileId, Op, Span, Time};
 use iogate_sim::cache::{Access, Cache, CacheConfig, PAGE, Step, Transfer};
 
 /// What lies below the cache, or has come out of it.
@@ -130,5 +130,5 @@ impl Driver {
 
 /// Whole pages.
 pub(crate) fn access(token: u64, file: u64, first: u64, pages: u64) -> Access {
-    Access { token, app: AppId(1), stream: 0, file: FileId(file), offset: first * PAGE, bytes: pages * PAGE }
+    Access { token, whom: 1, stream: 0, file: FileId(file), offset: first * PAGE, bytes: pages * PAGE }
 }

@@ -118,7 +118,7 @@ fn one_run(seed: u64, kernel: Kernel) {
                     call.had = (first..first + pages).map(truth).collect();
                     cache.read(range, 132 * PAGE);
                 }
-                6 => cache.sync(token, FileId(file)),
+                6 => cache.sync(token, 1, FileId(file)),
                 _ => {
                     call.op = Op::Write;
                     version += 1;

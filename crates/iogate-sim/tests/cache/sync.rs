@@ -15,7 +15,7 @@ fn a_sync_writes_its_file_and_then_the_journal() {
     let mut driver = driver(Kernel::Modern);
     driver.write(1, 1, 0, 100);
     driver.write(2, 2, 0, 50);
-    driver.cache.sync(3, iogate_core::FileId(1));
+    driver.cache.sync(3, 1, iogate_core::FileId(1));
     assert_eq!(driver.run_until(3), Time::from_nanos(100 * 10_000 + 1_000_000));
     assert_eq!(driver.transfers(Op::Write), [(1, 0, 100)]);
     assert!(matches!(driver.seen.last(), Some((Below::Flush(_), at)) if at.as_nanos() == 1_000_000));
@@ -26,23 +26,23 @@ fn on_ext3_it_writes_all_files() {
     let mut driver = driver(Kernel::V2628);
     driver.write(1, 1, 0, 100);
     driver.write(2, 2, 0, 50);
-    driver.cache.sync(3, iogate_core::FileId(1));
+    driver.cache.sync(3, 1, iogate_core::FileId(1));
     assert_eq!(driver.run_until(3), Time::from_nanos(150 * 10_000 + 1_000_000));
     // The other one's sync has nothing to do then.
-    driver.cache.sync(4, iogate_core::FileId(2));
+    driver.cache.sync(4, 1, iogate_core::FileId(2));
     assert_eq!(driver.run_until(4), Time::from_nanos(150 * 10_000 + 1_000_000));
 }
 
 #[test]
 fn a_sync_of_what_is_clean_takes_no_time_and_one_of_what_is_written_back_a_flush() {
     let mut driver = driver(Kernel::Modern);
-    driver.cache.sync(1, iogate_core::FileId(1));
+    driver.cache.sync(1, 1, iogate_core::FileId(1));
     assert_eq!(driver.run_until(1), Time::ZERO);
     driver.write(2, 1, 0, 100);
     driver.run();
     assert_eq!(driver.cache.dirty(), 0);
     let now = driver.now;
-    driver.cache.sync(3, iogate_core::FileId(1));
+    driver.cache.sync(3, 1, iogate_core::FileId(1));
     assert_eq!(driver.run_until(3).since(now).as_nanos(), 1_000_000);
 }
 
@@ -50,11 +50,11 @@ fn a_sync_of_what_is_clean_takes_no_time_and_one_of_what_is_written_back_a_flush
 fn a_sync_waits_for_what_was_written_to_meanwhile_but_not_for_ever() {
     let mut driver = driver(Kernel::Modern);
     driver.write(1, 1, 0, 100);
-    driver.cache.sync(2, iogate_core::FileId(1));
+    driver.cache.sync(2, 1, iogate_core::FileId(1));
     driver.ask();
     // While these pages are written back.
     driver.write(3, 1, 50, 10);
-    driver.cache.sync(4, iogate_core::FileId(1));
+    driver.cache.sync(4, 1, iogate_core::FileId(1));
     driver.run_until(4);
     assert_eq!(driver.transfers(Op::Write), [(1, 0, 100), (1, 50, 10)]);
     assert_eq!(driver.run_until(2), Time::from_nanos(100 * 10_000 + 1_000_000));

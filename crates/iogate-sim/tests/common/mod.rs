@@ -25,7 +25,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
         time_max: Span::from_secs(1_000_000),
         alone: false,
         cluster: Cluster {
-            clients: Clients { nodes: 1, gate: None },
+            clients: Clients { nodes: 1, gate: None, cache: None, slots: None },
             forwarders: Vec::new(),
             servers: Servers {
                 nodes: servers,
@@ -36,6 +36,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
                 transfer: 64 << 10,
                 extent: 256 << 20,
                 overhead: Span::ZERO,
+                cache: None,
             },
         },
         network: Network {

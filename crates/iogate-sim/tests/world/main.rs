@@ -1,6 +1,7 @@
 //! The simulated world, part by part, where the outcome can be worked out by hand or must have a known shape.
 
 mod batch;
+mod caches;
 mod collective;
 #[path = "../common/mod.rs"]
 mod common;

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use iogate_core::device;
 use iogate_core::nearest::nearest;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::units;
+use iogate_core::{Span, device};
 
 use super::Files;
+use crate::cache::{CacheConfig, Kernel};
 use crate::profile;
 use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
 use crate::scenario::table::Table;
-use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, Servers, Spread};
+use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, ServerCache, Servers, Spread};
 
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
 const FORWARD_DEPTH: u32 = 16;
@@ -24,6 +25,7 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let forwarders = chain(&clients, &layers);
     let transfer = servers.small("transfer");
     let device = device_text(&servers);
+    let next_transfer = forwarders.first().map_or(transfer, |layer| layer.transfer);
     let profile = match profile::named(&device, files.open) {
         Some(Ok(profile)) => Some(Arc::new(profile)),
         Some(Err(error)) => {
@@ -40,6 +42,8 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
         clients: Clients {
             nodes: clients.small("nodes"),
             gate: clients.table("gate").map(|table| gate(&table, FORWARD_DEPTH)),
+            cache: client_cache(&clients, next_transfer),
+            slots: clients.optional("slots").map(|slots| slots as u32),
         },
         forwarders,
         servers: Servers {
@@ -51,8 +55,52 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
             transfer,
             extent: servers.number("extent"),
             overhead: servers.span("overhead"),
+            cache: servers.table("cache").map(|table| ServerCache {
+                config: cache(&table, &|kernel, memory| CacheConfig::new(kernel, memory)),
+                commits: table.choice("export") == "sync",
+            }),
         },
     })
+}
+
+/// The cache of clients, which read and write so many bytes at a time.
+fn client_cache(clients: &Table<'_>, transfer: u32) -> Option<CacheConfig> {
+    let table = clients.table("cache")?;
+    if clients.has("gate") {
+        clients.unfit("cache", "clients.cache: clients with a gate have none; remove one of them".into());
+    }
+    table.refuse(&["export"], "a client's cache");
+    Some(cache(&table, &|kernel, memory| CacheConfig::of_client(kernel, memory, transfer.into())))
+}
+
+/// A cache; `new` has the defaults of a kernel with so much memory.
+fn cache(table: &Table<'_>, new: &dyn Fn(Kernel, u64) -> CacheConfig) -> CacheConfig {
+    let kernel = Kernel::by_name(table.choice("kernel")).unwrap_or(Kernel::Modern);
+    let mut config = new(kernel, table.number("memory"));
+    let given = |name| table.has(name).then(|| table.optional(name)).flatten();
+    if let Some(size) = given("size") {
+        if size > config.memory {
+            let (size, memory) = (units::format_size(size), units::format_size(config.memory));
+            table.unfit("size", format!("{}: {size} do not fit a memory of {memory}", table.path_of("size")));
+        }
+        config.size = size;
+    }
+    config.background_percent = given("background").unwrap_or(config.background_percent);
+    config.limit_percent = given("limit").unwrap_or(config.limit_percent);
+    if given("background").is_some() && config.background_percent >= config.limit_percent {
+        let text = format!(
+            "{}: {} percent are not below the limit of {} percent",
+            table.path_of("background"),
+            config.background_percent,
+            config.limit_percent
+        );
+        table.unfit("background", text);
+    }
+    config.expire = given("expire").map_or(config.expire, Span::from_nanos);
+    config.read_ahead = given("read_ahead").unwrap_or(config.read_ahead);
+    config.in_flight = given("in_flight").unwrap_or(config.in_flight);
+    config.ordered = given("ordered").map_or(config.ordered, |ordered| ordered == 1);
+    config
 }
 
 /// A layer of forwarders and where its requests go.

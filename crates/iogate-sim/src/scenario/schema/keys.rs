@@ -78,6 +78,18 @@ pub(super) static CLIENTS: Schema = Schema {
         key("nodes", Takes::Count(1, 65_536), Required, "how many nodes"),
         key("to", Takes::Text, Is("servers"), "where their requests go: `servers`, or a layer of forwarders"),
         key("gate", Takes::Gate(&GATE), Words("none"), "a gate on each, shared by its processes"),
+        key(
+            "cache",
+            Takes::Table(&CACHE),
+            Words("none: each call goes to the servers"),
+            "a page cache on each, as a client of NFS has it; not with a gate (see Caches)",
+        ),
+        key(
+            "slots",
+            Takes::OrUnlimited(&Takes::Count(1, 65_536)),
+            Is("unlimited"),
+            "most unanswered requests of each: 16 for NFS (RPC_DEF_SLOT_TABLE)",
+        ),
     ],
 };
 
@@ -136,6 +148,59 @@ pub(super) static SERVERS: Schema = Schema {
             "commands that a disk holds and orders by itself, as in `hdd:queue=31`",
         ),
         key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
+        key(
+            "cache",
+            Takes::Table(&CACHE),
+            Words("none: a bare device"),
+            "the page cache of each, below its gate (see Caches)",
+        ),
+    ],
+};
+
+/// Page caches of servers and clients.
+pub(super) static CACHE: Schema = Schema {
+    name: "cache",
+    keys: &[
+        key("kernel", Takes::Choice(&["rhel5", "2.6.28", "modern"]), Required, "whose rules and numbers"),
+        key("memory", Takes::Bytes(4_096, 1 << 50), Required, "of the machine"),
+        key("size", Takes::Bytes(4_096, 1 << 50), Words("all of it"), "memory that the cache can have"),
+        key(
+            "background",
+            Takes::Count(1, 100),
+            Words("the kernel's"),
+            "percent of dirty memory from which on it is written back",
+        ),
+        key(
+            "limit",
+            Takes::Count(1, 100),
+            Words("the kernel's"),
+            "percent of dirty memory from which on writers wait",
+        ),
+        key(
+            "expire",
+            Takes::Time(1),
+            Words("the kernel's"),
+            "how old dirty memory is when it is written back in any case",
+        ),
+        key(
+            "read_ahead",
+            Takes::Bytes(0, GIB),
+            Words("the kernel's"),
+            "what a stream of reads is ahead at most",
+        ),
+        key("in_flight", Takes::Count(1, 65_536), Words("the kernel's"), "transfers of write-back at a time"),
+        key(
+            "ordered",
+            Takes::Flag,
+            Words("the kernel's"),
+            "whether a sync writes back all files, as on ext3",
+        ),
+        key(
+            "export",
+            Takes::Choice(&["sync", "async"]),
+            Is("sync"),
+            "servers: whether a COMMIT waits for the device",
+        ),
     ],
 };
 

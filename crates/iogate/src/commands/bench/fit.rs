@@ -31,6 +31,13 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
             "leave clients.gate out, or use `iogate sim`",
         );
     }
+    let clients = &cluster.clients;
+    if clients.cache.is_some() || clients.slots.is_some() || cluster.servers.cache.is_some() {
+        return refuse(
+            "cache, slots: a real run has the caches of its machine".into(),
+            "leave clients.cache, clients.slots and servers.cache out, or use `iogate sim`",
+        );
+    }
     if let Some(layer) = cluster.forwarders.get(1) {
         return refuse(
             format!("forwarders.{}: a real run has one layer of forwarders", layer.name),

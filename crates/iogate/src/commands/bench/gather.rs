@@ -63,6 +63,7 @@ pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, measures: Measur
         apps,
         servers: measures.servers,
         layers: measures.layers,
+        caches: Vec::new(),
         network: NetworkResult::default(),
         cut_off: outcome.processes.iter().any(Option::is_none),
     }

@@ -1,0 +1,171 @@
+//! Caches of servers and clients, and slots, where the outcome can be worked out by hand.
+
+use iogate_core::{Op, Span};
+use iogate_sim::cache::{CacheConfig, CacheStats, Kernel, PAGE};
+use iogate_sim::result::RunResult;
+use iogate_sim::rng::Distribution;
+use iogate_sim::scenario::{Scenario, ServerCache};
+
+use super::common::{app, scenario};
+use super::observe::run;
+
+const MIB: u64 = 1 << 20;
+
+fn cached(kernel: Kernel, memory: u64, commits: bool) -> Option<ServerCache> {
+    Some(ServerCache { config: CacheConfig::new(kernel, memory), commits })
+}
+
+/// One server, whose device takes 10 ms for any transfer, and clients with requests of 1 MiB.
+fn one_server(clients: u32) -> Scenario {
+    let mut s = scenario(1, "unit:10ms", "fifo");
+    s.cluster.clients.nodes = clients;
+    s.cluster.servers.stripe = MIB;
+    s.cluster.servers.transfer = MIB as u32;
+    s
+}
+
+fn seconds(span: Span) -> f64 {
+    span.as_secs_f64()
+}
+
+fn stats(result: &RunResult, layer: &str) -> CacheStats {
+    let found = result.caches.iter().find(|(name, _)| name == layer);
+    found.expect("the layer has caches").1
+}
+
+#[test]
+fn what_has_been_read_is_read_from_memory() {
+    let mut s = one_server(1);
+    s.cluster.servers.cache = cached(Kernel::V2628, 1 << 30, true);
+    s.apps = vec![app(1, 1, 64 * MIB, MIB as u32), app(2, 1, 64 * MIB, MIB as u32)];
+    s.apps[1].files = 1;
+    s.apps[1].start = Span::from_secs(60);
+    let result = run(&s);
+    let took = |index: usize| seconds(result.apps[index].end.since(result.apps[index].start));
+    // Transfers of 128 KiB, 512 of them, and nothing twice.
+    assert_eq!(result.servers[0].bytes, 64 * MIB);
+    assert!(took(0) > 2.0 && took(0) < 5.2, "{} s", took(0));
+    assert_eq!(took(1), 0.0);
+    let stats = stats(&result, "servers");
+    assert_eq!((stats.read, stats.fetched), (128 * MIB / PAGE, 64 * MIB / PAGE));
+}
+
+#[test]
+fn writes_are_as_fast_as_memory_up_to_the_limit_and_all_is_written_back() {
+    let mut s = one_server(1);
+    s.cluster.servers.cache = cached(Kernel::V2628, 1 << 30, true);
+    s.apps = vec![app(1, 1, 1 << 30, MIB as u32)];
+    s.apps[0].workload.op = Op::Write;
+    let result = run(&s);
+    // Two transfers for each MiB that does not fit the limit of 10 %.
+    let expected = (1_024.0 - 102.4) * 0.020;
+    let took = seconds(result.makespan);
+    assert!((took / expected - 1.0).abs() < 0.02, "{took} s, not {expected} s");
+    assert_eq!(result.servers[0].bytes, 1 << 30, "all of it, once");
+    assert!(result.servers[0].finish > result.apps[0].end, "some of it afterwards");
+    // Small ones never wait.
+    s.apps = vec![app(1, 1, 50 * MIB, MIB as u32)];
+    s.apps[0].workload.op = Op::Write;
+    let result = run(&s);
+    assert_eq!((result.makespan, result.servers[0].bytes), (Span::ZERO, 50 * MIB));
+}
+
+/// A client's calls that are underway at once, with a network that takes 1 ms each way.
+fn outstanding(calls: u32, slots: Option<u32>) -> Scenario {
+    let mut s = scenario(4, "unit:1us", "fifo");
+    s.network.latency = Span::from_millis(1);
+    s.cluster.clients.slots = slots;
+    s.apps = vec![app(1, 1, 64 * (64 << 10), 64 << 10)];
+    s.apps[0].workload.outstanding = Some(calls);
+    s
+}
+
+#[test]
+fn one_slot_is_sequential_and_slots_hide_latency() {
+    let time = |calls, slots| run(&outstanding(calls, slots)).makespan;
+    let sequential = time(1, None);
+    assert_eq!(sequential, Span::from_micros(64 * 2_001));
+    assert_eq!(time(64, Some(1)), sequential);
+    assert_eq!(time(1, Some(16)), sequential);
+    // Four rounds of sixteen, on four servers with four each.
+    assert_eq!(time(64, Some(16)), Span::from_micros(4 * 2_000 + 4 * 4 - 3 * 3));
+    assert!(time(64, None) < time(64, Some(16)));
+}
+
+/// A process of a node with a cache that writes 8 MiB.
+fn closing(commits: bool) -> Scenario {
+    let mut s = one_server(1);
+    s.cluster.clients.cache = Some(CacheConfig::of_client(Kernel::Modern, 1 << 30, MIB));
+    s.cluster.servers.cache = cached(Kernel::Modern, 1 << 30, commits);
+    s.apps = vec![app(1, 1, 8 * MIB, 64 << 10)];
+    s.apps[0].workload.op = Op::Write;
+    s
+}
+
+#[test]
+fn a_client_writes_at_the_end_of_a_phase_what_its_processes_wrote_and_waits_for_the_device() {
+    let result = run(&closing(true));
+    let (clients, servers) = (stats(&result, "clients"), stats(&result, "servers"));
+    assert_eq!((clients.dirtied, clients.written_back), (8 * MIB / PAGE, 8 * MIB / PAGE));
+    assert_eq!((servers.dirtied, servers.written_back), (8 * MIB / PAGE, 8 * MIB / PAGE));
+    // 1280 KiB at a time, then the journal: seven and one transfers of 10 ms.
+    assert_eq!(result.makespan, Span::from_millis(80));
+    // The client's requests are of 1 MiB, not of 64 KiB: eight, and a COMMIT is none.
+    assert_eq!(result.requests, 8);
+    let lazy = run(&closing(false));
+    assert_eq!(lazy.makespan, Span::ZERO, "COMMIT is answered at once");
+    assert_eq!(lazy.servers[0].bytes, 8 * MIB);
+}
+
+#[test]
+fn who_opens_a_file_sees_what_others_have_changed_and_keeps_what_nobody_has() {
+    let mut s = closing(true);
+    s.cluster.clients.nodes = 2;
+    // A reader on node 0, twice; then a writer on node 1; then the reader again.
+    let reader = |id: u32, start: u64| {
+        let mut reader = app(id, 1, 4 * MIB, 1 << 20);
+        (reader.files, reader.start) = (1, Span::from_secs(start));
+        reader
+    };
+    let mut writer = reader(3, 20);
+    (writer.workload.op, writer.first_node) = (Op::Write, 1);
+    s.apps = vec![reader(1, 0), reader(2, 10), writer, reader(4, 40)];
+    let result = run(&s);
+    let fetched = stats(&result, "clients").fetched;
+    assert_eq!(fetched, 2 * (4 * MIB / PAGE), "the second one hits, the fourth one reads again");
+    s.apps.remove(2);
+    let result = run(&s);
+    assert_eq!(stats(&result, "clients").fetched, 4 * MIB / PAGE);
+}
+
+#[test]
+fn a_lost_client_takes_what_it_has_not_sent_along() {
+    let mut s = closing(true);
+    s.apps[0].workload.iterations = 2;
+    s.apps[0].workload.compute = Distribution::Constant(Span::from_secs(1));
+    s.faults = vec![iogate_sim::scenario::Fault {
+        from: Span::from_millis(1_040),
+        until: None,
+        kind: iogate_sim::scenario::FaultKind::LostClient { node: 0 },
+    }];
+    let result = run(&s);
+    assert!(result.apps[0].lost);
+    assert_eq!(result.servers[0].bytes, 8 * MIB, "what it had sent is written");
+}
+
+#[test]
+fn a_phase_lasts_until_what_it_wrote_is_durable() {
+    let result = run(&closing(true));
+    let phase = &result.apps[0].phases[0];
+    assert_eq!((phase.bytes, phase.end.since(phase.start)), (8 * MIB, Span::from_millis(80)));
+}
+
+#[test]
+fn a_sync_on_a_disk_that_orders_by_itself_waits_for_its_journal() {
+    let mut s = closing(true);
+    s.cluster.servers.device = "hdd:queue=31".into();
+    let result = run(&s);
+    // The journal is a transfer like others there.
+    assert_eq!(result.servers[0].bytes, 8 * MIB + (16 << 10));
+    assert!(result.makespan >= result.servers[0].finish.since(iogate_core::Time::ZERO));
+}
