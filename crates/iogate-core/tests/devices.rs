@@ -52,6 +52,12 @@ fn sequential_rates_are_those_of_the_sheets() {
         // Without a write cache a single writer waits for the platter after each request.
         ("sas-10k-600g", 202.0, 194.0, 64 * MIB),
         ("pcie-ssd-100g", 740.0, 690.0, MIB),
+        // Six and eight data disks; of 2 GiB that are written, the caches keep 512 MiB and all.
+        ("array-12t", 804.0, 1_072.0, 64 * MIB),
+        ("raid6-hdd", 2_040.0, 3_000.0, 64 * MIB),
+        ("nvme-p4500-2t", 3_200.0, 1_050.0, 16 * MIB),
+        ("nvme-9200-7t", 3_500.0, 3_500.0, 64 * MIB),
+        ("ssd-s4500-960g", 550.0, 490.0, 16 * MIB),
         // One core.
         ("memory", 10_000.0, 10_000.0, 8 * MIB),
     ];

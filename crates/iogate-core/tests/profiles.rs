@@ -105,8 +105,12 @@ fn assert_none(wrong: &[String]) {
     assert!(wrong.is_empty(), "\n{}\n", wrong.join("\n"));
 }
 
+/// Devices whose times lie on lines, as a profile has them. Those of an array with a cache and of a drive with a large buffer do not.
 fn specs() -> impl Iterator<Item = &'static str> {
-    Preset::all().iter().map(|preset| preset.name).chain(["unit:100us"])
+    let names = Preset::all().iter().map(|preset| preset.name);
+    let on_lines =
+        |name: &&str| !["array", "raid6", "nvme", "ssd-s4500"].iter().any(|kind| name.starts_with(kind));
+    names.filter(on_lines).chain(["unit:100us"])
 }
 
 #[test]

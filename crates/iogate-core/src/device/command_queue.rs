@@ -196,7 +196,7 @@ impl Queueing for CommandQueue {
         self.go_on(now);
     }
 
-    fn next_event(&self) -> Option<Time> {
+    fn next_event(&mut self) -> Option<Time> {
         let answer = self.answers.front().map(|(at, _)| *at);
         let work = self.at_work.map(|(until, _)| until);
         answer.into_iter().chain(work).min()

@@ -7,28 +7,34 @@
 //! | `command_queue` | a disk that holds several commands and orders them by itself |
 //! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
 //! | `memory` | storage at the speed of memory: cores, hand-overs |
+//! | `nvme` | a solid-state drive down to its dies: buffer, garbage collection |
 //! | `raid0` | stripes over other devices |
+//! | `array` | RAID-5 and RAID-6 over other devices, with a controller's cache |
 //! | `station` | a device with a queue in front: who begins when |
 //! | `parameters` | the numbers of the models, each with its range and its source |
 //! | `placement` | where on a device a file lies |
-//! | `preset` | named devices and the text that names one, as `--device` takes it |
+//! | `preset` | named devices |
+//! | `spec` | the text that names one, as `--device` takes it |
 //! | `ratio` | sequential against random throughput of a device |
 //!
 //! A model has no random source: the angle of a platter follows from the time, so that the same calls give
 //! the same answers.
 
+mod array;
 mod command_queue;
 mod disk;
 mod divisor;
 mod flash;
 mod memory;
 mod narrow;
+mod nvme;
 mod parameters;
 mod placement;
 mod preset;
 mod raid0;
 mod ratio;
 mod seek;
+mod spec;
 mod station;
 mod unit;
 mod write_cache;
@@ -38,17 +44,20 @@ use alloc::boxed::Box;
 use crate::request::Op;
 use crate::time::{Span, Time};
 
+pub use array::{Array, ArrayConfig};
 pub use command_queue::CommandQueue;
 pub use disk::{Disk, DiskConfig};
 pub use flash::{Flash, FlashConfig};
 pub use memory::{Memory, MemoryConfig};
 pub use narrow::Narrow;
+pub use nvme::{Nvme, NvmeConfig, NvmeState};
 pub use parameters::{PARAMETERS, Parameter};
 pub use placement::Placement;
-pub use preset::{DeviceSpecError, Preset, parse, parse_numbered};
+pub use preset::Preset;
 pub use raid0::Raid0;
 pub use ratio::{RATIO_FILE_BYTES, sequential_to_random_ratio};
 pub use seek::SeekTimes;
+pub use spec::{DeviceSpecError, parse, parse_numbered};
 pub use station::{Ended, Station, Visit};
 pub use unit::Unit;
 
@@ -107,7 +116,7 @@ pub trait Queueing {
     fn submit(&mut self, now: Time, tag: u64, transfer: Transfer);
 
     /// When something happens in it next: a transfer may have ended then.
-    fn next_event(&self) -> Option<Time>;
+    fn next_event(&mut self) -> Option<Time>;
 
     /// The next transfer that has ended by `now`, and when.
     fn ended(&mut self, now: Time) -> Option<(u64, Time)>;

@@ -1,4 +1,4 @@
-//! Named devices, and the text that names one: `unit:100us`, `hdd`, `suno`.
+//! Named devices: `hdd`, `suno`.
 //!
 //! Each preset says which drive it is, how that is known, and where its numbers come from; what no document
 //! gives is marked *estimate*, with the reasoning. Nothing was adjusted to any paper's results.
@@ -18,17 +18,15 @@
 //! - A quarter of a disk's buffer is for writes, the rest for 16 read segments.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::parameters::value;
 use super::{
-    CommandQueue, Device, Disk, DiskConfig, Flash, FlashConfig, Memory, MemoryConfig, Narrow, Raid0,
-    SeekTimes, Unit,
+    Array, ArrayConfig, CommandQueue, Device, Disk, DiskConfig, Flash, FlashConfig, Memory, MemoryConfig,
+    Nvme, NvmeConfig, NvmeState, Raid0, SeekTimes,
 };
-use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
-use crate::units::{self, KIB, MIB};
+use crate::units::{KIB, MIB};
 
 const MB: u64 = 1_000_000;
 
@@ -163,6 +161,121 @@ const SAS_10K: DiskConfig = DiskConfig {
     write_cache_bytes: value("sas10k.write_cache_b"),
 };
 
+/// What all solid-state drives of the newer model share.
+const fn flash(config: NvmeConfig) -> NvmeConfig {
+    NvmeConfig {
+        flash_bytes: config.channels as u64
+            * config.dies_per_channel as u64
+            * value("flash.die_gb")
+            * 1_000
+            * MB,
+        planes: value("flash.planes") as u32,
+        page_bytes: value("flash.page_kib") * KIB,
+        block_pages: value("flash.block_pages") as u32,
+        read: Span::from_micros(value("flash.read_us")),
+        erase: Span::from_micros(value("flash.erase_us")),
+        suspend: Span::from_micros(value("flash.suspend_us")),
+        channel_bytes_per_s: value("flash.channel_mb_s") * MB,
+        ..config
+    }
+}
+
+/// What differs, before it is filled in.
+const BLANK: NvmeConfig = NvmeConfig {
+    capacity: 0,
+    flash_bytes: 0,
+    channels: 0,
+    dies_per_channel: 0,
+    planes: 0,
+    page_bytes: 0,
+    block_pages: 0,
+    read: Span::ZERO,
+    program: Span::ZERO,
+    erase: Span::ZERO,
+    suspend: Span::ZERO,
+    channel_bytes_per_s: 0,
+    link_bytes_per_s: 0,
+    link_command: Span::ZERO,
+    read_overhead: Span::from_micros(value("nvme.command_us")),
+    write_overhead: Span::ZERO,
+    buffer_bytes: 0,
+    slots: 0,
+    state: NvmeState::Filled,
+};
+
+/// Intel P4500, 2 TB, NVMe.
+const P4500: NvmeConfig = flash(NvmeConfig {
+    capacity: value("p4500.capacity_sectors") * 512,
+    channels: value("p4500.channels") as u32,
+    dies_per_channel: value("p4500.dies_per_channel") as u32,
+    program: Span::from_micros(value("p4500.program_us")),
+    link_bytes_per_s: value("p4500.link_mb_s") * MB,
+    write_overhead: Span::from_micros(value("p4500.write_us")),
+    buffer_bytes: value("p4500.buffer_mib") * MIB,
+    slots: value("p4500.slots") as u32,
+    ..BLANK
+});
+
+/// Micron 9200 PRO, 7.68 TB, NVMe.
+const M9200: NvmeConfig = flash(NvmeConfig {
+    capacity: value("m9200.capacity_sectors") * 512,
+    channels: value("m9200.channels") as u32,
+    dies_per_channel: value("m9200.dies_per_channel") as u32,
+    program: Span::from_micros(value("m9200.program_us")),
+    link_bytes_per_s: value("m9200.link_mb_s") * MB,
+    write_overhead: Span::from_micros(value("m9200.write_us")),
+    buffer_bytes: value("m9200.buffer_mib") * MIB,
+    slots: value("m9200.slots") as u32,
+    ..BLANK
+});
+
+/// Intel S4500, 960 GB, SATA.
+const S4500: NvmeConfig = flash(NvmeConfig {
+    capacity: value("s4500.capacity_sectors") * 512,
+    channels: value("s4500.channels") as u32,
+    dies_per_channel: value("s4500.dies_per_channel") as u32,
+    program: Span::from_micros(value("s4500.program_us")),
+    link_bytes_per_s: value("s4500.link_mb_s") * MB,
+    link_command: Span::from_micros(value("s4500.link_command_us")),
+    read_overhead: Span::from_micros(value("s4500.read_us")),
+    write_overhead: Span::from_micros(value("s4500.write_us")),
+    buffer_bytes: value("s4500.buffer_mib") * MIB,
+    slots: value("s4500.slots") as u32,
+    ..BLANK
+});
+
+/// A 7200 rpm SATA disk of 2 TB of 2010, of which the checkpoint thesis's 12 TB may be made.
+const DISK_2TB: DiskConfig = DiskConfig {
+    capacity: value("array12.disk_sectors") * 512,
+    revolution: REVOLUTION_7200,
+    heads: value("array12.heads") as u32,
+    outer_bytes_per_s: value("array12.outer_mb_s") * MB,
+    inner_bytes_per_s: value("array12.inner_mb_s") * MB,
+    track_switch: Span::from_micros(value("array12.track_us")),
+    read_seek: seek(value("array12.track_us"), value("array12.seek_us"), value("array12.full_stroke_us")),
+    write_seek: seek(value("array12.track_us"), value("array12.seek_us"), value("array12.full_stroke_us")),
+    command_overhead: COMMAND_OVERHEAD,
+    interface_bytes_per_s: 300 * MB,
+    segments: 16,
+    segment_bytes: value("array12.cache_kib") * KIB * 3 / 4 / 16,
+    write_cache_bytes: 0,
+};
+
+/// A controller with `parity` parities, chunks of `chunk_kib` and a cache of `cache_mib`.
+const fn controller(parity: u64, chunk_kib: u64, cache_mib: u64) -> ArrayConfig {
+    ArrayConfig {
+        parity: parity as u32,
+        chunk: chunk_kib * KIB,
+        cache_bytes: cache_mib * MIB,
+        bus_bytes_per_s: value("array.bus_mb_s") * MB,
+        command: Span::from_micros(value("array.command_us")),
+    }
+}
+
+const ARRAY_12T: ArrayConfig =
+    controller(value("array12.parity"), value("array12.chunk_kib"), value("array12.controller_mib"));
+const RAID6: ArrayConfig = controller(2, value("raid6.chunk_kib"), value("raid6.controller_mib"));
+
 /// Micron RealSSD C400 1.8-inch, 128 GB (MTFDDAA128MAM), which the Grid'5000 repository has for edel. Data
 /// sheets: 500 MB/s read at 6 Gb/s, 175 MB/s write at this capacity, 55 us typical latency of 4 KiB;
 /// eight channels (Marvell 88SS9174), 25 nm MLC flash of 64 Gb a die (Micron L74A: 8 KiB pages, two planes,
@@ -228,20 +341,24 @@ const MEMORY: MemoryConfig = MemoryConfig {
 /// A device with a name.
 #[derive(Clone, Copy)]
 pub struct Preset {
-    /// Its name, as [`parse`] takes it.
+    /// Its name, as [`parse`](super::parse) takes it.
     pub name: &'static str,
     /// One line on what it is.
     pub summary: &'static str,
-    kind: Kind,
+    pub(super) kind: Kind,
 }
 
 /// How to make a device of a preset.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     /// A disk, and the commands that it can hold.
     Disk(DiskConfig, u64),
     /// A disk that has its queue unless another depth is asked for.
     Queued(DiskConfig, u64),
+    /// Equal disks behind a controller, each with a command queue and its own write cache off.
+    Array(DiskConfig, u64, ArrayConfig),
+    /// A solid-state drive whose state can be said.
+    Nvme(NvmeConfig),
     /// Anything else.
     Other(fn() -> Box<dyn Device>),
 }
@@ -264,7 +381,7 @@ fn raid0(members: Vec<Box<dyn Device>>, chunk: u64) -> Box<dyn Device> {
     Box::new(Raid0::new(members, chunk).expect("a preset has members and a chunk"))
 }
 
-const PRESETS: [Preset; 10] = [
+pub(super) const PRESETS: [Preset; 15] = [
     Preset {
         name: "hdd",
         summary: "hard disk, 6 TB, 7200 rpm, 255 MB/s (Ultrastar DC HC310)",
@@ -316,54 +433,36 @@ const PRESETS: [Preset; 10] = [
         }),
     },
     Preset {
+        name: "array-12t",
+        summary: "RAID-6 of eight disks, 2 TB, 7200 rpm, 134 MB/s each, 512 MiB write-back cache",
+        kind: Kind::Array(DISK_2TB, value("array12.disks"), ARRAY_12T),
+    },
+    Preset {
+        name: "raid6-hdd",
+        summary: "RAID-6 of ten disks, 6 TB, 7200 rpm, 255 MB/s each, 2 GiB write-back cache (Ultrastar DC HC310)",
+        kind: Kind::Array(ULTRASTAR_HC310, value("raid6.disks"), RAID6),
+    },
+    Preset {
+        name: "nvme-p4500-2t",
+        summary: "NVMe, 2 TB, 3.2 GB/s read, 1.05 GB/s write (P4500)",
+        kind: Kind::Nvme(P4500),
+    },
+    Preset {
+        name: "nvme-9200-7t",
+        summary: "NVMe, 7.68 TB, 3.5 GB/s read and write (Micron 9200 PRO)",
+        kind: Kind::Nvme(M9200),
+    },
+    Preset {
+        name: "ssd-s4500-960g",
+        summary: "flash, 960 GB, SATA 6 Gb/s, 500 MB/s read, 490 MB/s write (S4500)",
+        kind: Kind::Nvme(S4500),
+    },
+    Preset {
         name: "memory",
         summary: "a file system in memory, 64 GiB, 8 cores, 10 GB/s each",
         kind: Kind::Other(|| Box::new(Memory::new(MEMORY))),
     },
 ];
-
-/// Why a text names no device.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceSpecError {
-    /// No such device.
-    #[error("unknown device '{spec}'; {}expected unit:TIME (as in unit:100us) or one of: {known}", did_you_mean(.near))]
-    Unknown {
-        /// What was asked for.
-        spec: String,
-        /// The nearest name, if one is near.
-        near: Option<String>,
-        /// All names.
-        known: String,
-    },
-    /// The time of a unit device does not parse.
-    #[error(
-        "device '{spec}': expected a time after 'unit:', in microseconds or with its unit, such as 100, 50us or 1.5ms"
-    )]
-    BadTime {
-        /// What was asked for.
-        spec: String,
-    },
-    /// The depth of the command queue is none.
-    #[error("device '{spec}': expected {expected}")]
-    BadQueue {
-        /// What was asked for.
-        spec: String,
-        /// What is possible.
-        expected: String,
-    },
-    /// The bound on the transfers in service at once is none.
-    #[error("device '{spec}': expected {expected} after 'slots=': {name} serves at most {most} at once")]
-    BadSlots {
-        /// What was asked for.
-        spec: String,
-        /// The device.
-        name: String,
-        /// What is possible.
-        expected: String,
-        /// How many slots the device has.
-        most: u32,
-    },
-}
 
 impl Preset {
     /// All of them, in the order in which they are listed.
@@ -375,21 +474,23 @@ impl Preset {
     pub fn build(&self) -> Box<dyn Device> {
         match self.kind {
             Kind::Disk(config, _) => disk(config),
-            Kind::Queued(config, depth) => queued(config, depth, 0),
+            Kind::Queued(..) | Kind::Array(..) => self.numbered(0),
+            Kind::Nvme(config) => Box::new(Nvme::new(config)),
             Kind::Other(build) => build(),
         }
     }
 
     /// The same as number `number` of several.
-    fn numbered(&self, number: u64) -> Box<dyn Device> {
+    pub(super) fn numbered(&self, number: u64) -> Box<dyn Device> {
         match self.kind {
             Kind::Queued(config, depth) => queued(config, depth, number),
+            Kind::Array(disk, count, config) => array(disk, count, config, number),
             _ => self.build(),
         }
     }
 
     /// The same with a command queue of `depth`; none if it has no such queue. The platter is at the phase of disk `number`.
-    fn with_queue(&self, depth: u64, number: u64) -> Option<Box<dyn Device>> {
+    pub(super) fn with_queue(&self, depth: u64, number: u64) -> Option<Box<dyn Device>> {
         match self.kind {
             Kind::Disk(config, most) | Kind::Queued(config, most) if (1..=most).contains(&depth) => {
                 Some(queued(config, depth, number))
@@ -405,75 +506,16 @@ fn queued(config: DiskConfig, depth: u64, number: u64) -> Box<dyn Device> {
     Box::new(CommandQueue::new(disk, depth as u32, AGE_LIMIT))
 }
 
+/// `count` disks behind a controller; `number` says which array of several.
+fn array(disk: DiskConfig, count: u64, config: ArrayConfig, number: u64) -> Box<dyn Device> {
+    let disk = DiskConfig { write_cache_bytes: 0, ..disk };
+    let members = (0..count).map(|index| queued(disk, SATA, number * count + index)).collect();
+    Box::new(Array::new(members, config).expect("a preset has disks and a chunk"))
+}
+
 /// How far the platter of disk `number` of a set has turned at time 0: as if by chance, but always the same.
 fn phase(config: DiskConfig, number: u64) -> Span {
     // Steps of the golden ratio are spread evenly over a revolution, however many disks there are.
     let turn = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     Span::from_nanos((config.revolution.as_nanos().min(1 << 31) * turn) >> 32)
-}
-
-/// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
-/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`). `:slots=N` after a preset's name bounds the transfers in service at
-/// once (`edel:slots=1`), `:queue=N` gives a disk its command queue (`hdd:queue=31`).
-pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
-    parse_numbered(spec, 0)
-}
-
-/// The same, as device `number` of several: disks with command queues do not turn in step.
-pub fn parse_numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, DeviceSpecError> {
-    if let Some(time) = spec.strip_prefix("unit:") {
-        return match units::parse_micros(time) {
-            Some(ns) => Ok(Box::new(Unit::new(Span::from_nanos(ns)))),
-            None => Err(DeviceSpecError::BadTime { spec: spec.into() }),
-        };
-    }
-    let (name, option) = match spec.split_once(':') {
-        Some((name, option)) => (name, Some(option)),
-        None => (spec, None),
-    };
-    let Some(preset) = PRESETS.iter().find(|preset| preset.name == name) else { return Err(unknown(spec)) };
-    match option.map(|option| option.split_once('=')) {
-        None => Ok(preset.numbered(number)),
-        Some(Some(("slots", slots))) => narrowed(spec, preset, slots),
-        Some(Some(("queue", depth))) => {
-            let queued = depth.parse().ok().and_then(|depth| preset.with_queue(depth, number));
-            queued.ok_or_else(|| bad_queue(spec, preset))
-        }
-        Some(_) => Err(unknown(spec)),
-    }
-}
-
-fn unknown(spec: &str) -> DeviceSpecError {
-    let names = || PRESETS.iter().map(|preset| preset.name);
-    let name = spec.split_once(":slots=").or(spec.split_once(":queue=")).map_or(spec, |(name, _)| name);
-    DeviceSpecError::Unknown {
-        spec: spec.into(),
-        near: nearest(name, names().chain(core::iter::once("unit:TIME"))),
-        known: names().collect::<Vec<_>>().join(", "),
-    }
-}
-
-fn bad_queue(spec: &str, preset: &Preset) -> DeviceSpecError {
-    let expected = match preset.kind {
-        Kind::Disk(_, most) | Kind::Queued(_, most) if most > 1 => {
-            alloc::format!("a number from 1 to {most} after 'queue='")
-        }
-        _ => alloc::format!("no 'queue=': {} has no command queue to be set", preset.name),
-    };
-    DeviceSpecError::BadQueue { spec: spec.into(), expected }
-}
-
-/// A preset with as many slots as the text says.
-fn narrowed(spec: &str, preset: &Preset, slots: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
-    let device = preset.build();
-    let most = device.slots();
-    match slots.parse() {
-        Ok(slots) if (1..=most).contains(&slots) => Ok(Box::new(Narrow::new(device, slots))),
-        _ => Err(DeviceSpecError::BadSlots {
-            spec: spec.into(),
-            name: preset.name.into(),
-            expected: if most == 1 { "1".into() } else { alloc::format!("a number from 1 to {most}") },
-            most,
-        }),
-    }
 }

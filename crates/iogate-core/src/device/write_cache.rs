@@ -13,11 +13,17 @@ pub(super) struct WriteCache {
     ranges: Vec<(u64, u64)>,
     bytes: u64,
     bytes_max: u64,
+    ranges_max: usize,
 }
 
 impl WriteCache {
     pub(super) fn new(bytes_max: u64) -> WriteCache {
-        WriteCache { ranges: Vec::with_capacity(RANGES_MAX + 1), bytes: 0, bytes_max }
+        WriteCache::with_ranges(bytes_max, RANGES_MAX)
+    }
+
+    /// One that holds as many ranges as is said.
+    pub(super) fn with_ranges(bytes_max: u64, ranges_max: usize) -> WriteCache {
+        WriteCache { ranges: Vec::with_capacity(ranges_max + 1), bytes: 0, bytes_max, ranges_max }
     }
 
     pub(super) fn is_enabled(&self) -> bool {
@@ -30,7 +36,7 @@ impl WriteCache {
 
     /// Whether it holds more than it may.
     pub(super) fn is_over_full(&self) -> bool {
-        self.bytes > self.bytes_max || self.ranges.len() > RANGES_MAX
+        self.bytes > self.bytes_max || self.ranges.len() > self.ranges_max
     }
 
     /// Whether it holds all of `address..end`.
@@ -72,8 +78,31 @@ impl WriteCache {
 
     /// Whether `bytes` more can be taken.
     pub(super) fn has_room(&self, bytes: u64) -> bool {
-        self.ranges.len() < RANGES_MAX
+        self.ranges.len() < self.ranges_max
             && (self.is_empty() || self.bytes.saturating_add(bytes) <= self.bytes_max)
+    }
+
+    /// Whether it holds half of what it may.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.bytes > self.bytes_max / 2 || self.ranges.len() > self.ranges_max / 2
+    }
+
+    /// The index of the range that has the byte at `address`.
+    pub(super) fn range_at(&self, address: u64) -> Option<usize> {
+        let after = self.ranges.partition_point(|range| range.0 <= address);
+        (after > 0 && self.ranges[after - 1].1 > address).then(|| after - 1)
+    }
+
+    /// Forgets `address..end`.
+    pub(super) fn remove(&mut self, address: u64, end: u64) {
+        let first = self.ranges.partition_point(|range| range.1 <= address);
+        let last = first + self.ranges[first..].partition_point(|range| range.0 < end);
+        let Some((from, _)) = self.ranges[first..last].first().copied() else { return };
+        let to = self.ranges[last - 1].1;
+        self.bytes -= self.ranges[first..last].iter().map(|range| range.1 - range.0).sum::<u64>();
+        let left = [(from, address), (end, to)].into_iter().filter(|range| range.0 < range.1);
+        self.bytes += left.clone().map(|range| range.1 - range.0).sum::<u64>();
+        self.ranges.splice(first..last, left);
     }
 
     /// Takes out a piece of one range, as [`WriteCache::take_next`] does.
@@ -107,6 +136,23 @@ mod tests {
         assert_eq!(cache.take_next(650, 150), Some((650, 700)));
         assert_eq!(cache.take_next(700, 1_000), Some((100, 400)));
         assert_eq!((cache.take_next(400, 1), cache.bytes), (None, 0));
+    }
+
+    #[test]
+    fn what_is_removed_leaves_the_rest() {
+        let mut cache = WriteCache::with_ranges(1 << 20, 9);
+        for (address, end) in [(100, 200), (300, 400), (500, 600)] {
+            cache.insert(address, end);
+        }
+        cache.remove(150, 550);
+        assert_eq!((cache.ranges(), cache.bytes), ([(100, 150), (550, 600)].as_slice(), 100));
+        cache.remove(110, 120);
+        assert_eq!((cache.ranges(), cache.bytes), ([(100, 110), (120, 150), (550, 600)].as_slice(), 90));
+        cache.remove(200, 300);
+        cache.remove(600, 700);
+        assert_eq!((cache.ranges().len(), cache.range_at(130), cache.range_at(150)), (3, Some(1), None));
+        cache.remove(0, 1_000);
+        assert_eq!((cache.is_empty(), cache.bytes), (true, 0));
     }
 
     #[test]
