@@ -27,6 +27,7 @@
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |
 //! | [`unsynced`] | what a client has written and not made durable, and whether it is lost |
+//! | [`removals`] | objects of removed files, which wait until the removal is durable |
 //! | [`proto`] | the rules of sessions: which requests are sent again, carried out, answered from memory |
 //! | [`reserved`] | names in an export that are iogate's own |
 //! | [`nearest`] | what a mistyped name was probably meant to be |
@@ -53,6 +54,7 @@ pub mod proto;
 mod queue;
 pub mod recording;
 pub mod refusal;
+pub mod removals;
 pub mod request;
 pub mod reserved;
 pub mod sched;

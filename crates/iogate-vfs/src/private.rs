@@ -12,6 +12,8 @@ use rustix::io::Errno;
 pub(crate) const NAME: &str = ".iogate";
 /// The folder for files that are open and have no name.
 pub(crate) const ORPHANS: &str = "orphans";
+/// The folder for files that have no other name, until their objects are removed. Each has the name of its objects.
+pub(crate) const REMOVED: &str = "removed";
 
 /// Whether a path below the export's root is the folder, or leads into it.
 pub(crate) fn contains(path: &Path) -> bool {

@@ -30,7 +30,7 @@ pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};
 pub use null::NullStore;
 pub use plain_calls::PlainCalls;
-pub use striped::{Parts, StripedStore};
+pub use striped::{MakeRoom, Parts, StripedStore};
 
 /// An open file of a store. Cheap to clone; closed when the last clone goes.
 pub type FileHandle = Arc<dyn StoreFile>;

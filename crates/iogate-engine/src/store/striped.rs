@@ -10,7 +10,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use iogate_core::{FileId, Layout, Op, TargetId};
 
@@ -21,6 +21,9 @@ use crate::privileges::limit_thread_or_warn;
 /// Most threads that ask far targets for one store.
 const THREADS_MAX: usize = 256;
 
+/// Makes room on full targets, if it can; returns whether it has. May wait.
+pub type MakeRoom = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// Several stores as the targets of one.
 #[derive(Clone)]
 pub struct StripedStore {
@@ -28,6 +31,7 @@ pub struct StripedStore {
     layout: Layout,
     /// For what asks far targets: the thread that submits or completes may be what their answers come in. `None`: it never is.
     far: Option<Arc<Workers>>,
+    room: Arc<OnceLock<MakeRoom>>,
 }
 
 impl StripedStore {
@@ -46,7 +50,7 @@ impl StripedStore {
             ));
         }
         let far = Some(Workers::new("iogate-striped", THREADS_MAX, limit_thread_or_warn));
-        Ok(StripedStore { targets: targets.into(), layout, far })
+        Ok(StripedStore { targets: targets.into(), layout, far, room: Arc::default() })
     }
 
     /// Without threads of its own: whoever submits may wait for the targets.
@@ -55,8 +59,13 @@ impl StripedStore {
         StripedStore { far: None, ..self }
     }
 
+    /// Whom to ask for room when a target is full, before a write fails. The first call counts.
+    pub fn when_full(&self, make_room: MakeRoom) {
+        let _ = self.room.set(make_room);
+    }
+
     /// Carries out the pieces of a dispatch, in a thread that may wait for far targets if it `waits`. `known` is the file's size as a
-    /// first attempt of a read has found it.
+    /// first attempt of a read has found it; of a write, there was one.
     fn carry_out(&self, io: Io, pieces: Vec<Piece>, waits: bool, known: Option<u64>, done: IoDone) {
         let file = match file_of(&io.file) {
             Ok(file) => file,
@@ -296,7 +305,7 @@ struct Join {
     results: Vec<Option<io::Result<u64>>>,
     left: usize,
     store: StripedStore,
-    /// The file's size before this attempt, where it is the second one of a read.
+    /// The file's size before this attempt, where it is the second one of a read; anything, where it is that of a write.
     known: Option<u64>,
 }
 
@@ -346,7 +355,28 @@ impl Join {
                 let far = self.store.far.clone();
                 elsewhere(far.as_ref(), move |thread| self.try_again(thread, size));
             }
+            Err(error) if self.may_find_room(&error) => {
+                let far = self.store.far.clone();
+                elsewhere(far.as_ref(), move |thread| self.try_with_room(thread, error));
+            }
             Err(error) => (self.done)(self.io, Err(error)),
+        }
+    }
+
+    /// Whether a target is full, and there may be room at a second attempt. What is only to be written where nothing is may meet its own
+    /// first attempt.
+    fn may_find_room(&self, error: &io::Error) -> bool {
+        let is_full = self.io.op == Op::Write && error.raw_os_error() == Some(libc::ENOSPC);
+        is_full && self.known.is_none() && !self.io.extends && self.store.room.get().is_some()
+    }
+
+    /// Writes once more, if there is room now.
+    fn try_with_room(self, thread: io::Result<()>, full: io::Error) {
+        let has_room = thread.is_ok() && self.store.room.get().is_some_and(|make_room| make_room());
+        if has_room {
+            self.store.carry_out(self.io, self.pieces, true, Some(0), self.done);
+        } else {
+            (self.done)(self.io, Err(full));
         }
     }
 

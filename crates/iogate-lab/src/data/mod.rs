@@ -51,6 +51,8 @@ pub enum Planted {
     GoneTooEarly,
     /// Nobody remembers that a size was changed.
     ForgottenSize,
+    /// The objects of a removed file are removed before that is durable for its name.
+    DiscardsAtOnce,
     /// A new file has its name before it has what leads to its objects: a crash can leave the one without the other. Not among
     /// [`ALL`](Planted::ALL), as that is noticed.
     LateObject,
@@ -58,7 +60,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 9] = [
+    pub const ALL: [Planted; 10] = [
         Planted::OldEnd,
         Planted::OldEndAfterCut,
         Planted::Moves,
@@ -68,6 +70,7 @@ impl Planted {
         Planted::NoDecider,
         Planted::GoneTooEarly,
         Planted::ForgottenSize,
+        Planted::DiscardsAtOnce,
     ];
 }
 

@@ -1,7 +1,7 @@
 //! A naive file system on a modelled disk, as a [`Tree`].
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::FileId;
@@ -14,6 +14,8 @@ use super::disk::Disk;
 use super::store::{AtOnce, Data, Held};
 
 const OBJECT: &[u8] = b"user.iogate.object";
+/// The folder of files that are removed and have objects.
+const REMOVED: &str = ".iogate/removed";
 
 /// A directory of a modelled machine, as a process there sees it.
 #[derive(Clone)]
@@ -40,10 +42,24 @@ impl SimTree {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The objects that nobody can reach any more, if a file is gone.
+    /// A file is about to lose a name: who has it open keeps it, under another one. So does who has to remove its objects.
+    fn loses_name(&self, disk: &mut Disk, inode: u64, path: &Path) {
+        let is_last = disk.links(inode) == 1 + u32::from(is_noted(disk, inode))
+            && path.parent() != Some(Path::new(REMOVED));
+        if is_last && !disk.is_used(inode) {
+            note(disk, inode);
+        }
+        disk.changes();
+        if is_last && disk.is_used(inode) {
+            disk.names.orphans.insert(inode);
+        }
+    }
+
+    /// The objects that nobody can reach any more, if a file that has lost a name is gone.
     fn gone(&self, disk: &Disk, inode: u64) -> Gone {
         let forgets_handles = self.planted == Some(Planted::GoneTooEarly);
-        let is_gone = disk.is_gone(inode) || forgets_handles && disk.links(inode) == 0;
+        let has_name = disk.links(inode) > u32::from(is_noted(disk, inode));
+        let is_gone = !has_name && (forgets_handles || !disk.is_used(inode));
         if is_gone { Gone { object: object(disk, inode) } } else { Gone::NONE }
     }
 }
@@ -129,11 +145,23 @@ fn attributes(disk: &Disk, inode: u64) -> Vec<u8> {
     names.flat_map(|(_, name)| name.iter().copied().chain([0])).collect()
 }
 
-/// A file is about to lose a name: who has it open keeps it, under another one.
-fn loses_name(disk: &mut Disk, inode: u64) {
-    disk.changes();
-    if disk.is_used(inode) && disk.links(inode) == 1 {
-        disk.names.orphans.insert(inode);
+/// The name of a file among those that are removed, if it has objects.
+fn note_path(disk: &Disk, inode: u64) -> Option<PathBuf> {
+    let object = object(disk, inode);
+    (object != [0; 16]).then(|| Path::new(REMOVED).join(format!("{:032x}", u128::from_be_bytes(object))))
+}
+
+fn is_noted(disk: &Disk, inode: u64) -> bool {
+    note_path(disk, inode).is_some_and(|path| disk.names.by_path.contains_key(&path))
+}
+
+/// Gives a file that has objects a name among those that are removed.
+fn note(disk: &mut Disk, inode: u64) {
+    if let Some(path) = note_path(disk, inode)
+        && !disk.names.by_path.contains_key(&path)
+    {
+        disk.changes();
+        disk.names.by_path.insert(path, inode);
     }
 }
 
@@ -160,6 +188,10 @@ impl Tree for SimTree {
             return errno(libc::EMFILE);
         }
         let wants = |flag| how.flags & flag != 0;
+        let is_removed_list = path == Path::new(REMOVED);
+        if is_removed_list && find(&disk, path).is_err() {
+            disk.make(libc::S_IFDIR | 0o700, path);
+        }
         let found = if wants(open::AGAIN) {
             let named = find(&disk, path).ok().filter(|&inode| identity(&disk, inode) == how.identity);
             let orphan = disk.names.orphans.get(&how.identity.inode).copied();
@@ -283,9 +315,9 @@ impl Tree for SimTree {
     fn unlink(&self, _caller: Caller, path: &Path, _directory: bool) -> io::Result<Gone> {
         let mut disk = self.lock();
         let inode = find(&disk, path)?;
-        loses_name(&mut disk, inode);
+        self.loses_name(&mut disk, inode, path);
         disk.names.by_path.remove(path);
-        Ok(self.gone(&disk, inode))
+        Ok(if path.starts_with(REMOVED) { Gone::NONE } else { self.gone(&disk, inode) })
     }
 
     fn rename(&self, _caller: Caller, path: &Path, to: &Path, _flags: u32) -> io::Result<Gone> {
@@ -293,7 +325,7 @@ impl Tree for SimTree {
         let inode = find(&disk, path)?;
         let victim = find(&disk, to).ok().filter(|&victim| victim != inode);
         match victim {
-            Some(victim) => loses_name(&mut disk, victim),
+            Some(victim) => self.loses_name(&mut disk, victim, to),
             None => disk.changes(),
         }
         disk.names.by_path.remove(path);
@@ -446,9 +478,11 @@ impl TreeFile for SimFile {
         let inode = self.of.identity.inode;
         // Whether it is the last handle, which goes when this is dropped.
         let is_last = disk.inodes.get(&inode).is_some_and(|inode| inode.handles == 1) && !disk.is_old(inode);
-        if !is_last || disk.links(inode) > 0 || self.of.is_over(&disk) {
+        let has_name = disk.links(inode) > u32::from(is_noted(&disk, inode));
+        if !is_last || has_name || self.of.is_over(&disk) {
             return Gone::NONE;
         }
+        note(&mut disk, inode);
         disk.changes();
         disk.names.orphans.remove(&inode);
         Gone { object: object(&disk, inode) }
@@ -460,6 +494,11 @@ impl TreeFile for SimFile {
 
     fn sync(&self, _data_only: bool) -> io::Result<u64> {
         let mut disk = self.of.lock();
+        let is_removed_list = disk.names.by_path.get(Path::new(REMOVED)) == Some(&self.of.identity.inode);
+        if is_removed_list && self.of.tree.planted == Some(Planted::DiscardsAtOnce) {
+            drop(disk);
+            return Ok(self.verifier());
+        }
         if !disk.sync(self.of.identity.inode) {
             return errno(libc::EIO);
         }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::beneath::Place;
 use super::open_files::OpenFiles;
+use super::removed::{Own, check_own};
 use super::{DirectoryTree, stat};
 use crate::Caller;
 
@@ -61,7 +62,7 @@ impl DirectoryTree {
         let first = || {
             let (place, held) = look()?;
             let victim = held.map(OpenFiles::victim).transpose()?.flatten();
-            if victim.as_ref().is_some_and(|victim| self.files.is_used(victim)) {
+            if victim.as_ref().is_some_and(|victim| self.files.may_be_kept(victim)) {
                 return Ok((place, victim, false));
             }
             remove(&place)?;
@@ -69,28 +70,32 @@ impl DirectoryTree {
         };
         let (place, victim, is_done) =
             if makes { self.names.act(caller, first)? } else { self.names.look(caller, first)? };
-        let Some(victim) = victim else { return Ok(Gone::NONE) };
+        let Some(mut victim) = victim else { return Ok(Gone::NONE) };
         let removed = if is_done {
             Ok(())
         } else {
-            self.files.keep(&victim);
-            self.names.act(caller, || remove(&place))
+            let is_used = self.files.keep(&mut victim);
+            let remove = || remove(&place);
+            if makes || is_used { self.names.act(caller, remove) } else { self.names.look(caller, remove) }
         };
         let gone = self.files.removed(&victim);
         removed.map(|()| gone)
     }
 
-    /// The list of the files that have no name and are open, for a server's own users only.
-    pub(super) fn read_orphans(
+    /// A list of files that have no name of the users', for a server's own users only.
+    pub(super) fn read_own(
         &self,
         caller: Caller,
+        own: &Own<'_>,
         each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
     ) -> io::Result<()> {
-        if caller.uid != 0 && caller.uid != rustix::process::geteuid().as_raw() {
-            return Err(Errno::NOENT.into());
-        }
-        let orphans = self.files.orphans()?;
-        let list = rustix::fs::openat(orphans, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        check_own(caller)?;
+        let folder = match own {
+            Own::Orphans => self.files.orphans()?,
+            Own::Removed => self.files.removed_folder()?,
+            Own::RemovedFile(_) => return Err(Errno::NOTDIR.into()),
+        };
+        let list = rustix::fs::openat(folder, c".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         for (index, found) in rustix::fs::Dir::new(list)?.enumerate() {
             let found = found?;
             let name = found.file_name();
@@ -98,15 +103,16 @@ impl DirectoryTree {
                 continue;
             }
             let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let held = match rustix::fs::openat(orphans, name, flags, Mode::empty()) {
+            let held = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
                 Err(Errno::NOENT) => continue,
                 held => held?,
             };
-            let entry = Entry {
-                next: index as u64 + 1,
-                name_bytes: name.to_bytes().len() as u16,
-                attr: self.complete_held(&held)?,
+            let attr = match own {
+                Own::Orphans => self.complete_held(&held)?,
+                _ => Attr { object: stat::object_of(&held), ..stat::of(&held)?.attr },
             };
+            let name_bytes = name.to_bytes().len() as u16;
+            let entry = Entry { next: index as u64 + 1, name_bytes, attr };
             if !each(&entry, name.to_bytes()) {
                 break;
             }

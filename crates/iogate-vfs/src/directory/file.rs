@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use iogate_core::wire::{Attr, Change, Gone, Identity, attr};
+use iogate_core::wire::{Attr, Change, Gone, Identity, attr, open};
 use iogate_engine::layouts::OpenLayout;
 use iogate_engine::store::AppendFile;
 use iogate_engine::{FileHandle, Store};
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use super::beneath::{Place, ProcPath};
 use super::caller::Names;
 use super::open_files::OpenFiles;
+use super::removed::sync_names;
 use super::stat;
 use super::verifier::Verifier;
 use crate::Caller;
@@ -40,6 +41,8 @@ pub(super) struct DirectoryFile {
     /// Where it counts as open, if it does.
     pub(super) counted: Option<Arc<OpenFiles>>,
     pub(super) is_closed: AtomicBool,
+    /// It is the folder whose sync covers all names.
+    pub(super) syncs_names: bool,
 }
 
 /// What a file's objects are named by: it gets a name if it has none.
@@ -101,6 +104,27 @@ fn make_with_object(place: &Place<'_>, flags: OFlags, mode: Mode) -> Result<(Own
     let path = ProcPath::new(&fd);
     rustix::fs::linkat(CWD, path.as_bytes(), &place.dir, place.name, AtFlags::SYMLINK_FOLLOW)?;
     Ok((fd, object))
+}
+
+/// The flags of `open(2)` for those of a message, but for those that create.
+pub(super) fn flags_of(flags: u32) -> Result<OFlags, Errno> {
+    let mut found = match (flags & open::READ != 0, flags & open::WRITE != 0) {
+        (true, true) => OFlags::RDWR,
+        (true, false) => OFlags::RDONLY,
+        (false, true) => OFlags::WRONLY,
+        (false, false) => return Err(Errno::INVAL),
+    };
+    for (flag, adds) in [(open::TRUNCATE, OFlags::TRUNC), (open::DIRECTORY, OFlags::DIRECTORY)] {
+        if flags & flag != 0 {
+            found |= adds;
+        }
+    }
+    let refused = match () {
+        () if flags & open::AGAIN != 0 => open::TRUNCATE | open::EXCLUSIVE | open::TEMPORARY,
+        () if flags & open::CREATE != 0 => open::DIRECTORY | open::TEMPORARY,
+        () => 0,
+    };
+    if flags & refused != 0 { Err(Errno::INVAL) } else { Ok(found) }
 }
 
 impl DirectoryFile {
@@ -173,7 +197,8 @@ impl TreeFile for DirectoryFile {
     }
 
     fn sync(&self, data_only: bool) -> io::Result<u64> {
-        let synced = self.store.sync(&self.data, data_only);
+        let synced =
+            if self.syncs_names { sync_names(&self.fd) } else { self.store.sync(&self.data, data_only) };
         if let Err(error) = &synced
             && error.kind() != io::ErrorKind::Interrupted
         {

@@ -9,6 +9,7 @@ mod caller;
 mod entries;
 mod file;
 mod open_files;
+mod removed;
 mod stat;
 mod verifier;
 
@@ -27,12 +28,14 @@ use iogate_engine::layouts::OpenLayouts;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
+use crate::object_id::OBJECT;
 use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of};
 use crate::{Caller, private};
 use beneath::{Place, ProcPath};
 use caller::Names;
-use file::{DirectoryFile, XATTR_BYTES_MAX, give_object, make};
+use file::{DirectoryFile, XATTR_BYTES_MAX, flags_of, give_object, make};
 use open_files::OpenFiles;
+use removed::Own;
 use verifier::Verifier;
 
 /// Bytes of directory entries that are read at once.
@@ -216,7 +219,13 @@ impl DirectoryTree {
     ) -> io::Result<Option<Arc<dyn TreeFile>>> {
         let again = how.flags & open::AGAIN != 0;
         let mut is_orphan = false;
-        let (fd, given) = match self.open_fd(caller, path, how) {
+        let syncs_names = Own::of(path) == Some(Own::Removed);
+        let opened = if syncs_names {
+            self.open_removed(caller).map(|fd| (fd, None))
+        } else {
+            self.open_fd(caller, path, how)
+        };
+        let (fd, given) = match opened {
             // Renamed, removed, replaced.
             Err(error) if again && is_another(&error) => {
                 let held = self.files.orphan(how.identity).map_err(|_| Errno::STALE)?;
@@ -245,6 +254,7 @@ impl DirectoryTree {
             counted: None,
             verifier: Arc::clone(&self.verifier),
             is_closed: AtomicBool::new(false),
+            syncs_names,
         };
         if !is_file {
             return Ok(Some(Arc::new(file)));
@@ -301,27 +311,6 @@ fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The flags of `open(2)` for those of a message, but for those that create.
-fn flags_of(flags: u32) -> Result<OFlags, Errno> {
-    let mut found = match (flags & open::READ != 0, flags & open::WRITE != 0) {
-        (true, true) => OFlags::RDWR,
-        (true, false) => OFlags::RDONLY,
-        (false, true) => OFlags::WRONLY,
-        (false, false) => return Err(Errno::INVAL),
-    };
-    for (flag, adds) in [(open::TRUNCATE, OFlags::TRUNC), (open::DIRECTORY, OFlags::DIRECTORY)] {
-        if flags & flag != 0 {
-            found |= adds;
-        }
-    }
-    let refused = match () {
-        () if flags & open::AGAIN != 0 => open::TRUNCATE | open::EXCLUSIVE | open::TEMPORARY,
-        () if flags & open::CREATE != 0 => open::DIRECTORY | open::TEMPORARY,
-        () => 0,
-    };
-    if flags & refused != 0 { Err(Errno::INVAL) } else { Ok(found) }
-}
-
 impl Tree for DirectoryTree {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
@@ -357,6 +346,9 @@ impl Tree for DirectoryTree {
     }
 
     fn attr(&self, caller: Caller, path: &Path) -> io::Result<Attr> {
+        if let Some(Own::RemovedFile(name)) = Own::of(path) {
+            return self.removed_attr(caller, name);
+        }
         let (place, found) = self.names.look(caller, || {
             let place = self.find(path)?;
             let found = if place.is_root() {
@@ -398,8 +390,8 @@ impl Tree for DirectoryTree {
         after: u64,
         each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
     ) -> io::Result<()> {
-        if path == Path::new(private::NAME).join(private::ORPHANS) {
-            return if after == 0 { self.read_orphans(caller, each) } else { Ok(()) };
+        if let Some(own) = Own::of(path) {
+            return if after == 0 { self.read_own(caller, &own, each) } else { Ok(()) };
         }
         let is_root = path.as_os_str().is_empty();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -504,6 +496,9 @@ impl Tree for DirectoryTree {
     }
 
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
+        if let Some(Own::RemovedFile(name)) = Own::of(path) {
+            return self.forget_removed(caller, name);
+        }
         let look = || {
             let place = self.find(path)?;
             let held = if directory { None } else { Some(place.hold()?) };
@@ -566,6 +561,9 @@ impl Tree for DirectoryTree {
         value: &[u8],
         flags: u32,
     ) -> io::Result<()> {
+        if name == OBJECT {
+            self.files.have_objects();
+        }
         let flags = XattrFlags::from_bits_retain(flags);
         self.with_held(caller, path, |held| {
             expect(&held, identity)?;

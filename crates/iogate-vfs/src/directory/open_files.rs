@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use super::beneath::ProcPath;
 use super::stat;
+use crate::object_id::ObjectId;
 use crate::private;
 use crate::tree::WhenGone;
 
@@ -24,6 +25,9 @@ use crate::tree::WhenGone;
 pub(super) struct OpenFiles {
     root: OwnedFd,
     orphans: OnceLock<OwnedFd>,
+    removed: OnceLock<OwnedFd>,
+    /// Files here may have objects elsewhere.
+    has_objects: AtomicBool,
     files: Mutex<HashMap<Identity, Counted>>,
     grace: OnceLock<Grace>,
     /// A thread waits until what is kept can go.
@@ -55,13 +59,19 @@ struct Counted {
 pub(super) struct Victim {
     held: OwnedFd,
     identity: Identity,
+    /// What its objects are named by, if it has been noted among those that are removed.
+    noted: Option<ObjectId>,
 }
 
 impl OpenFiles {
     pub(super) fn new(root: OwnedFd) -> OpenFiles {
+        // The root has the attribute then, too.
+        let has_objects = stat::object_of(&root) != [0; 16];
         OpenFiles {
             root,
             orphans: OnceLock::new(),
+            removed: OnceLock::new(),
+            has_objects: AtomicBool::new(has_objects),
             files: Mutex::default(),
             grace: OnceLock::new(),
             is_waiting: AtomicBool::new(false),
@@ -153,18 +163,24 @@ impl OpenFiles {
 
     /// Takes away the extra name of a file that nobody has open.
     fn let_go(&self, identity: Identity, is_orphan: bool, fd: BorrowedFd<'_>) -> Gone {
+        let noted = if is_orphan { self.note(fd) } else { None };
         if is_orphan
             && let Some(orphans) = self.orphans.get()
             && let Err(errno) = rustix::fs::unlinkat(orphans, name_of(identity), AtFlags::empty())
         {
             tracing::debug!(%errno, inode = identity.inode, "a removed file's last name was gone");
         }
-        let is_gone = rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink == 0);
-        // An open that found the last name in the same moment counts; whoever closes that one finds no name either.
+        let links = u32::from(noted.is_some());
+        let is_gone = rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink as u32 <= links);
+        // An open that found the last name in the same moment counts; whoever closes that one finds no name of the users' either.
         if let Some(counted) = self.lock().get_mut(&identity) {
-            counted.is_orphan = false;
+            counted.is_orphan = is_gone && noted.is_some() && self.link(fd, identity).is_ok();
             counted.is_removed = is_gone;
+            noted.into_iter().for_each(|id| self.forget(id));
             return Gone::NONE;
+        }
+        if !is_gone {
+            noted.into_iter().for_each(|id| self.forget(id));
         }
         if is_gone { Gone { object: stat::object_of(fd) } } else { Gone::NONE }
     }
@@ -180,22 +196,61 @@ impl OpenFiles {
     pub(super) fn victim(held: OwnedFd) -> Result<Option<Victim>, Errno> {
         let known = stat::of(&held)?;
         let is_file = FileType::from_raw_mode(known.attr.mode) == FileType::RegularFile;
-        Ok(is_file.then_some(Victim { held, identity: known.identity }))
+        Ok(is_file.then_some(Victim { held, identity: known.identity, noted: None }))
     }
 
-    /// Whether the file has to be kept when its name goes.
-    pub(super) fn is_used(&self, victim: &Victim) -> bool {
+    /// Files here may have objects elsewhere, from now on.
+    pub(super) fn have_objects(&self) {
+        self.has_objects.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the file may need another name when its own goes.
+    pub(super) fn may_be_kept(&self, victim: &Victim) -> bool {
+        self.has_objects.load(Ordering::Relaxed) || self.is_used(victim)
+    }
+
+    /// Whether somebody has the file open, or may come back to it.
+    fn is_used(&self, victim: &Victim) -> bool {
         let is_open = self.lock().get(&victim.identity).is_some_and(|counted| counted.handles > 0);
         is_open || self.may_come_back(victim.identity)
     }
 
-    /// Gives a file that is used another name. Where that is not possible, it is kept for as long as this process has it open.
-    pub(super) fn keep(&self, victim: &Victim) {
+    /// Gives a file another name: one that is used, to be opened again, and returns true; else one that has objects, until they are
+    /// removed. Where that is not possible, it is kept for as long as this process has it open, or a sweep has to find the objects.
+    pub(super) fn keep(&self, victim: &mut Victim) -> bool {
+        if !self.is_used(victim) {
+            victim.noted = self.note(victim.held.as_fd());
+            return false;
+        }
         match self.link(victim.held.as_fd(), victim.identity) {
             Ok(()) => self.lock().entry(victim.identity).or_default().is_orphan = true,
             Err(error) => {
                 tracing::debug!(%error, inode = victim.identity.inode, "an open file loses its name for good");
             }
+        }
+        true
+    }
+
+    /// Gives a file a name among those that are removed, if it has objects. Returns what these are named by.
+    fn note(&self, held: BorrowedFd<'_>) -> Option<ObjectId> {
+        let id = ObjectId(stat::object_of(held));
+        if id == ObjectId([0; 16]) {
+            return None;
+        }
+        let (folder, path) = (self.removed_folder().ok()?, ProcPath::new(held));
+        match rustix::fs::linkat(CWD, path.as_bytes(), folder, id.to_string(), AtFlags::SYMLINK_FOLLOW) {
+            Ok(()) | Err(Errno::EXIST) => Some(id),
+            Err(errno) => {
+                tracing::debug!(%errno, %id, "a removed file is not noted: nobody may remove its objects after a crash");
+                None
+            }
+        }
+    }
+
+    /// A file is not removed, or not yet.
+    fn forget(&self, id: ObjectId) {
+        if let Some(folder) = self.removed.get() {
+            let _ = rustix::fs::unlinkat(folder, id.to_string(), AtFlags::empty());
         }
     }
 
@@ -214,8 +269,18 @@ impl OpenFiles {
         let Ok(stat) = rustix::fs::fstat(&victim.held) else { return Gone::NONE };
         let mut files = self.lock();
         let counted = files.get(&victim.identity).copied().unwrap_or_default();
-        let has_name = stat.st_nlink as u32 > u32::from(counted.is_orphan);
+        let is_noted = victim.noted.is_some();
+        let has_name = stat.st_nlink as u32 > u32::from(counted.is_orphan) + u32::from(is_noted);
         let is_used = counted.handles > 0 || counted.is_orphan && self.may_come_back(victim.identity);
+        if let Some(id) = victim.noted
+            && (has_name || is_used)
+        {
+            // Opened meanwhile: then it is not removed yet.
+            if !has_name && !counted.is_orphan && self.link(victim.held.as_fd(), victim.identity).is_ok() {
+                files.entry(victim.identity).or_default().is_orphan = true;
+            }
+            self.forget(id);
+        }
         if is_used {
             files.entry(victim.identity).or_default().is_removed = !has_name;
             if counted.handles == 0 {
@@ -249,6 +314,15 @@ impl OpenFiles {
         }
         let orphans = private::folder(self.root.as_fd(), private::ORPHANS)?;
         Ok(self.orphans.get_or_init(|| orphans))
+    }
+
+    /// The folder of those that are removed, which is made when it is first needed.
+    pub(super) fn removed_folder(&self) -> io::Result<&OwnedFd> {
+        if let Some(removed) = self.removed.get() {
+            return Ok(removed);
+        }
+        let removed = private::folder(self.root.as_fd(), private::REMOVED)?;
+        Ok(self.removed.get_or_init(|| removed))
     }
 
     /// Clients of an earlier process of this server may open again what they had open, for so long.

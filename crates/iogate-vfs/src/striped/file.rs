@@ -59,7 +59,9 @@ impl TreeFile for StripedFile {
 
     fn close(&self) -> Gone {
         self.objects.let_go(&self.names);
-        self.objects.stripes.discard(self.names.close());
+        let stripes = &self.objects.stripes;
+        let verifier = stripes.names.verifier();
+        stripes.discard(self.names.close(), verifier);
         Gone::NONE
     }
 
@@ -146,7 +148,11 @@ impl TreeFile for StripedFile {
             })
         };
         let extends = !frees && mode & libc::FALLOC_FL_KEEP_SIZE as u32 == 0;
-        if extends { self.with_end(allocate) } else { allocate() }.map(drop)
+        let allocate = || if extends { self.with_end(allocate) } else { allocate() }.map(drop);
+        match allocate() {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && stripes.make_room() => allocate(),
+            allocated => allocated,
+        }
     }
 
     fn appends_elsewhere(&self) -> bool {

@@ -8,8 +8,9 @@
 //! - Times are the latest of the names-file's and the objects'. A time that is set lies on all of them, so it holds until a
 //!   target writes at a later time by its own clock.
 //! - Only who has the names removes a file: it counts who has it open, in all processes that use it as a server. It says when a file's
-//!   objects can be reached by nobody any more, and whoever is told discards them. Where that is not heard, after a crash, their
-//!   space leaks: [`StripedTree::sweep`].
+//!   objects can be reached by nobody any more, and whoever is told discards them: when the removal is durable, as a crash may bring
+//!   the name back before. Until they are gone the file is listed at the server of names, for successors of those who were told.
+//!   What is left all the same, after a crash, leaks: [`StripedTree::sweep`].
 //! - An object that is not there is a hole only while the names-file is open: else reads and writes fail with `ESTALE`. They also do
 //!   when the names' machine has booted, and what leads to the objects is lost.
 //! - Where the names are on another machine, a symbolic link in the last place of a path is not followed by an open.
@@ -17,6 +18,7 @@
 mod append;
 mod file;
 mod objects;
+mod removing;
 mod sweep;
 
 use std::io;
@@ -84,6 +86,9 @@ impl StripedTree {
                 stripes.discard_later(gone);
             }
         }));
+        let later = Arc::downgrade(&stripes);
+        store.when_full(Box::new(move || later.upgrade().is_some_and(|stripes| stripes.make_room())));
+        stripes.take_over();
         let (engine, ends) = (OnceLock::new(), Ends::new(Rules::PROCESS, None, clock));
         Ok(StripedTree { names, stripes, store, engine, ends })
     }
@@ -124,6 +129,22 @@ impl StripedTree {
                     entry.attr = Attr { inode, mode: mode & libc::S_IFMT, ..Attr::default() };
                 }
             }
+        }
+    }
+}
+
+impl StripedTree {
+    /// Removes the objects of removed files that wait for that to be durable, now.
+    pub fn finish_removals(&self) {
+        self.stripes.make_room();
+    }
+}
+
+impl Drop for StripedTree {
+    fn drop(&mut self) {
+        // Where the names are not reached, or in a simulated world, whoever uses them next finds what is left.
+        if !self.stripes.clock.is_simulated() && self.names.is_reached() {
+            self.stripes.remove_now();
         }
     }
 }
@@ -247,6 +268,7 @@ impl Tree for StripedTree {
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        self.stripes.remove_due();
         let since = (!self.names.is_local()).then(|| self.stripes.clock.now());
         let verifier = self.names.verifier();
         // The names-file keeps what it has noted, and who cuts the file takes its end.
@@ -255,7 +277,12 @@ impl Tree for StripedTree {
         if cuts {
             flags |= open::WRITE;
         }
-        let names = self.names.open(caller, path, OpenHow { flags, stripes: true, ..how })?;
+        let open = || self.names.open(caller, path, OpenHow { flags, stripes: true, ..how });
+        let names = match open() {
+            // Removed files have names, too, as long as their objects wait.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && self.stripes.make_room() => open(),
+            opened => opened,
+        }?;
         let writes = how.flags & open::WRITE != 0;
         if !writes && names.opened_attr()?.mode & libc::S_IFMT != libc::S_IFREG {
             return Ok(Arc::new(StripedDirectory::new(names)));
@@ -367,12 +394,16 @@ impl Tree for StripedTree {
     }
 
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
-        self.stripes.discard(self.names.unlink(caller, path, directory)?);
+        self.stripes.remove_due();
+        let verifier = self.names.verifier();
+        self.stripes.discard(self.names.unlink(caller, path, directory)?, verifier);
         Ok(Gone::NONE)
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
-        self.stripes.discard(self.names.rename(caller, path, to, flags)?);
+        self.stripes.remove_due();
+        let verifier = self.names.verifier();
+        self.stripes.discard(self.names.rename(caller, path, to, flags)?, verifier);
         Ok(Gone::NONE)
     }
 

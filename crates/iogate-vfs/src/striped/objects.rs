@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use iogate_core::hash::IdHasher;
-use iogate_core::wire::{Attr, Change, Gone, Identity, attr, open, set};
+use iogate_core::wire::{Attr, Change, Identity, attr, open, set};
 use iogate_core::{FileId, Layout, Span, TargetId, Time};
 use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
 use super::append::AppendLane;
+use super::removing::Removing;
 use crate::object_id::{OBJECTS, ObjectId};
 use crate::tree::{OpenHow, Tree, TreeFile, Waiting};
 use crate::{Caller, Clock};
@@ -29,7 +30,7 @@ const IN_FLIGHT_MAX: usize = 16;
 
 /// The targets, and the objects that are open.
 pub(super) struct Stripes {
-    names: Arc<dyn Tree>,
+    pub(super) names: Arc<dyn Tree>,
     pub(super) targets: Box<[Arc<dyn Tree>]>,
     pub(super) layout: Layout,
     pub(super) clock: Clock,
@@ -37,6 +38,7 @@ pub(super) struct Stripes {
     open: Mutex<HashMap<ObjectId, Weak<Objects>>>,
     /// Of each target, which directories of objects are known to be durable themselves.
     durable: Box<[[AtomicBool; 256]]>,
+    pub(super) removing: Arc<Removing>,
 }
 
 impl Stripes {
@@ -48,7 +50,16 @@ impl Stripes {
     ) -> Stripes {
         let are_local = targets.iter().all(|target| target.is_local());
         let durable = targets.iter().map(|_| [const { AtomicBool::new(false) }; 256]).collect();
-        Stripes { names, targets: targets.into(), layout, clock, are_local, open: Mutex::default(), durable }
+        Stripes {
+            names,
+            targets: targets.into(),
+            layout,
+            clock,
+            are_local,
+            open: Mutex::default(),
+            durable,
+            removing: Arc::default(),
+        }
     }
 
     /// Makes it durable that an object is there.
@@ -124,30 +135,6 @@ impl Stripes {
 
     pub(super) fn opened(&self, id: ObjectId) -> Option<Arc<Objects>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).get(&id).and_then(Weak::upgrade)
-    }
-
-    /// Removes the objects of a file that nobody can reach any more.
-    pub(super) fn discard(&self, gone: Gone) {
-        if gone == Gone::NONE {
-            return;
-        }
-        let id = ObjectId(gone.object);
-        let path = id.path();
-        if let Err(error) = self.each(|target| absent(self.targets[target].unlink(ROOT, &path, false))) {
-            tracing::warn!(%id, %error, "the objects of a removed file are left over; a sweep removes them");
-        }
-    }
-
-    /// As [`Stripes::discard`], where nobody should wait for other machines.
-    pub(super) fn discard_later(self: &Arc<Self>, gone: Gone) {
-        if self.are_local {
-            return self.discard(gone);
-        }
-        let stripes = Arc::clone(self);
-        let discard = move || stripes.discard(gone);
-        if let Err(error) = std::thread::Builder::new().name("iogate-discard".into()).spawn(discard) {
-            tracing::warn!(%error, "the objects of a removed file are left over; a sweep removes them");
-        }
     }
 
     /// Of all targets together; `of` one's, or that of a file's object on it.

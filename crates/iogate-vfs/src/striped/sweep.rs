@@ -20,9 +20,10 @@ pub struct Swept {
 
 impl StripedTree {
     /// Removes the objects of files that have no name, as a crash may leave them. Files that are open have one, among the orphans of
-    /// the server that has the names. Files may be made and removed meanwhile, but not renamed. Removes nothing if not all names
+    /// the server that has the names, and so have those whose removal may not be durable. Files may be made and removed meanwhile, but not renamed. Removes nothing if not all names
     /// could be read.
     pub fn sweep(&self) -> io::Result<Swept> {
+        self.stripes.take_over();
         // Before the names: what is made from now on is not among them.
         let mut objects = Vec::new();
         for target in 0..self.stripes.targets.len() {
@@ -81,9 +82,11 @@ impl StripedTree {
                 }
             }
         }
-        // Files that were removed and are open somewhere. After the others, as names only go this way.
-        let orphans = Path::new(private::NAME).join(private::ORPHANS);
-        named.extend(list(&*self.names, &orphans)?.iter().filter_map(|(_, attr)| id_of(attr)));
+        // Files that were removed, and are open somewhere or wait. After the others, as names only go this way.
+        for own in [private::ORPHANS, private::REMOVED] {
+            let own = Path::new(private::NAME).join(own);
+            named.extend(list(&*self.names, &own)?.iter().filter_map(|(_, attr)| id_of(attr)));
+        }
         Ok(named)
     }
 }
