@@ -40,6 +40,16 @@ fn no_cut_is_repeated_after_a_crash() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In these, the machine of the server of names crashes after a file was removed or replaced, and has its name again: its objects, synced
+/// as they were, had been removed at once.
+#[test]
+fn no_crash_brings_a_name_back_without_its_data() {
+    for seed in [200_160, 300_022, 301_950, 301_996, 302_138] {
+        let report = run(seed, None);
+        assert!(report.findings.is_empty(), "{report}");
+    }
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

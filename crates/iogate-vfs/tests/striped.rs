@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use common::{ROOT, USER, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
@@ -36,13 +37,15 @@ fn objects(below: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Waits until no objects are left: a thread of an engine may let go of a file a little after its last transfer was answered.
+/// Waits until no objects are left: they wait for a sync of the names, and a thread of an engine may let go of a file a little after its
+/// last transfer was answered.
 fn are_gone(below: &Path) {
-    for _ in 0..1000 {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < patience {
         if objects(below).is_empty() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     panic!("left over: {:?}", objects(below));
 }
@@ -147,6 +150,7 @@ fn objects_go_with_the_last_name_and_the_last_handle() {
     tree.rename(own(), at("a"), at("b"), libc::RENAME_EXCHANGE).unwrap();
     assert_eq!(count(), 5);
     tree.rename(own(), at("a"), at("b"), 0).unwrap();
+    tree.finish_removals();
     assert_eq!((count(), attr(&*tree, "b").size), (1, 10));
     // A rename between two names of a file removes neither.
     tree.link(own(), at("b"), at("c")).unwrap();

@@ -20,8 +20,8 @@ pub struct Swept {
 
 impl StripedTree {
     /// Removes the objects of files that have no name, as a crash may leave them. Files that are open have one, among the orphans of
-    /// the server that has the names, and so have those whose removal may not be durable. Files may be made and removed meanwhile, but not renamed. Removes nothing if not all names
-    /// could be read.
+    /// the server that has the names; so have those that were removed, whose objects go a little later. Files may be made and removed
+    /// meanwhile, but not renamed. Removes nothing if not all names could be read.
     pub fn sweep(&self) -> io::Result<Swept> {
         self.stripes.take_over();
         // Before the names: what is made from now on is not among them.

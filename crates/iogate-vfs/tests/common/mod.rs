@@ -148,7 +148,7 @@ pub(crate) struct Far {
 pub(crate) struct Machine {
     /// How often it has booted.
     pub(crate) boots: AtomicU64,
-    /// Files that were open are not found again.
+    /// Files that were open are not found again, and nothing becomes durable.
     pub(crate) is_stale: AtomicBool,
     /// How often a file was asked for its attributes.
     pub(crate) asked: AtomicUsize,
@@ -205,7 +205,12 @@ impl TreeFile for FarFile {
             synced.fetch_add(1, Ordering::SeqCst);
         }
         self.2.check()?;
-        self.0.sync(data_only)
+        self.0.sync(data_only)?;
+        Ok(self.verifier())
+    }
+
+    fn verifier(&self) -> u64 {
+        self.2.boots.load(Ordering::SeqCst)
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
