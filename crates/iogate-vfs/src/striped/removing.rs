@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use iogate_core::Time;
 use iogate_core::removals::{Removal, Removals, Synced};
 use iogate_core::wire::{Gone, open};
 
@@ -56,8 +55,11 @@ impl Stripes {
         }
         let now = self.clock.now();
         let mut state = self.removing.lock();
+        let due = state.removals.due();
         let is_full = state.removals.add(Removal { object: gone.object, verifier }, now);
-        self.see_to_it(state, now);
+        if state.removals.due() != due || !state.has_thread {
+            self.see_to_it(state);
+        }
         is_full
     }
 
@@ -73,22 +75,21 @@ impl Stripes {
         let _ = self.add(gone, None);
     }
 
-    /// Has a thread carry out what waits.
-    fn see_to_it(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Time) {
+    /// Has a thread carry out what waits, when it is due.
+    fn see_to_it(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if self.clock.is_simulated() {
             return;
         }
         if state.has_thread {
-            if state.removals.due().is_some_and(|due| due <= now) {
-                self.removing.changed.notify_all();
-            }
-            return;
+            return self.removing.changed.notify_all();
         }
         let (removing, stripes) = (Arc::clone(&self.removing), Arc::downgrade(self));
         let work = move || work(&removing, &stripes);
         match std::thread::Builder::new().name("iogate-removals".into()).spawn(work) {
             Ok(_) => state.has_thread = true,
-            Err(error) => tracing::warn!(%error, "the objects of removed files stay until the next removal"),
+            Err(error) => {
+                tracing::warn!(%error, "the objects of removed files stay until the stripes are used anew")
+            }
         }
     }
 
