@@ -357,7 +357,7 @@ impl Join {
             }
             Err(error) if self.may_find_room(&error) => {
                 let far = self.store.far.clone();
-                elsewhere(far.as_ref(), move |thread| self.try_with_room(thread, error));
+                elsewhere(far.as_ref(), move |thread| self.try_with_room(thread.is_ok(), error));
             }
             Err(error) => (self.done)(self.io, Err(error)),
         }
@@ -371,8 +371,8 @@ impl Join {
     }
 
     /// Writes once more, if there is room now.
-    fn try_with_room(self, thread: io::Result<()>, full: io::Error) {
-        let has_room = thread.is_ok() && self.store.room.get().is_some_and(|make_room| make_room());
+    fn try_with_room(self, may_wait: bool, full: io::Error) {
+        let has_room = may_wait && self.store.room.get().is_some_and(|make_room| make_room());
         if has_room {
             self.store.carry_out(self.io, self.pieces, true, Some(0), self.done);
         } else {

@@ -51,8 +51,6 @@ pub enum Planted {
     GoneTooEarly,
     /// Nobody remembers that a size was changed.
     ForgottenSize,
-    /// The objects of a removed file are removed before that is durable for its name.
-    DiscardsAtOnce,
     /// A new file has its name before it has what leads to its objects: a crash can leave the one without the other. Not among
     /// [`ALL`](Planted::ALL), as that is noticed.
     LateObject,
@@ -60,7 +58,7 @@ pub enum Planted {
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 10] = [
+    pub const ALL: [Planted; 9] = [
         Planted::OldEnd,
         Planted::OldEndAfterCut,
         Planted::Moves,
@@ -70,7 +68,6 @@ impl Planted {
         Planted::NoDecider,
         Planted::GoneTooEarly,
         Planted::ForgottenSize,
-        Planted::DiscardsAtOnce,
     ];
 }
 

@@ -494,11 +494,6 @@ impl TreeFile for SimFile {
 
     fn sync(&self, _data_only: bool) -> io::Result<u64> {
         let mut disk = self.of.lock();
-        let is_removed_list = disk.names.by_path.get(Path::new(REMOVED)) == Some(&self.of.identity.inode);
-        if is_removed_list && self.of.tree.planted == Some(Planted::DiscardsAtOnce) {
-            drop(disk);
-            return Ok(self.verifier());
-        }
         if !disk.sync(self.of.identity.inode) {
             return errno(libc::EIO);
         }

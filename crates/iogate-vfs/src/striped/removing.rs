@@ -88,7 +88,7 @@ impl Stripes {
         match std::thread::Builder::new().name("iogate-removals".into()).spawn(work) {
             Ok(_) => state.has_thread = true,
             Err(error) => {
-                tracing::warn!(%error, "the objects of removed files stay until the stripes are used anew")
+                tracing::warn!(%error, "the objects of removed files stay until the stripes are used anew");
             }
         }
     }
