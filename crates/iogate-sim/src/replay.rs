@@ -435,6 +435,9 @@ impl<R: BufRead> Replay<R> {
                 own_target |= flying.own_target;
             }
         }
+        if let Some(auto) = &mut self.auto {
+            auto.dispatched(self.now, dispatch);
+        }
         let service = self.backend.serve(self.now, dispatch, own_target, queued);
         self.totals.dispatches += 1;
         let (start, end) = service.unwrap_or((self.now, self.now));
@@ -465,6 +468,9 @@ impl<R: BufRead> Replay<R> {
     }
 
     fn complete(&mut self, id: DispatchId) {
+        if let Some(auto) = &mut self.auto {
+            auto.ended(self.now, id);
+        }
         let mut bytes = 0;
         for part in self.gate.parts(id) {
             bytes += u64::from(part.bytes);

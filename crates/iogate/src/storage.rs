@@ -4,7 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use iogate_core::auto::Storage;
+use iogate_core::auto::{Pricing, Storage};
+use iogate_core::device::Device;
 use iogate_core::profile::measure;
 use iogate_core::{Layout, SchedulerConfig, SchedulerKind};
 use iogate_sim::profile::ProfileTextError;
@@ -37,12 +38,28 @@ pub(crate) fn known(directory: Option<&Path>) -> Storage {
     }
 }
 
-/// What is known of a modelled device: all of it.
-pub(crate) fn modelled(spec: &str) -> Result<Storage, ProfileTextError> {
+/// A modelled device, and where files lie on it.
+struct Model<F> {
+    maker: F,
+    extent_bytes: u64,
+}
+
+impl<F: Fn() -> Box<dyn Device> + Send + Sync> Pricing for Model<F> {
+    fn device(&self) -> Box<dyn Device> {
+        (self.maker)()
+    }
+
+    fn extent_bytes(&self) -> u64 {
+        self.extent_bytes
+    }
+}
+
+/// What is known of a modelled device on which files lie in such extents: all of it.
+pub(crate) fn modelled(spec: &str, extent_bytes: u64) -> Result<Storage, ProfileTextError> {
     const SEED: u64 = 1;
     let maker = devices::maker(spec)?;
     let profile = measure(maker(), SEED).finish(&format!("model {spec}"), false, None);
-    Ok(Storage::modelled(profile, Arc::new(maker)))
+    Ok(Storage::modelled(profile, Arc::new(Model { maker, extent_bytes })))
 }
 
 /// Whether a directory is known to lie on a rotating disk.

@@ -8,15 +8,27 @@ use crate::request::FileId;
 const EXTENTS_MAX: usize = 8_192;
 
 /// Addresses as [`Placement`] gives them, the same in all windows for as long as there are not too many.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Addresses {
+    extent_bytes: u64,
     extents: HashMap<(FileId, u64), u64>,
     next: u64,
 }
 
+impl Default for Addresses {
+    fn default() -> Addresses {
+        Addresses::new(Placement::EXTENT_BYTES)
+    }
+}
+
 impl Addresses {
+    /// No files yet; `extent_bytes` is not zero.
+    pub(super) fn new(extent_bytes: u64) -> Addresses {
+        Addresses { extent_bytes, extents: HashMap::default(), next: 0 }
+    }
+
     pub(super) fn of(&mut self, file: FileId, offset: u64) -> u64 {
-        let bytes = Placement::EXTENT_BYTES;
+        let bytes = self.extent_bytes;
         let key = (file, offset / bytes);
         let extent = match self.extents.get(&key) {
             Some(extent) => *extent,

@@ -94,11 +94,11 @@ impl Chooser {
         Chooser {
             config: config.clone(),
             one: one_at_a_time(&*pricing, config.depth),
+            reader: Reader::new(pricing.extent_bytes()),
             pricing,
             bars: alloc::vec![Bar::default(); candidates.all().len()],
             candidates,
             used,
-            reader: Reader::default(),
             history: VecDeque::with_capacity(WINDOWS),
             errors: VecDeque::with_capacity(WINDOWS),
             trial: None,

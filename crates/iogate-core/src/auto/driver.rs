@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 
 use super::chooser::{Chooser, QUEUED_MAX, Status};
 use super::meter::Meter;
-use super::window::{PRESENT_MAX, Ring, SPAN_MIN};
+use super::window::{PRESENT_MAX, Ring, SPAN_MIN, Served};
 use crate::gate::{Dispatch, DispatchId, Gate};
+use crate::hash::HashMap;
 use crate::request::{ClientId, Request, RequestId};
 use crate::time::Time;
 
@@ -52,6 +53,8 @@ pub struct Auto {
     pace: Pace,
     /// Learns what the storage charges.
     meter: Option<Meter>,
+    /// Dispatches in service.
+    flying: HashMap<DispatchId, Served>,
     noting: bool,
     /// The earliest beginning of the next window.
     next: Time,
@@ -60,10 +63,18 @@ pub struct Auto {
 impl Auto {
     /// Lets `chooser` simulate at `pace`.
     pub fn new(chooser: Chooser, pace: Pace) -> Auto {
-        Auto { chooser, ring: Ring::new(), pace, meter: None, noting: false, next: Time::ZERO }
+        Auto {
+            chooser,
+            ring: Ring::new(),
+            pace,
+            meter: None,
+            flying: HashMap::default(),
+            noting: false,
+            next: Time::ZERO,
+        }
     }
 
-    /// Lets it learn what the storage charges. It is then to be told of dispatches.
+    /// Lets it learn what the storage charges.
     pub fn learning(mut self, meter: Meter) -> Auto {
         self.meter = Some(meter);
         self
@@ -74,12 +85,17 @@ impl Auto {
         if let Some(meter) = &mut self.meter {
             meter.begun(now, dispatch);
         }
+        let Dispatch { id, file, op, offset, bytes, .. } = *dispatch;
+        self.flying.insert(id, Served { began: now, ended: now, file, offset, bytes, op });
     }
 
     /// A dispatch has been carried out, all of it.
     pub fn ended(&mut self, now: Time, id: DispatchId) {
         if let Some(meter) = &mut self.meter {
             meter.ended(now, id);
+        }
+        if let Some(served) = self.flying.remove(&id) {
+            self.ring.served(&Served { ended: now, ..served });
         }
     }
 

@@ -16,9 +16,11 @@ use super::status::Choice;
 use super::window::{Ring, SPAN_MIN};
 use crate::gate::{GateConfig, Present};
 use crate::profile::{Profile, Refit, Sample, Streams};
-use crate::request::{ClientId, FileId, Op, Request, RequestId};
+use crate::request::{ClientId, Request, RequestId};
 use crate::sched::{Prices, SchedulerConfig};
 use crate::time::{Span, Time};
+
+pub use super::window::Served;
 
 /// Dispatches of a window that are learnt from.
 const SERVED_MAX: usize = 4_096;
@@ -30,24 +32,7 @@ const PAUSE: Span = Span::from_millis(50);
 const DOUBTS_MAX: u32 = 4;
 const DOUBT: &str = "what the storage charges varies too much to predict anything by it";
 
-/// A dispatch that has been carried out.
-#[derive(Clone, Copy, Debug)]
-pub struct Served {
-    /// When it was handed over.
-    pub began: Time,
-    /// When it was done.
-    pub ended: Time,
-    /// Where it was.
-    pub file: FileId,
-    /// Its first byte.
-    pub offset: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// Read or write.
-    pub op: Op,
-}
-
-/// What is noted under a gate's lock. Nothing is noted between windows.
+/// What is noted under a gate's lock; between windows, the last dispatches only.
 #[derive(Debug)]
 pub struct Log {
     ring: Ring,
@@ -91,6 +76,7 @@ impl Log {
     /// A dispatch has been carried out.
     #[inline]
     pub fn served(&mut self, served: Served) {
+        self.ring.served(&served);
         if self.ring.is_open() && self.served.len() < SERVED_MAX {
             self.served.push(served);
         }

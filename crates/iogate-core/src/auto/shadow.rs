@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::window::{After, Window, Work};
-use crate::device::{Device, Station, Transfer};
+use crate::device::{Device, Placement, Station, Transfer};
 use crate::gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome};
 use crate::request::{AppId, ClientId, Op, Request, RequestId};
 use crate::sched::{ConfigError, SchedulerConfig};
@@ -23,6 +23,11 @@ use crate::time::{Span, Time};
 pub trait Pricing: Send + Sync {
     /// A device that has served nothing yet.
     fn device(&self) -> Box<dyn Device>;
+
+    /// Bytes of a file that lie together on it, as [`Placement`] has it.
+    fn extent_bytes(&self) -> u64 {
+        Placement::EXTENT_BYTES
+    }
 
     /// The rate with `n` transfers in flight, in transfers of 64 KiB a second from all over a device that has not served anything.
     fn rate(&self, n: u32) -> u64 {
@@ -155,6 +160,22 @@ fn back(time: Time, ahead: Span) -> Time {
     Time::ZERO + (time.since(Time::ZERO) - ahead)
 }
 
+/// When it was by a device's clock: at completions as measured, and as simulated, in the order of the former.
+struct Clock(Vec<(Time, Time)>);
+
+impl Clock {
+    fn at(&self, time: Time) -> Time {
+        let after = self.0.partition_point(|(measured, _)| *measured <= time);
+        let (measured, simulated) = self.0[after.saturating_sub(1)];
+        simulated + time.since(measured)
+    }
+
+    fn ended(&mut self, measured: Time, simulated: Time) {
+        let after = self.0.partition_point(|(other, _)| *other <= measured);
+        self.0.insert(after, (measured, simulated));
+    }
+}
+
 impl Shadow {
     /// The first `limit` requests of `window`, those that were in the gate included, under `scheduler`.
     pub(super) fn new(
@@ -211,30 +232,37 @@ impl Shadow {
             unfinished: 0,
             foreign: Vec::new(),
         };
-        shadow.warm_up(window);
-        shadow.start(window);
+        let clock = shadow.warm_up(window);
+        shadow.start(window, &clock);
         Ok(shadow)
     }
 
-    /// Serves what the device has served last, before the window: heads and caches are then about where they were.
-    fn warm_up(&mut self, window: &Window) {
-        let mut at = Time::ZERO;
+    /// Serves what the device has served last, each as long after the completion before it as it was, and so in the device's own time:
+    /// a disk that idles because it is told of things late reads ahead, and is another one from then on.
+    fn warm_up(&mut self, window: &Window) -> Clock {
+        let in_service = window.work.first().map(|work| match work.after {
+            After::InService(since) => since,
+            _ => window.start,
+        });
+        let begin = window.warm.first().map(|warm| warm.began).or(in_service).unwrap_or(window.start);
+        let mut clock = Clock(alloc::vec![(begin, window.start)]);
         for warm in &window.warm {
-            let mut visit = self.station.begin(at.max(warm.at));
+            let mut visit = self.station.begin(clock.at(warm.began));
             visit.serve(Transfer { op: warm.op, address: warm.address, bytes: warm.bytes });
-            at = visit.end();
+            clock.ended(warm.ended, visit.end());
         }
-        self.ahead = at.since(window.start);
+        self.ahead = clock.at(window.start).since(window.start);
+        clock
     }
 
     /// Puts in what was there, and finds out when the next request of each client comes.
-    fn start(&mut self, window: &Window) {
+    fn start(&mut self, window: &Window, clock: &Clock) {
         self.learn(window);
         let mut index = 0;
         while index < self.limit {
             let work = window.work[index as usize];
             match work.after {
-                After::InService(since) => index = self.start_foreign(window, index, since),
+                After::InService(since) => index = self.start_foreign(window, index, since, clock),
                 After::Queued(since) => {
                     self.begin_app(&work, window.start);
                     self.clients[work.client as usize].came += 1;
@@ -285,7 +313,7 @@ impl Shadow {
     }
 
     /// One transfer that was in service as the window began; the index after its last request.
-    fn start_foreign(&mut self, window: &Window, first: u32, since: Time) -> u32 {
+    fn start_foreign(&mut self, window: &Window, first: u32, since: Time, clock: &Clock) -> u32 {
         let Work { file, op, address, offset, .. } = window.work[first as usize];
         let (mut bytes, mut after) = (0, first);
         while let Some(work) = window.work.get(after as usize).filter(|_| after < self.limit)
@@ -297,13 +325,9 @@ impl Shadow {
             self.begin_app(work, window.start);
             after += 1;
         }
-        let mut visit = self.station.begin(window.start + self.ahead);
+        let mut visit = self.station.begin(clock.at(since));
         visit.serve(Transfer { op, address, bytes });
-        // Part of it was over already, unless it waits for a slot.
-        let over =
-            if visit.begin() > window.start + self.ahead { Span::ZERO } else { window.start.since(since) };
-        let left = visit.span() - over;
-        let end = back(visit.end_after(left), self.ahead);
+        let end = back(visit.end(), self.ahead).max(window.start);
         self.foreign.push((first, after - first));
         self.served += 1;
         self.service.push(Reverse((end, self.served, FOREIGN | (self.foreign.len() as u32 - 1))));

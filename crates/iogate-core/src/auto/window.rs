@@ -8,6 +8,7 @@
 //! - its application, if that was out of the gate since: a barrier, a collective call, the next program of a script;
 //! - else the clock.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::addresses::Addresses;
@@ -29,8 +30,8 @@ pub const SPAN_MIN: Span = Span::from_millis(250);
 pub const SPAN_MAX: Span = Span::from_secs(30);
 /// Completions of a window that took as long as a window may.
 const COMPLETIONS_SLOW: usize = 32;
-/// Transfers before a window that a device is warmed up with.
-const WARM_MAX: usize = 64;
+/// Dispatches before a window that a device is warmed up with.
+const WARM_MAX: usize = 256;
 
 /// An arrival or a completion.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +55,31 @@ enum Kind {
 
 const _: () = assert!(size_of::<Note>() <= 48);
 
+/// A dispatch that has been carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// When it was handed over.
+    pub began: Time,
+    /// When it was done.
+    pub ended: Time,
+    /// Where it was.
+    pub file: FileId,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Read or write.
+    pub op: Op,
+}
+
 /// What a driver notes under its gate's lock, a few nanoseconds each; nothing is allocated there.
 #[derive(Debug, Default)]
 pub struct Ring {
     notes: Vec<Note>,
     present: Vec<(Present, ClientId)>,
+    /// What was served last, in a window or not, and what that was as this window began.
+    recent: VecDeque<Served>,
+    before: Vec<Served>,
     began: Time,
     completions: usize,
     /// Completions that are enough.
@@ -69,7 +90,8 @@ pub struct Ring {
 impl Ring {
     /// A ring that notes nothing yet.
     pub fn new() -> Ring {
-        Ring { notes: Vec::with_capacity(NOTES_MAX), ..Ring::default() }
+        let (notes, recent) = (Vec::with_capacity(NOTES_MAX), VecDeque::with_capacity(WARM_MAX));
+        Ring { notes, recent, before: Vec::with_capacity(WARM_MAX), ..Ring::default() }
     }
 
     /// Begins to note. `present` is what is in the gate now, with the clients of the requests.
@@ -77,6 +99,8 @@ impl Ring {
         self.notes.clear();
         self.present.clear();
         self.present.extend(present.into_iter().take(PRESENT_MAX));
+        self.before.clear();
+        self.before.extend(&self.recent);
         (self.began, self.completions, self.enough, self.open) = (now, 0, COMPLETIONS_MIN, true);
     }
 
@@ -103,6 +127,15 @@ impl Ring {
             let (file, offset, app, client) = (FileId(0), 0, AppId(0), ClientId(0));
             self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Completed });
         }
+    }
+
+    /// A dispatch has been carried out: what a device was left by is known of each, in a window or not.
+    #[inline]
+    pub fn served(&mut self, served: &Served) {
+        if self.recent.len() == WARM_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(*served);
     }
 
     fn note(&mut self, note: Note) {
@@ -138,6 +171,7 @@ impl Ring {
     pub fn follow(&mut self, other: &Ring) {
         self.notes.clear();
         self.present.clear();
+        self.recent.clone_from(&other.recent);
         let Ring { began, completions, enough, open, .. } = *other;
         (self.began, self.completions, self.enough, self.open) = (began, completions, enough, open);
     }
@@ -149,6 +183,7 @@ impl Ring {
         earlier.notes.extend(self.notes.drain(..more));
         core::mem::swap(&mut self.notes, &mut earlier.notes);
         core::mem::swap(&mut self.present, &mut earlier.present);
+        core::mem::swap(&mut self.before, &mut earlier.before);
         self.open &= self.notes.len() < NOTES_MAX;
     }
 
@@ -159,7 +194,9 @@ impl Ring {
 
     /// Bytes of memory in use.
     pub fn allocated_bytes(&self) -> usize {
-        self.notes.capacity() * size_of::<Note>() + self.present.capacity() * size_of::<(Present, ClientId)>()
+        self.notes.capacity() * size_of::<Note>()
+            + self.present.capacity() * size_of::<(Present, ClientId)>()
+            + (self.recent.capacity() + self.before.capacity()) * size_of::<Served>()
     }
 }
 
@@ -232,7 +269,7 @@ pub struct Window {
     pub(super) work: Vec<Work>,
     pub(super) apps: Vec<AppPart>,
     pub(super) clients: Vec<ClientPart>,
-    /// What was transferred last before it.
+    /// What was transferred last before it, in the order in which it was handed over.
     pub(super) warm: Vec<Warm>,
     /// Whether the load became another one in it.
     pub(super) changed: bool,
@@ -241,7 +278,9 @@ pub struct Window {
 /// A transfer before a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Warm {
-    pub(super) at: Time,
+    /// When it was handed over, and when it was done.
+    pub(super) began: Time,
+    pub(super) ended: Time,
     pub(super) op: Op,
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -258,20 +297,24 @@ pub(super) enum Reading {
     Nothing,
 }
 
-/// Reads windows out of rings. What it keeps from one to the next: where files lie, and the last transfers.
+/// Reads windows out of rings. What it keeps from one to the next: where files lie, and what kind of load it was.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     addresses: Addresses,
-    warm: Vec<Warm>,
     kind: Option<LoadKind>,
 }
 
 impl Reader {
+    /// One for files that lie in extents of so many bytes.
+    pub(super) fn new(extent_bytes: u64) -> Reader {
+        Reader { addresses: Addresses::new(extent_bytes), kind: None }
+    }
+
     /// The window in `ring`, of at most `most` arrivals.
     pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
         let mut builder = Builder::default();
-        let (mut warm, mut kind) = (self.warm.clone(), self.kind);
-        builder.window.warm = warm.clone();
+        let mut kind = self.kind;
+        builder.window.warm = self.warm(&ring.before);
         let change = change(&mut kind, ring);
         let begin = change.map_or(ring.began, |at| ring.notes[at].at);
         builder.window.start = begin;
@@ -293,7 +336,7 @@ impl Reader {
                     arrivals += 1;
                     builder.arrived(&mut self.addresses, note, op);
                 }
-                Kind::Completed => builder.completed(note, &mut warm),
+                Kind::Completed => builder.completed(note),
             }
             end = note.at;
         }
@@ -309,14 +352,28 @@ impl Reader {
         if starved * 4 > window.clients.len() && arrivals < most && !ring.is_at_its_end(now) {
             return Reading::NotYet;
         }
-        self.warm = warm;
         self.kind = kind;
         Reading::Window(window)
     }
 
+    /// What was served before a window, as a device saw it.
+    fn warm(&mut self, before: &[Served]) -> Vec<Warm> {
+        let mut warm: Vec<Warm> = (before.iter())
+            .map(|&Served { began, ended, file, offset, bytes, op }| Warm {
+                began,
+                ended,
+                op,
+                address: self.addresses.of(file, offset),
+                bytes,
+            })
+            .collect();
+        warm.sort_by_key(|warm| warm.began);
+        warm
+    }
+
     /// Bytes of memory in use, the addresses of files included at their bound.
     pub(super) fn allocated_bytes(&self) -> usize {
-        self.warm.capacity() * size_of::<Warm>() + self.addresses.allocated_bytes()
+        self.addresses.allocated_bytes()
     }
 }
 
@@ -441,13 +498,13 @@ impl Builder {
         self.add(addresses, (&present, client), now, after);
     }
 
-    fn completed(&mut self, note: &Note, warm: &mut Vec<Warm>) {
+    fn completed(&mut self, note: &Note) {
         let Some((index, left)) = self.open.get_mut(&note.id) else { return };
         *left = left.saturating_sub(note.bytes);
         if *left > 0 {
             return;
         }
-        let Work { client, app, address, bytes, op, .. } = self.window.work[*index as usize];
+        let Work { client, app, bytes, .. } = self.window.work[*index as usize];
         self.open.remove(&note.id);
         self.completions += 1;
         let client = &mut self.window.clients[client as usize];
@@ -460,23 +517,7 @@ impl Builder {
         if app.outstanding == 0 {
             app.out = Some(note.at);
         }
-        remember(warm, Warm { at: note.at, op, address, bytes: bytes.into() });
     }
-}
-
-/// Keeps the last transfers; what follows the one before it contiguously is one with it.
-fn remember(warm: &mut Vec<Warm>, transfer: Warm) {
-    if let Some(last) = warm.last_mut()
-        && (last.op, last.address + last.bytes) == (transfer.op, transfer.address)
-    {
-        last.bytes += transfer.bytes;
-        last.at = transfer.at;
-        return;
-    }
-    if warm.len() == WARM_MAX {
-        warm.remove(0);
-    }
-    warm.push(transfer);
 }
 
 impl Window {

@@ -38,6 +38,8 @@ impl Gate {
                 present.push(self.present_slot(slot, Some(began)));
             }
         });
+        // Places are taken again: the one before in the list need not be the one before in service. Stable, for the parts of a dispatch.
+        present.sort_by_key(|present| present.in_service);
         let mut waiting = self.pending.slots_in(&[State::Queued, State::Held]);
         let room = most - present.len();
         let by_arrival = |slot: &SlotId| self.pending.slot(*slot).seq;

@@ -181,6 +181,9 @@ pub(crate) fn run(
         let deadline = loop {
             match gate.next(now) {
                 Decision::Dispatch(dispatch) => {
+                    if let Some(auto) = &mut auto {
+                        auto.dispatched(now, &dispatch);
+                    }
                     let address = placement.address(dispatch.file, dispatch.offset);
                     let mut visit = station.begin(now);
                     visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
@@ -204,6 +207,9 @@ pub(crate) fn run(
             && end <= now
         {
             service.pop();
+            if let Some(auto) = &mut auto {
+                auto.ended(now, id);
+            }
             let parts: Vec<_> = gate.parts(id).collect();
             let bytes = parts.iter().map(|part| u64::from(part.bytes)).sum();
             gate.complete(now, id, Outcome::Done { bytes });

@@ -75,7 +75,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
     engine.know(match args.store {
         StoreKind::Directory => storage::known(args.source.as_deref()),
-        StoreKind::Modelled => storage::modelled(model).map_err(devices::not_a_device)?,
+        StoreKind::Modelled => {
+            storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
+        }
     });
     if auto {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;

@@ -120,7 +120,9 @@ impl Export {
     /// What is known of what is behind the gate.
     fn storage(&self) -> anyhow::Result<Storage> {
         match &self.device {
-            Some(device) if self.targets.is_empty() => storage::modelled(device).context("device"),
+            Some(device) if self.targets.is_empty() => {
+                storage::modelled(device, self.extent()).context("device")
+            }
             _ => Ok(storage::known(self.directory.as_deref())),
         }
     }
@@ -187,13 +189,17 @@ impl Export {
         let mut store = directory_store(path, self.direct)?;
         if let Some(device) = &self.device {
             let device = iogate_sim::profile::device(device, &devices::open).context("device")?;
-            let extent = self.extent.as_ref().map_or(ModelledStore::EXTENT_BYTES, |extent| extent.0);
-            let device = ModelledStore::new(store, device, Placement::new(extent.max(1)));
+            let device = ModelledStore::new(store, device, Placement::new(self.extent()));
             let device = Arc::new(device.context("the modelled device")?);
             modelled.push(device.clone());
             store = device;
         }
         DirectoryTree::new(path, store).with_context(|| path.display().to_string())
+    }
+
+    /// Bytes of a file that lie together on a modelled device.
+    fn extent(&self) -> u64 {
+        self.extent.as_ref().map_or(ModelledStore::EXTENT_BYTES, |extent| extent.0.max(1))
     }
 
     /// The targets behind a directory.

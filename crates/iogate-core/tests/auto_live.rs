@@ -1,0 +1,216 @@
+//! The choice as an engine drives it, in virtual time: what it predicts of the scheduler in use is what that does.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::auto::live::{Next, Served};
+use iogate_core::auto::window::PRESENT_MAX;
+use iogate_core::auto::{Live, Log, Pricing, Storage};
+use iogate_core::device::{self, Device, Placement, Station, Transfer};
+use iogate_core::profile::measure;
+use iogate_core::{
+    AppId, ClientId, Decision, Dispatch, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
+    SchedulerConfig, Span, Time,
+};
+
+/// A mount's gate lets so many dispatches through.
+const DEPTH: u32 = 16;
+/// Files of a mount's modelled device lie so far from each other.
+const APART: u64 = 5 << 30;
+const PIECE: u32 = 64 << 10;
+/// Each application's clients read their file together, each every so many pieces.
+const CLIENTS: u64 = 4;
+
+struct Model(&'static str);
+
+impl Pricing for Model {
+    fn device(&self) -> Box<dyn Device> {
+        device::parse(self.0).unwrap()
+    }
+
+    fn extent_bytes(&self) -> u64 {
+        APART
+    }
+}
+
+/// A mount of a modelled device with strided readers.
+struct World {
+    gate: Gate,
+    station: Station,
+    placement: Placement,
+    log: Log,
+    live: Live,
+    /// Until when it thinks about what it has taken; nothing is noted then.
+    thinking: Option<Time>,
+    taken: Log,
+    coming: BinaryHeap<Reverse<(Time, u64)>>,
+    service: BinaryHeap<Reverse<(Time, u64)>>,
+    flying: Vec<(Dispatch, Time)>,
+    /// Pieces that each client has had.
+    rounds: Vec<u64>,
+    sender: Vec<u64>,
+    completed: u64,
+    random: u64,
+    /// What it said of itself after each window, in millionths.
+    errors: Vec<i64>,
+    /// How much longer than usual the kernel takes now and then.
+    late_us: u64,
+}
+
+impl World {
+    fn new(device: &'static str, apps: u64, late_us: u64) -> World {
+        let scheduler = SchedulerConfig::by_name("fifo").unwrap();
+        let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
+        let profile = measure(device::parse(device).unwrap(), 1).finish(device, false, None);
+        let storage = Storage::modelled(profile, Arc::new(Model(device)));
+        let clients = apps * CLIENTS;
+        World {
+            gate: Gate::new(&config).unwrap(),
+            station: Station::new(device::parse(device).unwrap()),
+            placement: Placement::new(APART),
+            log: Log::default(),
+            live: Live::new(&config, &storage, REQUESTS_PER_S, Time::ZERO),
+            thinking: None,
+            taken: Log::default(),
+            coming: (0..clients).map(|client| Reverse((Time::from_nanos(client), client))).collect(),
+            service: BinaryHeap::new(),
+            flying: Vec::new(),
+            rounds: vec![0; clients as usize],
+            sender: Vec::new(),
+            completed: 0,
+            random: 1,
+            errors: Vec::new(),
+            late_us,
+        }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % n
+    }
+
+    fn run(&mut self, span: Span) {
+        let mut now = Time::ZERO;
+        while now < Time::ZERO + span {
+            while let Some(&Reverse((at, client))) = self.coming.peek()
+                && at <= now
+            {
+                self.coming.pop();
+                self.arrive(now, client);
+            }
+            self.think(now);
+            let deadline = loop {
+                match self.gate.next(now) {
+                    Decision::Dispatch(dispatch) => self.begin(now, dispatch),
+                    Decision::WaitUntil(until, _) => break Some(until),
+                    Decision::Idle => break None,
+                }
+            };
+            let end = self.service.peek().map(|Reverse((end, _))| *end);
+            let arrival = self.coming.peek().map(|Reverse((at, _))| *at);
+            let next = [end, arrival, deadline, self.thinking].into_iter().flatten().min();
+            now = next.unwrap().max(now);
+            while let Some(&Reverse((end, flight))) = self.service.peek()
+                && end <= now
+            {
+                self.service.pop();
+                self.end(now, flight);
+            }
+        }
+    }
+
+    fn arrive(&mut self, now: Time, client: u64) {
+        let app = client / CLIENTS;
+        let round = self.rounds[client as usize];
+        let request = Request {
+            id: RequestId(self.sender.len() as u64),
+            file: FileId(app + 100),
+            op: Op::Read,
+            offset: (round * CLIENTS + client % CLIENTS) * u64::from(PIECE),
+            bytes: PIECE,
+            app: AppId(app as u32 + 1),
+            client: ClientId(client as u32 + 1),
+            target: None,
+            issued: None,
+        };
+        self.rounds[client as usize] += 1;
+        self.sender.push(client);
+        self.gate.submit(now, &request).unwrap();
+        self.log.arrived(now, &request);
+        if self.log.is_due(now) {
+            let sender = &self.sender;
+            let client = |id: RequestId| ClientId(sender[id.0 as usize] as u32 + 1);
+            let present = self.gate.present(PRESENT_MAX);
+            self.log.begin(now, present.into_iter().map(|present| (present, client(present.id))));
+        }
+    }
+
+    fn begin(&mut self, now: Time, dispatch: Dispatch) {
+        let address = self.placement.address(dispatch.file, dispatch.offset);
+        let mut visit = self.station.begin(now);
+        visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+        self.service.push(Reverse((visit.end(), self.flying.len() as u64)));
+        self.flying.push((dispatch, now));
+    }
+
+    fn end(&mut self, now: Time, flight: u64) {
+        let (Dispatch { id, file, op, offset, bytes, .. }, began) = self.flying[flight as usize];
+        let parts: Vec<_> = self.gate.parts(id).collect();
+        self.gate.complete(now, id, Outcome::Done { bytes });
+        for part in parts {
+            self.log.completed(now, part.request, part.bytes);
+            self.completed += 1;
+            // A process comes back through the kernel in some hundred microseconds, and now and then in milliseconds.
+            let late = if self.below(8) == 0 { self.late_us } else { 0 };
+            let think = Span::from_micros(100 + self.below(100 + late));
+            self.coming.push(Reverse((now + think, self.sender[part.request.0 as usize])));
+        }
+        self.log.served(Served { began, ended: now, file, offset, bytes, op });
+    }
+
+    /// The thread that thinks, which takes a while for it.
+    fn think(&mut self, now: Time) {
+        if self.thinking.is_none() && self.log.is_ripe(now) {
+            self.log.take(&mut self.taken);
+            if !self.live.consider(&mut self.taken, now) {
+                self.log.give_back(&mut self.taken);
+                return;
+            }
+            self.log.pause();
+            self.thinking = Some(now + Span::from_millis(300));
+        }
+        if self.thinking.is_some_and(|over| over <= now) {
+            while self.live.step(now) != Next::Over {}
+            // It stays with what there is, and so goes on to predict that.
+            self.live.settled(now, false);
+            self.errors.extend(self.live.status().error);
+            self.log.rest();
+            self.thinking = None;
+        }
+    }
+}
+
+/// A disk without a request in between goes on reading, and hardly ever seeks then; one that always has another request seeks each time.
+/// Which of both it is depends on all that it has served lately, and is a factor of up to fourteen.
+#[test]
+fn what_fifo_takes_on_a_disk_is_predicted() {
+    for device in ["hdd", "aioli-ide", "suno"] {
+        for apps in 1..=3 {
+            for late_us in [0, 2_000] {
+                let mut world = World::new(device, apps, late_us);
+                world.run(Span::from_secs(20));
+                let World { errors, completed, .. } = world;
+                assert!(
+                    errors.len() > 5,
+                    "{device}, {apps}, {late_us}: {completed} in {} windows",
+                    errors.len()
+                );
+                let worst = errors.iter().max();
+                assert!(worst < Some(&200_000), "{device}, {apps}, {late_us}: {errors:?}");
+            }
+        }
+    }
+}
