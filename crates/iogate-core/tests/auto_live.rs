@@ -214,3 +214,37 @@ fn what_fifo_takes_on_a_disk_is_predicted() {
         }
     }
 }
+
+#[test]
+fn too_few_dispatches_are_not_called_a_doubt() {
+    let scheduler = SchedulerConfig::by_name("fifo").unwrap();
+    let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
+    let mut live = Live::new(&config, &Storage::unknown("disk", true), REQUESTS_PER_S, Time::ZERO);
+    assert_eq!(live.choice(Time::ZERO).held, None, "nothing was looked at");
+    // 300 requests, in long runs.
+    let mut log = Log::default();
+    log.begin(Time::ZERO, []);
+    let (file, op, now) = (FileId(1), Op::Read, Time::from_nanos(300_000_000));
+    for id in 0..300 {
+        let request = Request {
+            id: RequestId(id),
+            file,
+            op,
+            offset: id * 4_096,
+            bytes: 4_096,
+            app: AppId(1),
+            client: ClientId(1),
+            target: None,
+            issued: None,
+        };
+        log.arrived(Time::from_nanos(id), &request);
+        log.completed(now, RequestId(id), 4_096);
+    }
+    for run in 0..10 {
+        let bytes = 30 * 4_096;
+        log.served(Served { began: Time::ZERO, ended: now, file, offset: run * bytes, bytes, op });
+    }
+    assert!(log.is_ripe(now));
+    live.consider(&mut log, now);
+    assert_eq!(live.choice(now).held.as_deref(), Some("too few dispatches yet: 10 of 64"));
+}

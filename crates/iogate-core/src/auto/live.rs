@@ -4,6 +4,7 @@
 //! What the storage charges is learnt from the dispatches of the same windows, unless it is known. As long as that does not explain
 //! what the dispatches take, nothing is changed, and what was chosen before is given up after a few windows.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -177,6 +178,8 @@ pub struct Live {
     has_budget: bool,
     /// Windows one after another that were not explained.
     doubts: u32,
+    /// There were too few dispatches to learn from when it last looked.
+    few: bool,
     /// Changes of choosers before this one.
     switches: u64,
 }
@@ -198,6 +201,7 @@ impl Live {
             pace: Pace::new(per_s, now),
             has_budget: per_s > 0,
             doubts: 0,
+            few: false,
             switches: 0,
         }
     }
@@ -206,7 +210,11 @@ impl Live {
     pub fn consider(&mut self, log: &mut Log, now: Time) -> bool {
         let seen = self.learn(&mut log.served);
         if self.storage.pricing.is_none() {
-            if self.refit.dispatches() < DISPATCHES_MIN || self.is_unexplained(seen) {
+            self.few = self.refit.dispatches() < DISPATCHES_MIN;
+            if self.few {
+                return true;
+            }
+            if self.is_unexplained(seen) {
                 self.doubts = self.doubts.saturating_add(1);
                 return true;
             }
@@ -290,7 +298,10 @@ impl Live {
     pub fn choice(&self, now: Time) -> Choice {
         let mut choice = Choice::of(self.status(), now);
         choice.switches += self.switches;
-        choice.held = (self.doubts > 0).then(|| String::from(DOUBT));
+        choice.held = match self.few {
+            true => Some(format!("too few dispatches yet: {} of {DISPATCHES_MIN}", self.refit.dispatches())),
+            false => (self.doubts > 0).then(|| String::from(DOUBT)),
+        };
         choice
     }
 
