@@ -5,10 +5,11 @@
 
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, SchedulerKind, Span};
+use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, Servers, Sharing,
-    Workload,
+    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, ServerCache, Servers,
+    Sharing, Workload,
 };
 use iogate_sim::world::simulate;
 
@@ -22,6 +23,11 @@ enum Work {
     SixtyFourServers,
     /// The same with a network that delays all messages equally.
     WithoutJitter,
+    /// The first with a page cache on the server, and the second with one on each.
+    OneCache,
+    SixtyFourCaches,
+    /// Writes to the first.
+    OneCacheWritten,
 }
 
 impl Work {
@@ -30,14 +36,19 @@ impl Work {
             Work::OneServer => "1 server, 16 processes",
             Work::SixtyFourServers => "64 servers, 320 processes",
             Work::WithoutJitter => "the same without jitter",
+            Work::OneCache => "1 server with a cache",
+            Work::SixtyFourCaches => "64 servers with caches",
+            Work::OneCacheWritten => "1 server with a cache, writes",
         }
     }
 
     /// `calls` calls a process.
     fn scenario(self, kind: SchedulerKind, calls: u32) -> Scenario {
         let (servers, apps, processes, device, stripe, transfer, request) = match self {
-            Work::OneServer => (1, 1, 16, "graphene", 32 * KIB, 8 * KIB, 256 * KIB),
-            Work::SixtyFourServers | Work::WithoutJitter => {
+            Work::OneServer | Work::OneCache | Work::OneCacheWritten => {
+                (1, 1, 16, "graphene", 32 * KIB, 8 * KIB, 256 * KIB)
+            }
+            Work::SixtyFourServers | Work::WithoutJitter | Work::SixtyFourCaches => {
                 (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB)
             }
         };
@@ -48,12 +59,12 @@ impl Work {
                 bytes: u64::from(calls) * u64::from(request),
                 request,
             },
-            op: Op::Read,
+            op: if self == Work::OneCacheWritten { Op::Write } else { Op::Read },
             iterations: 1,
             compute: Distribution::ZERO,
             think: Distribution::ZERO,
             outstanding: Some(1),
-            barrier: if self == Work::OneServer { Barrier::None } else { Barrier::Call },
+            barrier: if servers == 1 { Barrier::None } else { Barrier::Call },
             collective: None,
         };
         let app = |index: u32| App {
@@ -87,7 +98,11 @@ impl Work {
                     transfer,
                     extent: 256 << 20,
                     overhead: Span::ZERO,
-                    cache: None,
+                    cache: matches!(self, Work::OneCache | Work::OneCacheWritten | Work::SixtyFourCaches)
+                        .then(|| ServerCache {
+                            config: CacheConfig::new(Kernel::V2628, 4 << 30),
+                            commits: true,
+                        }),
                 },
             },
             network: Network {
@@ -134,7 +149,14 @@ fn main() {
         SchedulerKind::AppWindow,
     ];
     let mut cases: Vec<Case> = Vec::new();
-    for (work, calls) in [(Work::OneServer, 1_024), (Work::SixtyFourServers, 25), (Work::WithoutJitter, 25)] {
+    for (work, calls) in [
+        (Work::OneServer, 1_024),
+        (Work::SixtyFourServers, 25),
+        (Work::WithoutJitter, 25),
+        (Work::OneCache, 1_024),
+        (Work::OneCacheWritten, 1_024),
+        (Work::SixtyFourCaches, 25),
+    ] {
         let calls = if quick { calls / 16 + 1 } else { calls };
         for kind in kinds {
             cases.push(Case { work, kind, scenario: work.scenario(kind, calls), per_second: Vec::new() });

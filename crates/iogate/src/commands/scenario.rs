@@ -31,6 +31,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "agios-pastel",
     "aioli-ior-and-cat",
     "aioli-one-ior",
+    "aioli-one-ior-cached",
     "aioli-one-ior-collective",
     "aioli-run-lengths",
     "aioli-sequential",
