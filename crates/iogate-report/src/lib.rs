@@ -8,11 +8,13 @@
 //! | [`recording`], [`perfetto`] | onlookers of a run: its timeline in bounded memory, its trace for a viewer |
 //! | [`text`] | the same for a terminal |
 //! | [`html`] | the same as a page with pictures |
+//! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
 //! | [`units`] | quantities for people |
 //!
 //! Every result is a serde type, so that JSON has all of it; the other forms show what matters most.
 #![forbid(unsafe_code)]
 
+pub mod claims;
 pub mod experiment;
 pub mod html;
 pub mod perfetto;

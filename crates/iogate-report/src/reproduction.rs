@@ -56,7 +56,9 @@ impl Page {
                 }
                 out += &format!("{}\n", table.markdown());
             }
-            out += &format!("**{}**\n\n", section.verdict);
+            if !section.verdict.is_empty() {
+                out += &format!("**{}**\n\n", section.verdict);
+            }
         }
         out.truncate(out.trim_end().len());
         out + "\n"
@@ -77,7 +79,7 @@ impl Page {
                     @if !caption.is_empty() { p.soft { (inline(caption)) } }
                     (table.html())
                 }
-                p { b { (inline(&section.verdict)) } }
+                @if !section.verdict.is_empty() { p { b { (inline(&section.verdict)) } } }
             }
         };
         shell(&self.title, &[], &self.program, &content)

@@ -189,7 +189,7 @@ fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["reproduce", "coordination", "--quick", "--out", "pages", "--results", "kept"];
     let first = done(&args, folder.path());
-    assert_eq!(first, "pages/coordination.md\npages/coordination.html\n");
+    assert_eq!(first, "pages/coordination.md\npages/coordination.html\npages/coordination.json\n");
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let page = read("pages/coordination.md");
     for part in ["Section 3.2", "Figures 3 and 5", "Figure 6", "Figure 7", "Figure 8", "quick form"] {

@@ -50,11 +50,20 @@ pub(crate) enum Paper {
     Checkpoint,
     /// No paper: how good the automatic choice is, on random mixes and storage
     Auto,
+    /// No experiments: the table of all figures and tables of the papers, from what the pages have kept
+    Coverage,
 }
 
 impl Paper {
-    pub(crate) const ALL: [Paper; 6] =
-        [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint, Paper::Auto];
+    pub(crate) const ALL: [Paper; 7] = [
+        Paper::Aioli,
+        Paper::Agios,
+        Paper::Coordination,
+        Paper::Twins,
+        Paper::Checkpoint,
+        Paper::Auto,
+        Paper::Coverage,
+    ];
     /// Those with `--real`.
     pub(crate) const REAL: [Paper; 3] = [Paper::Coordination, Paper::Twins, Paper::Checkpoint];
 }

@@ -1,276 +1,342 @@
-//! Published figures beside ours: what agrees is computed, never written down.
+//! What a paper says beside the cells of our results that it speaks of.
+//!
+//! A claim is written next to its experiment: which cells, how they relate, the published figure. Cells are compared seed by seed, so
+//! that what a seed does to both is not taken for a difference. A claim about a cell that is not there is an error.
 
-use iogate_report::Table;
+use anyhow::anyhow;
+use iogate_report::claims::{Claims, Interval, Range, Statement, Tolerance, Verdict};
+use iogate_report::experiment::{Measured, Point};
 
-/// Most figures that a verdict names.
-const LISTED_MAX: usize = 6;
+use super::{Experiment, Settings};
+use crate::failure::Failure;
 
-/// How far ours may be from what is published, both being percentages or both the same kind of number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Tolerance {
-    /// So many percentage points.
-    Points(f64),
-    /// So many.
-    Count(f64),
-    /// So many percent of the published figure.
-    Percent(f64),
-    /// The same.
-    Exact,
+/// Reductions agree within so many points, other figures within so many percent: the papers' runs have no intervals, and ours are on
+/// models of their devices.
+const POINTS: f64 = 10.0;
+pub(super) const NEAR: Tolerance = Tolerance::Percent(20.0);
+
+/// A metric at one point: its value for each seed. Empty where the quick form leaves the point out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cell {
+    by_seed: Vec<(u64, f64)>,
+    level: f64,
 }
 
-/// How far ours agrees with what is published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Agreement {
-    /// Within the tolerance.
-    Full,
-    /// A change in the same direction, of another size.
-    Sign,
-    No,
-}
+impl Cell {
+    /// The mean over the seeds.
+    pub(super) fn interval(&self) -> Option<Interval> {
+        Interval::of(&self.by_seed.iter().map(|(_, value)| *value).collect::<Vec<_>>(), self.level)
+    }
 
-impl Agreement {
-    fn within(agrees: bool) -> Agreement {
-        if agrees { Agreement::Full } else { Agreement::No }
+    /// This over another, seed by seed.
+    pub(super) fn by(&self, other: &Cell) -> Option<Interval> {
+        Interval::of_ratios(&self.pairs(other).map(|(_, pair)| pair).collect::<Vec<_>>(), self.level)
+    }
+
+    /// By how many percent this is lower than another.
+    pub(super) fn lower(&self, other: &Cell) -> Option<Interval> {
+        Some(self.by(other)?.map(|ratio| 100.0 * (1.0 - ratio)))
+    }
+
+    /// By how many percent this is higher than another.
+    pub(super) fn higher(&self, other: &Cell) -> Option<Interval> {
+        Some(self.by(other)?.map(|ratio| 100.0 * (ratio - 1.0)))
+    }
+
+    /// Whether this is less than another.
+    pub(super) fn less(&self, other: &Cell) -> Option<Verdict> {
+        Some(within(self.by(other)?, f64::NEG_INFINITY, 1.0))
+    }
+
+    /// Something of each value.
+    pub(super) fn map(&self, of: impl Fn(f64) -> f64) -> Cell {
+        Cell { by_seed: self.by_seed.iter().map(|(seed, value)| (*seed, of(*value))).collect(), ..*self }
+    }
+
+    /// Something of this and another, seed by seed.
+    pub(super) fn with(&self, other: &Cell, of: impl Fn(f64, f64) -> f64) -> Cell {
+        let by_seed = self.pairs(other).map(|(seed, (one, two))| (seed, of(one, two)));
+        Cell { by_seed: by_seed.collect(), level: self.level }
+    }
+
+    fn pairs<'a>(&'a self, other: &'a Cell) -> impl Iterator<Item = (u64, (f64, f64))> + 'a {
+        self.by_seed.iter().filter_map(|&(seed, value)| {
+            let (_, paired) = other.by_seed.iter().find(|(other, _)| *other == seed)?;
+            Some((seed, (value, *paired)))
+        })
     }
 }
 
-/// One published figure.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Claim {
-    what: String,
-    /// As the paper writes it.
-    published: String,
-    /// None where the results do not have it, as in the quick form.
-    ours: Option<String>,
-    tolerance: Tolerance,
-    agreement: Agreement,
+/// Whether something lies between two figures.
+pub(super) fn within(interval: Interval, least: f64, most: f64) -> Verdict {
+    let statement =
+        Statement::Bound { least: Some(least), most: Some(most), ours: Some(interval), unit: String::new() };
+    statement.verdict()
 }
 
-/// The published figures of a section.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Claims(Vec<Claim>);
+impl Experiment {
+    /// A metric of the whole run.
+    pub(super) fn cell(&self, settings: &Settings<'_>, metric: &str) -> Result<Cell, Failure> {
+        self.cell_of(settings, metric, |point| point.metric(metric))
+    }
 
-impl Claims {
-    /// Percentages.
+    /// A metric of one application.
+    pub(super) fn app_cell(&self, settings: &Settings<'_>, app: &str, metric: &str) -> Result<Cell, Failure> {
+        self.cell_of(settings, metric, |point| point.app(app)?.metric(metric))
+    }
+
+    /// A metric of one layer of gates.
+    pub(super) fn layer_cell(
+        &self,
+        settings: &Settings<'_>,
+        layer: &str,
+        metric: &str,
+    ) -> Result<Cell, Failure> {
+        self.cell_of(settings, metric, |point| point.layer(layer)?.metric(metric))
+    }
+
+    fn cell_of(
+        &self,
+        settings: &Settings<'_>,
+        metric: &str,
+        of: impl Fn(&Point) -> Option<&Measured>,
+    ) -> Result<Cell, Failure> {
+        let fail = |why: String| Failure::failed(anyhow!("a claim about {}: {why}", self.name));
+        for (key, value) in settings {
+            let Some(axis) = self.full_axes.iter().find(|axis| axis.key == *key) else {
+                let known: Vec<&str> = self.full_axes.iter().map(|axis| axis.key.as_str()).collect();
+                return Err(fail(format!("{key}: expected one of {}", known.join(", "))));
+            };
+            // The quick form may have values of its own.
+            if !axis.values.iter().chain(self.values(key)).any(|known| known == value) {
+                return Err(fail(format!("{key} = {value}: expected one of {}", axis.values.join(", "))));
+            }
+        }
+        let named =
+            || settings.iter().map(|(key, value)| format!("{key} = {value}")).collect::<Vec<_>>().join(", ");
+        let points: Vec<&Point> = self.points(settings).collect();
+        let level = self.report.confidence;
+        match points[..] {
+            [] if self.quick => Ok(Cell { by_seed: Vec::new(), level }),
+            [point] => {
+                let measured =
+                    of(point).ok_or_else(|| fail(format!("{}: {metric} was not measured", named())))?;
+                if measured.values.len() != point.seeds.len() {
+                    return Err(fail(format!("{}: {metric} has no value of each seed", named())));
+                }
+                Ok(Cell {
+                    by_seed: point.seeds.iter().copied().zip(measured.values.iter().copied()).collect(),
+                    level,
+                })
+            }
+            _ => Err(fail(format!("{}: expected one point, found {}", named(), points.len()))),
+        }
+    }
+}
+
+/// The claims of a section as they are made.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sheet {
+    figure: String,
+    pub(super) claims: Claims,
+}
+
+impl Sheet {
+    /// Claims of a figure or table, until another one is named.
+    pub(super) fn of(figure: &str) -> Sheet {
+        Sheet { figure: figure.into(), claims: Claims::default() }
+    }
+
+    /// What follows is of another figure or table.
+    pub(super) fn next(&mut self, figure: &str) {
+        self.figure = figure.into();
+    }
+
+    fn add(&mut self, what: impl Into<String>, statement: Statement) {
+        self.claims.add(self.figure.clone(), what, statement);
+    }
+
+    /// A figure of some unit.
+    pub(super) fn number(
+        &mut self,
+        what: impl Into<String>,
+        published: f64,
+        unit: &str,
+        ours: Option<Interval>,
+        tolerance: Tolerance,
+    ) {
+        let (published, unit, ours) = ((published, published), unit.into(), Range::of(ours));
+        self.add(what, Statement::Number { published, ours, unit, no_change: None, tolerance });
+    }
+
+    /// Percentages that are not changes.
     pub(super) fn percent(
         &mut self,
         what: impl Into<String>,
         published: f64,
-        ours: Option<f64>,
+        ours: Option<Interval>,
         points: f64,
     ) {
-        let agrees = ours.is_some_and(|ours| (ours - published).abs() <= points);
-        let (published, ours) = (percent(published), ours.map(percent));
-        self.0.push(Claim {
-            what: what.into(),
-            published,
-            ours,
-            tolerance: Tolerance::Points(points),
-            agreement: Agreement::within(agrees),
-        });
+        self.number(what, published, " %", ours, Tolerance::Within(points));
     }
 
-    /// A change in percent, or a range of such from the least to the most: in sign, it agrees if none of the four is on the other
-    /// side of 0, or at it.
-    pub(super) fn change(
+    /// A change in percent.
+    pub(super) fn change(&mut self, what: impl Into<String>, published: f64, ours: Option<Interval>) {
+        self.changes(what, (published, published), ours);
+    }
+
+    /// Changes in percent, from the least to the most.
+    pub(super) fn changes(
         &mut self,
         what: impl Into<String>,
         published: (f64, f64),
-        ours: Option<(f64, f64)>,
-        points: f64,
+        ours: impl IntoIterator<Item = Interval>,
     ) {
-        let ends = |range: (f64, f64)| [range.0, range.1];
-        let agreement = ours.map_or(Agreement::No, |ours| {
-            let near = |(ours, published): (f64, f64)| (ours - published).abs() <= points;
-            let all = || ends(ours).into_iter().chain(ends(published));
-            if ends(ours).into_iter().zip(ends(published)).all(near) {
-                Agreement::Full
-            } else if all().all(|end| end > 0.0) || all().all(|end| end < 0.0) {
-                Agreement::Sign
-            } else {
-                Agreement::No
-            }
-        });
-        let shown = |(low, high): (f64, f64)| {
-            if low == high {
-                percent(low)
-            } else {
-                format!("{} to {}", percent(low).trim_end_matches(" %"), percent(high))
-            }
-        };
-        self.0.push(Claim {
-            what: what.into(),
-            published: shown(published),
-            ours: ours.map(|(low, high)| shown((low.round(), high.round()))),
-            tolerance: Tolerance::Points(points),
-            agreement,
-        });
+        let (ours, unit, tolerance) = (Range::of(ours), " %".into(), Tolerance::Within(POINTS));
+        self.add(what, Statement::Number { published, ours, unit, no_change: Some(0.0), tolerance });
     }
 
-    /// Something that is published to be so everywhere: in how many of our cases it is.
-    pub(super) fn everywhere(&mut self, what: impl Into<String>, kept: usize, all: usize) {
-        self.0.push(Claim {
-            what: what.into(),
-            published: "all".into(),
-            ours: (all > 0).then(|| format!("{kept} of {all}")),
-            tolerance: Tolerance::Exact,
-            agreement: Agreement::within(kept == all),
-        });
-    }
-
-    /// Numbers of something.
-    pub(super) fn number(
+    /// Factors, from the least to the most.
+    pub(super) fn factors(
         &mut self,
         what: impl Into<String>,
-        unit: &str,
-        published: f64,
-        ours: Option<f64>,
-        tolerance: Tolerance,
+        published: (f64, f64),
+        ours: impl IntoIterator<Item = Interval>,
     ) {
-        let within = match tolerance {
-            Tolerance::Points(near) | Tolerance::Count(near) => near,
-            Tolerance::Percent(percent) => published.abs() * percent / 100.0,
-            Tolerance::Exact => 0.0,
-        };
-        let agrees = ours.is_some_and(|ours| (ours - published).abs() <= within);
-        let shown = |number: f64| format!("{number}{unit}");
-        let (published, ours) = (shown(published), ours.map(shown));
-        let agreement = Agreement::within(agrees);
-        self.0.push(Claim { what: what.into(), published, ours, tolerance, agreement });
+        let (ours, unit) = (Range::of(ours), "x".into());
+        self.add(what, Statement::Number { published, ours, unit, no_change: Some(1.0), tolerance: NEAR });
+    }
+
+    /// A factor.
+    pub(super) fn factor(&mut self, what: impl Into<String>, published: f64, ours: Option<Interval>) {
+        self.factors(what, (published, published), ours);
+    }
+
+    /// A factor of 1: no difference.
+    pub(super) fn same(&mut self, what: impl Into<String>, ours: impl IntoIterator<Item = Interval>) {
+        let (published, ours, unit) = ((1.0, 1.0), Range::of(ours), "x".into());
+        let tolerance = Tolerance::Percent(POINTS);
+        self.add(what, Statement::Number { published, ours, unit, no_change: None, tolerance });
+    }
+
+    /// At least so much.
+    pub(super) fn at_least(
+        &mut self,
+        what: impl Into<String>,
+        least: f64,
+        unit: &str,
+        ours: Option<Interval>,
+    ) {
+        self.add(what, Statement::Bound { least: Some(least), most: None, ours, unit: unit.into() });
+    }
+
+    /// Something that is published to be so in each case.
+    pub(super) fn everywhere(
+        &mut self,
+        what: impl Into<String>,
+        cases: impl IntoIterator<Item = Option<Verdict>>,
+    ) {
+        let cases: Vec<Verdict> = cases.into_iter().flatten().collect();
+        let count = |verdict| cases.iter().filter(|case| **case == verdict).count();
+        let (kept, open) = (count(Verdict::Agrees), count(Verdict::Undecided));
+        self.add(what, Statement::Everywhere { kept, open, all: cases.len() });
     }
 
     /// Something that is so or not.
     pub(super) fn fact(&mut self, what: impl Into<String>, published: bool, ours: Option<bool>) {
-        let word = |yes: bool| if yes { "yes" } else { "no" }.to_owned();
-        self.0.push(Claim {
-            what: what.into(),
-            published: word(published),
-            ours: ours.map(word),
-            tolerance: Tolerance::Exact,
-            agreement: Agreement::within(ours == Some(published)),
-        });
+        self.add(what, Statement::Fact { published, ours });
     }
 
-    /// All of them, side by side.
-    pub(super) fn table(&self) -> Table {
-        let mut table = Table::new(["", "paper", "ours", "tolerance", ""]);
-        for claim in &self.0 {
-            let tolerance = match claim.tolerance {
-                Tolerance::Points(points) => format!("\u{b1} {points} points"),
-                Tolerance::Count(count) => format!("\u{b1} {count}"),
-                Tolerance::Percent(percent) => format!("\u{b1} {percent} %"),
-                Tolerance::Exact => "the same".into(),
-            };
-            let said = match (&claim.ours, claim.agreement) {
-                (None, _) => "-",
-                (_, Agreement::Full) => "agrees",
-                (_, Agreement::Sign) => "in sign only",
-                (_, Agreement::No) => "does not agree",
-            };
-            let ours = claim.ours.clone().unwrap_or("-".into());
-            table.row([claim.what.clone(), claim.published.clone(), ours, tolerance, said.into()]);
-        }
-        table
+    /// Of some cells, one is the lowest.
+    pub(super) fn lowest<'a>(
+        &mut self,
+        what: impl Into<String>,
+        cell: &Cell,
+        others: impl IntoIterator<Item = &'a Cell>,
+    ) {
+        self.everywhere(what, others.into_iter().map(|other| cell.less(other)));
     }
-
-    /// What does not agree first, then how much does.
-    pub(super) fn verdict(&self) -> String {
-        let compared = || self.0.iter().filter(|claim| claim.ours.is_some());
-        let names = |agreement| -> Vec<&str> {
-            compared().filter(|claim| claim.agreement == agreement).map(|claim| claim.what.as_str()).collect()
-        };
-        let (apart, in_sign) = (names(Agreement::No), names(Agreement::Sign));
-        let all = compared().count();
-        let agreed = all - apart.len() - in_sign.len();
-        if all == 0 {
-            return "Nothing of this can be compared with these results.".into();
-        }
-        let listed = |names: &[&str]| {
-            if names.len() > LISTED_MAX { "as marked in the table".into() } else { names.join("; ") }
-        };
-        let mut said = Vec::new();
-        if all == 1 && in_sign.is_empty() {
-            let agrees = if agreed == 1 { "Agrees" } else { "Does not agree" };
-            return format!("{agrees} within its tolerance.");
-        }
-        if apart.len() == all {
-            said.push(format!("Does not agree in any of {all} figures."));
-        } else if !apart.is_empty() {
-            said.push(format!("Does not agree in {} of {all} figures: {}.", apart.len(), listed(&apart)));
-        }
-        if !in_sign.is_empty() {
-            said.push(format!("Agrees in sign only in {} of {all}: {}.", in_sign.len(), listed(&in_sign)));
-        }
-        if agreed == all {
-            said.push(format!("Agrees in all {all} figures, within their tolerances."));
-        } else if agreed > 0 {
-            said.push(format!("Agrees in the other {agreed}, within their tolerances."));
-        }
-        said.join(" ")
-    }
-}
-
-fn percent(value: f64) -> String {
-    // At most two decimals, as the papers have them; adding 0 makes 0 of -0.
-    let text = format!("{:.2}", value + 0.0);
-    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 #[cfg(test)]
 mod tests {
+    use iogate_report::ExperimentReport;
+    use iogate_sim::result::{NetworkResult, RunResult};
+
     use super::*;
 
-    #[test]
-    fn what_does_not_agree_is_said_first() {
-        let mut claims = Claims::default();
-        assert_eq!(claims.verdict(), "Nothing of this can be compared with these results.");
-        claims.percent("rate", 8.85, Some(13.85), 5.0);
-        assert_eq!(claims.verdict(), "Agrees within its tolerance.");
-        claims.number("leaves", "", 27.0, Some(27.0), Tolerance::Exact);
-        assert_eq!(claims.verdict(), "Agrees in all 2 figures, within their tolerances.");
-        claims.percent("other rate", 8.85, Some(13.86), 5.0);
-        claims.number("nodes", "", 50.0, Some(56.0), Tolerance::Percent(10.0));
-        claims.fact("same tree", true, Some(false));
-        claims.fact("not measured", true, None);
-        assert_eq!(
-            claims.verdict(),
-            "Does not agree in 3 of 5 figures: other rate; nodes; same tree. Agrees in the other 2, within their tolerances."
-        );
-        let table = claims.table().markdown();
-        for row in [
-            "| rate | 8.85 % | 13.85 % | \u{b1} 5 points | agrees |",
-            "| nodes | 50 | 56 | \u{b1} 10 % | does not agree |",
-            "| same tree | yes | no | the same | does not agree |",
-            "| not measured | yes | - | the same | - |",
-        ] {
-            assert!(table.contains(row), "{table}");
+    /// Seeds 1 to 4; the makespans of `slow` are twice those of `quick`, and both differ much from seed to seed.
+    fn experiment(quick_form: bool) -> Experiment {
+        let run = |seed: u64, seconds: u64| RunResult {
+            seed,
+            makespan: iogate_core::Span::from_secs(seconds),
+            apps: Vec::new(),
+            servers: Vec::new(),
+            caches: Default::default(),
+            layers: Vec::new(),
+            network: NetworkResult::default(),
+            requests: 0,
+            cut_off: false,
+        };
+        let runs = |factor: u64| (1..=4).map(|seed| run(seed, factor * seed * seed)).collect::<Vec<_>>();
+        let mut report = ExperimentReport::new("t", "p", 0.95);
+        for (gate, factor) in [("quick", 1), ("slow", 2)] {
+            report.add(vec![("gate".into(), gate.into()), ("size".into(), "8".into())], &runs(factor), None);
         }
+        let mut full_axes = report.axes.clone();
+        full_axes[1].values.push("16".into());
+        Experiment { name: "t".into(), quick: quick_form, full_axes, report }
     }
 
     #[test]
-    fn a_change_can_agree_in_sign_only() {
-        let mut claims = Claims::default();
-        claims.change("near", (8.0, 42.0), Some((2.0, 51.6)), 10.0);
-        claims.change("larger", (29.8, 29.8), Some((55.0, 55.0)), 10.0);
-        claims.change("loses somewhere", (11.0, 43.0), Some((-1.0, 43.0)), 2.0);
-        claims.change("also worse", (-1.2, -1.2), Some((-30.0, -30.0)), 2.0);
-        claims.everywhere("better in each", 5, 6);
-        claims.everywhere("not run", 0, 0);
-        let table = claims.table().markdown();
-        for row in [
-            "| near | 8 to 42 % | 2 to 52 % | \u{b1} 10 points | agrees |",
-            "| larger | 29.8 % | 55 % | \u{b1} 10 points | in sign only |",
-            "| loses somewhere | 11 to 43 % | -1 to 43 % | \u{b1} 2 points | does not agree |",
-            "| also worse | -1.2 % | -30 % | \u{b1} 2 points | in sign only |",
-            "| better in each | all | 5 of 6 | the same | does not agree |",
-            "| not run | all | - | the same | - |",
+    fn pairs_tell_what_means_do_not() {
+        let results = experiment(false);
+        let [quick, slow] =
+            ["quick", "slow"].map(|gate| results.cell(&[("gate", gate)], "makespan").unwrap());
+        let [one, two] = [&quick, &slow].map(|cell| cell.interval().unwrap());
+        assert!(one.high > two.low, "the intervals overlap: {one:?}, {two:?}");
+        let lower = quick.lower(&slow).unwrap();
+        assert!((lower.low - 50.0).abs() < 1e-9 && (lower.high - 50.0).abs() < 1e-9, "{lower:?}");
+        assert_eq!(quick.less(&slow), Some(Verdict::Agrees));
+        assert_eq!(slow.less(&quick), Some(Verdict::Differs));
+        let sum = quick.with(&slow, |one, two| one + two).map(|sum| sum / 3.0);
+        assert_eq!(sum.interval(), quick.interval());
+    }
+
+    #[test]
+    fn a_claim_about_a_cell_that_is_not_there_is_an_error() {
+        for (settings, metric, expected) in [
+            (&[("gaet", "quick")][..], "makespan", "a claim about t: gaet: expected one of gate, size"),
+            (&[("gate", "fast")], "makespan", "a claim about t: gate = fast: expected one of quick, slow"),
+            (&[("gate", "quick")], "makespam", "a claim about t: gate = quick: makespam was not measured"),
+            (&[("size", "8")], "makespan", "a claim about t: size = 8: expected one point, found 2"),
+            (&[("size", "16")], "makespan", "a claim about t: size = 16: expected one point, found 0"),
         ] {
-            assert!(table.contains(row), "{table}");
+            let Err(error) = experiment(false).cell(settings, metric) else { panic!("{expected}") };
+            let error = format!("{error:?}");
+            assert!(error.contains(expected), "{error}, not {expected}");
         }
-        assert_eq!(
-            claims.verdict(),
-            "Does not agree in 2 of 5 figures: loses somewhere; better in each. Agrees in sign only in 2 of 5: larger; also worse. \
-             Agrees in the other 1, within their tolerances."
-        );
+        // The quick form has fewer points, but names that nothing has are found there, too.
+        let quick = experiment(true);
+        assert!(quick.cell(&[("size", "16")], "makespan").unwrap().interval().is_none());
+        assert!(quick.cell(&[("size", "17")], "makespan").is_err());
+    }
+
+    #[test]
+    fn false_claims_do_not_agree() {
+        let results = experiment(false);
+        let [quick, slow] =
+            ["quick", "slow"].map(|gate| results.cell(&[("gate", gate)], "makespan").unwrap());
+        let mut sheet = Sheet::of("figure 1");
+        sheet.change("half the time", 50.0, quick.lower(&slow));
+        sheet.change("a fifth of the time", 80.0, quick.lower(&slow));
+        sheet.change("longer", -50.0, quick.lower(&slow));
+        sheet.factor("twice", 2.0, slow.by(&quick));
+        sheet.same("as fast", slow.by(&quick));
+        sheet.lowest("slow is the best", &slow, [&quick]);
+        sheet.at_least("a second", 1.0, " s", slow.interval());
+        let verdicts: Vec<Verdict> = sheet.claims.all.iter().map(|claim| claim.verdict).collect();
+        use Verdict::{Agrees, Differs, InSign, Undecided};
+        assert_eq!(verdicts, [Agrees, InSign, Differs, Agrees, Differs, Differs, Undecided]);
     }
 }

@@ -9,6 +9,10 @@ mod auto;
 mod checkpoint;
 mod claims;
 mod coordination;
+mod coverage;
+mod figure;
+#[cfg(test)]
+mod prose;
 mod real;
 mod twins;
 
@@ -20,10 +24,13 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::Context;
+use iogate_report::Table;
+use iogate_report::claims::Interval;
 use iogate_report::experiment::{Axis, ExperimentReport, Measured, Point};
 use iogate_report::html::lines::{Lines, Series};
 use iogate_sim::metrics::Unit;
 
+use self::figure::Reproduced;
 use crate::cli::{Paper, ReproduceArgs};
 use crate::commands::{scenario, sim};
 use crate::failure::Failure;
@@ -46,11 +53,15 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let rig = args.real.then(real::rig).transpose()?;
     for paper in papers {
         let begin = Instant::now();
-        let (name, mut page) = match (paper, &rig) {
-            (Paper::Coordination, Some(rig)) => ("coordination-real", real::coordination::page(&lab, rig)?),
-            (Paper::Twins, Some(rig)) => ("twins-real", real::twins::page(&lab, rig)?),
-            (Paper::Checkpoint, Some(_)) => ("checkpoint-real", real::checkpoint::page(&lab)?),
-            (Paper::Aioli | Paper::Agios | Paper::Auto, Some(_)) => {
+        let (name, reproduced) = match (paper, &rig) {
+            (Paper::Coordination, Some(rig)) => {
+                ("coordination-real", Reproduced::beyond(real::coordination::page(&lab, rig)?))
+            }
+            (Paper::Twins, Some(rig)) => ("twins-real", Reproduced::beyond(real::twins::page(&lab, rig)?)),
+            (Paper::Checkpoint, Some(_)) => {
+                ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
+            }
+            (Paper::Aioli | Paper::Agios | Paper::Auto | Paper::Coverage, Some(_)) => {
                 let error = anyhow::anyhow!("--real: expected coordination, twins or checkpoint");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
@@ -62,9 +73,14 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Auto, None) => {
                 let (page, rows) = auto::page(&lab);
                 keep(out, "auto.csv", &rows)?;
-                ("auto", page)
+                ("auto", Reproduced::beyond(page))
+            }
+            (Paper::Coverage, None) => {
+                keep(out, coverage::PAGE, &coverage::page(out)?)?;
+                continue;
             }
         };
+        let Reproduced { mut page, record } = reproduced;
         if args.quick {
             page.notes.push(
                 "This is the quick form: smaller files and fewer seeds. It shows that everything runs; its figures are not the \
@@ -74,6 +90,10 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         }
         for (ending, text) in [("md", page.markdown()), ("html", page.html())] {
             keep(out, &format!("{name}.{ending}"), &text)?;
+        }
+        if let Some(record) = record {
+            let text = serde_json::to_string_pretty(&record).context("a record as JSON")?;
+            keep(out, &coverage::record_name(name), &(text + "\n"))?;
         }
         eprintln!("{name}: {:.0} s", begin.elapsed().as_secs_f64());
     }
@@ -97,34 +117,38 @@ struct Lab<'a> {
 impl Lab<'_> {
     /// Runs a scenario that is built in, unless its results have been kept.
     fn experiment(&self, name: &str) -> Result<Experiment, Failure> {
+        let full_axes = scenario::built_in_plan(name, false)?.axes;
+        let full_axes = full_axes.into_iter().map(|axis| Axis { key: axis.key, values: axis.values });
+        let report = self.report(name)?;
+        Ok(Experiment { name: name.into(), quick: self.quick, full_axes: full_axes.collect(), report })
+    }
+
+    fn report(&self, name: &str) -> Result<ExperimentReport, Failure> {
         let form = if self.quick { "-quick" } else { "" };
         let Some(kept) = self.results.map(|folder| folder.join(format!("{name}{form}.json"))) else {
             return self.carry_out(name);
         };
         match fs::read_to_string(&kept) {
-            Ok(text) => match serde_json::from_str(&text) {
-                Ok(report) => Ok(Experiment(report)),
-                Err(error) => Err(Failure::usage(
-                    anyhow::Error::new(error).context(format!("{} has no results", kept.display())),
-                )
-                .hint("remove it, and the scenario is run again")),
-            },
+            Ok(text) => serde_json::from_str(&text).map_err(|error| {
+                let error = anyhow::Error::new(error).context(format!("{} has no results", kept.display()));
+                Failure::usage(error).hint("remove it, and the scenario is run again")
+            }),
             Err(_) => {
-                let experiment = self.carry_out(name)?;
-                OutputFile::create(&kept)?.finish_with(&experiment.0.json())?;
-                Ok(experiment)
+                let report = self.carry_out(name)?;
+                OutputFile::create(&kept)?.finish_with(&report.json())?;
+                Ok(report)
             }
         }
     }
 
-    fn carry_out(&self, name: &str) -> Result<Experiment, Failure> {
+    fn carry_out(&self, name: &str) -> Result<ExperimentReport, Failure> {
         let plan = scenario::built_in_plan(name, self.quick)?;
         if std::io::stderr().is_terminal() {
             eprintln!("{name}: {} points, {} runs", plan.points.len(), plan.runs());
         }
         let mut report = sim::experiment_report(&plan, "", self.threads, 0)?;
         report.commit = commit();
-        Ok(Experiment(report))
+        Ok(report)
     }
 }
 
@@ -141,26 +165,45 @@ fn commit() -> Option<String> {
 }
 
 /// The results of a scenario, found by their settings.
-struct Experiment(ExperimentReport);
+struct Experiment {
+    name: String,
+    quick: bool,
+    /// The axes of the full form, which the quick form has fewer values of.
+    full_axes: Vec<Axis>,
+    report: ExperimentReport,
+}
 
 /// Settings of a point: keys and values.
 type Settings<'a> = [(&'a str, &'a str)];
 
 impl Experiment {
+    /// Results that are all there is.
+    fn whole(name: &str, quick: bool, report: ExperimentReport) -> Experiment {
+        Experiment { name: name.into(), quick, full_axes: report.axes.clone(), report }
+    }
+
     /// The values of a key that was varied.
     fn values(&self, key: &str) -> &[String] {
         self.axis(key).map_or(&[], |axis| &axis.values)
     }
 
     fn axis(&self, key: &str) -> Option<&Axis> {
-        self.0.axes.iter().find(|axis| axis.key == key)
+        self.report.axes.iter().find(|axis| axis.key == key)
+    }
+
+    /// The points with these settings.
+    fn points<'a>(&'a self, settings: &'a Settings<'_>) -> impl Iterator<Item = &'a Point> {
+        let is = |point: &&Point| {
+            settings.iter().all(|(key, value)| point.settings.get(*key).is_some_and(|set| set == value))
+        };
+        self.report.points.iter().filter(is)
     }
 
     fn point(&self, settings: &Settings<'_>) -> Option<&Point> {
         let is = |point: &&Point| {
             settings.iter().all(|(key, value)| point.settings.get(*key).is_some_and(|set| set == value))
         };
-        self.0.points.iter().find(is)
+        self.report.points.iter().find(is)
     }
 
     fn measured(&self, settings: &Settings<'_>, metric: &str) -> Option<&Measured> {
@@ -173,7 +216,7 @@ impl Experiment {
 
     /// A metric of the whole run with its interval; `-` where there is none.
     fn shown(&self, settings: &Settings<'_>, metric: &str) -> String {
-        self.measured(settings, metric).map_or("-".into(), Measured::shown)
+        shown(self.measured(settings, metric))
     }
 
     /// A metric of one application.
@@ -186,9 +229,14 @@ impl Experiment {
         shown(self.point(settings).and_then(|point| point.layer(layer)?.metric(metric)))
     }
 
-    /// By how many percent a metric is lower with `settings` than with `base`.
-    fn reduction(&self, settings: &Settings<'_>, base: &Settings<'_>, metric: &str) -> Option<f64> {
-        Some(100.0 * (1.0 - self.mean(settings, metric)? / self.mean(base, metric)?))
+    /// By how many percent a metric is lower with `settings` than with `base`, seed by seed; none where there are no such points.
+    fn lower(&self, settings: &Settings<'_>, base: &Settings<'_>, metric: &str) -> Option<Interval> {
+        self.cell(settings, metric).ok()?.lower(&self.cell(base, metric).ok()?)
+    }
+
+    /// By which factor a metric is higher with `settings` than with `base`, seed by seed.
+    fn factor(&self, settings: &Settings<'_>, base: &Settings<'_>, metric: &str) -> Option<Interval> {
+        self.cell(settings, metric).ok()?.by(&self.cell(base, metric).ok()?)
     }
 
     /// A metric over the values of `key`, at otherwise equal settings, as a line.
@@ -223,20 +271,49 @@ fn shown(measured: Option<&Measured>) -> String {
     measured.map_or("-".into(), Measured::shown)
 }
 
-/// A factor, as in `3.5x`.
-fn factor(value: Option<f64>) -> String {
-    value.map_or(
-        "-".into(),
-        |value| {
-            if value < 9.95 { format!("{value:.1}x") } else { format!("{value:.0}x") }
-        },
-    )
+/// A factor with its interval, as in `3.5x (3.4 to 3.6)`.
+fn factor(value: Option<Interval>) -> String {
+    value.map_or("-".into(), |Interval { low, mean, high }| {
+        let text = |value: f64| if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") };
+        let [low, mean, high] = [low, mean, high].map(text);
+        if low == high { format!("{mean}x") } else { format!("{mean}x ({low} to {high})") }
+    })
 }
 
 /// Percent without decimals.
 fn percent(value: Option<f64>) -> String {
     // Adding 0 makes 0 of -0.
     value.map_or("-".into(), |value| format!("{:.0} %", value.round() + 0.0))
+}
+
+/// Percent with their interval, without decimals: `53 % (51 to 55)`.
+fn percents(value: Option<Interval>) -> String {
+    value.map_or("-".into(), |Interval { low, mean, high }| {
+        let [low, mean, high] = [low, mean, high].map(|value| value.round() + 0.0);
+        if low == high { format!("{mean} %") } else { format!("{mean} % ({low} to {high})") }
+    })
+}
+
+/// How evenly applications were served, and how long calls took: a row for each point.
+fn shares(results: &Experiment, points: &[(String, Vec<(&str, &str)>)]) -> (String, Table) {
+    const METRICS: [(&str, &str); 6] = [
+        ("fairness", "fairness"),
+        ("slowdown, mean", "slowdown_mean"),
+        ("slowdown, worst", "slowdown_max"),
+        ("calls: half within", "call_time_p50"),
+        ("99 %", "call_time_p99"),
+        ("99.9 %", "call_time_p999"),
+    ];
+    let any = |metric: &str| points.iter().any(|(_, at)| results.measured(at, metric).is_some());
+    let shown: Vec<_> = METRICS.iter().filter(|(_, metric)| any(metric)).collect();
+    let mut table = Table::new(std::iter::once("").chain(shown.iter().map(|(name, _)| *name)));
+    for (name, at) in points {
+        let cells = shown.iter().map(|(_, metric)| results.shown(at, metric));
+        table.row(std::iter::once(name.clone()).chain(cells));
+    }
+    let caption = "How evenly: Jain's index of the applications' rates (one is equal), slowdown against running alone, and how long \
+                   calls take";
+    (caption.into(), table)
 }
 
 /// What the figures say of themselves, from the lowest to the highest.

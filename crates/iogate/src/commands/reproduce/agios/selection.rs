@@ -1,15 +1,16 @@
 //! Figure 5, what section 5 counts, and table VII: what a selection gains and loses in time.
 
 use iogate_report::Table;
+use iogate_report::claims::{Interval, Tolerance};
 use iogate_report::html::whiskers::{Bars, Groups, groups};
-use iogate_report::reproduction::Section;
 use iogate_sim::metrics::Unit;
 
 use super::situations::{Situation, Situations};
 use super::trees::Learnt;
 use super::{BASE, SIGNIFICANT};
-use crate::commands::reproduce::claims::{Claims, Tolerance};
-use crate::commands::reproduce::percent;
+use crate::commands::reproduce::claims::Sheet;
+use crate::commands::reproduce::figure::Figure;
+use crate::commands::reproduce::{Experiment, percent};
 
 /// The paper's number of situations: numbers of them compare with no other.
 const PUBLISHED_SITUATIONS: usize = 192;
@@ -27,6 +28,9 @@ struct Selection {
     ratios: Vec<f64>,
     gains: Vec<f64>,
     losses: Vec<f64>,
+    /// How many situations gain and lose: surely, by the mean, perhaps.
+    gaining: Interval,
+    losing: Interval,
     /// How much longer than with the best of each situation, on average.
     regret: f64,
     /// The share that is as fast as the best.
@@ -37,10 +41,23 @@ impl Selection {
     fn new(
         name: impl Into<String>,
         situations: &Situations,
-        ratio: impl Fn(usize, &Situation) -> f64,
+        ratio: impl Fn(usize, &Situation) -> Interval,
     ) -> Selection {
-        let ratios: Vec<f64> =
+        let intervals: Vec<Interval> =
             situations.all.iter().enumerate().map(|(index, situation)| ratio(index, situation)).collect();
+        let ratios: Vec<f64> = intervals.iter().map(|interval| interval.mean).collect();
+        let count =
+            |is: &dyn Fn(&Interval) -> bool| intervals.iter().filter(|ratio| is(ratio)).count() as f64;
+        let gaining = Interval {
+            low: count(&|ratio| 1.0 - ratio.high > SIGNIFICANT),
+            mean: count(&|ratio| 1.0 - ratio.mean > SIGNIFICANT),
+            high: count(&|ratio| 1.0 - ratio.low > SIGNIFICANT),
+        };
+        let losing = Interval {
+            low: count(&|ratio| ratio.low - 1.0 > SIGNIFICANT),
+            mean: count(&|ratio| ratio.mean - 1.0 > SIGNIFICANT),
+            high: count(&|ratio| ratio.high - 1.0 > SIGNIFICANT),
+        };
         let significant = |change: &f64| *change > SIGNIFICANT;
         let mut gains: Vec<f64> = ratios.iter().map(|ratio| 1.0 - ratio).filter(significant).collect();
         let mut losses: Vec<f64> = ratios.iter().map(|ratio| ratio - 1.0).filter(significant).collect();
@@ -59,6 +76,8 @@ impl Selection {
             ratios,
             gains,
             losses,
+            gaining,
+            losing,
         }
     }
 
@@ -88,7 +107,9 @@ fn least(values: &[f64]) -> Option<f64> {
 /// Everybody who selects, by name.
 fn selections(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
     let mut all = vec![
-        Selection::new("the best of each situation", situations, |_, situation| situation.fastest()),
+        Selection::new("the best of each situation", situations, |_, situation| {
+            Interval::exact(situation.fastest())
+        }),
         Selection::new("oracle (table III)", situations, |_, situation| situation.ratios[situation.right]),
     ];
     for tree in trees {
@@ -111,67 +132,68 @@ fn selections(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
     all
 }
 
-pub(super) fn section(situations: &Situations, trees: &[Learnt]) -> Section {
+pub(super) fn figure<'a>(results: &'a [Experiment], situations: &Situations, trees: &[Learnt]) -> Figure<'a> {
     let all = selections(situations, trees);
     let named = |name: &str| all.iter().find(|selection| selection.name == name);
-    let mut claims = Claims::default();
+    let mut sheet = Sheet::of("figure 5 and table VII");
     let full = situations.all.len() == PUBLISHED_SITUATIONS;
-    absolute(&mut claims, full, &named);
-    relative(&mut claims, full, &named);
+    absolute(&mut sheet, full, &named);
+    relative(&mut sheet, full, &named);
     let mut table = Table::new([
         "",
-        "faster by 10 %",
+        "faster",
         "median gain",
-        "slower by 10 %",
+        "slower",
         "median loss",
         "worst loss",
         "mean regret",
-        "within 5 % of the best",
+        "about as fast as the best",
     ]);
     for selection in &all {
         table.row([
             selection.name.clone(),
-            selection.gains.len().to_string(),
+            counted(selection.gaining),
             percent(median(&selection.gains)),
-            selection.losses.len().to_string(),
+            counted(selection.losing),
             percent(median(&selection.losses)),
             percent(most(&selection.losses)),
             format!("{:.1} %", 100.0 * selection.regret),
             percent(Some(100.0 * selection.close)),
         ]);
     }
-    Section {
+    Figure {
         title: "Figure 5 and table VII: what a selection gains and loses".into(),
-        scenarios: vec!["agios".into()],
-        paper: "The paper applies each tree to the situations that it was learnt from, and compares times with those without a scheduler, with aIOLi \
+        results: results.iter().collect(),
+        setup: "The paper applies each tree to the situations that it was learnt from, and compares times with those without a scheduler, with aIOLi \
                 always and with SJF always: how many change by more than 10 %, and by how much. The oracle selects what table III says."
             .into(),
-        tables: vec![
-            ("The paper's figures and ours".into(), claims.table()),
-            (
-                format!(
-                    "Of {} situations; regret is how much longer it takes than with the best of each situation, on average",
-                    situations.all.len()
-                ),
-                table,
+        sheet,
+        tables: vec![(
+            format!(
+                "Of {} situations; in parentheses, how many surely change, and how many perhaps; regret is how much longer it takes than with the \
+                 best of each situation, on average",
+                situations.all.len()
             ),
-        ],
-        pictures: vec![("Median gains and losses of those that change by more than 10 %".into(), groups(&medians(&all)))],
-        verdict: [
-            claims.verdict().as_str(),
-            "The paper's times of trees are of the situations that they were learnt from; the rows of ten-fold and of devices left out say what a \
-             tree is worth on what it has not seen.",
-        ]
-        .join(" "),
+            table,
+        )],
+        pictures: vec![("Median gains and losses of those that change significantly".into(), groups(&medians(&all)))],
+        remarks: "The paper's times of trees are of the situations that they were learnt from; the rows of ten-fold and of devices left out say \
+                  what a tree is worth on what it has not seen."
+            .into(),
     }
+}
+
+/// A number of situations, and between what it lies.
+fn counted(count: Interval) -> String {
+    let Interval { low, mean, high } = count;
+    if low == high { mean.to_string() } else { format!("{mean} ({low} to {high})") }
 }
 
 type Named<'a> = dyn Fn(&str) -> Option<&'a Selection> + 'a;
 
-fn absolute(claims: &mut Claims, full: bool, named: &Named<'_>) {
-    let mut count = |what: String, published: usize, ours: Option<usize>| {
-        let ours = ours.filter(|_| full).map(|count| count as f64);
-        claims.number(what, "", published as f64, ours, Tolerance::Count(COUNT_NEAR));
+fn absolute(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
+    let mut count = |what: String, published: u32, ours: Option<Interval>| {
+        sheet.number(what, published.into(), "", ours.filter(|_| full), Tolerance::Within(COUNT_NEAR));
     };
     let counted = [
         ("oracle (table III)", 71, 4),
@@ -182,10 +204,10 @@ fn absolute(claims: &mut Claims, full: bool, named: &Named<'_>) {
     ];
     for (name, gains, losses) in counted {
         let found = named(name);
-        count(format!("{name}: faster"), gains, found.map(|selection| selection.gains.len()));
-        count(format!("{name}: slower"), losses, found.map(|selection| selection.losses.len()));
+        count(format!("{name}: faster"), gains, found.map(|selection| selection.gaining));
+        count(format!("{name}: slower"), losses, found.map(|selection| selection.losing));
     }
-    count("T3, trained: slower".into(), 10, named("T3, trained").map(|selection| selection.losses.len()));
+    count("T3, trained: slower".into(), 10, named("T3, trained").map(|selection| selection.losing));
     type Of = fn(&[f64]) -> Option<f64>;
     let gains: [(&str, &str, Of, f64); 7] = [
         ("oracle (table III)", "mean gain", mean, 23.0),
@@ -198,7 +220,7 @@ fn absolute(claims: &mut Claims, full: bool, named: &Named<'_>) {
     ];
     for (name, what, of, published) in gains {
         let ours = named(name).and_then(|selection| of(&selection.gains));
-        claims.percent(format!("{name}: {what}"), published, ours, CHANGE_POINTS);
+        sheet.percent(format!("{name}: {what}"), published, ours.map(Interval::exact), CHANGE_POINTS);
     }
     let losses: [(&str, &str, Of, f64); 7] = [
         ("oracle (table III)", "largest loss", most, 12.0),
@@ -211,12 +233,12 @@ fn absolute(claims: &mut Claims, full: bool, named: &Named<'_>) {
     ];
     for (name, what, of, published) in losses {
         let ours = named(name).and_then(|selection| of(&selection.losses));
-        claims.percent(format!("{name}: {what}"), published, ours, CHANGE_POINTS);
+        sheet.percent(format!("{name}: {what}"), published, ours.map(Interval::exact), CHANGE_POINTS);
     }
 }
 
 /// Table VII: trees against one algorithm for everything.
-fn relative(claims: &mut Claims, full: bool, named: &Named<'_>) {
+fn relative(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
     let published = [
         ("aioli always", "T1, trained", [74.9, 5.0, 89.0]),
         ("aioli always", "T2, trained", [74.9, 5.0, 89.0]),
@@ -239,12 +261,12 @@ fn relative(claims: &mut Claims, full: bool, named: &Named<'_>) {
                 .map(|(fixed, tree)| 1.0 - tree / fixed)
                 .max_by(f64::total_cmp)
         });
-        claims.percent(what("shorter by up to"), up_to, shorter, CHANGE_POINTS);
+        sheet.percent(what("shorter by up to"), up_to, shorter.map(Interval::exact), CHANGE_POINTS);
         let change = |from: usize, to: usize| (from > 0).then(|| to as f64 / from as f64 - 1.0);
         let gains = of(&|fixed, tree| change(fixed.gains.len(), tree.gains.len()));
-        claims.percent(what("more situations gain"), more, gains, CHANGE_POINTS);
+        sheet.percent(what("more situations gain"), more, gains.map(Interval::exact), CHANGE_POINTS);
         let losses = of(&|fixed, tree| change(fixed.losses.len(), tree.losses.len()).map(|change| -change));
-        claims.percent(what("fewer situations lose"), less, losses, CHANGE_POINTS);
+        sheet.percent(what("fewer situations lose"), less, losses.map(Interval::exact), CHANGE_POINTS);
     }
 }
 

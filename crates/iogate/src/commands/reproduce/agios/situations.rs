@@ -6,8 +6,13 @@ use iogate_core::Op;
 use iogate_core::device::sequential_to_random_ratio;
 use iogate_sim::scenario::{Pattern, Plan, Point, Sharing};
 
+use iogate_report::claims::Interval;
+
 use super::{BASE, DEVICE, OP, PATTERN, PROCESSES, SCHEDULER, SIGNIFICANT};
 use crate::commands::reproduce::Settings;
+
+/// Time with some settings over time with others, if there are results of both.
+pub(super) type Ratio<'a> = dyn Fn(&Settings<'_>, &Settings<'_>) -> Option<Interval> + 'a;
 
 /// The paper's numbers of processes in tables III to VII.
 const COUNTED: [u32; 2] = [8, 16];
@@ -26,8 +31,8 @@ pub(super) struct Situation {
     pub(super) pattern: String,
     pub(super) processes: u32,
     pub(super) seen: Seen,
-    /// Time with each scheduler over time without one.
-    pub(super) ratios: Vec<f64>,
+    /// Time with each scheduler over time without one, seed by seed.
+    pub(super) ratios: Vec<Interval>,
     /// The scheduler that table III names, of the pattern on the device whatever the processes, and how much it gains.
     pub(super) right: usize,
     pub(super) gain: f64,
@@ -51,8 +56,8 @@ pub(super) struct Seen {
 }
 
 impl Situations {
-    /// The situations of a plan, with the times that `time` knows. Those without a time for each scheduler are left out.
-    pub(super) fn new(plan: &Plan, time: &dyn Fn(&Settings<'_>) -> Option<f64>) -> Situations {
+    /// The situations of a plan, with the times that `ratio` knows. Those without a time for each scheduler are left out.
+    pub(super) fn new(plan: &Plan, ratio: &Ratio<'_>) -> Situations {
         let values =
             |key: &str| plan.axes.iter().find(|axis| axis.key == key).map(|axis| axis.values.clone());
         let mut schedulers = values(SCHEDULER).unwrap_or_default();
@@ -61,7 +66,7 @@ impl Situations {
         let mut all: Vec<Situation> = plan
             .points
             .iter()
-            .filter_map(|point| Situation::of(point, &schedulers, time, &mut ratios))
+            .filter_map(|point| Situation::of(point, &schedulers, ratio, &mut ratios))
             .collect();
         for index in 0..all.len() {
             (all[index].right, all[index].gain) = choice(&all, &all[index]);
@@ -79,7 +84,7 @@ impl Situation {
     fn of(
         point: &Point,
         schedulers: &[String],
-        time: &dyn Fn(&Settings<'_>) -> Option<f64>,
+        ratio: &Ratio<'_>,
         devices: &mut Ratios,
     ) -> Option<Situation> {
         let set = |key: &str| Some(point.settings.iter().find(|(name, _)| name == key)?.1.as_str());
@@ -87,15 +92,14 @@ impl Situation {
         if set(SCHEDULER)? != BASE || !COUNTED.contains(&processes) {
             return None;
         }
-        let with = |scheduler: &str| {
+        let with = |scheduler| -> Vec<(&str, &str)> {
             let settings = point.settings.iter().map(|(key, value)| match key.as_str() {
                 SCHEDULER => (SCHEDULER, scheduler),
                 key => (key, value.as_str()),
             });
-            time(&settings.collect::<Vec<_>>())
+            settings.collect()
         };
-        let base = with(BASE)?;
-        let ratios = schedulers.iter().map(|name| Some(with(name)? / base)).collect::<Option<_>>()?;
+        let ratios = schedulers.iter().map(|name| ratio(&with(name), &with(BASE))).collect::<Option<_>>()?;
         Some(Situation {
             device: set(DEVICE)?.into(),
             op: set(OP)?.into(),
@@ -110,7 +114,7 @@ impl Situation {
 
     /// The fastest of all, here alone.
     pub(super) fn fastest(&self) -> f64 {
-        self.ratios.iter().copied().fold(f64::INFINITY, f64::min)
+        self.ratios.iter().map(|ratio| ratio.mean).fold(f64::INFINITY, f64::min)
     }
 }
 
@@ -155,7 +159,7 @@ fn choice(all: &[Situation], of: &Situation) -> (usize, f64) {
         |other: &&Situation| (&other.device, &other.op, &other.pattern) == (&of.device, &of.op, &of.pattern);
     let alike: Vec<&Situation> = all.iter().filter(same).collect();
     let mean = |scheduler: usize| {
-        alike.iter().map(|situation| situation.ratios[scheduler]).sum::<f64>() / alike.len() as f64
+        alike.iter().map(|situation| situation.ratios[scheduler].mean).sum::<f64>() / alike.len() as f64
     };
     let best = (1..of.ratios.len())
         .map(|scheduler| (scheduler, 1.0 - mean(scheduler)))

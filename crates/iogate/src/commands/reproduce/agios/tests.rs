@@ -1,9 +1,11 @@
 //! What the trees' sections say of times that are kept here: one run of each situation, all of them and the half of one device.
 
-use iogate_report::reproduction::Page;
+use iogate_report::claims::Interval;
 
 use super::situations::Situations;
 use super::{selection, trees};
+use crate::commands::reproduce::Settings;
+use crate::commands::reproduce::figure::Reproduced;
 use crate::commands::scenario::built_in_plan;
 
 /// Device, processes, operation, pattern, then the time in seconds with each scheduler of the header.
@@ -15,21 +17,21 @@ fn situations(of: &dyn Fn(&[&str]) -> bool) -> Situations {
     let rows: Vec<Vec<&str>> = TIMES.lines().map(|line| line.split(',').collect()).collect();
     let (header, rows) = rows.split_first().unwrap();
     let plan = built_in_plan("agios", false).unwrap_or_else(|_| panic!("the scenario is built in"));
-    Situations::new(&plan, &|settings| {
+    let time = |settings: &Settings<'_>| -> Option<f64> {
         let value = |key: &str| settings.iter().find(|(name, _)| *name == key).unwrap().1;
         let keys = [super::DEVICE, super::PROCESSES, super::OP, super::PATTERN].map(value);
         let row = rows.iter().find(|row| row[..4] == keys && of(row))?;
         let column = header.iter().position(|name| *name == value(super::SCHEDULER))?;
         Some(row[column].parse().unwrap())
-    })
+    };
+    Situations::new(&plan, &|settings, base| Some(Interval::exact(time(settings)? / time(base)?)))
 }
 
 fn text(situations: &Situations) -> String {
     let learnt = trees::learn(situations);
-    let mut sections = trees::sections(situations, &learnt);
-    sections.push(selection::section(situations, &learnt));
-    let (title, program) = ("Trees".into(), String::new());
-    Page { title, notes: Vec::new(), sections, program }.markdown()
+    let mut figures = trees::figures(&[], situations, &learnt);
+    figures.push(selection::figure(&[], situations, &learnt));
+    Reproduced::new("", "Trees", Vec::new(), figures).page.markdown()
 }
 
 #[test]
@@ -64,7 +66,8 @@ fn table_three_is_of_the_mean_over_processes() {
         };
         let alike: Vec<_> = all.all.iter().filter(is).collect();
         assert_eq!(alike.len(), 2);
-        let mean = |scheduler: usize| (alike[0].ratios[scheduler] + alike[1].ratios[scheduler]) / 2.0;
+        let mean =
+            |scheduler: usize| (alike[0].ratios[scheduler].mean + alike[1].ratios[scheduler].mean) / 2.0;
         let best = (0..5).map(mean).fold(f64::INFINITY, f64::min);
         if situation.right == 0 {
             assert!(best > 0.9, "{best}");
@@ -72,7 +75,7 @@ fn table_three_is_of_the_mean_over_processes() {
             assert!(best <= 0.9 && (mean(situation.right) - best).abs() < 1e-12, "{best}");
             assert!((situation.gain - (1.0 - best)).abs() < 1e-12);
         }
-        assert_eq!(situation.ratios[0], 1.0);
+        assert_eq!(situation.ratios[0], Interval::exact(1.0));
     }
     assert_eq!(all.schedulers[0], "fifo");
 }

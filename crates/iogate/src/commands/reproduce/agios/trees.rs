@@ -1,11 +1,13 @@
 //! Section 4 and tables IV to VI: decision trees with the paper's features, learnt from our own situations.
 
 use iogate_report::Table;
-use iogate_report::reproduction::Section;
+use iogate_report::claims::{Interval, Tolerance};
 use iogate_sim::tree::{Example, Feature, Kind, Options, Tree, errors, folds, predict_held_out};
 
 use super::situations::{Seen, Situation, Situations};
-use crate::commands::reproduce::claims::{Claims, Tolerance};
+use crate::commands::reproduce::Experiment;
+use crate::commands::reproduce::claims::Sheet;
+use crate::commands::reproduce::figure::Figure;
 
 /// How often the examples are dealt out to ten folds, each time with another seed.
 const DEALINGS: u64 = 10;
@@ -153,45 +155,51 @@ fn named<'a>(trees: &'a [Learnt], name: &str) -> Option<&'a Learnt> {
     trees.iter().find(|tree| tree.name == name)
 }
 
-pub(super) fn sections(situations: &Situations, trees: &[Learnt]) -> Vec<Section> {
-    vec![
+pub(super) fn figures<'a>(
+    results: &'a [Experiment],
+    situations: &Situations,
+    trees: &[Learnt],
+) -> Vec<Figure<'a>> {
+    let figures = [
         learnt(situations, trees),
         correct(situations, trees),
         by_processes(situations, trees),
         sizes(situations),
-    ]
+    ];
+    figures.into_iter().map(|figure| Figure { results: results.iter().collect(), ..figure }).collect()
 }
 
-fn section(title: &str, paper: &str, claims: &Claims, more: Vec<(String, Table)>, verdict: &str) -> Section {
-    let mut tables = vec![("The paper's figures and ours".to_owned(), claims.table())];
-    tables.extend(more);
-    Section {
+fn figure(
+    title: &str,
+    setup: &str,
+    sheet: Sheet,
+    tables: Vec<(String, Table)>,
+    remarks: &str,
+) -> Figure<'static> {
+    Figure {
         title: title.into(),
-        scenarios: vec!["agios".into()],
-        paper: paper.into(),
+        setup: setup.into(),
+        sheet,
         tables,
-        pictures: Vec::new(),
-        verdict: [claims.verdict(), verdict.into()].join(" ").trim_end().into(),
+        remarks: remarks.into(),
+        ..Figure::default()
     }
 }
 
-fn learnt(situations: &Situations, trees: &[Learnt]) -> Section {
-    let mut claims = Claims::default();
-    for (name, rate, nodes, leaves) in [("T1", 8.85, 53, 27), ("T2", 8.33, 53, 27), ("T3", 30.21, 17, 9)] {
+fn learnt(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+    let mut sheet = Sheet::of("section 4");
+    for (name, rate, nodes, leaves) in
+        [("T1", 8.85, 53u32, 27u32), ("T2", 8.33, 53, 27), ("T3", 30.21, 17, 9)]
+    {
         let Some(tree) = named(trees, name) else { continue };
-        let ours = tree.ten_fold_errors().map(|[mean, ..]| mean);
-        claims.percent(format!("{name}, ten-fold, misclassified"), rate, ours, SHARE_POINTS);
+        let ours = tree.ten_fold_errors().map(|[mean, low, high]| Interval { low, mean, high });
+        sheet.percent(format!("{name}, ten-fold, misclassified"), rate, ours, SHARE_POINTS);
         let size = Tolerance::Percent(10.0);
-        claims.number(format!("{name}, nodes"), "", f64::from(nodes), Some(tree.tree.nodes() as f64), size);
-        claims.number(
-            format!("{name}, leaves"),
-            "",
-            f64::from(leaves),
-            Some(tree.tree.leaves() as f64),
-            size,
-        );
+        let exact = |count: usize| Some(Interval::exact(count as f64));
+        sheet.number(format!("{name}, nodes"), nodes.into(), "", exact(tree.tree.nodes()), size);
+        sheet.number(format!("{name}, leaves"), leaves.into(), "", exact(tree.tree.leaves()), size);
         if name != "T3" {
-            claims.fact(format!("{name} asks for all its features"), true, Some(tree.asks_for_all()));
+            sheet.fact(format!("{name} asks for all its features"), true, Some(tree.asks_for_all()));
         }
     }
     let mut devices: Vec<&str> = situations.all.iter().map(|situation| situation.device.as_str()).collect();
@@ -215,12 +223,12 @@ fn learnt(situations: &Situations, trees: &[Learnt]) -> Section {
         table.row(first.into_iter().chain(devices.iter().map(|device| left_out(Some(device)))));
     }
     let caption = format!("Misclassified, of {} situations", situations.all.len());
-    section(
+    figure(
         "Section 4: decision trees",
         "The paper learns with J48 (Weka's C4.5) from one entry for each situation: operation, files, bytes of a file at a server, spatiality, \
          small or large requests, the device's sequential-to-random ratio, and as the right answer what its table III says. T1 has all of \
          these, T2 all but the bytes, T3 neither bytes nor files.",
-        &claims,
+        sheet,
         vec![(caption, table)],
         "Ours are learnt by the same algorithm with J48's defaults from what our own table III says. The ratio is that of the modelled device for \
          messages of the scenario's size. Ten-fold is the mean of ten dealings, each stratified and with a seed of its own. The two numbers of \
@@ -229,19 +237,19 @@ fn learnt(situations: &Situations, trees: &[Learnt]) -> Section {
     )
 }
 
-fn correct(situations: &Situations, trees: &[Learnt]) -> Section {
-    let mut claims = Claims::default();
+fn correct(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+    let mut sheet = Sheet::of("table IV");
     let total = situations.all.len() as f64;
     let share = |right: usize| (total > 0.0).then(|| 100.0 * right as f64 / total);
     let always = |name: &str| {
         let scheduler = situations.scheduler(name)?;
         share(situations.all.iter().filter(|situation| situation.right == scheduler).count())
     };
-    claims.percent("aIOLi only", 31.0, always("aioli"), SHARE_POINTS);
-    claims.percent("SJF only", 48.0, always("sjf"), SHARE_POINTS);
+    sheet.percent("aIOLi only", 31.0, always("aioli").map(Interval::exact), SHARE_POINTS);
+    sheet.percent("SJF only", 48.0, always("sjf").map(Interval::exact), SHARE_POINTS);
     for (name, rate) in [("T1", 100.0), ("T2", 100.0), ("T3", 73.0)] {
         let right = |tree: &Learnt| share(tree.examples.len() - errors(&tree.examples, &tree.trained));
-        claims.percent(name, rate, named(trees, name).and_then(right), SHARE_POINTS);
+        sheet.percent(name, rate, named(trees, name).and_then(right).map(Interval::exact), SHARE_POINTS);
     }
     let mut table = Table::new(["right answer", "situations"]);
     for (index, name) in situations.schedulers.iter().enumerate() {
@@ -249,17 +257,17 @@ fn correct(situations: &Situations, trees: &[Learnt]) -> Section {
         let name = if index == 0 { "none" } else { name };
         table.row([name.to_owned(), count.to_string()]);
     }
-    section(
+    figure(
         "Table IV: correct selections",
         "The paper counts how often each solution selects what its table III says, on the situations that the trees were learnt from.",
-        &claims,
+        sheet,
         vec![("What our table III says".into(), table)],
         "These are training figures: they say how much the features tell apart, not what a tree would do elsewhere.",
     )
 }
 
-fn by_processes(situations: &Situations, trees: &[Learnt]) -> Section {
-    let mut claims = Claims::default();
+fn by_processes(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+    let mut sheet = Sheet::of("table V");
     let wrong = |tree: &Learnt, learnt_from: u32| {
         let predicted = tree.other_processes.as_ref()?;
         tree.wrong(predicted, situations, |situation| situation.processes != learnt_from)
@@ -273,31 +281,31 @@ fn by_processes(situations: &Situations, trees: &[Learnt]) -> Section {
     for (name, with_8, with_16) in published {
         let Some(tree) = named(trees, name) else { continue };
         for (processes, rate) in [(8, with_8), (16, with_16)] {
-            claims.percent(
+            sheet.percent(
                 format!("{name}, learnt with {processes} processes"),
                 rate,
-                wrong(tree, processes),
+                wrong(tree, processes).map(Interval::exact),
                 SHARE_POINTS,
             );
         }
         if matches!(name, "T2" | "T3") {
-            claims.fact(format!("{name} is the same tree from both"), true, tree.same_trees);
+            sheet.fact(format!("{name} is the same tree from both"), true, tree.same_trees);
         }
     }
-    section(
+    figure(
         "Table V: learnt with 8 processes, tested with 16, and the other way",
         "The paper learns each tree from the situations of one number of processes and classifies those of the other. T1 of 8 processes misreads \
          the sizes of files.",
-        &claims,
+        sheet,
         Vec::new(),
         "What T1 learns from sizes depends on what they are: files of a process are smaller here than the paper's (table VI), so it is learnt \
          with the paper's sizes, too.",
     )
 }
 
-fn sizes(situations: &Situations) -> Section {
+fn sizes(situations: &Situations) -> Figure<'static> {
     const MIB: f64 = 1048576.0;
-    let mut claims = Claims::default();
+    let mut sheet = Sheet::of("table VI");
     let published = [
         (8, [(false, false, 128.0), (false, true, 256.0), (true, false, 128.0), (true, true, 128.0)]),
         (16, [(false, false, 256.0), (false, true, 256.0), (true, false, 256.0), (true, true, 128.0)]),
@@ -312,19 +320,19 @@ fn sizes(situations: &Situations) -> Section {
             let ours = situations.all.iter().find(is).map(|situation| situation.seen.file_bytes as f64 / MIB);
             let apps = if several { "four applications" } else { "one application" };
             let sharing = if per_process { "a file each" } else { "a shared file" };
-            claims.number(
+            sheet.number(
                 format!("{apps}, {sharing}, {processes} processes"),
-                " MB",
                 size,
-                ours,
+                " MB",
+                ours.map(Interval::exact),
                 Tolerance::Percent(5.0),
             );
         }
     }
-    section(
+    figure(
         "Table VI: sizes of files at a server",
         "The paper's attribute 3.",
-        &claims,
+        sheet,
         Vec::new(),
         "The scenario says how large our files are; its notes say why.",
     )

@@ -2,69 +2,101 @@
 
 use iogate_report::Table;
 use iogate_report::html::lines::lines;
-use iogate_report::reproduction::Section;
 use iogate_sim::metrics::Unit;
 
-use super::{BACKOFF, BOTH, CASE, LOCK, NONE, lower};
-use crate::commands::reproduce::{Experiment, Lab};
+use super::{BACKOFF, BOTH, CASE, LOCK, LOCK_SORTED, NONE, SORTED};
+use crate::commands::reproduce::claims::Sheet;
+use crate::commands::reproduce::figure::Figure;
+use crate::commands::reproduce::{Experiment, shares};
 use crate::failure::Failure;
 
 const COUNT: &str = "jobs.count";
 const SHOWN: [&str; 4] = [NONE, BACKOFF, LOCK, BOTH];
+const SPREAD: &str = "phase_stddev_percent";
 
-pub(super) fn section(results: &Experiment) -> Section {
-    let table = |metric| by_count(results, metric);
-    let mut known = Table::new(["I/O time of a job is lower by", "thesis", "ours"]);
-    for (count, case, thesis) in [
-        ("2", BACKOFF, "it is higher"),
-        ("2", LOCK, "it is lower"),
-        ("6", BACKOFF, "it is lower"),
-        ("6", LOCK, "it is lower"),
-        ("10", BACKOFF, "19.22 %"),
-        ("10", LOCK, "81.38 %"),
-    ] {
-        let ours = lower(results, &[(COUNT, count)], case, "io_time_mean");
-        known.row([format!("{count} jobs, {case}"), thesis.into(), ours]);
+pub(super) fn figure(results: &Experiment) -> Result<Figure<'_>, Failure> {
+    let cell = |count, case, metric| results.cell(&[(COUNT, count), (CASE, case)], metric);
+    let io = |count, case| cell(count, case, "io_time_mean");
+    let makespan = |count, case| cell(count, case, "makespan");
+    let mut sheet = Sheet::of("figure 4.7");
+    for case in [NONE, BACKOFF, LOCK] {
+        let grows = [
+            makespan("2", case)?.less(&makespan("6", case)?),
+            makespan("6", case)?.less(&makespan("10", case)?),
+        ];
+        sheet.everywhere(format!("{case}: the makespan grows with the jobs"), grows);
     }
-    let figure = |title: &str, unit, metric| {
+    for case in [BACKOFF, LOCK] {
+        sheet.everywhere(
+            format!("{case}: ten jobs have a shorter makespan than without"),
+            [makespan("10", case)?.less(&makespan("10", NONE)?)],
+        );
+    }
+    sheet.next("figure 4.8");
+    sheet.everywhere("two jobs: backoff costs more than it gains", [io("2", NONE)?.less(&io("2", BACKOFF)?)]);
+    for (count, case) in [("2", LOCK), ("6", BACKOFF), ("6", LOCK)] {
+        let what = format!("{count} jobs: the I/O time is lower with {case}");
+        sheet.everywhere(what, [io(count, case)?.less(&io(count, NONE)?)]);
+    }
+    sheet.change("ten jobs, backoff: lower by", 19.22, io("10", BACKOFF)?.lower(&io("10", NONE)?));
+    sheet.change("ten jobs, lock: lower by", 81.38, io("10", LOCK)?.lower(&io("10", NONE)?));
+    let sorted = io("10", LOCK_SORTED)?.lower(&io("10", SORTED)?);
+    sheet.change("ten jobs, lock, over a server that sorts: lower by", 81.38, sorted);
+    sheet.next("figure 4.9");
+    let spread = |count, case| cell(count, case, SPREAD);
+    for count in ["2", "6", "10"] {
+        let (none, backoff, lock) = (spread(count, NONE)?, spread(count, BACKOFF)?, spread(count, LOCK)?);
+        sheet.lowest(
+            format!("{count} jobs: checkpoint times vary least with lock"),
+            &lock,
+            [&none, &backoff],
+        );
+        sheet.everywhere(
+            format!("{count} jobs: they vary most with backoff"),
+            [none.less(&backoff), lock.less(&backoff)],
+        );
+    }
+    for case in [NONE, BACKOFF, LOCK] {
+        sheet.everywhere(
+            format!("{case}: ten jobs vary less than six"),
+            [spread("10", case)?.less(&spread("6", case)?)],
+        );
+    }
+    let table = |metric| by_count(results, metric);
+    let picture = |title: &str, unit, metric| {
         let series = SHOWN.map(|case| results.series(case, COUNT, &[(CASE, case)], metric));
         (title.to_owned(), lines(&results.lines(title, COUNT, "jobs at once", unit, series.into())))
     };
-    Section {
+    let points: Vec<_> = results
+        .values(CASE)
+        .iter()
+        .map(|case| (case.clone(), vec![(COUNT, "10"), (CASE, case.as_str())]))
+        .collect();
+    let (caption, even) = shares(results, &points);
+    Ok(Figure {
         title: "Figures 4.7 to 4.9: 2, 6 and 10 generated jobs".into(),
-        scenarios: vec!["checkpoint-jobs".into()],
-        paper: "The thesis: jobs compute for 7 to 9 minutes in 4 to 10 iterations and write 2.4 GB on average; three sets of them. \
-                The makespan grows with the jobs, and is shorter with either mechanism where there are many. With two jobs \
-                backoff costs more than it gains. The standard deviation of checkpoint times, in percent, is lower with \
-                locking, and highest with backoff."
-            .into(),
+        results: vec![results],
+        setup: "The thesis: jobs compute for 7 to 9 minutes in 4 to 10 iterations and write 2.4 GB on average; three sets of them.".into(),
+        sheet,
         tables: vec![
-            (String::new(), known),
             ("Figure 4.7: makespan".into(), table("makespan")),
             ("Figure 4.8: I/O time of a job".into(), table("io_time_mean")),
             (
-                "Figure 4.9: standard deviation of a job's checkpoint times in percent, waiting for turns and quiet included"
-                    .into(),
-                table("phase_stddev_percent"),
+                "Figure 4.9: standard deviation of a job's checkpoint times in percent, waiting for turns and quiet included".into(),
+                table(SPREAD),
             ),
             ("The same from the start of the writes on".into(), table("transfer_stddev_percent")),
+            (format!("Ten jobs. {caption}"), even),
         ],
         pictures: vec![
-            figure("Figure 4.7: makespan", Unit::Seconds, "makespan"),
-            figure("Figure 4.8: I/O time of a job", Unit::Seconds, "io_time_mean"),
-            figure("Figure 4.9: standard deviation of checkpoint times", Unit::Percent, "phase_stddev_percent"),
+            picture("Figure 4.7: makespan", Unit::Seconds, "makespan"),
+            picture("Figure 4.8: I/O time of a job", Unit::Seconds, "io_time_mean"),
+            picture("Figure 4.9: standard deviation of checkpoint times", Unit::Percent, SPREAD),
         ],
-        verdict: "Agrees: the makespan grows with the jobs; with two jobs backing off costs more than it gains; with turns \
-                  I/O times and makespans are shorter, the more so the more jobs there are (34 % at ten), and checkpoint \
-                  times vary less, from the start of the writes on hardly at all; with backoff they vary most. Differs: the \
-                  size of the gain, and backing off makes ten jobs slower instead of 19 % faster (see how to back off). \
-                  With `aioli` below, ten jobs spend 85 % less time in I/O with turns than with neither (81 % in the \
-                  thesis): a turn is worth what undisturbed I/O is worth, and in plain order of arrival the 16 to 64 tasks \
-                  of one job disturb each other as another job's would. Of our additions, the shortest first (with 1 MiB \
-                  off for each second of waiting) saves a little more, two at once gain a third of what one gains, and \
-                  weights and sets make little difference to such equal jobs."
+        remarks: "A turn is worth what undisturbed I/O is worth; in plain order of arrival the tasks of one job disturb each other as another \
+                  job's would."
             .into(),
-    }
+    })
 }
 
 /// A metric of each mechanism over the numbers of jobs.
@@ -79,64 +111,78 @@ fn by_count(results: &Experiment, metric: &str) -> Table {
     table
 }
 
-pub(super) fn large(lab: &Lab<'_>) -> Result<Section, Failure> {
-    let results = lab.experiment("checkpoint-jobs-large")?;
-    let table = |metric| by_count(&results, metric);
-    Ok(Section {
+pub(super) fn large(results: &Experiment) -> Result<Figure<'_>, Failure> {
+    let io = |case| results.cell(&[(COUNT, "10"), (CASE, case)], "io_time_mean");
+    let mut sheet = Sheet::of("figure 4.8, the other reading");
+    sheet.change("ten jobs, backoff: lower by", 19.22, io(BACKOFF)?.lower(&io(NONE)?));
+    sheet.change("ten jobs, lock: lower by", 81.38, io(LOCK)?.lower(&io(NONE)?));
+    sheet.change(
+        "ten jobs, lock, over a server that sorts: lower by",
+        81.38,
+        io(LOCK_SORTED)?.lower(&io(SORTED)?),
+    );
+    let table = |metric| by_count(results, metric);
+    Ok(Figure {
         title: "The same with 2.4 GB in each iteration".into(),
-        scenarios: vec!["checkpoint-jobs-large".into()],
-        paper: "The thesis's words leave open whether a job writes 2.4 GB in all or in each iteration. Table 4.1, from the same \
-                generator, lies between: 4 to 7 GB in all, 1.3 to 2.2 GB in each."
+        results: vec![results],
+        setup: "The thesis's words leave open whether a job writes 2.4 GB in all or in each iteration. Table 4.1, from the same generator, \
+                lies between: 4 to 7 GB in all, 1.3 to 2.2 GB in each."
             .into(),
+        sheet,
         tables: vec![
             ("Makespan".into(), table("makespan")),
             ("I/O time of a job".into(), table("io_time_mean")),
-            ("Standard deviation of a job's checkpoint times".into(), table("phase_stddev_percent")),
+            ("Standard deviation of a job's checkpoint times".into(), table(SPREAD)),
         ],
-        pictures: Vec::new(),
-        verdict: "Ten jobs then write about 160 GB, for which the server needs an hour: jobs compute while others write, \
-                  and the order of turns changes what the server gets done only by the seeks that it saves. Turns take 5 % \
-                  off the I/O time then, and 67 % with `aioli` below. The thesis's 81 % cannot come from such a load, in \
-                  which most of the I/O time is waiting for one's turn however fast the writes are; so the other reading is \
-                  the likelier one."
-            .into(),
+        remarks: "Jobs compute while others write, and most of the I/O time is waiting for one's turn however fast the writes are.".into(),
+        ..Figure::default()
     })
 }
 
-pub(super) fn backoff(lab: &Lab<'_>, jobs: &Experiment) -> Result<Section, Failure> {
+pub(super) fn backoff<'a>(results: &'a Experiment, jobs: &'a Experiment) -> Result<Figure<'a>, Failure> {
     const UNIT: &str = "coordination.backoff.sleep_unit";
     const ATTEMPTS: &str = "coordination.backoff.attempts";
     const THRESHOLD: &str = "coordination.backoff.threshold";
-    let results = lab.experiment("checkpoint-backoff")?;
+    const IO: &str = "io_time_mean";
     let mut tables = Vec::new();
+    let (mut lower, mut turns_better) = (Vec::new(), Vec::new());
+    let none = jobs.cell(&[(COUNT, "10"), (CASE, NONE)], IO)?;
+    let lock = jobs.cell(&[(COUNT, "10"), (CASE, LOCK)], IO)?;
     for threshold in results.values(THRESHOLD) {
         let attempts = results.values(ATTEMPTS);
         let header = attempts.iter().map(|most| format!("{most} attempts"));
         let mut table = Table::new(std::iter::once("unit of sleeps".to_owned()).chain(header));
         for unit in results.values(UNIT) {
-            let cell = |most: &String| {
-                results.shown(&[(THRESHOLD, threshold), (UNIT, unit), (ATTEMPTS, most)], "io_time_mean")
-            };
-            table.row(std::iter::once(unit.clone()).chain(attempts.iter().map(cell)));
+            let mut row = vec![unit.clone()];
+            for most in attempts {
+                let at = [(THRESHOLD, threshold.as_str()), (UNIT, unit.as_str()), (ATTEMPTS, most.as_str())];
+                let cell = results.cell(&at, IO)?;
+                lower.extend(cell.lower(&none));
+                turns_better.push(lock.less(&cell));
+                row.push(results.shown(&at, IO));
+            }
+            table.row(row);
         }
         tables.push((format!("I/O time of a job, threshold {threshold} of the quiet throughput"), table));
     }
-    let ten = [(COUNT, "10"), (CASE, NONE)];
-    Ok(Section {
+    let best = lower.iter().copied().max_by(|one, other| one.mean.total_cmp(&other.mean));
+    let mut sheet = Sheet::of("how to back off");
+    sheet.change("ten jobs, the best of these settings: lower by", 19.22, best);
+    sheet.everywhere("turns do better than each of these settings", turns_better);
+    Ok(Figure {
         title: "How to back off".into(),
-        scenarios: vec!["checkpoint-backoff".into(), "checkpoint-jobs".into()],
-        paper: format!(
-            "The thesis says that the parameters of backing off were tuned for a busy system, and gives but the threshold, 80 to 90 \
-             %. Here they are varied for ten jobs, whose I/O takes {} without coordination.",
-            jobs.shown(&ten, "io_time_mean")
+        results: vec![results, jobs],
+        setup: format!(
+            "The thesis says that the parameters of backing off were tuned for a busy system, and gives but the threshold, 80 to 90 %. Here \
+             they are varied for ten jobs, whose I/O takes {} without coordination, and {} with turns.",
+            jobs.shown(&[(COUNT, "10"), (CASE, NONE)], IO),
+            jobs.shown(&[(COUNT, "10"), (CASE, LOCK)], IO)
         ),
+        sheet,
         tables,
-        pictures: Vec::new(),
-        verdict: "What matters is how long the sleeps become, for their range doubles with each attempt: the eighth sleep is of up \
-                  to 256 units, many times a checkpoint's length, in which the server falls idle, and an application that sleeps \
-                  that long is passed by all others. While sleeps stay as short as checkpoints (few attempts, or a short unit) ten \
-                  jobs are somewhat faster than without coordination, though not by the thesis's 19 %. The threshold hardly \
-                  matters: a probe is either alone, or clearly is not. Turns do better than any of these settings."
+        remarks: "The range of the sleeps doubles with each attempt: after some, a sleep is many times as long as a checkpoint, the server \
+                  falls idle, and an application that sleeps that long is passed by all others."
             .into(),
+        ..Figure::default()
     })
 }

@@ -1,45 +1,59 @@
 //! All mechanisms on the same jobs.
 
 use iogate_report::Table;
-use iogate_report::reproduction::Section;
 
-use super::{CASE, NONE, Results, lower};
-use crate::commands::reproduce::{Experiment, Settings};
+use super::{BACKOFF, CASE, LOCK, LOCK_SORTED, NONE, Results, SORTED};
+use crate::commands::reproduce::claims::Sheet;
+use crate::commands::reproduce::figure::Figure;
+use crate::commands::reproduce::{Experiment, Settings, percents};
+use crate::failure::Failure;
 
-pub(super) fn section(results: &Results) -> Section {
+const IO: &str = "io_time_mean";
+
+pub(super) fn figure(results: &Results) -> Result<Figure<'_>, Failure> {
     let ten = [("jobs.count", "10")];
-    let tables = vec![
-        ("Two identical jobs".into(), table(&results.pair, &[])),
-        ("Four different jobs".into(), table(&results.mix, &[])),
-        ("Ten generated jobs".into(), table(&results.jobs, &ten)),
-        ("Four jobs, four servers behind four forwarders".into(), table(&results.forwarders, &[])),
+    let disk: [(&str, &Experiment, &Settings<'_>); 3] = [
+        ("Two identical jobs", &results.pair, &[]),
+        ("Four different jobs", &results.mix, &[]),
+        ("Ten generated jobs", &results.jobs, &ten),
     ];
-    Section {
-        title: "Beyond the thesis: all mechanisms on the same jobs".into(),
-        scenarios: ["checkpoint-pair", "checkpoint-mix", "checkpoint-jobs", "checkpoint-forwarders"]
-            .map(String::from)
-            .into(),
-        paper: "No paper sets them side by side: turns from a coordinator, backing off, schedulers on the servers (`aioli`, \
-                `app-window`) and on forwarders (`twins`), and some of them together."
-            .into(),
-        tables,
-        pictures: Vec::new(),
-        verdict: "Turns are never worse than no mechanism. They do what schedulers on servers cannot: who is first goes on \
-                  computing, so that jobs fall out of step and stay so. A scheduler that sorts does what turns cannot: it \
-                  orders one job's own requests, and where a disk is the limit that gains more by itself than turns do. So \
-                  they add up: `lock, aioli` is best wherever a disk is the limit, by far, and takes 58 to 85 % off the I/O \
-                  time. `app-window` alone is a kind of turn, of a second each, without a word between anybody: it gains \
-                  most of what turns do where two jobs meet and little or nothing where more do, for each waits for the \
-                  windows of all others; it adds nothing to turns, for with one job there is nothing to choose. Backing off \
-                  pays where two jobs meet, and over a server that sorts; elsewhere its sleeps cost more than it saves, \
-                  with short pauses in an attempt, too. Probing although one has the turn costs an attempt each time, in \
-                  which the server is idle while others wait, and gains only where somebody takes no turns, which nobody \
-                  does here. On four servers the disks are not the limit, and there is little to gain but the order: turns \
-                  take 20 % off the I/O time; jobs that probe at the same instant all find the servers quiet; `twins` costs \
-                  more than it gains, with turns and without, since one job cannot keep four servers busy through windows \
-                  that show it one at a time."
-            .into(),
+    let mut sheet = Sheet::of("all mechanisms");
+    let (mut turns, mut adds, mut sorts, mut backs_off, mut backs_off_sorted) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (_, experiment, at) in disk {
+        let io = |case| experiment.cell(&at.iter().copied().chain([(CASE, case)]).collect::<Vec<_>>(), IO);
+        turns.push(io(LOCK)?.less(&io(NONE)?));
+        adds.push(io(LOCK_SORTED)?.less(&io(SORTED)?));
+        sorts.push(io(SORTED)?.less(&io(LOCK)?));
+        backs_off.push(io(BACKOFF)?.less(&io(NONE)?));
+        let sorted = format!("{BACKOFF}, {SORTED}");
+        if experiment.values(CASE).contains(&sorted) {
+            backs_off_sorted.push(io(&sorted)?.less(&io(SORTED)?));
+        }
     }
+    sheet.everywhere("on a disk, turns are better than nothing", turns);
+    sheet.everywhere("on a disk that sorts, turns are better than sorting alone", adds);
+    sheet.everywhere("on a disk, sorting alone is better than turns alone", sorts);
+    sheet.everywhere("on a disk, backing off is better than nothing", backs_off);
+    sheet.everywhere("on a disk that sorts, backing off is better than sorting alone", backs_off_sorted);
+    let mut tables: Vec<(String, Table)> =
+        disk.iter().map(|(name, experiment, at)| ((*name).to_owned(), table(experiment, at))).collect();
+    tables.push(("Four jobs, four servers behind four forwarders".into(), table(&results.forwarders, &[])));
+    Ok(Figure {
+        title: "Beyond the thesis: all mechanisms on the same jobs".into(),
+        results: vec![&results.pair, &results.mix, &results.jobs, &results.forwarders],
+        setup: "No paper sets them side by side: turns from a coordinator, backing off, schedulers on the servers (`aioli`, `app-window`) and \
+                on forwarders (`twins`), and some of them together. The statements are what one might expect, not a paper's."
+            .into(),
+        sheet,
+        tables,
+        remarks: "Turns do what schedulers on servers cannot: who is first goes on computing, so that jobs fall out of step and stay so. A \
+                  scheduler that sorts does what turns cannot: it orders one job's own requests. `app-window` alone is a kind of turn \
+                  without a word between anybody; it adds nothing to turns, for with one job there is nothing to choose. `twins` shows one \
+                  job the servers one at a time, and cannot keep them busy."
+            .into(),
+        ..Figure::default()
+    })
 }
 
 fn table(results: &Experiment, at: &Settings<'_>) -> Table {
@@ -47,22 +61,34 @@ fn table(results: &Experiment, at: &Settings<'_>) -> Table {
         "mechanism",
         "makespan",
         "I/O time of a job",
-        "lower by",
+        "lower than with none by",
+        "lower than with aioli alone by",
         "spread of checkpoint times",
         "core-hours in I/O",
+        "fairness",
+        "calls: 99.9 %",
         "seeks",
     ]);
     for case in results.values(CASE) {
-        let settings: Vec<(&str, &str)> = at.iter().copied().chain([(CASE, case.as_str())]).collect();
+        fn with<'a>(at: &Settings<'a>, case: &'a str) -> Vec<(&'a str, &'a str)> {
+            at.iter().copied().chain([(CASE, case)]).collect()
+        }
+        let settings = with(at, case);
         let shown = |metric| results.shown(&settings, metric);
-        let less = if case == NONE { "-".into() } else { lower(results, at, case, "io_time_mean") };
+        let less = |base: &str| {
+            let other = case != base && (base == NONE || case.ends_with(SORTED));
+            if other { percents(results.lower(&settings, &with(at, base), IO)) } else { "-".into() }
+        };
         table.row([
             case.clone(),
             shown("makespan"),
-            shown("io_time_mean"),
-            less,
+            shown(IO),
+            less(NONE),
+            less(SORTED),
             shown("phase_stddev_percent"),
             shown("io_core_hours"),
+            shown("fairness"),
+            shown("call_time_p999"),
             shown("seeks"),
         ]);
     }

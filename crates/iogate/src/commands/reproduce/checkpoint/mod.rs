@@ -7,10 +7,10 @@ mod mechanisms;
 
 use iogate_report::experiment::PointTimeline;
 use iogate_report::html::turns::turns;
-use iogate_report::reproduction::{Page, Pictures};
+use iogate_report::reproduction::Pictures;
 
+use super::figure::Reproduced;
 use super::{Experiment, Lab};
-use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
 /// The mechanisms of a scenario, by their labels.
@@ -19,51 +19,60 @@ pub(super) const NONE: &str = "none";
 pub(super) const BACKOFF: &str = "backoff";
 pub(super) const LOCK: &str = "lock";
 pub(super) const BOTH: &str = "lock+backoff";
+/// A scheduler that sorts below, without and with turns.
+const SORTED: &str = "aioli";
+const LOCK_SORTED: &str = "lock, aioli";
 
-pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
+pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let results = Results {
         pair: lab.experiment("checkpoint-pair")?,
         mix: lab.experiment("checkpoint-mix")?,
         jobs: lab.experiment("checkpoint-jobs")?,
         forwarders: lab.experiment("checkpoint-forwarders")?,
+        devices: lab.experiment("checkpoint-devices")?,
+        large: lab.experiment("checkpoint-jobs-large")?,
+        backoff: lab.experiment("checkpoint-backoff")?,
+        alone: lab.experiment("checkpoint-alone")?,
     };
-    let sections = vec![
-        figures::pair(&results.pair),
-        figures::devices(lab)?,
-        figures::mix(&results.mix),
-        jobs::section(&results.jobs),
-        jobs::large(lab)?,
-        jobs::backoff(lab, &results.jobs)?,
-        figures::alone(lab)?,
-        mechanisms::section(&results),
+    let figures = vec![
+        figures::pair(&results.pair)?,
+        figures::devices(&results.devices)?,
+        figures::mix(&results.mix)?,
+        jobs::figure(&results.jobs)?,
+        jobs::large(&results.large)?,
+        jobs::backoff(&results.backoff, &results.jobs)?,
+        figures::alone(&results.alone)?,
+        mechanisms::figure(&results)?,
     ];
-    Ok(Page {
-        title: "Checkpoint coordination: one job at a time does its I/O".into(),
-        notes: NOTES.map(String::from).into(),
-        sections,
-        program: PROGRAM.into(),
-    })
+    let title = "Checkpoint coordination: one job at a time does its I/O";
+    Ok(Reproduced::new("iogate reproduce checkpoint", title, NOTES.map(String::from).into(), figures))
 }
 
 const NOTES: [&str; 3] = [
     "The thesis's cluster: nodes of 16 cores, one NFS server with disks of 12 TB together on gigabit Ethernet, jobs made of IOR. Ours: \
      clients of 16 tasks, one server with the model of a disk of the time (`graphene`: Deskstar 7K1000.C, 125 MB/s), requests of 1 \
      MiB, as Linux 2.6.32 negotiates them, calls of 256 KiB, IOR's default, on a shared file. The thesis says neither the \
-     disks nor the length of the calls; both matter, and are varied below. \u{b1} is the 95 % confidence interval over the seeds.",
+     disks nor the length of the calls; both matter, and are varied below. What is in parentheses, or after \u{b1}, is the 95 % \
+     confidence interval over the seeds, of reductions over pairs of runs with the same seed.",
     "The coordinator decides by the very table, and the jobs back off by the very rules, that the programs use. An attempt to find the \
      storage quiet is three probes of 3 MiB, 2 s apart (which makes an attempt take the thesis's 4 s), 256 KiB before each; the \
      threshold is 0.85 of the quiet throughput, measured before the run. The thesis does not say how long its jobs sleep: here 1 s \
      and a random number of seconds below 2, 4, 8..., eight attempts at most.",
     "I/O time is from when a job has computed until its last task has written: waiting for a turn, probing and backing off included. \
-     Without coordination the server serves requests in order of arrival.",
+     Without coordination the server serves requests in order of arrival (`fifo`). The thesis's NFS server had an elevator, which \
+     sorts; where `aioli` stands for it, turns are compared with `aioli` alone, not with `fifo`.",
 ];
 
-/// The experiments that more than one section has figures of.
+/// The experiments.
 struct Results {
     pair: Experiment,
     mix: Experiment,
     jobs: Experiment,
     forwarders: Experiment,
+    devices: Experiment,
+    large: Experiment,
+    backoff: Experiment,
+    alone: Experiment,
 }
 
 /// The first runs with these mechanisms as pictures on one time scale.
@@ -80,11 +89,4 @@ pub(super) fn timelines_of(results: &Experiment, points: &[(Vec<(&str, &str)>, S
         .collect();
     let end_ns = found.iter().map(|(_, timeline)| timeline.end_ns).max().unwrap_or(1);
     found.into_iter().map(|(title, timeline)| (title.clone(), turns(title, timeline, end_ns))).collect()
-}
-
-/// Percent by which a metric is lower than with no mechanism, with two decimals as in the thesis.
-fn lower(results: &Experiment, at: &[(&str, &str)], case: &str, metric: &str) -> String {
-    let with = |case| at.iter().copied().chain([(CASE, case)]).collect::<Vec<_>>();
-    let reduction = results.reduction(&with(case), &with(NONE), metric);
-    reduction.map_or("-".into(), |percent| format!("{percent:.1} %"))
 }

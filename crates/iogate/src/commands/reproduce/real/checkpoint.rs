@@ -5,12 +5,12 @@ use iogate_report::reproduction::{Page, Section};
 use iogate_report::{ExperimentReport, Recording, Table};
 use iogate_sim::result::RunResult;
 
-use super::Reduced;
+use super::{CLOSE, Reduced};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::rig::{self, Rig};
 use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::reproduce::checkpoint::{BACKOFF, BOTH, CASE, LOCK, NONE, timelines_of};
-use crate::commands::reproduce::{Experiment, Lab, percent};
+use crate::commands::reproduce::{Experiment, Lab, percents};
 use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
@@ -93,15 +93,14 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
                 "Figures 4.1 to 4.3: two identical jobs",
                 "checkpoint-pair",
                 pair_set,
-                "The thesis (90 s of computing, 1024 MB): the I/O of both is shorter by 45 % with backoff and by 72 % with locking.",
+                "The thesis's jobs are larger; its figures are in checkpoint.md.",
             ),
             section(
                 &jobs,
                 "Figures 4.7 and 4.8: generated jobs",
                 "checkpoint-jobs",
                 jobs_set,
-                "The thesis (7 to 9 minutes of computing, 2.4 GB): I/O is shorter with both from six jobs on, with ten jobs by 19 % \
-                 with backoff and by 81 % with locking.",
+                "The thesis's jobs are longer and write more; its figures are in checkpoint.md.",
             ),
         ],
         program: PROGRAM.into(),
@@ -126,7 +125,7 @@ fn section(results: &Experiment, title: &str, scenario: &str, set: &[&str], thes
         let both = |metric| [SIMULATION, REAL].map(|by| results.shown(&at(case, by), metric));
         let lower = [SIMULATION, REAL].map(|by| match case {
             NONE => "-".into(),
-            _ => percent(results.reduction(&at(case, by), &at(NONE, by), IO)),
+            _ => percents(results.lower(&at(case, by), &at(NONE, by), IO)),
         });
         let cells = [both(IO), lower, both("makespan"), both("seeks")];
         table.row([case.to_owned()].into_iter().chain(cells.into_iter().flatten()));
@@ -151,11 +150,12 @@ fn near(results: &Experiment) -> String {
             Some(mean(REAL)? / mean(SIMULATION)?)
         })
         .collect();
-    let close = ratios.iter().filter(|ratio| (1.0 / 1.15..=1.15).contains(*ratio)).count();
+    let close = ratios.iter().filter(|ratio| (1.0 / CLOSE..=CLOSE).contains(*ratio)).count();
     format!(
-        "Of {} points, real and simulated makespans are within 15 % of each other in {close}. How long who backs off sleeps is \
+        "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}. How long who backs off sleeps is \
          random, and differs from run to run.",
-        ratios.len()
+        ratios.len(),
+        100.0 * (CLOSE - 1.0)
     )
 }
 
@@ -166,9 +166,9 @@ impl Lab<'_> {
         let form = if self.quick { "-quick" } else { "" };
         let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
         if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
-            return Ok(Experiment(
-                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?,
-            ));
+            let report =
+                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+            return Ok(Experiment::whole(reduced.scenario, self.quick, report));
         }
         let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
         points.retain(|point| reduced.keeps(&point.settings));
@@ -203,6 +203,6 @@ impl Lab<'_> {
         if let Some(kept) = kept {
             OutputFile::create(&kept)?.finish_with(&report.json())?;
         }
-        Ok(Experiment(report))
+        Ok(Experiment::whole(reduced.scenario, self.quick, report))
     }
 }

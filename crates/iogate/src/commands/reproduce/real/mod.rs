@@ -9,6 +9,7 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use iogate_core::Span;
+use iogate_report::claims::Interval;
 use iogate_report::units;
 use iogate_sim::metrics::{self, Unit};
 use iogate_sim::result::RunResult;
@@ -121,6 +122,12 @@ fn measured(runs: &[RunResult]) -> BTreeMap<String, Vec<f64>> {
     values
 }
 
+/// The confidence level of intervals.
+const LEVEL: f64 = 0.95;
+/// Real and simulated ones are near each other up to the first factor, and not far up to the second.
+const CLOSE: f64 = 1.15;
+const FAR: f64 = 2.0;
+
 /// How a point was run.
 #[derive(Clone, Copy)]
 enum How {
@@ -179,9 +186,20 @@ impl Results {
         }
     }
 
-    /// By how many percent the median of `ours` is below that of `base`.
-    fn reduction(&self, ours: &Settings<'_>, base: &Settings<'_>, metric: &str, how: How) -> Option<f64> {
-        Some(100.0 * (1.0 - self.median(ours, metric, how)? / self.median(base, metric, how)?))
+    /// By how many percent `ours` is below `base`, repetition by repetition.
+    fn lower(&self, ours: &Settings<'_>, base: &Settings<'_>, metric: &str, how: How) -> Option<Interval> {
+        let values = |settings| {
+            let point = self.point(settings)?;
+            match how {
+                How::Simulated => point.simulated.get(metric),
+                How::Real => point.real.get(metric),
+            }
+        };
+        let (ours, base) = (values(ours)?, values(base)?);
+        let pairs: Vec<(f64, f64)> = ours.iter().copied().zip(base.iter().copied()).collect();
+        let paired = ours.len() == base.len();
+        let ratio = Interval::of_ratios(&pairs, LEVEL).filter(|_| paired)?;
+        Some(ratio.map(|ratio| 100.0 * (1.0 - ratio)))
     }
 
     /// In how many points real and simulated medians of a metric are near each other.
@@ -196,10 +214,11 @@ impl Results {
             .collect();
         let within = |factor: f64| ratios.iter().filter(|r| (1.0 / factor..=factor).contains(*r)).count();
         format!(
-            "Of {} points, real and simulated medians are within 15 % of each other in {}, within a factor of two in {}.",
+            "Of {} points, real and simulated medians are within {:.0} % of each other in {}, within a factor of {FAR} in {}.",
             ratios.len(),
-            within(1.15),
-            within(2.0)
+            100.0 * (CLOSE - 1.0),
+            within(CLOSE),
+            within(FAR)
         )
     }
 

@@ -1,59 +1,112 @@
 //! Two applications, one some time after the other.
 
 use iogate_report::Table;
-use iogate_report::reproduction::Section;
+use iogate_report::claims::Interval;
 
-use super::{GATE, HBRR, JOINED, TWINS, TWINS_8MS, name};
-use crate::commands::reproduce::{Experiment, Lab, shown};
+use super::{GATE, HBRR, JOINED, Results, TWINS, TWINS_8MS, name};
+use crate::commands::reproduce::claims::{Cell, Sheet};
+use crate::commands::reproduce::figure::Figure;
+use crate::commands::reproduce::{Experiment, shares, shown};
 use crate::failure::Failure;
 
 const START: &str = "app.b.start";
 
-pub(super) fn section(lab: &Lab<'_>) -> Result<Section, Failure> {
-    let results = lab.experiment("twins-two-applications")?;
-    let direct = lab.experiment("twins-two-applications-direct")?;
-    // Equal applications: what B suffers dt after A is what A suffers at -dt.
+/// Where A is seen at some dt: equal applications, so what B suffers dt after A is what A suffers at -dt.
+struct Column {
+    called: String,
+    dt: String,
+    app: &'static str,
+}
+
+fn columns(results: &Experiment) -> Vec<Column> {
     let starts = results.values(START);
     let later = starts.iter().filter(|dt| *dt != "0s").rev();
-    let columns: Vec<(String, &str, &str)> = (later.map(|dt| (format!("-{dt}"), dt.as_str(), "b")))
-        .chain(starts.iter().map(|dt| (dt.clone(), dt.as_str(), "a")))
-        .collect();
+    later
+        .map(|dt| Column { called: format!("-{dt}"), dt: dt.clone(), app: "b" })
+        .chain(starts.iter().map(|dt| Column { called: dt.clone(), dt: dt.clone(), app: "a" }))
+        .collect()
+}
+
+pub(super) fn figure(results: &Results) -> Result<Figure<'_>, Failure> {
+    let Results { two, two_direct, .. } = results;
+    let columns = columns(two);
+    let cell = |column: &Column, gate: Option<&str>, metric: &str| -> Result<Cell, Failure> {
+        let start = (START, column.dt.as_str());
+        match gate {
+            None => two_direct.app_cell(&[start], column.app, metric),
+            Some(gate) => two.app_cell(&[start, (GATE, gate)], column.app, metric),
+        }
+    };
+    let lower = |gate: &str, base: Option<&str>, metric: &str| -> Result<Vec<Interval>, Failure> {
+        let all = columns
+            .iter()
+            .map(|column| Ok(cell(column, Some(gate), metric)?.lower(&cell(column, base, metric)?)));
+        Ok(all.collect::<Result<Vec<_>, Failure>>()?.into_iter().flatten().collect())
+    };
+    let most = |all: Vec<Interval>| all.into_iter().max_by(|one, other| one.mean.total_cmp(&other.mean));
+    let mut sheet = Sheet::of("figures 5.10 and 5.11");
+    let (time, factor) = ("completion", "interference");
+    for (what, gate, base, metric, thesis) in [
+        ("A faster by FIFO (to-agg) than without forwarders", JOINED, None, time, 35.0),
+        ("A faster by TWINS (1 ms) than by FIFO", TWINS, Some(JOINED), time, 16.0),
+        ("A faster by TWINS (1 ms) than by HBRR", TWINS, Some(HBRR), time, 16.0),
+        ("A faster by TWINS (1 ms) than without forwarders", TWINS, None, time, 45.0),
+        ("interference lower by FIFO than without forwarders", JOINED, None, factor, 25.0),
+        ("interference lower by TWINS (1 ms) than by FIFO", TWINS, Some(JOINED), factor, 12.0),
+        ("interference lower by TWINS (1 ms) than without forwarders", TWINS, None, factor, 31.0),
+    ] {
+        let all = lower(gate, base, metric)?;
+        sheet.change(format!("{what}, by up to"), thesis, most(all));
+    }
+    for (what, gate, metric) in [
+        ("A is faster by TWINS (1 ms) than by FIFO", TWINS, time),
+        ("it interferes less", TWINS, factor),
+        ("A is faster by TWINS (8 ms)", TWINS_8MS, time),
+    ] {
+        let each = columns
+            .iter()
+            .map(|column| Ok(cell(column, Some(gate), metric)?.less(&cell(column, Some(JOINED), metric)?)));
+        let each: Result<Vec<_>, Failure> = each.collect();
+        sheet.everywhere(format!("at each dt: {what}"), each?);
+    }
     let table = |metric: &str| {
-        let mut table =
-            Table::new(std::iter::once("dt".to_owned()).chain(columns.iter().map(|column| column.0.clone())));
+        let mut table = Table::new(
+            std::iter::once("dt".to_owned()).chain(columns.iter().map(|column| column.called.clone())),
+        );
         let mut row = |called: &str, results: &Experiment, gate: Option<&str>| {
-            let cells = columns.iter().map(|(_, dt, app)| {
+            let cells = columns.iter().map(|column| {
+                let start = (START, column.dt.as_str());
                 let at: Vec<(&str, &str)> =
-                    std::iter::once((START, *dt)).chain(gate.map(|gate| (GATE, gate))).collect();
-                shown(results.app(&at, app, metric))
+                    std::iter::once(start).chain(gate.map(|gate| (GATE, gate))).collect();
+                shown(results.app(&at, column.app, metric))
             });
             table.row(std::iter::once(called.to_owned()).chain(cells));
         };
-        row("no forwarders", &direct, None);
+        row("no forwarders", two_direct, None);
         for gate in [JOINED, HBRR, TWINS, TWINS_8MS] {
-            row(name(gate), &results, Some(gate));
+            row(name(gate), two, Some(gate));
         }
         table
     };
-    Ok(Section {
+    let points: Vec<_> = [JOINED, HBRR, TWINS, TWINS_8MS]
+        .map(|gate| (name(gate).to_owned(), vec![(START, "0s"), (GATE, gate)]))
+        .into();
+    let (caption, even) = shares(two, &points);
+    Ok(Figure {
         title: "Figures 5.10 and 5.11: two applications".into(),
-        scenarios: ["twins-two-applications", "twins-two-applications-direct"].map(String::from).into(),
-        paper: "The thesis: two applications of 64 processes, strided reads of a file each; dt is from the start of A to that of B \
-                (negative: B first). Forwarding makes A up to 35 % faster, TWINS up to 16 % faster than FIFO and HBRR and 45 % than \
-                no forwarding. The interference factor (time by the time alone) is up to 25 % lower with FIFO and HBRR, and with \
-                TWINS up to 12 % lower than with these and 31 % than without forwarders."
+        results: vec![two, two_direct],
+        setup: "The thesis: two applications of 64 processes, strided reads of a file each; dt is from the start of A to that of B (negative: \
+                B first). The interference factor is the time by the time alone. `Up to` is the most over all dt."
             .into(),
+        sheet,
         tables: vec![
-            ("Time of A".into(), table("completion")),
-            ("Interference factor of A".into(), table("interference")),
+            ("Time of A".into(), table(time)),
+            ("Interference factor of A".into(), table(factor)),
+            (format!("Both started together. {caption}"), even),
         ],
-        pictures: Vec::new(),
-        verdict: "Agrees: where both start together, TWINS makes A faster than FIFO (`to-agg`), with 8 ms also than no forwarders \
-                  (by half; the thesis has 45 %), and with 1 ms the applications interfere a third less than with FIFO. Differs: an \
-                  application alone keeps step without forwarders and nearly so with TWINS of 8 ms, takes 2 or 6 s, and is done \
-                  before the other begins where dt is longer, so that the factor is 1; two at once always lose the step, hence the \
-                  factor of 27 at dt = 0. Times alone differ so much between the schedulers that the times compare better than the \
-                  factors."
+        remarks: "Times alone differ between the schedulers, so that the times compare better than the factors. Where an application is done \
+                  before the other begins, its factor is one."
             .into(),
+        ..Figure::default()
     })
 }

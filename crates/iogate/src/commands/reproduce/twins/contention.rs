@@ -1,59 +1,60 @@
 //! Losses in the network, and variants of the windows.
 
 use iogate_report::Table;
-use iogate_report::reproduction::Section;
 
-use super::{GATE, PATTERN, REQUEST, name, spaced, time};
-use crate::commands::reproduce::Lab;
+use super::{GATE, JOINED, PATTERN, REQUEST, Results, TWINS, TWINS_8MS, name, spaced, time};
+use crate::commands::reproduce::Experiment;
+use crate::commands::reproduce::claims::{Cell, Sheet};
+use crate::commands::reproduce::figure::Figure;
 use crate::failure::Failure;
 
-pub(super) fn congestion(lab: &Lab<'_>) -> Result<Section, Failure> {
-    let results = lab.experiment("twins-contention")?;
-    let direct = lab.experiment("twins-contention-direct")?;
+pub(super) fn congestion(results: &Results) -> Result<Figure<'_>, Failure> {
+    let Results { contention, contention_direct, .. } = results;
     let mut tables = Vec::new();
-    for case in results.values(PATTERN) {
-        for request in results.values(REQUEST) {
+    let mut sheet = Sheet::of("figure 5.5");
+    for case in contention.values(PATTERN) {
+        for request in contention.values(REQUEST) {
             let mut table = Table::new(["", "makespan", "segments lost", "time-outs"]);
             let at = [(PATTERN, case.as_str()), (REQUEST, request.as_str())];
             let metrics = ["makespan", "network_lost", "network_timeouts"];
-            let cells = metrics.map(|metric| direct.shown(&at, metric));
+            let cells = metrics.map(|metric| contention_direct.shown(&at, metric));
             table.row(std::iter::once("no forwarders".to_owned()).chain(cells));
-            for gate in results.values(GATE) {
+            for gate in contention.values(GATE) {
                 let [case, request] = at;
-                let cells = metrics.map(|metric| results.shown(&[case, request, (GATE, gate)], metric));
+                let cells = metrics.map(|metric| contention.shown(&[case, request, (GATE, gate)], metric));
                 table.row(std::iter::once(name(gate).to_owned()).chain(cells));
             }
-            tables.push((format!("{case}, reads of {}", spaced(request)), table));
+            let lost = |gate| -> Result<Cell, Failure> {
+                let [case, request] = at;
+                // One more, so that none can be compared, too.
+                Ok(contention.cell(&[case, request, (GATE, gate)], "network_lost")?.map(|lost| lost + 1.0))
+            };
+            let (joined, narrow, wide) = (lost(JOINED)?, lost(TWINS)?, lost(TWINS_8MS)?);
+            let name = format!("{case}, reads of {}", spaced(request));
+            sheet.lowest(format!("{name}: TWINS (1 ms) loses less than FIFO"), &narrow, [&joined]);
+            sheet.lowest(format!("{name}: TWINS (8 ms) loses less than 1 ms"), &wide, [&narrow]);
+            tables.push((name, table));
         }
     }
-    Ok(Section {
+    Ok(Figure {
         title: "Figure 5.5: contention in the network".into(),
-        scenarios: ["twins-contention", "twins-contention-direct"].map(String::from).into(),
-        paper: "The thesis: the servers' TCP congestion windows are larger with TWINS than with FIFO and TO, larger with 8 ms than \
-                with 1 ms (a picture, strided reads of 32 KiB), and so there is less contention. Ours counts what makes these \
-                windows small: segments that do not fit in the switch's buffer, and losses that only a time-out of 200 ms reveals. \
-                Strided reads of 1 GiB (a quarter of the thesis's size), by the model of TCP in docs/simulator.md; 64 or 128 KiB of \
-                buffer for each port. `memory` stands for servers that need 20 us for any request, so that the network is the \
-                bottleneck."
+        results: vec![contention, contention_direct],
+        setup: "The thesis: the servers' TCP congestion windows are larger with TWINS than with FIFO and TO, larger with 8 ms than with 1 ms \
+                (a picture, strided reads of 32 KiB), and so there is less contention. Ours counts what makes these windows small: segments \
+                that do not fit in the switch's buffer, and losses that only a time-out of 200 ms reveals. Strided reads of 1 GiB (a \
+                quarter of the thesis's size), by the model of TCP in docs/simulator.md; 64 or 128 KiB of buffer for each port. `memory` \
+                stands for servers that need 20 us for any request, so that the network is the bottleneck."
             .into(),
+        sheet,
         tables,
-        pictures: Vec::new(),
-        verdict: "Agrees where the network is the bottleneck: with TWINS a forwarder hears one server at a time, so that four no \
-                  longer fill its port at once. For strided reads of 32 KiB losses and time-outs have the order of the thesis's \
-                  windows: many with FIFO and TO, fewer with TWINS of 1 ms, fewest with 8 ms. With 256 KiB, where each request asks \
-                  all four servers at once, TWINS of 1 ms halves the time-outs all the same, and `split`, which sends each piece in \
-                  its own server's window, saves another third to half, and half of FIFO's time. The times follow, but most of their \
-                  intervals overlap: a run has few time-outs, and each is 200 ms. Differs with disks, which is the thesis's case: \
-                  four of them give at most 1 GB/s, less than one port's 1.25 GB/s; small reads lose next to nothing whatever the \
-                  scheduler, and the gain of TWINS comes from the disks. TCP's window also grows with what is sent at a time, which \
-                  TWINS makes larger in the thesis: larger windows need not mean less congestion. Without forwarders times are the \
-                  shortest: a client's port has to take the answers of four processes only."
+        remarks: "With TWINS a forwarder hears one server at a time, so that several do not fill its port at once. TCP's window also grows with \
+                  what is sent at a time, which TWINS makes larger in the thesis: larger windows need not mean less congestion."
             .into(),
+        ..Figure::default()
     })
 }
 
-pub(super) fn variants(lab: &Lab<'_>) -> Result<Section, Failure> {
-    let results = lab.experiment("twins-variants")?;
+pub(super) fn variants(results: &Experiment) -> Result<Figure<'_>, Failure> {
     let mut table =
         Table::new(["", "disks: makespan", "memory: makespan", "memory: segments lost", "time-outs"]);
     for (variant, called) in [
@@ -69,27 +70,21 @@ pub(super) fn variants(lab: &Lab<'_>) -> Result<Section, Failure> {
         let memory = [(PATTERN, memory.as_str())];
         table.row([
             called.to_owned(),
-            time(&results, &[(PATTERN, &disks)]),
-            time(&results, &memory),
+            time(results, &[(PATTERN, &disks)]),
+            time(results, &memory),
             results.shown(&memory, "network_lost"),
             results.shown(&memory, "network_timeouts"),
         ]);
     }
-    Ok(Section {
+    Ok(Figure {
         title: "Beyond the thesis: variants of the windows".into(),
-        scenarios: vec!["twins-variants".into()],
-        paper: "Not in the thesis. Strided reads of 1 GiB, four forwarders, windows of 1 ms: in requests of 32 KiB from disks, and \
-                in requests of 256 KiB from memory with 64 KiB of buffer for each port."
+        results: vec![results],
+        setup: "Not in the thesis. Strided reads of 1 GiB, four forwarders, windows of 1 ms: in requests of 32 KiB from disks, and in \
+                requests of 256 KiB from memory with 64 KiB of buffer for each port."
             .into(),
         tables: vec![(String::new(), table)],
-        pictures: Vec::new(),
-        verdict: "Whether windows agree matters less than expected. From disks windows since the epoch are no faster than the \
-                  thesis's or than windows so far apart that all forwarders are at one server at a time; on the fast network they \
-                  save time-outs (19 against 28 and 25), but the times do not differ significantly. More forwarders than servers \
-                  help in both: each has 16 processes and 16 dispatches, so that hardly anything waits for more than its window. \
-                  `skip` makes requests wait less, but on the fast network it is as if there were no windows: a forwarder goes on to \
-                  a server that another one is at. `split` matters only to requests of more than a stripe, and saves the most time \
-                  there."
+        remarks: "With `skip` a forwarder goes on to a server that another one is at. `split` matters only to requests of more than a stripe."
             .into(),
+        ..Figure::default()
     })
 }

@@ -17,11 +17,8 @@ mod layers;
 mod schedulers;
 mod settings;
 
-use iogate_report::experiment::Measured;
-use iogate_report::reproduction::Page;
-
+use super::figure::Reproduced;
 use super::{Experiment, Lab, Settings};
-use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 
 pub(super) const OP: &str = "app.mpi-io-test.op";
@@ -42,51 +39,70 @@ pub(super) const SERVER_WINDOW: &str = "server-window(window=1s)";
 pub(super) const TWINS: &str = "twins(window=1ms)";
 pub(super) const TWINS_8MS: &str = "twins(window=8ms)";
 
-pub(super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
-    let direct = lab.experiment("twins-direct")?;
-    let schedulers = lab.experiment("twins-schedulers")?;
-    let mut sections = schedulers::sections(lab, &direct, &schedulers)?;
-    sections.extend(layers::sections(&schedulers));
-    sections.extend(settings::sections(lab, &direct)?);
-    sections.push(contention::congestion(lab)?);
-    sections.push(applications::section(lab)?);
-    sections.extend(conditions::sections(lab, &schedulers)?);
-    sections.push(contention::variants(lab)?);
-    Ok(Page {
-        title: "TWINS: forwarders that serve one data server at a time".into(),
-        notes: vec![
-            "In short. Agrees: TWINS reads strided shared files faster than FIFO; the best width of its window depends on the size \
-             of requests and on the number of forwarders as in the thesis; it costs where there is one forwarder and gains nothing \
-             in large writes; where forwarders pass on what they get, no other scheduler makes a difference; on a network that loses \
-             packets it keeps four servers from filling a forwarder's port. Does not agree: in ours four forwarders make small reads \
-             slower, TWINS does not gain for contiguous processes, collective calls are far better, and with disks the network has \
-             no part in it: what TWINS saves is seeks."
-                .into(),
-            "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes \
-             with 128 processes that read or write 32 MB each, 10 Gbit/s Ethernet, and up to eight IOFSL forwarders between them. \
-             The text does not say how many forwarders the main experiments have; section 5.3 has four with otherwise the same \
-             parameters, and so do ours."
-                .into(),
-            "Ours has the same sizes, but where a section says otherwise. A forwarder has up to 16 dispatches on their way. The \
-             disks are the model `hdd` (7200 rpm, 255 MB/s); the thesis's nodes had a Seagate ST600MM0088 (10,000 rpm, by \
-             Grid'5000's reference repository), of which we have no data sheet. Nothing sorts or joins requests below a server's \
-             `fifo`: PVFS2 hands them to 30 threads, each of which has a queue of its own in Linux's CFQ. Messages take 30 to 80 us; \
-             the link between the two clusters is left out, as four disks do not fill it."
-                .into(),
-            "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only \
-             adjacent ones, in the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. \
-             `hbrr`, `sjf` and `mlf` join by themselves, `server-window` and `twins` do not."
-                .into(),
-            "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, \u{b1} is \
-             the 99.7 % confidence interval, as in the thesis, over 8 seeds (16 with two applications), but by Student's t, which is \
-             then wider than the thesis's three standard errors. Faster by p % means a time shorter by p %. All of it takes about 20 \
-             minutes of CPU time."
-                .into(),
-        ],
-        sections,
-        program: PROGRAM.into(),
-    })
+/// The experiments.
+struct Results {
+    direct: Experiment,
+    schedulers: Experiment,
+    collective: Experiment,
+    server_windows: Experiment,
+    windows: Experiment,
+    forwarders: Experiment,
+    contention: Experiment,
+    contention_direct: Experiment,
+    two: Experiment,
+    two_direct: Experiment,
+    depth: Experiment,
+    below: Experiment,
+    below_direct: Experiment,
+    variants: Experiment,
 }
+
+pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
+    let of = |name: &str| lab.experiment(&format!("twins-{name}"));
+    let results = Results {
+        direct: of("direct")?,
+        schedulers: of("schedulers")?,
+        collective: of("collective")?,
+        server_windows: of("server-windows")?,
+        windows: of("windows")?,
+        forwarders: of("forwarders")?,
+        contention: of("contention")?,
+        contention_direct: of("contention-direct")?,
+        two: of("two-applications")?,
+        two_direct: of("two-applications-direct")?,
+        depth: of("depth")?,
+        below: of("below")?,
+        below_direct: of("below-direct")?,
+        variants: of("variants")?,
+    };
+    let mut figures = schedulers::figures(&results)?;
+    figures.extend(layers::figures(&results.schedulers)?);
+    figures.extend(settings::figures(&results)?);
+    figures.push(contention::congestion(&results)?);
+    figures.push(applications::figure(&results)?);
+    figures.extend(conditions::figures(&results)?);
+    figures.push(contention::variants(&results.variants)?);
+    let title = "TWINS: forwarders that serve one data server at a time";
+    Ok(Reproduced::new("iogate reproduce twins", title, NOTES.map(String::from).into(), figures))
+}
+
+const NOTES: [&str; 4] = [
+    "The thesis's cluster: four PVFS2 servers with one disk each (direct I/O, no cache), stripes of 64 KiB, 32 client nodes with 128 \
+     processes that read or write 32 MB each, 10 Gbit/s Ethernet, and up to eight IOFSL forwarders between them. The text does not say \
+     how many forwarders the main experiments have; section 5.3 has four with otherwise the same parameters, and so do ours.",
+    "Ours has the same sizes, but where a section says otherwise. A forwarder has up to 16 dispatches on their way. The disks are the \
+     model `hdd` (7200 rpm, 255 MB/s); the thesis's nodes had a Seagate ST600MM0088 (10,000 rpm, by Grid'5000's reference repository), \
+     of which we have no data sheet. Nothing sorts or joins requests below a server's `fifo`: PVFS2 hands them to 30 threads, each of \
+     which has a queue of its own in Linux's CFQ. Messages take 30 to 80 us; the link between the two clusters is left out, as four \
+     disks do not fill it. Processes compute for 300 us on average before each call: without that they keep in step for ever, which no \
+     processes of a real cluster do (the section on conditions varies it).",
+    "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only adjacent ones, in \
+     the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. `hbrr`, `sjf` and `mlf` join by \
+     themselves, `server-window` and `twins` do not.",
+    "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, what is in \
+     parentheses, or after \u{b1}, is the 99.7 % confidence interval, as in the thesis, but by Student's t, which is then wider than the \
+     thesis's three standard errors; of gains it is over pairs of runs with the same seed. Faster by p % means a time shorter by p %.",
+];
 
 /// What a scheduler is called in tables.
 pub(super) fn name(gate: &str) -> &str {
@@ -104,22 +120,6 @@ pub(super) fn name(gate: &str) -> &str {
 /// A makespan with its interval.
 fn time(results: &Experiment, settings: &Settings<'_>) -> String {
     results.shown(settings, "makespan")
-}
-
-/// By how many percent the time in `ours` is shorter than that in `base`, with its interval (to first order in both).
-fn faster(
-    (results, ours): (&Experiment, &Settings<'_>),
-    (others, base): (&Experiment, &Settings<'_>),
-) -> String {
-    let (Some(ours), Some(base)) = (results.measured(ours, "makespan"), others.measured(base, "makespan"))
-    else {
-        return "-".into();
-    };
-    let relative = |measured: &Measured| measured.estimate.half_width.unwrap_or(0.0) / measured.estimate.mean;
-    let ratio = ours.estimate.mean / base.estimate.mean;
-    let half = 100.0 * ratio * relative(ours).hypot(relative(base));
-    // Adding 0 makes 0 of -0.
-    format!("{:.0} \u{b1} {half:.0} %", (100.0 * (1.0 - ratio)).round() + 0.0)
 }
 
 /// A size as people write it.
