@@ -2,13 +2,13 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others. Predictions that are wrong alike for all applications compare schedulers as well as right ones do, so only
-//! what differs counts; but for storage that is faster than predicted, where there is less to gain than it seems. A change
+//! what is believed of the others. Predictions that are wrong alike for all applications compare schedulers as well as right ones do, so
+//! only what differs counts; but for storage that is faster than predicted, where there is less to gain than it seems. A change
 //! that shows less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while
 //! that doubles each time. One that makes an application late (`ledger`) is given up for `fifo`.
 //!
-//! While something else than `fifo` is in use and keeps what it promised, windows are only watched: nothing but `fifo` and what is in use is
-//! simulated of them.
+//! While something else than `fifo` is in use and keeps what it promised, windows are only watched: nothing but `fifo` and what is in use
+//! is simulated of them.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! What each application has taken, against what it would have taken with `fifo`: the promise of harm to nobody, kept by measurement.
 //!
-//! A prediction cannot keep it. Who goes first may be over soon, and nobody is harmed; or it goes on, and whoever waits is. Which of both it
-//! will be nobody knows, so that an order may be tried, and is given up as soon as somebody is too late.
+//! A prediction cannot keep it. Who goes first may be over soon, and nobody is harmed; or it goes on, and whoever waits is. Which of
+//! both it will be nobody knows, so that an order may be tried, and is given up as soon as somebody is too late.
 
 use alloc::vec::Vec;
 

@@ -5,8 +5,8 @@
 //!
 //! A client that has come to the end of its requests goes on with the same ones again, further on in its file, until its application
 //! has what it had in the window: one client that is ahead does not leave the others alone. Then the application is over. How long any
-//! goes on nobody knows; that each has as much before it as has been seen of it is the best guess. What would become of an application if all
-//! the others went on is kept, too ([`Times::steady`]): who is starved is seen there.
+//! goes on nobody knows; that each has as much before it as has been seen of it is the best guess. What would become of an application if
+//! all the others went on is kept, too ([`Times::steady`]): who is starved is seen there.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
