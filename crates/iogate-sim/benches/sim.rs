@@ -97,6 +97,7 @@ impl Work {
                     stripe: stripe.into(),
                     transfer,
                     extent: 256 << 20,
+                    allocation: None,
                     overhead: Span::ZERO,
                     cache: matches!(self, Work::OneCache | Work::OneCacheWritten | Work::SixtyFourCaches)
                         .then(|| ServerCache {

@@ -12,6 +12,7 @@
 //! | `array` | RAID-5 and RAID-6 over other devices, with a controller's cache |
 //! | `station` | a device with a queue in front: who begins when |
 //! | `parameters` | the numbers of the models, each with its range and its source |
+//! | `allocation` | where a file system puts the blocks of files that grow |
 //! | `placement` | where on a device a file lies |
 //! | `preset` | named devices |
 //! | `spec` | the text that names one, as `--device` takes it |
@@ -20,6 +21,7 @@
 //! A model has no random source: the angle of a platter follows from the time, so that the same calls give
 //! the same answers.
 
+mod allocation;
 mod array;
 mod command_queue;
 mod disk;
@@ -44,6 +46,7 @@ use alloc::boxed::Box;
 use crate::request::Op;
 use crate::time::{Span, Time};
 
+pub use allocation::Rules;
 pub use array::{Array, ArrayConfig};
 pub use command_queue::CommandQueue;
 pub use disk::{Disk, DiskConfig};

@@ -282,6 +282,22 @@ pub const PARAMETERS: &[Parameter] = &[
         "estimate: eight lanes of PCI Express 2.0 less its framing; 3.0 has twice that",
     ),
     row("array.command_us", 20, (5, 50), "estimate: controllers take 50,000 to 200,000 commands a second"),
+    // Allocation of files' blocks.
+    row(
+        "allocation.block_b",
+        4_096,
+        (1_024, 4_096),
+        "mke2fs and mkfs.xfs: 4096 for all but tiny file systems",
+    ),
+    row("allocation.ext3_first_blocks", 8, (8, 8), "Linux ext3_fs.h: EXT3_DEFAULT_RESERVE_BLOCKS"),
+    row("allocation.ext3_max_blocks", 1_027, (1_027, 1_027), "Linux ext3_fs.h: EXT3_MAX_RESERVE_BLOCKS"),
+    row("allocation.xfs_least_blocks", 16, (16, 16), "Linux xfs_mount.h: 64 KiB (XFS_WRITEIO_LOG_LARGE)"),
+    row(
+        "allocation.xfs_most_blocks",
+        2_097_152,
+        (16, 2_097_152),
+        "Linux xfs_iomap.c: 8 GiB (MAXEXTLEN); before 2.6.38, always the least",
+    ),
 ];
 
 /// The value of the parameter `name`. Used in constants, so that a name that is not there does not compile.

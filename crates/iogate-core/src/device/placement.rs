@@ -1,7 +1,8 @@
 //! Where a file lies on a device.
 
+use super::allocation::{Allocation, Rules};
 use crate::hash::HashMap;
-use crate::request::FileId;
+use crate::request::{FileId, Op};
 
 /// Files as a fresh file system lays them out: in extents, each taken from the device's start onwards when its
 /// first byte is touched. A file no longer than an extent is contiguous; past the device's end it wraps around.
@@ -13,6 +14,8 @@ pub struct Placement {
     extents: HashMap<(FileId, u64), u64>,
     /// The extent that was asked for last, and its address: most are asked for many times in a row.
     last: Option<((FileId, u64), u64)>,
+    /// Instead, the rules of a file system.
+    allocation: Option<Allocation>,
 }
 
 impl Default for Placement {
@@ -27,7 +30,27 @@ impl Placement {
 
     /// No files yet; `extent_bytes` is not zero.
     pub fn new(extent_bytes: u64) -> Placement {
-        Placement { extent_bytes, extents: HashMap::default(), last: None }
+        Placement { extent_bytes, extents: HashMap::default(), last: None, allocation: None }
+    }
+
+    /// The same by the rules of a file system; what was there before lies in extents of `extent_bytes`.
+    pub fn by_rules(rules: Rules, extent_bytes: u64) -> Placement {
+        Placement { allocation: Some(Allocation::new(rules, extent_bytes)), ..Placement::new(extent_bytes) }
+    }
+
+    /// Calls `piece(address, bytes)` for each part of a range that lies together, when it is read or written.
+    pub fn for_each_piece(
+        &mut self,
+        op: Op,
+        file: FileId,
+        offset: u64,
+        bytes: u64,
+        piece: impl FnMut(u64, u64),
+    ) {
+        match &mut self.allocation {
+            Some(allocation) => allocation.for_each_extent(op, file, offset, bytes, piece),
+            None => self.for_each_extent(file, offset, bytes, piece),
+        }
     }
 
     /// The device address of a file's byte.

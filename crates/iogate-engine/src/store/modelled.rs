@@ -118,7 +118,7 @@ impl Timeline {
         }
         if self.queueing {
             let mut pieces = Vec::new();
-            self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
+            self.placement.for_each_piece(io.op, io.file.id(), io.offset, bytes, |address, bytes| {
                 pieces.push(Transfer { op: io.op, address, bytes });
             });
             let number = self.stats.transfers;
@@ -128,7 +128,7 @@ impl Timeline {
             return Due::Told(number);
         }
         let mut visit = self.station.begin(now);
-        self.placement.for_each_extent(io.file.id(), io.offset, bytes, |address, bytes| {
+        self.placement.for_each_piece(io.op, io.file.id(), io.offset, bytes, |address, bytes| {
             visit.serve(Transfer { op: io.op, address, bytes });
         });
         self.stats.transfers += 1;

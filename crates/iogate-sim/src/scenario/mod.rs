@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;
+use iogate_core::device::{Placement, Rules};
 use iogate_core::profile::Profile;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
@@ -128,6 +129,8 @@ pub struct Servers {
     pub transfer: u32,
     /// Bytes of a file that lie together on the device.
     pub extent: u64,
+    /// Whose rules give files their blocks, if not that of extents alone.
+    pub allocation: Option<Rules>,
     /// Processor time for each request.
     pub overhead: Span,
     /// The page cache of each, below its gate; `None`: a bare device.
@@ -141,6 +144,16 @@ pub struct ServerCache {
     pub config: CacheConfig,
     /// Whether a COMMIT is answered only when the data is on the device (`sync` in exports(5)), or at once (`async`).
     pub commits: bool,
+}
+
+impl Servers {
+    /// Where files lie on the device of each.
+    pub fn placement(&self) -> Placement {
+        match self.allocation {
+            Some(rules) => Placement::by_rules(rules, self.extent),
+            None => Placement::new(self.extent),
+        }
+    }
 }
 
 /// A gate: its scheduler, and how much it lets through.

@@ -110,7 +110,7 @@ impl Block {
         let Io { file, op, offset, bytes, .. } = io;
         let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let mut visit = self.station.begin(start);
-        self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+        self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
             visit.serve(Transfer { op, address, bytes });
         });
         if io.handed_over {
@@ -130,7 +130,7 @@ impl Block {
         while let Some(io) = self.submitted.pop_front() {
             let Io { file, op, offset, bytes, handed_over, .. } = io;
             let mut pieces = Vec::new();
-            self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+            self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
                 pieces.push(Transfer { op, address, bytes });
             });
             self.station.submit(clock.at(now), inside.add(io).into(), handed_over, pieces);
@@ -188,7 +188,7 @@ impl Block {
         let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let offset = self.next_of_journal(bytes);
         let mut visit = self.station.begin(start);
-        self.placement.for_each_extent(JOURNAL, offset, bytes, |address, bytes| {
+        self.placement.for_each_piece(Op::Write, JOURNAL, offset, bytes, |address, bytes| {
             visit.serve(Transfer { op: Op::Write, address, bytes });
         });
         let span = self.faults.slowed(start, visit.span());

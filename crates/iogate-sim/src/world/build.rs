@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::device::{self, Device, Placement, Transfer};
+use iogate_core::device::{self, Device, Transfer};
 use iogate_core::hash::HashMap;
 use iogate_core::profile::Profiled;
 use iogate_core::sched::ConfigError;
@@ -113,7 +113,7 @@ impl<'a> World<'a> {
             let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
             let block = Block::new(
                 server_device(servers, node, self.seed)?,
-                Placement::new(servers.extent),
+                servers.placement(),
                 DeviceFaults::new(&self.scenario.faults, node),
             );
             let mut node = Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block));

@@ -35,6 +35,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
                 stripe: 64 << 10,
                 transfer: 64 << 10,
                 extent: 256 << 20,
+                allocation: None,
                 overhead: Span::ZERO,
                 cache: None,
             },

@@ -1,5 +1,6 @@
-//! Servers whose devices order by themselves what they hold.
+//! Servers whose devices order by themselves what they hold, and whose file systems have rules of their own.
 
+use iogate_core::device::Rules;
 use iogate_core::{Span, Time};
 use iogate_sim::scenario::{Fault, FaultKind, Pattern, Scenario, Sharing};
 
@@ -80,4 +81,28 @@ fn a_stopped_device_stands_still_and_a_slow_one_is_slow_for_all_that_it_holds() 
     assert!(!seen.served.iter().any(|served| during.contains(&served.end)));
     let (slow, _) = took(&both(0, None, |server| FaultKind::SlowServer { server, factor: 3.0 }));
     assert!((slow.as_secs_f64() / alone.as_secs_f64() - 3.0).abs() < 0.05, "{slow} {alone}");
+}
+
+/// Two applications write a file each by turns, then read them in sequence: what lies in pieces takes longer.
+#[test]
+fn files_that_grew_by_turns_are_read_more_slowly_where_windows_are_short() {
+    let took = |allocation: Option<&str>| {
+        let mut s = scenario(1, "hdd", "fifo");
+        s.cluster.servers.allocation = allocation.map(|name| Rules::by_name(name).unwrap());
+        s.apps = [1, 2].map(|id| app(id, 1, 16 << 20, 65_536)).into();
+        for app in &mut s.apps {
+            app.workload.op = iogate_core::Op::Write;
+        }
+        let mut reader = app(3, 1, 16 << 20, 65_536);
+        reader.files = 1;
+        reader.start = Span::from_secs(1_000);
+        s.apps.push(reader);
+        let result = run(&s);
+        assert_eq!(result.requests, 3 * 256);
+        (result.apps[2].end.since(result.apps[2].start), result.makespan)
+    };
+    assert_eq!(took(None), took(None));
+    let (extents, ext3) = (took(None).0, took(Some("ext3")).0);
+    assert!(ext3 > extents, "{ext3} {extents}");
+    assert!(took(Some("xfs")).0 <= ext3);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use iogate_core::device::Rules;
 use iogate_core::nearest::nearest;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::units;
@@ -54,6 +55,7 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
             stripe: servers.number("stripe"),
             transfer,
             extent: servers.number("extent"),
+            allocation: Rules::by_name(&servers.text("allocation")),
             overhead: servers.span("overhead"),
             cache: servers.table("cache").map(|table| ServerCache {
                 config: cache(&table, &|kernel, memory| CacheConfig::new(kernel, memory)),

@@ -142,6 +142,12 @@ pub(super) static SERVERS: Schema = Schema {
         ),
         key("extent", Takes::Bytes(1, TIB), Is("256MiB"), "bytes of a file that lie together on the device"),
         key(
+            "allocation",
+            Takes::Choice(&["ext3", "ext4", "xfs"]),
+            Words("in extents"),
+            "whose rules give the files that are written their blocks on the device",
+        ),
+        key(
             "device_queue",
             Takes::Count(1, 64),
             Words("as the device has it"),

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context;
-use iogate_core::device::Placement;
 use iogate_core::stats::Stats;
 use iogate_core::{Layout, Time};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
@@ -112,7 +111,7 @@ impl Stage {
             let device = match self.store {
                 BenchStore::Modelled => {
                     let device = world::server_device(servers, index, seed)?;
-                    let store = ModelledStore::new(directory.clone(), device, Placement::new(servers.extent));
+                    let store = ModelledStore::new(directory.clone(), device, servers.placement());
                     Some(Arc::new(store.context("the modelled device")?))
                 }
                 BenchStore::Directory | BenchStore::Memory => None,
