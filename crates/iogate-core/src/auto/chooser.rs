@@ -2,25 +2,19 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others. Predictions that are wrong alike for all applications compare schedulers as well as right ones do, so
-//! only what differs counts; but for storage that is faster than predicted, where there is less to gain than it seems. A change
-//! that shows less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while
-//! that doubles each time. One that makes an application late (`ledger`) is given up for `fifo`.
-//!
-//! While something else than `fifo` is in use and keeps what it promised, windows are only watched: nothing but `fifo` and what is in use
-//! is simulated of them.
+//! what is believed of the others. A change that shows less than half of what it promised, and too little to be a reason for it, is
+//! taken back, and not tried again for a while that doubles each time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::candidates::Candidates;
+use super::candidates::{Candidates, one_at_a_time};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
-use super::ledger::Ledger;
 use super::objective::{HARM_MAX, Ln, Score, ln_ratio};
 use super::shadow::{Pricing, Shadow};
-use super::window::{Reader, Reading, Ring, SPAN_MAX, Window};
+use super::window::{Reader, Reading, Ring};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};
@@ -40,11 +34,7 @@ const TIE: Ln = 20_000;
 /// Requests of a window that are looked at, at least.
 const REQUESTS_MIN_OF_WINDOW: u64 = 512;
 /// Simulated requests for each request of a window, about.
-const COST: u64 = 14;
-/// How long a scheduler stays at least, but for harm: a ring is full within a millisecond where storage is fast.
-const DWELL_MIN: Span = Span::from_millis(100);
-/// Most changes in a row that have failed and count.
-const FAILURES_MAX: u32 = 20;
+const COST: u64 = 11;
 /// The longest time, in windows, for which a candidate that has not kept its promise is barred.
 const BAR_MAX: u64 = 1 << 20;
 
@@ -56,6 +46,8 @@ const BAR_MAX: u64 = 1 << 20;
 pub struct Chooser {
     config: GateConfig,
     pricing: Arc<dyn Pricing>,
+    /// Whether the storage loses nothing by one dispatch at a time.
+    one: bool,
     candidates: Candidates,
     /// The candidate in use.
     used: usize,
@@ -66,13 +58,8 @@ pub struct Chooser {
     trial: Option<Trial>,
     judging: Option<Box<Judging>>,
     proposal: Option<(usize, Reason, Ln)>,
-    ledger: Ledger,
-    /// Changes in a row that have failed, and the window until which none is tried because of them.
-    failures: u32,
-    quiet: u64,
-    /// The applications of the last window, in ascending order, and how long the last one with `fifo` took.
-    present: Vec<u64>,
-    with_fifo: Span,
+    /// What was best in the last window, if it was not what is in use.
+    favourite: Option<usize>,
     /// Windows since the load became what it is, and since the last change; changes for a gain that count.
     age: u64,
     dwelt: u64,
@@ -106,6 +93,7 @@ impl Chooser {
         let (considered, error) = (Vec::new(), None);
         Chooser {
             config: config.clone(),
+            one: one_at_a_time(&*pricing, config.depth),
             reader: Reader::new(pricing.extent_bytes()),
             pricing,
             bars: alloc::vec![Bar::default(); candidates.all().len()],
@@ -116,11 +104,7 @@ impl Chooser {
             trial: None,
             judging: None,
             proposal: None,
-            ledger: Ledger::new(now),
-            failures: 0,
-            quiet: 0,
-            present: Vec::new(),
-            with_fifo: SPAN_MAX,
+            favourite: None,
             age: 0,
             dwelt: 0,
             gains: 0,
@@ -138,6 +122,7 @@ impl Chooser {
 
     /// What the storage charges, as far as it is known now: for all windows that are considered from here on.
     pub fn set_pricing(&mut self, pricing: Arc<dyn Pricing>) {
+        self.one = one_at_a_time(&*pricing, self.config.depth);
         self.pricing = pricing;
     }
 
@@ -166,14 +151,13 @@ impl Chooser {
             self.history.clear();
             self.errors.clear();
             self.trial = None;
-            self.ledger.doubt();
-            (self.age, self.failures, self.quiet) = (0, 0, 0);
+            self.age = 0;
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
         }
         (self.age, self.dwelt) = (self.age + 1, self.dwelt + 1);
         self.status.windows += 1;
-        let left = if self.is_to_be_watched(&window) { Vec::new() } else { self.contenders() };
+        let left = self.contenders();
         let whole = window.len() as u32;
         let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
         let mut judging = Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None };
@@ -182,32 +166,11 @@ impl Chooser {
         true
     }
 
-    /// Whether nothing but what is in use is to be looked at.
-    fn is_to_be_watched(&mut self, window: &Window) -> bool {
-        let mut present: Vec<u64> = window.apps.iter().map(|app| app.key).collect();
-        present.sort_unstable();
-        let same = present == self.present;
-        if !same {
-            // What was best for others may not be now.
-            self.history.clear();
-            self.present = present;
-        }
-        if self.used == 0 {
-            self.with_fifo = window.span.max(DWELL_MIN);
-        }
-        let settled = self.used != 0 && same && !self.dwelt.is_power_of_two();
-        self.trial.is_some() || settled || self.status.windows < self.quiet
-    }
-
-    /// How long the next window may go on: where an application may be starved one must not wait for what completes.
-    pub fn patience(&self) -> Span {
-        if self.used == 0 { SPAN_MAX } else { Span::from_nanos(self.with_fifo.as_nanos() / 2) }
-    }
-
     /// Candidates that may be tried now.
     fn contenders(&self) -> Vec<usize> {
         (1..self.candidates.all().len())
             .filter(|&index| index != self.used && self.bars[index].until <= self.status.windows)
+            .filter(|&index| self.candidates.suits(index, self.one))
             .collect()
     }
 
@@ -219,7 +182,7 @@ impl Chooser {
     fn with_certain(&self, others: Vec<usize>) -> Vec<usize> {
         let mut all = alloc::vec![0];
         let before = self.trial.as_ref().map(|trial| trial.from);
-        for index in core::iter::once(self.used).chain(before).chain(others) {
+        for index in core::iter::once(self.used).chain(before).chain(self.favourite).chain(others) {
             if !all.contains(&index) {
                 all.push(index);
             }
@@ -299,18 +262,9 @@ impl Chooser {
         self.history.truncate(WINDOWS - 1);
         self.history.push_front(seen);
         let bias = self.judge_itself(judging);
-        let is_hurt = self.ledger.note(judging, self.used, now);
         self.status.considered = (judging.done.iter())
             .map(|(index, _)| (self.candidates.all()[*index].clone(), self.score(*index)))
             .collect();
-        if is_hurt && self.used != 0 {
-            if self.trial.take().is_some() {
-                self.failed();
-            }
-            self.bar(self.used);
-            self.proposal = Some((0, Reason::Harm, 0));
-            return;
-        }
         if let Some(trial) = self.trial.take() {
             if let Some(shown) = judging.shown(&trial) {
                 self.status.change.measured = Some(shown);
@@ -318,40 +272,17 @@ impl Chooser {
                 let enough = GAIN_MIN.max(2 * self.status.error.unwrap_or(0));
                 if shown < (trial.promised / 2).min(enough) {
                     self.bar(self.used);
-                    self.failed();
                     self.proposal = Some((trial.from, Reason::Reverted, 0));
                     return;
                 }
                 self.bars[self.used] = Bar::default();
-                self.failures = 0;
             } else {
                 self.trial = Some(trial);
                 return;
             }
         }
         let Some(bias) = bias else { return };
-        let dwells = self.used != 0 && now.since(self.status.change.at) < DWELL_MIN;
-        if !dwells && self.may_try(judging) {
-            self.propose(judging, now, bias);
-        }
-    }
-
-    /// Whether a change may be tried. Each that fails costs time, and who has lost enough of it by others is not to lose more.
-    fn may_try(&self, judging: &Judging) -> bool {
-        let mut apps = judging.window.apps.iter();
-        self.status.windows >= self.quiet
-            && (self.failures == 0 || !apps.any(|app| self.ledger.is_strained(app.key)))
-    }
-
-    /// Whether a candidate, if all go on as they do, makes nobody slower who is late already.
-    fn spares(&self, judging: &Judging, index: usize) -> bool {
-        let times = |index: usize| judging.done.iter().find(|(candidate, _)| *candidate == index);
-        let (Some((_, fifo)), Some((_, times))) = (times(0), times(index)) else { return false };
-        let mut apps = judging.window.apps.iter().zip(fifo.iter().zip(times));
-        apps.all(|(app, (fifo, times))| {
-            let most = fifo.steady.as_nanos() / 50 + fifo.steady.as_nanos();
-            times.steady.as_nanos() <= most || !self.ledger.is_strained(app.key)
-        })
+        self.propose(judging, now, bias);
     }
 
     /// What is better than what is in use by more than can be an error.
@@ -367,7 +298,7 @@ impl Chooser {
         let mut in_use = self.score(self.used);
         for &(index, _) in &judging.done {
             let score = self.score(index);
-            if index == self.used || !score.is_harmless() || !self.spares(judging, index) {
+            if index == self.used || !score.is_harmless() {
                 continue;
             }
             let gain = self.gain(index);
@@ -379,8 +310,13 @@ impl Chooser {
             }
         }
         in_use.worst -= error.min(HARM_MAX);
+        self.favourite = best.map(|(index, ..)| index);
         let Some((index, gain, _)) = best else { return };
+        // One window can be a lucky one; where there is only one yet, it must do.
         let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
+        if seen(index) < self.history.len().min(WINDOWS_SURE) {
+            return;
+        }
         let reason = match in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
             false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
@@ -403,12 +339,10 @@ impl Chooser {
         }
         let count = apart.len() as Ln;
         self.errors.truncate(WINDOWS - 1);
-        let bias = apart.iter().sum::<Ln>() / count;
-        let squares = apart.iter().map(|ln| (ln - bias).saturating_mul(ln - bias)).sum::<Ln>() / count;
-        self.errors.push_front(squares.saturating_add(bias.max(0).saturating_mul(bias.max(0))));
+        self.errors.push_front(apart.iter().map(|ln| ln.saturating_mul(*ln)).sum::<Ln>() / count);
         let mean = self.errors.iter().sum::<Ln>() / self.errors.len() as Ln;
         self.status.error = Some(mean.max(0).isqrt());
-        Some(bias)
+        Some(apart.iter().sum::<Ln>() / count)
     }
 
     /// The score of a candidate over the windows in which it was simulated whole.
@@ -419,12 +353,6 @@ impl Chooser {
     /// How much faster a candidate is than what is in use, over the windows in which both were simulated whole.
     fn gain(&self, index: usize) -> Ln {
         -Score::of(self.history.iter().flat_map(|seen| seen.against(index, self.used))).mean
-    }
-
-    /// A change has failed: the more of them in a row, the less is believed of the next one.
-    fn failed(&mut self) {
-        self.failures = FAILURES_MAX.min(self.failures + 1);
-        self.quiet = self.status.windows + (2 << self.failures);
     }
 
     fn bar(&mut self, index: usize) {

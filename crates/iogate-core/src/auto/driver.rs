@@ -132,7 +132,6 @@ impl Auto {
         }
         if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {
             let present = gate.present(PRESENT_MAX);
-            self.ring.be_patient(self.chooser.patience());
             self.ring.begin(now, present.into_iter().map(|present| (present, client(present.id))));
             (self.noting, self.next) = (true, now + SPAN_MIN);
         }

@@ -9,7 +9,6 @@
 //! | [`objective`] | which of two outcomes is better |
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
-//! | `ledger` | who is late, by what was measured |
 //! | `judging` | a window that is being judged, and what is kept of it |
 //! | [`chooser`] | the choice, and what became of it |
 //! | [`features`] | what is seen of arrivals: counts of each application |
@@ -28,7 +27,6 @@ pub mod chooser;
 pub mod driver;
 pub mod features;
 mod judging;
-mod ledger;
 pub mod live;
 mod load;
 pub mod meter;

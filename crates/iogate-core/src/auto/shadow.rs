@@ -3,10 +3,9 @@
 //! Closed-loop: what a request waited for in the window it waits for here, too. All candidates start alike (the same requests queued and
 //! in service, the same last transfers on the device), and each cold, as after a switch.
 //!
-//! A client that has come to the end of its requests goes on with the same ones again, further on in its file, until its application
-//! has what it had in the window: one client that is ahead does not leave the others alone. Then the application is over. How long any
-//! goes on nobody knows; that each has as much before it as has been seen of it is the best guess. What would become of an application if
-//! all the others went on is kept, too ([`Times::steady`]): who is starved is seen there.
+//! A client that has come to the end of its requests goes on with the same ones again, further on in its file, until all applications
+//! have what they had in the window. Else who is starved would have the device for itself as soon as the others are through, and
+//! nothing would be seen of it.
 
 use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
@@ -16,7 +15,7 @@ use core::cmp::Reverse;
 use super::window::{After, Window, Work};
 use crate::device::{Device, Placement, Station, Transfer};
 use crate::gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome};
-use crate::request::{AppId, ClientId, Request, RequestId};
+use crate::request::{AppId, ClientId, Op, Request, RequestId};
 use crate::sched::{ConfigError, SchedulerConfig};
 use crate::time::{Span, Time};
 
@@ -28,6 +27,26 @@ pub trait Pricing: Send + Sync {
     /// Bytes of a file that lie together on it, as [`Placement`] has it.
     fn extent_bytes(&self) -> u64 {
         Placement::EXTENT_BYTES
+    }
+
+    /// The rate with `n` transfers in flight, in transfers of 64 KiB a second from all over a device that has not served anything.
+    fn rate(&self, n: u32) -> u64 {
+        const TRANSFERS: u64 = 256;
+        let mut station = Station::new(self.device());
+        let mut ends = BinaryHeap::new();
+        let mut now = Time::ZERO;
+        for index in 0..TRANSFERS {
+            if ends.len() as u32 >= n.max(1) {
+                now = ends.pop().map_or(now, |Reverse(end)| end);
+            }
+            // Multiples of an odd number are spread evenly over what a power of two divides.
+            let address = index.wrapping_mul(0x9E37_79B9).wrapping_mul(65_536) % (1 << 40);
+            let mut visit = station.begin(now);
+            visit.serve(Transfer { op: Op::Read, address, bytes: 65_536 });
+            ends.push(Reverse(visit.end()));
+        }
+        let end = ends.into_iter().map(|Reverse(end)| end).max().unwrap_or(now);
+        TRANSFERS * 1_000_000_000 / end.as_nanos().max(1)
     }
 }
 
@@ -44,8 +63,6 @@ pub(super) struct Times {
     pub(super) all: Span,
     /// To the completion that was its last one in the window as measured; zero if it had none.
     pub(super) measured: Span,
-    /// What all of it would take at the rate at which it got on until the first application was over.
-    pub(super) steady: Span,
 }
 
 /// Marks what is served on the device before anything that the shadow's gate says.
@@ -79,8 +96,6 @@ pub(super) struct Shadow {
     completed: u32,
     /// Applications that have not got what they had in the window.
     unfinished: u32,
-    /// When the first application was over, and what each had then.
-    first_over: Option<(Time, Vec<u32>)>,
     /// Requests that foreign transfers carry, by the first of them.
     foreign: Vec<(u32, u32)>,
 }
@@ -138,12 +153,6 @@ fn shift(window: &Window, own: &[u32]) -> u64 {
         0 => last.bytes.into(),
         steps => span + span / steps,
     }
-}
-
-/// What `requests` take if `done` of them, and half of the next one, took `so_far`.
-fn at_this_rate(so_far: Span, requests: u32, done: u32) -> Span {
-    let all = u128::from(so_far.as_nanos()) * u128::from(2 * requests) / u128::from(2 * done + 1);
-    Span::from_nanos(all.min(u128::from(u64::MAX)) as u64)
 }
 
 /// `time` by a clock that is behind by `ahead`.
@@ -221,7 +230,6 @@ impl Shadow {
             limit: limit.min(window.len() as u32),
             completed: 0,
             unfinished: 0,
-            first_over: None,
             foreign: Vec::new(),
         };
         let clock = shadow.warm_up(window);
@@ -367,22 +375,19 @@ impl Shadow {
 
     /// What each application took, in the order of the window's. Of what it has not got by the end the same rate is expected.
     pub(super) fn times<'a>(&'a self, window: &'a Window) -> impl Iterator<Item = Times> + 'a {
-        self.apps.iter().zip(&window.apps).enumerate().map(|(index, (app, part))| {
+        self.apps.iter().zip(&window.apps).map(|(app, part)| {
             let took = |end: Option<Time>, requests: u32| match (app.first, end) {
                 (None, _) => Span::ZERO,
                 (Some(first), Some(end)) => end.since(first),
-                (Some(first), None) => at_this_rate(self.now.since(first), requests, app.done),
-            };
-            let steady = match (app.first, &self.first_over) {
-                (Some(first), Some((at, done))) if app.finished != Some(*at) => {
-                    at_this_rate(at.since(first), app.requests, done[index])
+                (Some(first), None) => {
+                    let so_far = u128::from(self.now.since(first).as_nanos());
+                    let all = so_far * u128::from(2 * requests) / u128::from(2 * app.done + 1);
+                    Span::from_nanos(all.min(u128::from(u64::MAX)) as u64)
                 }
-                _ => took(app.finished, app.requests),
             };
             let measured = part.completed.min(app.requests);
             Times {
                 all: took(app.finished, app.requests),
-                steady,
                 measured: if measured == 0 { Span::ZERO } else { took(app.measured, measured) },
             }
         })
@@ -445,8 +450,7 @@ impl Shadow {
     /// The client's requests before its next one have come: finds out when that comes, or lets it wait.
     fn expect(&mut self, window: &Window, of: u32, now: Time) {
         let client = self.clients[of as usize];
-        let is_over = self.apps[window.clients[of as usize].app as usize].finished.is_some();
-        if client.requests == 0 || (is_over && client.came >= client.requests) {
+        if client.requests == 0 {
             return;
         }
         let (time, place) = (client.came / client.requests, client.came % client.requests);
@@ -544,11 +548,7 @@ impl Shadow {
         if app.done == app.requests {
             app.finished = Some(self.now);
             self.unfinished -= 1;
-            if self.first_over.is_none() {
-                self.first_over = Some((self.now, self.apps.iter().map(|app| app.done).collect()));
-            }
         }
-        let app = &mut self.apps[a as usize];
         if app.done == window.apps[a as usize].completed.min(app.requests) {
             app.measured = Some(self.now);
         }

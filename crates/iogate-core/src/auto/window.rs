@@ -19,7 +19,7 @@ use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
 use crate::time::{Span, Time};
 
 /// Completions in a window, at least.
-pub const COMPLETIONS_MIN: usize = 96;
+pub const COMPLETIONS_MIN: usize = 256;
 /// Arrivals and completions in a window, at most.
 pub const NOTES_MAX: usize = 8_192;
 /// The requests that are in the gate as a window begins, at most: of more, the oldest.
@@ -84,8 +84,6 @@ pub struct Ring {
     completions: usize,
     /// Completions that are enough.
     enough: usize,
-    /// The time after which a window is looked at, whatever has completed in it.
-    patience: Span,
     open: bool,
 }
 
@@ -93,7 +91,7 @@ impl Ring {
     /// A ring that notes nothing yet.
     pub fn new() -> Ring {
         let (notes, recent) = (Vec::with_capacity(NOTES_MAX), VecDeque::with_capacity(WARM_MAX));
-        Ring { notes, recent, before: Vec::with_capacity(WARM_MAX), patience: SPAN_MAX, ..Ring::default() }
+        Ring { notes, recent, before: Vec::with_capacity(WARM_MAX), ..Ring::default() }
     }
 
     /// Begins to note. `present` is what is in the gate now, with the clients of the requests.
@@ -104,11 +102,6 @@ impl Ring {
         self.before.clear();
         self.before.extend(&self.recent);
         (self.began, self.completions, self.enough, self.open) = (now, 0, COMPLETIONS_MIN, true);
-    }
-
-    /// How long windows may go on from here on, if anything has completed in them.
-    pub fn be_patient(&mut self, patience: Span) {
-        self.patience = patience;
     }
 
     /// Notes nothing any more, and forgets what it has; the memory stays.
@@ -166,7 +159,6 @@ impl Ring {
         let span = now.since(self.began);
         (self.notes.len() >= NOTES_MAX)
             || (span >= SPAN_MIN && self.completions >= self.enough)
-            || (span >= self.patience && self.completions > 0)
             || (span >= SPAN_MAX && !self.notes.is_empty())
     }
 
@@ -180,9 +172,8 @@ impl Ring {
         self.notes.clear();
         self.present.clear();
         self.recent.clone_from(&other.recent);
-        let Ring { began, completions, enough, patience, open, .. } = *other;
-        (self.began, self.completions, self.enough) = (began, completions, enough);
-        (self.patience, self.open) = (patience, open);
+        let Ring { began, completions, enough, open, .. } = *other;
+        (self.began, self.completions, self.enough, self.open) = (began, completions, enough, open);
     }
 
     /// Puts what `earlier` has before what came since, which followed it; of too much, the latest is left out.
@@ -250,8 +241,8 @@ pub(super) struct AppPart {
     pub(super) bytes: u64,
     /// From its first arrival to the last of these completions.
     pub(super) measured: Span,
-    pub(super) first: Time,
-    pub(super) outstanding: u32,
+    first: Time,
+    outstanding: u32,
     /// When it was out of the gate, if it was.
     out: Option<Time>,
 }
@@ -352,18 +343,13 @@ impl Reader {
         let Builder { mut window, completions, .. } = builder;
         window.span = end.since(begin);
         let slow = now.since(ring.began) >= SPAN_MAX;
-        let hurry = now.since(ring.began) >= ring.patience && !slow;
-        let least = match (hurry, slow) {
-            (true, _) => 1,
-            (_, true) => COMPLETIONS_SLOW,
-            _ => COMPLETIONS_MIN.min(most / 2),
-        };
+        let least = if slow { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
         if completions < least {
             return Reading::Nothing;
         }
         // A scheduler that serves one client after the other shows, for a while, a load of that client only.
         let starved = window.clients.iter().filter(|client| client.completed == 0).count();
-        if !hurry && starved * 4 > window.clients.len() && arrivals < most && !ring.is_at_its_end(now) {
+        if starved * 4 > window.clients.len() && arrivals < most && !ring.is_at_its_end(now) {
             return Reading::NotYet;
         }
         self.kind = kind;
