@@ -2,7 +2,7 @@
 
 use iogate_core::Dispatch;
 
-use super::block::{Begun, Io, Owner};
+use super::block::{Begun, Block, Io, Owner};
 use super::{Event, Served, SimError, World};
 
 impl World<'_> {
@@ -30,28 +30,32 @@ impl World<'_> {
     /// Asks a server's block layer until nothing begins any more.
     pub(super) fn begin_transfers(&mut self, node: u32) {
         let now = self.queue.now();
-        let server = node - self.first_server();
-        let Some(block) = &mut self.nodes[node as usize].block else { return };
-        while let Some(Begun { io, start, end }) = block.next(now) {
-            let Io { owner, op, file, offset, bytes, app, requests, .. } = io;
-            self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
-            self.queue.add(end, Event::Transferred { node, owner });
+        while let Some(block) = &mut self.nodes[node as usize].block
+            && let Some(begun) = block.next(now)
+        {
+            self.observe(node, &begun);
+            self.queue.add(begun.end, Event::Transferred { node, owner: begun.io.owner });
         }
-        if let Some(at) = block.wake() {
+        if let Some(at) = self.nodes[node as usize].block.as_mut().and_then(Block::wake) {
             self.queue.add(at, Event::Device(node));
         }
+    }
+
+    /// Tells who watches of a transfer.
+    fn observe(&mut self, node: u32, &Begun { io, start, end }: &Begun) {
+        let server = node - self.first_server();
+        let Io { op, file, offset, bytes, app, requests, .. } = io;
+        self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
     }
 
     /// A device that orders by itself may have ended something.
     pub(super) fn ask_device(&mut self, node: u32) -> Result<(), SimError> {
         let now = self.queue.now();
-        let server = node - self.first_server();
         while let Some(block) = &mut self.nodes[node as usize].block
-            && let Some(Begun { io, start, end }) = block.finished(now)
+            && let Some(begun) = block.finished(now)
         {
-            let Io { owner, op, file, offset, bytes, app, requests, .. } = io;
-            self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
-            self.transferred(node, owner)?;
+            self.observe(node, &begun);
+            self.transferred(node, begun.io.owner)?;
         }
         self.begin_transfers(node);
         Ok(())

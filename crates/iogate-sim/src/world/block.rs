@@ -107,21 +107,33 @@ impl Block {
             return None;
         }
         let io = self.submitted.pop_front()?;
-        let Io { file, op, offset, bytes, .. } = io;
+        let Io { file, op, offset, bytes, handed_over, .. } = io;
+        let (start, end) = self.serve(now, op, file, (offset, bytes), handed_over)?;
+        self.transfers += 1;
+        self.bytes += bytes;
+        self.finish = self.finish.max(end);
+        Some(Begun { io, start, end })
+    }
+
+    /// Serves a range as soon as a slot is free: from when to when, unless the device is stopped for good.
+    fn serve(
+        &mut self,
+        now: Time,
+        op: Op,
+        file: FileId,
+        (offset, bytes): (u64, u64),
+        handed_over: bool,
+    ) -> Option<(Time, Time)> {
         let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let mut visit = self.station.begin(start);
         self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
             visit.serve(Transfer { op, address, bytes });
         });
-        if io.handed_over {
+        if handed_over {
             visit.hand_over();
         }
         let span = self.faults.slowed(start, visit.span());
-        let end = visit.end_after(span);
-        self.transfers += 1;
-        self.bytes += bytes;
-        self.finish = self.finish.max(end);
-        Some(Begun { io, start, end })
+        Some((start, visit.end_after(span)))
     }
 
     /// Gives a device that orders by itself all that there is.
@@ -185,14 +197,8 @@ impl Block {
             });
             return None;
         }
-        let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let offset = self.next_of_journal(bytes);
-        let mut visit = self.station.begin(start);
-        self.placement.for_each_piece(Op::Write, JOURNAL, offset, bytes, |address, bytes| {
-            visit.serve(Transfer { op: Op::Write, address, bytes });
-        });
-        let span = self.faults.slowed(start, visit.span());
-        let end = visit.end_after(span);
+        let (_, end) = self.serve(now, Op::Write, JOURNAL, (offset, bytes), false)?;
         let flush = self.faults.slowed(end, self.station.flush(end));
         self.flushed = end + flush;
         self.finish = self.finish.max(self.flushed);
