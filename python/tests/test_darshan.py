@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, example, run
+from conftest import PATIENCE_SECONDS, ROOT, example, run
 
 from iogate.darshan import COLUMNS, MODULES, ConversionError, Settings, convert
 
@@ -93,7 +93,7 @@ def test_every_scheduler_replays_the_trace(large_log: Path, program: Path, tmp_p
     convert(Settings(str(large_log), str(tmp_path / "trace.csv")))
     for scheduler in ("fifo", "to-agg", "aioli", "app-window"):
         command = [str(program), "replay", "trace.csv", "--scheduler", scheduler, "--device", "hdd"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
         assert (done.returncode, done.stderr) == (0, "")
         assert "requests    7613 (" in done.stdout
 
@@ -154,7 +154,7 @@ def test_without_the_darshan_package_it_says_what_to_install(log: Path) -> None:
     # Without site-packages only the standard library is there.
     command = [sys.executable, "-S", "-m", "iogate.darshan", str(log)]
     done = subprocess.run(
-        command, cwd=ROOT / "python", capture_output=True, text=True, check=False, timeout=60
+        command, cwd=ROOT / "python", capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
     )
     assert done.returncode == 1
     assert done.stderr == (

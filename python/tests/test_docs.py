@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, Coordinator
+from conftest import PATIENCE_SECONDS, ROOT, Coordinator
 
 
 def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Pa
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert commands
     assert done.stdout.splitlines() == shown
@@ -53,7 +53,7 @@ def test_the_programs_of_the_documentation_take_turns(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert (done.returncode, done.stderr) == (0, "")
     after = coordinator.status()["counters"]

@@ -11,7 +11,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, ROOT, Coordinator
+from conftest import PATIENCE_SECONDS, PROGRAMS, ROOT, Coordinator
 
 MATURIN = Path(sys.executable).parent / "maturin"
 
@@ -24,7 +24,7 @@ def told(*command: str | Path, cwd: Path, environment: dict[str, str] | None = N
         env=environment,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=2 * PATIENCE_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -126,7 +126,7 @@ def test_types_are_those_that_users_see(tmp_path: Path) -> None:
         env={"MYPYPATH": str(ROOT / "python"), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
     found = re.findall(
