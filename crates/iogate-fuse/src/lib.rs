@@ -1,6 +1,6 @@
 //! A FUSE mount that puts a gate in front of a directory, or of a tree.
 //!
-//! [`mount`] makes a faithful POSIX pass-through of a source directory: reads and writes of every program go through
+//! [`mount()`] makes a faithful POSIX pass-through of a source directory: reads and writes of every program go through
 //! an [`iogate_engine::Engine`], everything else goes straight to the source and does not wait behind them. [`mount_tree`]
 //! does the same for any [`iogate_vfs::Tree`], as a server's that a client has connected to.
 //!

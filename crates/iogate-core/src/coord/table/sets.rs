@@ -1,4 +1,4 @@
-//! The sets of [`Order::Sets`], and what each may use.
+//! The sets of [`Order::Sets`](crate::coord::Order::Sets), and what each may use.
 //!
 //! A set holds the periods that are nearest, as a ratio, to the same power of ten seconds.
 
