@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 
 use iogate_core::proto::frame::{self, Bounds, Stage};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{Kind, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Request, RequestHeader};
+use iogate_core::wire::{self, Kind, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Record, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 use iogate_vfs::Groups;
 
 use super::buffer::{Buffer, Pool, Share};
 use super::connection::{Connection, KeptBatch, Partial, Receive};
-use super::operations::Held;
+use super::operations::{Asked, Held};
 use super::outgoing::Cork;
+use super::owned_request::OwnedRequest;
 use super::session::{Session, Taken};
 use super::{Shared, lock};
 use crate::transport::handshake::PROOF_BYTES_MAX;
@@ -386,12 +387,18 @@ impl Connection {
         };
         let malformed = |error| Refusal::new(libc::EPROTO, format!("kind {}: {error}", header.kind));
         let (groups, fields) = header.split_groups(fields).map_err(malformed)?;
-        let request = Request::decode(header.kind, fields).map_err(malformed)?;
-        match request {
-            Request::Read(read) => return session.read(self, header, &read, &mut taken.batch),
-            Request::Write(write) => session.write(self, header, &write, payload, taken)?,
-            other => {
-                let bytes = OPERATION_BYTES + fields.len() + session.reply_bytes(&other);
+        match Kind::of(header.kind) {
+            Some(Kind::Read) => {
+                let read = wire::Transfer::decode(fields).map_err(malformed)?;
+                return session.read(self, header, &read, &mut taken.batch);
+            }
+            Some(Kind::Write) => {
+                let write = wire::Transfer::decode(fields).map_err(malformed)?;
+                session.write(self, header, &write, payload, taken)?;
+            }
+            _ => {
+                let request = OwnedRequest::decode(header.kind, fields.to_vec()).map_err(malformed)?;
+                let bytes = OPERATION_BYTES + request.bytes() + session.reply_bytes(request.get());
                 // What comes with a payload has that memory, and answers little.
                 let charge = match payload {
                     Some(_) => None,
@@ -404,7 +411,8 @@ impl Connection {
                     // Lists of groups are kept: those of others than forwarders would fill the memory, and do not count.
                     let groups =
                         groups.filter(|_| session.rights.trusted).map_or(Groups::UNKNOWN, Groups::of);
-                    session.operate(answer, header, groups, &other, fields, Held { payload, charge }, taken);
+                    let held = Held { payload, charge };
+                    session.operate(Asked { answer, header: *header, groups, request, held }, taken);
                 }
             }
         }

@@ -11,6 +11,7 @@
 //! | `entrance.rs` | how many of the threads an export may hold |
 //! | `connection.rs` | a connection and what the kernel is asked about it |
 //! | `incoming.rs` | bytes to requests |
+//! | `owned_request.rs` | a request on its way to who carries it out |
 //! | `crew.rs` | threads for what may take long |
 //! | `hello.rs` | who the client is |
 //! | `rights.rs` | what a client may do |
@@ -38,6 +39,7 @@ mod incoming;
 mod kept_ranges;
 mod operations;
 mod outgoing;
+mod owned_request;
 mod rights;
 mod session;
 mod status;

@@ -19,6 +19,7 @@ use super::CONTROL;
 use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
 use super::incoming::{TakenIn, VALUE_BYTES_MAX};
+use super::owned_request::OwnedRequest;
 use super::session::{Answer, OpenFile, Session, explained};
 
 /// Flags that change something, or let it be changed.
@@ -34,29 +35,30 @@ pub(super) struct Held {
     pub(super) charge: Option<Charge>,
 }
 
+impl Held {
+    /// The payload of a request with this header.
+    fn value(&self, header: &RequestHeader) -> &[u8] {
+        self.payload.as_ref().map_or(&[], |payload| &payload.as_slice()[..header.payload as usize])
+    }
+}
+
 impl Session {
     /// Carries out a request, here if that is quick; else leaves it to a worker, or to the calling thread when it has read all there
-    /// is. `fields` are the request's.
-    #[expect(clippy::too_many_arguments, reason = "all of one request")]
-    pub(super) fn operate(
-        self: &Arc<Self>,
-        answer: Answer,
-        header: &RequestHeader,
-        groups: Groups,
-        request: &Request<'_>,
-        fields: &[u8],
-        held: Held,
-        taken: &mut TakenIn,
-    ) {
+    /// is.
+    pub(super) fn operate(self: &Arc<Self>, asked: Asked, taken: &mut TakenIn) {
+        let request = asked.request.get();
         match request {
-            Request::Ping(_) => return answer.fresh(&Offset { offset: crate::system::unix_now() }),
+            Request::Ping(_) => {
+                return asked.answer.fresh(&Offset { offset: crate::system::unix_now() });
+            }
             // What comes after these on the connection sees that they have come.
             Request::Open(open) => {
                 if let Err(refusal) = self.reserve(open.handle) {
-                    return answer.refuse(&refusal);
+                    return asked.answer.refuse(&refusal);
                 }
             }
             Request::Close(close) => {
+                let answer = asked.answer;
                 return match self.close(close.handle) {
                     Ok(file) => taken.keep(self, move || {
                         let gone = answer.session().gone(file.file.close());
@@ -67,21 +69,18 @@ impl Session {
                 };
             }
             Request::Reserve(_) | Request::Settle(_) | Request::Resize(_) => {
-                let value = held.payload.as_ref().map_or(&[][..], Buffer::as_slice);
-                let value = &value[..header.payload as usize];
-                return self.ask_for_end(answer, request, value);
+                return self.ask_for_end(asked.answer, request, asked.held.value(&asked.header));
             }
             _ => {}
         }
         let is_control =
             matches!(request, Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_));
+        let takes_long = matches!(request, Request::Sync(_) | Request::Allocate(_) | Request::Goodbye(_));
         let since = Instant::now();
-        let asked = Asked { answer, header: *header, groups, fields: fields.to_vec(), held };
         let job = move || asked.carry_out(since);
         if is_control {
             self.server.control.run(CONTROL, self.number(), job);
-        } else if matches!(request, Request::Sync(_) | Request::Allocate(_) | Request::Goodbye(_)) {
-            // What may well take long.
+        } else if takes_long {
             self.run(job);
         } else {
             taken.keep(self, job);
@@ -338,33 +337,32 @@ impl Session {
 }
 
 /// A request that is to be carried out.
-struct Asked {
-    answer: Answer,
-    header: RequestHeader,
-    groups: Groups,
-    fields: Vec<u8>,
-    held: Held,
+pub(super) struct Asked {
+    pub(super) answer: Answer,
+    pub(super) header: RequestHeader,
+    pub(super) groups: Groups,
+    pub(super) request: OwnedRequest,
+    pub(super) held: Held,
 }
 
 impl Asked {
     /// Carries it out, if its client still waits: it came at `since`.
     fn carry_out(mut self, since: Instant) {
-        let Ok(request) = Request::decode(self.header.kind, &self.fields) else { return };
+        let request = self.request.get();
         let session = Arc::clone(self.answer.session());
         if !matches!(request, Request::Goodbye(_)) {
-            let opening = if let Request::Open(open) = &request { Some(open.handle) } else { None };
+            let opening = if let Request::Open(open) = request { Some(open.handle) } else { None };
             let Some(answer) = self.answer.if_wanted(since, opening) else { return };
             self.answer = answer;
         }
-        let bytes = self.header.payload as usize;
-        let value = self.held.payload.as_ref().map_or(&[][..], |value| &value.as_slice()[..bytes]);
-        let outcome = match session.acts_for(&self.header, self.groups, &request) {
+        let value = self.held.value(&self.header);
+        let outcome = match session.acts_for(&self.header, self.groups, request) {
             Err(refusal) => Err(refusal.into()),
-            Ok(caller) => match session.remembers(caller, &request) {
-                None => session.carry_out(caller, &request, value),
+            Ok(caller) => match session.remembers(caller, request) {
+                None => session.carry_out(caller, request, value),
                 Some((answers, key)) => match answers.begin(key, caller.origin.answered_below()) {
-                    Begun::New(running) => session.carry_out_noted(running, caller, &request, value),
-                    Begun::Known(known) => session.repeat(caller, &request, &known),
+                    Begun::New(running) => session.carry_out_noted(running, caller, request, value),
+                    Begun::Known(known) => session.repeat(caller, request, &known),
                     Begun::Running => {
                         let again = Arc::clone(&session);
                         return answers.wait(&key, move || again.run(move || self.carry_out(since)));
@@ -376,7 +374,7 @@ impl Asked {
                 },
             },
         };
-        if let (Request::Open(open), Err(_)) = (&request, &outcome) {
+        if let (Request::Open(open), Err(_)) = (request, &outcome) {
             session.release(open.handle);
         }
         let Asked { answer, held: Held { mut charge, .. }, .. } = self;
