@@ -9,7 +9,7 @@ use iogate_core::device::{Device, Preset, Transfer, parse, sequential_to_random_
 use iogate_core::{Op, Time};
 
 const SEED: u64 = 1;
-/// AGIOS, table I: sequential-to-random ratios for 8 MB requests, write and read.
+/// AGIOS, table I: sequential-to-random ratios for 8 KB requests (its text has 8 MB, see docs/devices.md), write and read.
 const AGIOS: [(&str, f64, f64); 4] =
     [("pastel", 21.29, 38.91), ("graphene", 15.12, 40.68), ("suno", 8.17, 25.46), ("edel", 0.66, 2.37)];
 
@@ -33,7 +33,7 @@ fn main() {
         );
     }
 
-    println!("\nsequential-to-random ratios, write/read (AGIOS: table I, 8 MB)");
+    println!("\nsequential-to-random ratios, write/read (AGIOS: table I, 8 KB)");
     println!("{:16} {:>13} {:>13} {:>13} {:>13}", "preset", "8 MB", "32 KiB", "8 KiB", "AGIOS");
     for preset in Preset::all() {
         let ratio = |op, bytes| sequential_to_random_ratio(preset.name, op, bytes, SEED).unwrap();

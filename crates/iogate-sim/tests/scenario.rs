@@ -212,6 +212,63 @@ fn sweeps_are_all_combinations_in_the_order_of_the_text() {
 }
 
 #[test]
+fn cases_are_several_axes_by_name_and_labels_choose_among_them() {
+    let text = format!(
+        "{BASE}[[sweep.cases.gate]]\nlabel = 'none'\nservers.gate.scheduler = 'fifo'\n\
+         [[sweep.cases.gate]]\nlabel = 'short first'\nservers.gate.scheduler = 'sjf'\n\
+         [[sweep.cases.load]]\nlabel = 'one'\napp.ior.processes = 1\n\
+         [[sweep.cases.load]]\nlabel = 'two'\napp.ior.processes = 2\n"
+    );
+    let labels = |settings: &[&str]| {
+        let plan = read_with(&text, settings, false).unwrap();
+        plan.points.iter().map(|point| point.label()).collect::<Vec<_>>()
+    };
+    let all = [
+        "gate = none, load = one",
+        "gate = none, load = two",
+        "gate = short first, load = one",
+        "gate = short first, load = two",
+    ];
+    assert_eq!(labels(&[]), all);
+    assert_eq!(labels(&["cases.gate=short first"]), all[2..]);
+    assert_eq!(labels(&["cases.load=[\"two\"]", "cases.gate=none"]), all[1..2]);
+    let refused = |setting: &str| read_with(&text, &[setting], false).unwrap_err().to_string();
+    assert!(refused("cases.gate=fast").contains("cases.gate = fast: expected one of: none, short first"));
+    assert!(refused("cases.gat=none").contains("cases.gat: the scenario has no such cases"));
+    assert!(refused("case=none").contains("case: the scenario has no such cases"));
+    assert!(refused("cases.gate=[]").contains("a list of values"));
+    let both = format!("{text}[[sweep.case]]\nservers.gate.scheduler = 'sjf'\n");
+    assert!(refusal(&both).contains("the scenario's cases (gate) set what case sets"), "{}", refusal(&both));
+}
+
+#[test]
+fn an_open_loop_calls_by_the_clock_and_waits_for_nothing() {
+    let set = |rest: &[&str]| {
+        let settings: Vec<&str> =
+            ["app.ior.arrivals={ exponential = '5ms' }"].iter().chain(rest).copied().collect();
+        read_with(BASE, &settings, false)
+    };
+    let open = set(&[]).unwrap().points.remove(0).scenario.apps.remove(0).workload;
+    assert_eq!((open.think, open.outstanding), (Distribution::Exponential(Span::from_millis(5)), None));
+    let refused = |rest: &str| set(&[rest]).unwrap_err().to_string();
+    for (rest, said) in [
+        ("app.ior.think=1ms", "app.ior.think: an open loop (arrivals) does not use it"),
+        ("app.ior.outstanding=4", "app.ior.outstanding: an open loop (arrivals) does not use it"),
+        ("app.ior.collective.aggregators=1", "app.ior.collective: an open loop (arrivals) does not use it"),
+        ("app.ior.barrier=call", "in an open loop (arrivals) no call waits for another"),
+        ("app.ior.arrivals=0s", "expected a time between calls that is not 0"),
+        ("app.ior.arrivals=5", "app.ior.arrivals = 5: expected a time"),
+    ] {
+        assert!(refused(rest).contains(said), "{rest}: {}", refused(rest));
+    }
+    let line = refusal(&format!("{BASE}arrivals = '1ms'\nthink = '1ms'\n"));
+    assert!(line.contains("t.toml:15: app.ior.think"), "{line}");
+    let head = BASE.split("processes").next().unwrap();
+    let trace = refusal(&format!("{head}pattern = 'trace'\nfile = 'trace.csv'\narrivals = '1ms'\n"));
+    assert!(trace.contains("t.toml:11: arrivals: a trace has times of its own"), "{trace}");
+}
+
+#[test]
 fn a_table_in_a_sweep_sets_its_keys() {
     let text = format!(
         "{BASE}[sweep]\n'servers.gate' = [{{ scheduler = 'fifo' }}, {{ scheduler = 'aioli', quantum_base = '64KiB' }}]\n\
@@ -442,7 +499,7 @@ fn sweeps_that_cannot_be_are_refused() {
     let message = read_with(&case, &["servers.nodes=2"], false).unwrap_err().to_string();
     assert!(message.contains("the sweep over case sets it again"), "{message}");
     let message = read_with(&case, &["servers.nodes=[2, 3]"], false).unwrap_err().to_string();
-    assert!(message.contains("the scenario's [[sweep.case]] set servers.nodes already"), "{message}");
+    assert!(message.contains("the scenario's cases (case) set what servers.nodes sets"), "{message}");
 }
 
 #[test]

@@ -13,6 +13,10 @@ pub const POINTS_MAX: usize = 100_000;
 /// The most applications of all points together: what keeps a plan's memory in bounds.
 const APPS_MAX: usize = 1_000_000;
 
+/// The axis of cases, and what comes before the name of a further one.
+const CASE: &str = "case";
+const CASES: &str = "cases.";
+
 /// What a plan is made from.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
@@ -88,6 +92,8 @@ struct Sweep {
     place: Place,
     targets: Vec<Concrete>,
     values: Vec<Choice>,
+    /// Whether its values are cases, of several keys each.
+    are_cases: bool,
 }
 
 /// One value of an axis.
@@ -205,8 +211,8 @@ fn point(root: &Value, sweeps: &[Sweep], index: usize, files: &Files<'_>) -> Res
 /// The axes of a sweep, in the order of the text.
 fn axes(root: &Value, sweep: &Value, problems: &Problems, found: &mut Vec<Sweep>) {
     for (key, value) in path::leaves(sweep) {
-        if key == "case" {
-            found.extend(cases(root, &value, problems));
+        if key == CASE || key.starts_with(CASES) {
+            found.extend(cases(root, &key, &value, problems));
         } else if let Some(axis) = axis(root, &key, &value, problems) {
             found.push(axis);
         }
@@ -227,7 +233,7 @@ fn axis(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<S
     for item in items {
         values.push(Choice { text: axis_value(item), sets: sets(root, key, item, problems) });
     }
-    Some(Sweep { key: key.into(), place: value.place.clone(), targets, values })
+    Some(Sweep { key: key.into(), place: value.place.clone(), targets, values, are_cases: false })
 }
 
 /// A value as the axis has it: a gate by its scheduler, as in `app-window(window=1s)`.
@@ -248,18 +254,20 @@ fn expected_list(key: &str, value: &Value, problems: &Problems) {
 }
 
 /// Several keys that vary together: a list of tables, each with a label or without.
-fn cases(root: &Value, value: &Value, problems: &Problems) -> Option<Sweep> {
+fn cases(root: &Value, key: &str, value: &Value, problems: &Problems) -> Option<Sweep> {
+    let name = format!("sweep.{key}");
     let Data::List(items) = &value.data else {
-        expected_list("sweep.case", value, problems);
+        expected_list(&name, value, problems);
         return None;
     };
     if items.is_empty() {
-        expected_list("sweep.case", value, problems);
+        expected_list(&name, value, problems);
     }
+    let key = key.strip_prefix(CASES).unwrap_or(key).to_owned();
     let mut axis =
-        Sweep { key: "case".into(), place: value.place.clone(), targets: Vec::new(), values: Vec::new() };
+        Sweep { key, place: value.place.clone(), targets: Vec::new(), values: Vec::new(), are_cases: true };
     for item in items {
-        settings_table("sweep.case", item, problems);
+        settings_table(&name, item, problems);
         let mut item = item.clone();
         let label = item.take("label").map(|label| label.to_string());
         let sets = sets(root, "", &item, problems);
@@ -292,8 +300,11 @@ fn resolve(root: &Value, key: &str, place: &Place, problems: &Problems) -> Optio
 
 /// Sets a key before the sweep; it replaces an axis of the same key.
 fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, problems: &Problems) {
+    if key == CASE || key.starts_with(CASES) {
+        return choose(key, value, sweeps, problems);
+    }
     let Some(targets) = resolve(root, key, &value.place, problems) else { return };
-    let axis_before = sweeps.iter().position(|sweep| sweep.key != "case" && sweep.targets == targets);
+    let axis_before = sweeps.iter().position(|sweep| !sweep.are_cases && sweep.targets == targets);
     let many = match &value.data {
         Data::List(items) => {
             !Schema::find(key.split('.')).is_some_and(|key| key.takes.is_list())
@@ -325,16 +336,38 @@ fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, pr
     }
 }
 
+/// Leaves only the cases with these labels.
+fn choose(key: &str, value: &Value, sweeps: &mut [Sweep], problems: &Problems) {
+    let name = key.strip_prefix(CASES).unwrap_or(key);
+    let Some(sweep) = sweeps.iter_mut().find(|sweep| sweep.are_cases && sweep.key == name) else {
+        return problems.unfit(&value.place, format!("{key}: the scenario has no such cases"));
+    };
+    let asked = match &value.data {
+        Data::List(items) => &items[..],
+        _ => std::slice::from_ref(value),
+    };
+    if asked.is_empty() {
+        expected_list(key, value, problems);
+    }
+    let labels: Vec<String> = asked.iter().map(Value::to_string).collect();
+    let known: Vec<&str> = sweep.values.iter().map(|choice| choice.text.as_str()).collect();
+    if let Some(unknown) = labels.iter().find(|label| !known.contains(&label.as_str())) {
+        let text = format!("{key} = {unknown}: expected one of: {}", known.join(", "));
+        return problems.unfit(&value.place, text);
+    }
+    sweep.values.retain(|choice| labels.contains(&choice.text));
+}
+
 /// Refuses axes of which one would undo the other.
 fn check_overlaps(sweeps: &[Sweep], problems: &Problems) {
     for (index, sweep) in sweeps.iter().enumerate() {
         if let Some(other) =
             sweeps[..index].iter().find(|other| path::overlap(&other.targets, &sweep.targets))
         {
-            let (key, other) = (&sweep.key, &other.key);
-            let text = if other == "case" {
+            let (are_cases, key, other) = (other.are_cases, &sweep.key, &other.key);
+            let text = if are_cases {
                 format!(
-                    "the scenario's [[sweep.case]] set {key} already: vary it there, or take it out of them"
+                    "the scenario's cases ({other}) set what {key} sets: vary it there, or take it out of them"
                 )
             } else {
                 format!("the sweep over {key} sets what that over {other} sets: put both into [[sweep.case]]")

@@ -3,6 +3,7 @@
 
 use iogate_core::{Op, Span};
 use iogate_sim::result::RunResult;
+use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{App, Barrier, Collective, Pattern, Scenario};
 
 use super::common::{app, scenario};
@@ -121,4 +122,16 @@ fn calls_in_progress_hide_the_network() {
     // From five on the server is always busy.
     assert_eq!(with_outstanding(Some(5)), 2 + 40 + 2);
     assert_eq!(with_outstanding(None), 2 + 40 + 2);
+}
+
+#[test]
+fn calls_by_the_clock_do_not_wait_for_earlier_ones() {
+    // A call a millisecond, by each of two processes: the server falls behind by a request a millisecond, and the last of 20 waits for all.
+    let mut open = app(1, 2, 10 * PIECE, PIECE as u32);
+    (open.workload.think, open.workload.outstanding) = (Distribution::Constant(ms(1)), None);
+    let (result, seen) = watch(&cluster(1, vec![open]));
+    assert_eq!(ends(&result), [1 + 20]);
+    let arrived: Vec<u64> = seen.served.iter().map(|served| served.end.as_nanos() / 1_000_000).collect();
+    assert_eq!(arrived, (2..=21).collect::<Vec<_>>(), "never idle from the first on");
+    assert_eq!(result.apps[0].call_time_max, ms(21 - 10), "issued at 10 ms, served at 21");
 }

@@ -7,6 +7,7 @@ use iogate_core::{Op, Span, Time};
 
 use super::cluster::is_name;
 use super::{Files, Rows};
+use crate::rng::Distribution;
 use crate::scenario::schema::BYTES_MAX;
 use crate::scenario::table::Table;
 use crate::scenario::{App, Barrier, Cluster, Collective, Pattern, Sharing, Workload};
@@ -167,13 +168,14 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
     let op =
         if pattern_name != "trace" && table.needed_choice("op") == "write" { Op::Write } else { Op::Read };
     let pattern = pattern(table, pattern_name, processes, iterations, rows);
+    let (think, outstanding) = pace(table, pattern_name);
     Workload {
         pattern,
         op,
         iterations,
         compute: table.distribution("compute"),
-        think: table.distribution("think"),
-        outstanding: table.optional("outstanding").map(|calls| calls as u32),
+        think,
+        outstanding,
         barrier: match table.choice("barrier") {
             "none" => Barrier::None,
             "call" => Barrier::Call,
@@ -181,6 +183,27 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
         },
         collective: table.table("collective").map(|inner| collective(table, &inner, pattern_name, processes)),
     }
+}
+
+/// What a process waits before each call, and how many it has in progress at most: one that calls by the clock waits for no answer.
+fn pace(table: &Table<'_>, pattern: &str) -> (Distribution, Option<u32>) {
+    if !table.has("arrivals") {
+        return (table.distribution("think"), table.optional("outstanding").map(|calls| calls as u32));
+    }
+    table.refuse(&["think", "outstanding", "collective"], "an open loop (arrivals)");
+    if pattern == "trace" {
+        table.unfit("arrivals", "arrivals: a trace has times of its own; remove it".into());
+    }
+    if table.choice("barrier") == "call" {
+        let text =
+            "barrier = call: in an open loop (arrivals) no call waits for another; expected none or phase";
+        table.unfit("barrier", text.into());
+    }
+    let between = table.distribution("arrivals");
+    if between.is_zero() {
+        table.unfit("arrivals", "arrivals = 0s: expected a time between calls that is not 0".into());
+    }
+    (between, None)
 }
 
 fn pattern(table: &Table<'_>, name: &str, processes: u32, iterations: u32, rows: Option<Rows>) -> Pattern {

@@ -466,6 +466,12 @@ pub(super) static APP: Schema = Schema {
         ),
         key("think", Takes::Distribution, Is("0s"), "how long a process waits before each call"),
         key(
+            "arrivals",
+            Takes::Distribution,
+            Words("each call waits for the one before"),
+            "an open loop: from one call of a process to its next by the clock (see Open loops)",
+        ),
+        key(
             "outstanding",
             Takes::OrUnlimited(&Takes::Count(1, 65_536)),
             Is("1"),
