@@ -6,6 +6,7 @@
 //! | [`experiment`] | all runs of a scenario and its sweep, in parallel |
 //! | [`workload`] | what each process of an application does, step by step |
 //! | [`cache`] | the page cache of a server or a client |
+//! | [`elevator`] | what of all that was submitted to a device goes to it next |
 //! | [`batch`] | which applications run when, on which nodes |
 //! | [`striping`] | how a call is cut into requests to the servers |
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
@@ -26,6 +27,7 @@ pub mod advise;
 pub mod batch;
 pub mod cache;
 pub mod choice;
+pub mod elevator;
 pub mod experiment;
 pub mod log;
 pub mod metrics;

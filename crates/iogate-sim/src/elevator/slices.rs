@@ -1,0 +1,337 @@
+//! `slices`: each thread has the device for a while, as in CFQ.
+//!
+//! What it charges: time in which the device stands idle for the thread whose slice it is. The rules:
+//!
+//! - A queue for each thread with what is synchronous: its reads (read-ahead too), and writes that somebody waits for. One queue for all
+//!   other writes, whoever has written: write-back. No application is known.
+//! - Queues with requests take turns of 100 ms (write-back: 40 ms, and no more than 16 requests), counted from when the first request has ended. A
+//!   queue that comes anew goes behind those that wait already; the more queues there are, the further behind, and write-back further than others.
+//! - Within a turn requests go in ascending order of place, and around; but first, once a turn, the oldest one if it has
+//!   waited for longer than 125 ms (write-back: 250 ms).
+//! - No more than 4 of a queue are in the device where others wait, else 16. Write-back waits until nothing synchronous is there.
+//! - When a thread's queue is empty and the device is, too, nothing begins for 8 ms: its next request may be near. Not if its mean think time (from the end of a
+//!   request to the next one) is longer than that, and not if it seeks: its mean distance from request to request is above 4 MiB. Both means
+//!   decay by an eighth a request and count from the third request on.
+//! - A synchronous request takes the turn from write-back, and one nearby takes it from a thread that is being waited for.
+//!
+//! Where it differs from CFQ, so that nobody waits for ever: write-back is interrupted only when something of it has begun in its turn,
+//! and who takes the turn from a thread that is being waited for has what is left of it. CFQ permits both again and again.
+//!
+//! Left out: CFQ waits 2 ms for a thread that seeks, too, on a disk that takes one command at a time; short ways back (16 MiB at twice the price); slices
+//! that were not used up; I/O priorities and the idle class; the rules for solid-state drives; limits of what may be queued; groups of queues that
+//! cooperate (from 2.6.30 on, and not in 2.6.28). That a sync's writes are synchronous holds for 2.6.18 (`PF_SYNCWRITE`) and from 2.6.30 on
+//! (`WRITE_SYNC`); in between they were write-back.
+//!
+//! Sources: Linux 2.6.28: `block/cfq-iosched.c`; Axboe, Linux block I/O, OLS 2004; Iyer and Druschel, Anticipatory scheduling, SOSP 2001. Its like
+//! with budgets instead of slices is BFQ (Valente and Checconi, 2010).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use iogate_core::{Span, Time};
+
+use super::parameters::value;
+use super::{Choice, Elevator, Entry};
+
+/// Whose queue: write-back's, or a thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    WriteBack,
+    Thread(u64),
+}
+
+impl Whose {
+    fn of(entry: &Entry) -> Whose {
+        if entry.is_sync() { Whose::Thread(entry.thread) } else { Whose::WriteBack }
+    }
+
+    fn is_sync(self) -> bool {
+        self != Whose::WriteBack
+    }
+}
+
+/// A mean that decays by an eighth with each sample.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    samples: u64,
+    total: u128,
+}
+
+impl Mean {
+    fn add(&mut self, sample: u64) {
+        self.samples = (7 * self.samples + 256) / 8;
+        self.total = (7 * self.total + 256 * u128::from(sample)) / 8;
+    }
+
+    fn value(&self) -> u64 {
+        let samples = u128::from(self.samples.max(1));
+        ((self.total + samples / 2) / samples) as u64
+    }
+
+    /// The mean, if there are enough samples.
+    fn known(&self) -> Option<u64> {
+        (self.samples > 80).then(|| self.value())
+    }
+}
+
+/// The requests of a thread, or of write-back, and what is known of it.
+#[derive(Debug, Default)]
+struct Queue {
+    /// By place, those at one place by age.
+    sorted: BTreeMap<(u64, u64), (u32, Time, u64)>,
+    /// Places by age.
+    by_age: BTreeMap<u64, u64>,
+    /// Where it stands in the order of turns, if it does.
+    turn: Option<(Time, u64)>,
+    in_device: u64,
+    /// From where it goes on.
+    at: u64,
+    ended: Option<Time>,
+    /// Where its last request ended that came.
+    came: Option<u64>,
+    think: Mean,
+    distance: Mean,
+}
+
+impl Queue {
+    fn insert(&mut self, now: Time, age: u64, entry: &Entry) {
+        self.sorted.insert((entry.address, age), (entry.id, now, entry.bytes));
+        self.by_age.insert(age, entry.address);
+    }
+
+    /// Takes the next one out: the oldest one if it has waited for longer than `expire`.
+    fn take(&mut self, now: Time, expire: Option<Span>) -> Option<u32> {
+        let oldest = self.by_age.iter().next().map(|(age, address)| (*address, *age))?;
+        let has_expired = expire.is_some_and(|expire| {
+            self.sorted.get(&oldest).is_some_and(|(_, added, _)| now.since(*added) >= expire)
+        });
+        let ahead = || self.sorted.range((self.at, 0)..).chain(&self.sorted).next().map(|(place, _)| *place);
+        let place = if has_expired { oldest } else { ahead()? };
+        let (id, _, bytes) = self.sorted.remove(&place)?;
+        self.by_age.remove(&place.1);
+        self.at = place.0.saturating_add(bytes);
+        Some(id)
+    }
+
+    /// Learns from a request how its thread goes about it: `idle` bounds what a pause can count.
+    fn learn(&mut self, now: Time, entry: &Entry, idle: Span) {
+        let pause = now.since(self.ended.unwrap_or(now)).as_nanos();
+        self.think.add(pause.min(2 * idle.as_nanos()));
+        let distance = self.came.map_or(0, |came| came.abs_diff(entry.address));
+        // One odd request is to count less; at the beginning it may count more.
+        let slack: u64 = if self.distance.samples <= 60 { 1 << 30 } else { 64 << 20 };
+        self.distance.add(distance.min(self.distance.value().saturating_mul(4).saturating_add(slack)));
+        self.came = Some(entry.address.saturating_add(entry.bytes));
+    }
+}
+
+/// Whose turn it is.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    whose: Whose,
+    /// When it is over: known when its first request has ended.
+    until: Option<Time>,
+    begun: u64,
+    /// Whether it has looked for one that has waited for too long.
+    looked: bool,
+    /// Until when nothing else begins.
+    wait: Option<Time>,
+}
+
+impl Turn {
+    fn new(whose: Whose, until: Option<Time>) -> Turn {
+        Turn { whose, until, begun: 0, looked: false, wait: None }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+/// The elevator.
+#[derive(Debug)]
+pub struct Slices {
+    idle: Span,
+    /// For write-back, and for threads.
+    slices: [Span; 2],
+    expires: [Span; 2],
+    quantum: u64,
+    write_back_most: u64,
+    seeking: u64,
+    queues: BTreeMap<Whose, Queue>,
+    /// Queues with requests whose turn it is not.
+    turns: BTreeSet<(Time, u64, Whose)>,
+    turn: Option<Turn>,
+    added: u64,
+    in_device: u64,
+    sync_in_device: u64,
+    /// Where the last request ended that began.
+    at: u64,
+}
+
+impl Slices {
+    /// With nothing in it; it waits for `idle` at most for a thread's next request.
+    pub fn new(idle: Span) -> Slices {
+        let times = |name: [&str; 2]| name.map(|name| Span::from_millis(value(name)));
+        Slices {
+            idle,
+            slices: times(["slices.async_ms", "slices.sync_ms"]),
+            expires: times(["slices.async_expire_ms", "slices.sync_expire_ms"]),
+            quantum: value("slices.quantum"),
+            write_back_most: value("slices.async_requests"),
+            seeking: value("slices.seeking_kib") << 10,
+            queues: BTreeMap::new(),
+            turns: BTreeSet::new(),
+            turn: None,
+            added: 0,
+            in_device: 0,
+            sync_in_device: 0,
+            at: 0,
+        }
+    }
+
+    /// Puts a queue with requests into the order of turns, as one that comes anew.
+    fn line_up(&mut self, now: Time, whose: Whose) {
+        let others = self.turns.len() as u64 + u64::from(self.turn.is_some());
+        // By how much its slice is shorter than that of the highest priority, 180 ms.
+        let behind = 180_u64.saturating_sub(self.slices[usize::from(whose.is_sync())].as_nanos() / 1_000_000);
+        self.added += 1;
+        let turn = (now + Span::from_millis(behind * others), self.added);
+        if let Some(queue) = self.queues.get_mut(&whose) {
+            queue.turn = Some(turn);
+            self.turns.insert((turn.0, turn.1, whose));
+        }
+    }
+
+    /// Ends the turn.
+    fn end_turn(&mut self, now: Time) {
+        let Some(turn) = self.turn.take() else { return };
+        if self.queues.get(&turn.whose).is_some_and(|queue| !queue.sorted.is_empty()) {
+            self.line_up(now, turn.whose);
+        }
+    }
+
+    fn begin_turn(&mut self, whose: Whose, until: Option<Time>) {
+        if let Some(queue) = self.queues.get_mut(&whose)
+            && let Some((at, number)) = queue.turn.take()
+        {
+            self.turns.remove(&(at, number, whose));
+            // Within its turn it goes on from where the device is.
+            queue.at = self.at;
+        }
+        self.turn = Some(Turn::new(whose, until));
+    }
+
+    /// Whether to wait for a thread's next request.
+    fn waits_for(&self, queue: &Queue) -> bool {
+        self.idle > Span::ZERO
+            && queue.think.known().is_none_or(|think| think <= self.idle.as_nanos())
+            && queue.distance.known().is_none_or(|distance| distance <= self.seeking)
+    }
+
+    /// Whether a request that comes takes the turn: `Some` says until when it has it.
+    fn takes_turn(&self, now: Time, entry: &Entry) -> Option<Option<Time>> {
+        let turn = self.turn.filter(|turn| !turn.is_over(now))?;
+        if !entry.is_sync() || turn.whose == Whose::of(entry) {
+            return None;
+        }
+        if turn.whose == Whose::WriteBack {
+            return (turn.begun > 0).then_some(None);
+        }
+        let near = self.queues.get(&turn.whose)?.distance.known()?;
+        (turn.wait.is_some() && self.at.abs_diff(entry.address) <= near).then_some(turn.until)
+    }
+
+    /// What is to be done before the queue whose turn it is begins something; `None`: it begins.
+    fn holds_back(&mut self, now: Time) -> Option<Choice> {
+        loop {
+            let Some(turn) = self.turn else {
+                let Some(&(_, _, whose)) = self.turns.first() else { return Some(Choice::Idle) };
+                self.begin_turn(whose, None);
+                continue;
+            };
+            let Some(queue) = self.queues.get(&turn.whose) else { return Some(Choice::Idle) };
+            if turn.is_over(now) {
+                self.end_turn(now);
+            } else if !queue.sorted.is_empty() {
+                let most = if self.turns.is_empty() { 4 * self.quantum } else { self.quantum };
+                let waits_for_sync = !turn.whose.is_sync() && self.sync_in_device > 0;
+                return (queue.in_device >= most || waits_for_sync).then_some(Choice::Idle);
+            } else if let Some(wait) = turn.wait.filter(|wait| *wait > now) {
+                // With nobody else there, it does not matter when that ends.
+                return Some(if self.turns.is_empty() { Choice::Idle } else { Choice::WaitUntil(wait) });
+            } else if queue.in_device > 0 && turn.whose.is_sync() && self.waits_for(queue) {
+                return Some(Choice::Idle);
+            } else {
+                self.end_turn(now);
+            }
+        }
+    }
+}
+
+impl Elevator for Slices {
+    fn add(&mut self, now: Time, entry: Entry) {
+        let whose = Whose::of(&entry);
+        self.added += 1;
+        let (age, idle) = (self.added, self.idle);
+        let queue = self.queues.entry(whose).or_default();
+        if whose.is_sync() {
+            queue.learn(now, &entry, idle);
+        }
+        queue.insert(now, age, &entry);
+        let (is_lined_up, has_turn) =
+            (queue.turn.is_some(), self.turn.is_some_and(|turn| turn.whose == whose));
+        if !is_lined_up && !has_turn {
+            self.line_up(now, whose);
+        }
+        if let Some(until) = self.takes_turn(now, &entry) {
+            self.end_turn(now);
+            self.begin_turn(whose, until);
+        }
+    }
+
+    fn next(&mut self, now: Time) -> Choice {
+        if let Some(choice) = self.holds_back(now) {
+            return choice;
+        }
+        let Some(turn) = &mut self.turn else { return Choice::Idle };
+        let whose = turn.whose;
+        let is_sync = whose.is_sync();
+        let expire = (!turn.looked).then_some(self.expires[usize::from(is_sync)]);
+        (turn.looked, turn.wait) = (true, None);
+        turn.begun += 1;
+        let begun = turn.begun;
+        let Some(queue) = self.queues.get_mut(&whose) else { return Choice::Idle };
+        let Some(id) = queue.take(now, expire) else { return Choice::Idle };
+        queue.in_device += 1;
+        self.at = queue.at;
+        self.in_device += 1;
+        self.sync_in_device += u64::from(is_sync);
+        if !is_sync && begun >= self.write_back_most && !self.turns.is_empty() {
+            self.end_turn(now);
+        }
+        Choice::Begin(id)
+    }
+
+    fn ended(&mut self, now: Time, entry: &Entry) {
+        let whose = Whose::of(entry);
+        let is_sync = whose.is_sync();
+        self.in_device -= 1;
+        self.sync_in_device -= u64::from(is_sync);
+        let Some(queue) = self.queues.get_mut(&whose) else { return };
+        queue.in_device -= 1;
+        queue.ended = Some(now);
+        let Some(turn) = &mut self.turn else { return };
+        if turn.whose != whose {
+            return;
+        }
+        let slice = self.slices[usize::from(is_sync)];
+        let until = *turn.until.get_or_insert(now + slice);
+        if until <= now {
+            self.end_turn(now);
+        } else if is_sync && self.in_device == 0 {
+            let Some(queue) = self.queues.get(&whose) else { return };
+            let wait = (queue.sorted.is_empty() && self.waits_for(queue)).then_some(until.min(now + self.idle));
+            self.turn = self.turn.map(|turn| Turn { wait, ..turn });
+        }
+    }
+}
