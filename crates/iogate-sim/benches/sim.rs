@@ -104,6 +104,7 @@ impl Work {
                             config: CacheConfig::new(Kernel::V2628, 4 << 30),
                             commits: true,
                         }),
+                    elevator: None,
                 },
             },
             network: Network {

@@ -80,6 +80,8 @@ pub struct Transfer {
     pub bytes: u64,
     /// Whether somebody waits for it: a read that is no read-ahead, a sync.
     pub waited_for: bool,
+    /// What has caused it, as [`Step::Done`] names it: a read, a sync; 0 for write-back.
+    pub by: u64,
 }
 
 /// What happens next.
@@ -486,6 +488,7 @@ impl Cache {
                 offset: at * PAGE,
                 bytes: (upto - at) * PAGE,
                 waited_for: at < wanted_end && wanted < upto,
+                by: access.token,
             }));
             at = upto;
         }

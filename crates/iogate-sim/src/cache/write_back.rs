@@ -216,6 +216,7 @@ impl Cache {
     }
 
     fn begin_write(&mut self, file: FileId, (start, end): (u64, u64), syncs: Vec<u32>, waited_for: bool) {
+        let by = syncs.first().map_or(0, |sync| self.syncs[*sync].token);
         let io = self.ios.add(Io { file, start, end, what: What::WriteBack(syncs) });
         self.pages.change(file, (start, end), false, |_| Some((State::Writing, io)));
         let whom = self.files.begun(file);
@@ -228,6 +229,7 @@ impl Cache {
             offset,
             bytes,
             waited_for,
+            by,
         }));
     }
 }

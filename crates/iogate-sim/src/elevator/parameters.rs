@@ -21,12 +21,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "write_expire in block/deadline-iosched.c: 5 * HZ; the same documentation",
     ),
     row("deadline.batch", 16, (1, 64), "fifo_batch in block/deadline-iosched.c; the same documentation"),
-    row(
-        "deadline.starved",
-        2,
-        (1, 4),
-        "writes_starved in block/deadline-iosched.c; the same documentation",
-    ),
+    row("deadline.starved", 2, (1, 4), "writes_starved in block/deadline-iosched.c; the same documentation"),
     row(
         "slices.sync_ms",
         100,

@@ -330,7 +330,8 @@ impl Elevator for Slices {
             self.end_turn(now);
         } else if is_sync && self.in_device == 0 {
             let Some(queue) = self.queues.get(&whose) else { return };
-            let wait = (queue.sorted.is_empty() && self.waits_for(queue)).then_some(until.min(now + self.idle));
+            let wait =
+                (queue.sorted.is_empty() && self.waits_for(queue)).then_some(until.min(now + self.idle));
             self.turn = self.turn.map(|turn| Turn { wait, ..turn });
         }
     }

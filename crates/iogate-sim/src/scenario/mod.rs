@@ -21,6 +21,7 @@ use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 
 use crate::cache::CacheConfig;
+use crate::elevator::ElevatorConfig;
 use crate::rng::Distribution;
 
 pub use plan::{Axis, POINTS_MAX, Plan, Point, Source};
@@ -135,6 +136,8 @@ pub struct Servers {
     pub overhead: Span,
     /// The page cache of each, below its gate; `None`: a bare device.
     pub cache: Option<ServerCache>,
+    /// What orders the transfers to the device of each; `None`: nothing.
+    pub elevator: Option<ElevatorConfig>,
 }
 
 /// The page cache of a server.

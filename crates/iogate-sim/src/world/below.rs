@@ -22,7 +22,10 @@ impl World<'_> {
             _ => false,
         };
         let owner = Owner::Dispatch(id);
-        block.submit(Io { owner, op, file, offset, bytes, app, requests: parts, handed_over });
+        let (request, waited_for) = (id.0.into(), true);
+        let io =
+            Io { owner, op, file, offset, bytes, app, requests: parts, handed_over, request, waited_for };
+        block.submit(now, io);
         self.begin_transfers(node);
         Ok(())
     }
@@ -63,8 +66,12 @@ impl World<'_> {
 
     /// A transfer of a server's device has ended.
     pub(super) fn transferred(&mut self, node: u32, owner: Owner) -> Result<(), SimError> {
+        let now = self.queue.now();
         if let Some(block) = &mut self.nodes[node as usize].block {
-            block.ended(owner);
+            block.ended(now, owner);
+            if let Owner::Dispatch(id) = owner {
+                block.answered(id.0.into());
+            }
         }
         match owner {
             Owner::Dispatch(id) => self.served(node, id)?,

@@ -11,19 +11,20 @@
 //! - An [`Owner`] hears of each of its transfers once. A transfer of a gate is complete for its requests then; one of a cache is the
 //!   cache's own business, and no request is known by it.
 //!
-//! What is here is the plainest such layer: a device that serves in the order of arrival as many transfers at once as it has slots.
-
-use std::collections::VecDeque;
+//! Without an elevator (`lift`) this is the plainest such layer: a device that serves in the order of arrival as many transfers at once as it
+//! has slots.
 
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{AppId, DispatchId, FileId, Op, Span, Time};
 
 use super::fault::{DeviceClock, DeviceFaults};
+use super::lift::{Lift, Pieces};
+use crate::elevator::ElevatorConfig;
 use crate::result::ServerResult;
 use crate::slab::Slab;
 
 /// Whom the end of a transfer concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     /// The gate, which has dispatched it.
     Dispatch(DispatchId),
@@ -45,6 +46,10 @@ pub(super) struct Io {
     pub(super) requests: u32,
     /// Whether it waited in a gate, so that another thread carries it out than the one that brought it.
     pub(super) handed_over: bool,
+    /// The request whose thread submits it: a dispatch of the gate, a COMMIT; of no meaning for write-back.
+    pub(super) request: u64,
+    /// Whether somebody waits for it: not for read-ahead and write-back.
+    pub(super) waited_for: bool,
 }
 
 /// A transfer that has begun.
@@ -56,7 +61,7 @@ pub(super) struct Begun {
 }
 
 /// The file that is the journal: written round and round, as of 128 MiB (mke2fs for a large file system).
-const JOURNAL: FileId = FileId(u64::MAX);
+pub(super) const JOURNAL: FileId = FileId(u64::MAX);
 const JOURNAL_BYTES: u64 = 128 << 20;
 
 /// The device of a data server, and what waits for it.
@@ -64,7 +69,7 @@ pub(super) struct Block {
     station: Station,
     placement: Placement,
     faults: DeviceFaults,
-    submitted: VecDeque<Io>,
+    lift: Lift,
     /// Of a device that orders by itself: its clock, what it has, and when it is asked next.
     queueing: Option<(DeviceClock, Slab<Io>)>,
     asked: (Time, Time),
@@ -78,14 +83,19 @@ pub(super) struct Block {
 }
 
 impl Block {
-    pub(super) fn new(mut device: Box<dyn Device>, placement: Placement, faults: DeviceFaults) -> Block {
+    pub(super) fn new(
+        mut device: Box<dyn Device>,
+        placement: Placement,
+        faults: DeviceFaults,
+        elevator: Option<&ElevatorConfig>,
+    ) -> Block {
         Block {
             queueing: device.queueing().is_some().then(|| (DeviceClock::new(&faults), Slab::new())),
             asked: (Time::MAX, Time::MAX),
+            lift: Lift::new(elevator, device.slots()),
             station: Station::new(device),
             placement,
             faults,
-            submitted: VecDeque::new(),
             flushed: Time::ZERO,
             journal: 0,
             requests: 0,
@@ -96,8 +106,8 @@ impl Block {
     }
 
     /// Takes a transfer.
-    pub(super) fn submit(&mut self, io: Io) {
-        self.submitted.push_back(io);
+    pub(super) fn submit(&mut self, now: Time, io: Io) {
+        self.lift.submit(now, io, &mut self.placement);
     }
 
     /// The next transfer that begins: now, or as soon as a slot is free. Nothing begins any more on a device that is stopped for good.
@@ -106,30 +116,26 @@ impl Block {
             self.hand_in(now);
             return None;
         }
-        let io = self.submitted.pop_front()?;
-        let Io { file, op, offset, bytes, handed_over, .. } = io;
-        let (start, end) = self.serve(now, op, file, (offset, bytes), handed_over)?;
+        // What an elevator has let go it cannot order any more.
+        if self.lift.orders() && now < self.flushed {
+            return None;
+        }
+        let (io, placed) = self.lift.next(now)?;
+        let (start, end) = self.serve(now, &io, placed)?;
         self.transfers += 1;
-        self.bytes += bytes;
+        self.bytes += io.bytes;
         self.finish = self.finish.max(end);
         Some(Begun { io, start, end })
     }
 
-    /// Serves a range as soon as a slot is free: from when to when, unless the device is stopped for good.
-    fn serve(
-        &mut self,
-        now: Time,
-        op: Op,
-        file: FileId,
-        (offset, bytes): (u64, u64),
-        handed_over: bool,
-    ) -> Option<(Time, Time)> {
+    /// Serves a transfer as soon as a slot is free: from when to when, unless the device is stopped for good.
+    fn serve(&mut self, now: Time, io: &Io, placed: Option<Pieces>) -> Option<(Time, Time)> {
         let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
         let mut visit = self.station.begin(start);
-        self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
-            visit.serve(Transfer { op, address, bytes });
+        for_each_piece(&mut self.placement, io, placed, |address, bytes| {
+            visit.serve(Transfer { op: io.op, address, bytes });
         });
-        if handed_over {
+        if io.handed_over {
             visit.hand_over();
         }
         let span = self.faults.slowed(start, visit.span());
@@ -139,18 +145,22 @@ impl Block {
     /// Gives a device that orders by itself all that there is.
     fn hand_in(&mut self, now: Time) {
         let Some((clock, inside)) = &mut self.queueing else { return };
-        while let Some(io) = self.submitted.pop_front() {
-            let Io { file, op, offset, bytes, handed_over, .. } = io;
+        while let Some((io, placed)) = self.lift.next(now) {
             let mut pieces = Vec::new();
-            self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
-                pieces.push(Transfer { op, address, bytes });
+            for_each_piece(&mut self.placement, &io, placed, |address, bytes| {
+                pieces.push(Transfer { op: io.op, address, bytes });
             });
-            self.station.submit(clock.at(now), inside.add(io).into(), handed_over, pieces);
+            self.station.submit(clock.at(now), inside.add(io).into(), io.handed_over, pieces);
         }
     }
 
-    /// When to ask [`Block::finished`], if that is earlier than what was said last.
+    /// When to ask [`Block::finished`] and [`Block::next`], if that is earlier than what was said last.
     pub(super) fn wake(&mut self) -> Option<Time> {
+        let (lift, device) = (self.lift.wake(), self.wake_of_device());
+        lift.into_iter().chain(device).min()
+    }
+
+    fn wake_of_device(&mut self) -> Option<Time> {
         let (clock, _) = self.queueing.as_ref()?;
         let event = self.station.next_event()?;
         let at = clock.when(event)?;
@@ -182,38 +192,40 @@ impl Block {
     /// Writes so many bytes of journal behind all that has begun, and has the device flush: when that has ended. Nothing begins before.
     /// A device that orders by itself gets the journal as one more transfer of `owner`, and is not flushed.
     pub(super) fn flush(&mut self, now: Time, owner: Owner, bytes: u64) -> Option<Time> {
+        let offset = self.journal;
+        self.journal = (offset + bytes) % JOURNAL_BYTES;
+        let io = Io {
+            owner,
+            op: Op::Write,
+            file: JOURNAL,
+            offset,
+            bytes,
+            app: AppId(0),
+            requests: 0,
+            handed_over: false,
+            request: 0,
+            waited_for: true,
+        };
         if self.queueing.is_some() {
-            let (file, offset) = (JOURNAL, self.next_of_journal(bytes));
-            let app = AppId(0);
-            self.submit(Io {
-                owner,
-                op: Op::Write,
-                file,
-                offset,
-                bytes,
-                app,
-                requests: 0,
-                handed_over: false,
-            });
+            self.submit(now, io);
             return None;
         }
-        let offset = self.next_of_journal(bytes);
-        let (_, end) = self.serve(now, Op::Write, JOURNAL, (offset, bytes), false)?;
+        let (_, end) = self.serve(now, &io, None)?;
         let flush = self.faults.slowed(end, self.station.flush(end));
         self.flushed = end + flush;
         self.finish = self.finish.max(self.flushed);
         Some(self.flushed)
     }
 
-    /// Where in the journal the next bytes go.
-    fn next_of_journal(&mut self, bytes: u64) -> u64 {
-        let offset = self.journal;
-        self.journal = (offset + bytes) % JOURNAL_BYTES;
-        offset
+    /// A transfer has ended.
+    pub(super) fn ended(&mut self, now: Time, owner: Owner) {
+        self.lift.ended(now, owner);
     }
 
-    /// A transfer has ended. This layer gives each its end when it begins, and has nothing to do.
-    pub(super) fn ended(&mut self, _owner: Owner) {}
+    /// A request has been answered: the thread that carried it out is idle.
+    pub(super) fn answered(&mut self, request: u64) {
+        self.lift.let_go(request);
+    }
 
     /// Whether it matters that a transfer was handed over.
     pub(super) fn hands_over(&self) -> bool {
@@ -229,5 +241,18 @@ impl Block {
             bytes: self.bytes,
             finish: self.finish,
         }
+    }
+}
+
+/// The pieces of a transfer on the device; it has them already if it was `placed`.
+fn for_each_piece(
+    placement: &mut Placement,
+    io: &Io,
+    placed: Option<Pieces>,
+    mut each: impl FnMut(u64, u64),
+) {
+    match placed {
+        Some(pieces) => pieces.into_iter().for_each(|(address, bytes)| each(address, bytes)),
+        None => placement.for_each_piece(io.op, io.file, io.offset, io.bytes, each),
     }
 }

@@ -115,6 +115,7 @@ impl<'a> World<'a> {
                 server_device(servers, node, self.seed)?,
                 servers.placement(),
                 DeviceFaults::new(&self.scenario.faults, node),
+                servers.elevator.as_ref(),
             );
             let mut node = Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block));
             node.cache = servers.cache.as_ref().map(|cache| Box::new(NodeCache::new(&cache.config)));

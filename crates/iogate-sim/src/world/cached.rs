@@ -196,10 +196,7 @@ impl World<'_> {
                 Step::Transfer(transfer) => self.request_transfer(node, &transfer),
                 Step::Flush { io, .. } if is_server => self.flush(node, io),
                 Step::Flush { io, file, whom } => self.request_commits(node, io, file, whom),
-                Step::Done(token) if is_server && token < COMMIT => {
-                    self.served(node, DispatchId(token as u32))?;
-                }
-                Step::Done(token) if is_server => self.answer_commit(token as u32),
+                Step::Done(token) if is_server => self.done_at_server(node, token)?,
                 // Not at once: a process that is answered from memory again and again would go on within itself.
                 Step::Done(token) => self.queue.add(now, Event::Cached(token as u32)),
                 Step::WaitUntil(at) => {
@@ -218,6 +215,18 @@ impl World<'_> {
         Ok(())
     }
 
+    /// A server's cache has done what a request asks for.
+    fn done_at_server(&mut self, node: u32, token: u64) -> Result<(), SimError> {
+        if let Some(block) = &mut self.nodes[node as usize].block {
+            block.answered(token);
+        }
+        if token < COMMIT {
+            return self.served(node, DispatchId(token as u32));
+        }
+        self.answer_commit(token as u32);
+        Ok(())
+    }
+
     /// A cache has asked to be asked now.
     pub(super) fn wake_cache(&mut self, node: u32) -> Result<(), SimError> {
         let now = self.queue.now();
@@ -230,11 +239,16 @@ impl World<'_> {
 
     /// A server's cache fetches or writes back.
     fn transfer(&mut self, node: u32, transfer: &Transfer) {
-        let Transfer { io, whom, op, file, offset, bytes, .. } = *transfer;
+        let now = self.queue.now();
+        let Transfer { io, whom, op, file, offset, bytes, by, waited_for } = *transfer;
         let Some(block) = &mut self.nodes[node as usize].block else { return };
         let owner = Owner::Cache(io);
-        let app = AppId(whom);
-        block.submit(Io { owner, op, file, offset, bytes, app, requests: 0, handed_over: false });
+        let (app, request) = (AppId(whom), by);
+        let (requests, handed_over) = (0, false);
+        block.submit(
+            now,
+            Io { owner, op, file, offset, bytes, app, requests, handed_over, request, waited_for },
+        );
     }
 
     /// A server's cache wants the device to have all that it has written back.

@@ -6,6 +6,7 @@
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
 //! | `below` | what lies below a server's gate: who asks it what begins, and who hears of an end |
 //! | `block` | the block layer of a server and its device |
+//! | `lift` | what has been submitted to a device and has not begun: an elevator |
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `turns` | who does its I/O when: the coordinator, probes |
 //! | `cached` | the caches of servers and clients |
@@ -25,6 +26,7 @@ mod build;
 mod cached;
 mod event;
 mod fault;
+mod lift;
 mod network;
 mod node;
 mod observer;

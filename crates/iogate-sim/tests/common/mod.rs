@@ -38,6 +38,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
                 allocation: None,
                 overhead: Span::ZERO,
                 cache: None,
+                elevator: None,
             },
         },
         network: Network {

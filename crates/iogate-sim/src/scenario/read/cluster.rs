@@ -10,6 +10,7 @@ use iogate_core::{Span, device};
 
 use super::Files;
 use crate::cache::{CacheConfig, Kernel};
+use crate::elevator::{ElevatorConfig, Threads};
 use crate::profile;
 use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
@@ -61,8 +62,26 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
                 config: cache(&table, &|kernel, memory| CacheConfig::new(kernel, memory)),
                 commits: table.choice("export") == "sync",
             }),
+            elevator: elevator(&servers),
         },
     })
+}
+
+/// What orders the transfers to a server's device.
+fn elevator(servers: &Table<'_>) -> Option<ElevatorConfig> {
+    let name = servers.choice("elevator");
+    if name != "slices" {
+        servers.refuse(&["elevator_threads", "elevator_idle"], "any elevator but slices");
+    }
+    let threads = match servers.choice("elevator_threads") {
+        "file" => Threads::File,
+        _ => Threads::Request,
+    };
+    match name {
+        "deadline" => Some(ElevatorConfig::Deadline),
+        "slices" => Some(ElevatorConfig::Slices { threads, idle: servers.span("elevator_idle") }),
+        _ => None,
+    }
 }
 
 /// The cache of clients, which read and write so many bytes at a time.

@@ -160,6 +160,24 @@ pub(super) static SERVERS: Schema = Schema {
             Words("none: a bare device"),
             "the page cache of each, below its gate (see Caches)",
         ),
+        key(
+            "elevator",
+            Takes::Choice(&["none", "deadline", "slices"]),
+            Is("none"),
+            "what orders the transfers to the device of each (see Elevators)",
+        ),
+        key(
+            "elevator_threads",
+            Takes::Choice(&["request", "file"]),
+            Is("request"),
+            "slices: which thread submits a request's transfers: one of a pool, or one for each file",
+        ),
+        key(
+            "elevator_idle",
+            Takes::Time(0),
+            Is("8ms"),
+            "slices: how long a device waits for a thread's next request; 0s: not at all",
+        ),
     ],
 };
 

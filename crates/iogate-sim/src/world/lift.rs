@@ -1,0 +1,156 @@
+//! What has been submitted to a server's device and has not begun: in the order of arrival, or in an elevator.
+//!
+//! With an elevator a transfer gets its place when it is submitted (allocation lies above), and the device holds no more than it has slots
+//! for: what waits beyond that, waits here. A transfer whose pieces lie apart is one request, at the place of the first.
+//!
+//! Threads, of which CFQ has a queue each: a request takes one of a pool when it first submits something, and gives it back when it is
+//! answered. One that finds everything in memory needs none, and journals are written by a thread of their own.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use iogate_core::Time;
+use iogate_core::device::Placement;
+
+use super::block::{Io, JOURNAL, Owner};
+use crate::elevator::{Choice, Elevator, ElevatorConfig, Entry, Threads};
+use crate::slab::Slab;
+
+/// Pieces of a transfer: address and length.
+pub(super) type Pieces = Vec<(u64, u64)>;
+
+/// What waits for the device.
+pub(super) enum Lift {
+    Arrived(VecDeque<Io>),
+    Elevator(Box<Ordered>),
+}
+
+/// An elevator, and what is in it or has left it for the device.
+pub(super) struct Ordered {
+    elevator: Box<dyn Elevator + Send>,
+    threads: Threads,
+    pool: Slab<()>,
+    taken: BTreeMap<u64, u32>,
+    held: Slab<(Io, Entry, Pieces)>,
+    inside: BTreeMap<Owner, Entry>,
+    slots: usize,
+    /// When it is to be asked again, and what of that has been said.
+    wait: Time,
+    said: Time,
+}
+
+impl Lift {
+    /// For a device with so many slots.
+    pub(super) fn new(config: Option<&ElevatorConfig>, slots: u32) -> Lift {
+        let Some(config) = config else { return Lift::Arrived(VecDeque::new()) };
+        let threads = match config {
+            ElevatorConfig::Slices { threads, .. } => *threads,
+            ElevatorConfig::Deadline => Threads::File,
+        };
+        Lift::Elevator(Box::new(Ordered {
+            elevator: config.build(),
+            threads,
+            pool: Slab::new(),
+            taken: BTreeMap::new(),
+            held: Slab::new(),
+            inside: BTreeMap::new(),
+            slots: slots.max(1) as usize,
+            wait: Time::MAX,
+            said: Time::MAX,
+        }))
+    }
+
+    /// Whether it is an elevator.
+    pub(super) fn orders(&self) -> bool {
+        matches!(self, Lift::Elevator(_))
+    }
+
+    /// Takes a transfer.
+    pub(super) fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
+        match self {
+            Lift::Arrived(arrived) => arrived.push_back(io),
+            Lift::Elevator(this) => this.submit(now, io, placement),
+        }
+    }
+
+    /// What goes to the device now; with its pieces, if it has its place already.
+    pub(super) fn next(&mut self, now: Time) -> Option<(Io, Option<Pieces>)> {
+        match self {
+            Lift::Arrived(arrived) => arrived.pop_front().map(|io| (io, None)),
+            Lift::Elevator(this) => this.next(now).map(|(io, pieces)| (io, Some(pieces))),
+        }
+    }
+
+    /// Something has ended on the device.
+    pub(super) fn ended(&mut self, now: Time, owner: Owner) {
+        let Lift::Elevator(this) = self else { return };
+        // A flush is none of its requests.
+        if let Some(entry) = this.inside.remove(&owner) {
+            this.elevator.ended(now, &entry);
+        }
+    }
+
+    /// A request has been answered: its thread is idle.
+    pub(super) fn let_go(&mut self, request: u64) {
+        let Lift::Elevator(this) = self else { return };
+        if let Some(thread) = this.taken.remove(&request) {
+            this.pool.free(thread);
+        }
+    }
+
+    /// When to ask again, if that has not been said.
+    pub(super) fn wake(&mut self) -> Option<Time> {
+        let Lift::Elevator(this) = self else { return None };
+        let is_new = this.wait != this.said && this.wait != Time::MAX;
+        this.said = this.wait;
+        is_new.then_some(this.wait)
+    }
+}
+
+impl Ordered {
+    fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
+        let thread = self.thread(&io);
+        let mut pieces = Pieces::new();
+        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |at, bytes| pieces.push((at, bytes)));
+        let address = pieces.first().map_or(0, |(address, _)| *address);
+        let Io { op, waited_for, bytes, .. } = io;
+        let entry = Entry { id: 0, op, waited_for, thread, address, bytes };
+        let id = self.held.add((io, entry, pieces));
+        let entry = Entry { id, ..entry };
+        self.held[id].1 = entry;
+        self.elevator.add(now, entry);
+    }
+
+    /// Who submits it.
+    fn thread(&mut self, io: &Io) -> u64 {
+        if self.threads == Threads::File || io.file == JOURNAL {
+            return io.file.0;
+        }
+        // Write-back is nobody's, and does not say any.
+        if !io.waited_for && io.op == iogate_core::Op::Write {
+            return 0;
+        }
+        let pool = &mut self.pool;
+        (*self.taken.entry(io.request).or_insert_with(|| pool.add(()))).into()
+    }
+
+    fn next(&mut self, now: Time) -> Option<(Io, Pieces)> {
+        self.wait = Time::MAX;
+        if self.inside.len() >= self.slots {
+            return None;
+        }
+        match self.elevator.next(now) {
+            Choice::Begin(id) => {
+                let (io, entry, pieces) =
+                    (self.held[id].0, self.held[id].1, std::mem::take(&mut self.held[id].2));
+                self.held.free(id);
+                self.inside.insert(io.owner, entry);
+                Some((io, pieces))
+            }
+            Choice::WaitUntil(at) => {
+                self.wait = at;
+                None
+            }
+            Choice::Idle => None,
+        }
+    }
+}
