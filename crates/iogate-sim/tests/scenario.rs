@@ -7,6 +7,7 @@ use iogate_core::Span;
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_sim::cache::{CacheConfig, Kernel};
+use iogate_sim::elevator::{ElevatorConfig, Threads};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::schema::Schema;
 use iogate_sim::scenario::{
@@ -404,6 +405,54 @@ fn caches_that_cannot_be_are_refused_with_their_line() {
     assert!(clients(&cache).contains("clients.cache.export: a client's cache does not use it"));
     let gated = format!("gate = {{ scheduler = 'fifo' }}\ncache = {{ {memory} }}");
     assert!(clients(&gated).contains("clients with a gate have none"));
+}
+
+#[test]
+fn elevators_are_off_where_they_are_not_named() {
+    let elevator = |more: &str| {
+        let text = BASE.replace("[[app]]", &format!("{more}\n[[app]]"));
+        read(&text).unwrap().points.remove(0).scenario.cluster.servers.elevator
+    };
+    assert_eq!((elevator(""), elevator("elevator = 'none'")), (None, None));
+    assert_eq!(elevator("elevator = 'deadline'"), Some(ElevatorConfig::Deadline));
+    assert_eq!(elevator("elevator = 'slices'"), Some(ElevatorConfig::slices(Threads::Request)));
+    let (threads, idle) = (Threads::File, Span::ZERO);
+    assert_eq!(
+        elevator("elevator = 'slices'\nelevator_threads = 'file'\nelevator_idle = '0s'"),
+        Some(ElevatorConfig::Slices { threads, idle })
+    );
+}
+
+#[test]
+fn elevators_that_cannot_be_are_one_refusal_with_its_line() {
+    let line = 1 + BASE.lines().position(|line| line == "[[app]]").unwrap();
+    let servers = |more: &str| refusal(&BASE.replace("[[app]]", &format!("{more}\n[[app]]")));
+    let one = |message: String, line: usize, said: &str| {
+        assert!(message.starts_with(&format!("t.toml:{line}: ")) && message.contains(said), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    };
+    one(servers("elevator = 'cfq'"), line, "expected one of: none, deadline, slices");
+    one(servers("elevator = 3"), line, "expected one of: none, deadline, slices");
+    one(servers("elevater = 'slices'"), line, "did you mean 'elevator'?");
+    for key in ["elevator_threads = 'file'", "elevator_idle = '8ms'"] {
+        one(servers(key), line, "any elevator but slices does not use it; remove it");
+        one(
+            servers(&format!("{key}\nelevator = 'deadline'")),
+            line,
+            "any elevator but slices does not use it",
+        );
+    }
+    one(servers("elevator = 'slices'\nelevator_idle = '8'"), line + 1, "a time with its unit");
+    one(servers("elevator = 'slices'\nelevator_threads = 'app'"), line + 1, "expected one of: request, file");
+    // Without a device.
+    let text = BASE.replace("device = \"unit:1ms\"", "elevator = 'slices'");
+    one(refusal(&text), 4, "servers has no 'device'");
+    let clients = BASE.replace("[servers]", "elevator = 'slices'\n[servers]");
+    one(refusal(&clients), 4, "clients");
+    for name in ["none", "unit", "hdd:slots"] {
+        let text = BASE.replace("unit:1ms", name).replace("[[app]]", "elevator = 'slices'\n[[app]]");
+        one(refusal(&text), 6, "");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod caches;
 mod collective;
 #[path = "../common/mod.rs"]
 mod common;
+mod elevators;
 mod extremes;
 mod faults;
 mod layers;
