@@ -25,9 +25,9 @@ fn readers(processes: &[u32], device: &str, elevator: Option<ElevatorConfig>) ->
     s.cluster.servers.elevator = elevator;
     s.network.latency = Span::from_micros(100);
     for (index, count) in processes.iter().enumerate() {
-        let mut app = app(index as u32 + 1, *count, 32 * MIB, 64 << 10);
+        let mut app = app(index as u32 + 1, *count, 128 * MIB, 64 << 10);
         app.workload.pattern =
-            Pattern::Contiguous { sharing: Sharing::PerProcess, bytes: 32 * MIB, request: 64 << 10 };
+            Pattern::Contiguous { sharing: Sharing::PerProcess, bytes: 128 * MIB, request: 64 << 10 };
         s.apps.push(app);
     }
     s
@@ -69,7 +69,8 @@ fn slices_save_seeks_of_those_who_read_on() {
 /// One process writes 100 pieces at random places at once, and a device serves one at a time.
 #[test]
 fn what_is_there_at_once_goes_in_offset_order_without_waiting() {
-    for elevator in [NO_IDLE, Some(ElevatorConfig::Deadline)] {
+    // Once around; deadline goes on from the oldest one, again and again, which halves what is left.
+    for (elevator, most) in [(NO_IDLE, 2), (Some(ElevatorConfig::Deadline), 10)] {
         let mut s = readers(&[1], "unit:1ms", elevator);
         s.cluster.servers.gate.depth = 1_000;
         s.apps[0].workload.pattern = Pattern::Random {
@@ -82,23 +83,22 @@ fn what_is_there_at_once_goes_in_offset_order_without_waiting() {
         let (result, seen) = watch(&s);
         let offsets: Vec<u64> = seen.served.iter().map(|served| served.offset).collect();
         assert_eq!(result.requests as usize, offsets.len());
-        // Up, and around once; deadline begins with the oldest one, and once more after 16.
         let descents = offsets.windows(2).filter(|pair| pair[0] > pair[1]).count();
-        assert!(descents <= 2, "{descents}: {offsets:?}");
+        assert!(descents <= most, "{descents}: {offsets:?}");
         let busy = result.servers[0].busy;
         assert_eq!(busy, Span::from_millis(seen.served.len() as u64));
         assert!(result.makespan <= busy + Span::from_millis(1), "it never stands still");
     }
 }
 
-/// Somebody reads while 64 MiB of others are written back.
+/// Somebody reads while 1600 MiB of another one are written back.
 #[test]
 fn who_reads_does_not_wait_for_all_that_is_written_back() {
     let took = |elevator| {
         let mut s = readers(&[], "hdd", elevator);
         s.cluster.servers.cache =
             Some(ServerCache { config: CacheConfig::new(Kernel::V2628, 1 << 30), commits: false });
-        let mut writer = app(1, 1, 90 * MIB, 64 << 10);
+        let mut writer = app(1, 1, 1_600 * MIB, 64 << 10);
         writer.workload.op = Op::Write;
         let mut reader = app(2, 1, 256 << 10, 4_096);
         reader.workload.pattern = Pattern::Random {
@@ -107,22 +107,16 @@ fn who_reads_does_not_wait_for_all_that_is_written_back() {
             request: 4_096,
             file_bytes: 1 << 30,
         };
-        reader.start = Span::from_millis(10);
+        reader.start = Span::from_secs(1);
         s.apps = vec![writer, reader];
         let result = run(&s);
-        assert_eq!(result.servers[0].bytes, 90 * MIB + 64 * 4_096 + readahead(&result));
-        let reader = &result.apps[1];
-        (reader.end.since(reader.start).as_secs_f64(), result.servers[0].finish.since(Time::ZERO))
+        assert_eq!(result.servers[0].bytes, 1_600 * MIB + result.caches[0].1.fetched * 4_096);
+        let [writer, reader] = &result.apps[..] else { panic!("two") };
+        [writer, reader].map(|app| app.end.since(app.start).as_secs_f64())
     };
     let (none, deadline, slices) =
         (took(None), took(Some(ElevatorConfig::Deadline)), took(slices(Threads::Request)));
-    assert!(deadline.0 < none.0 && slices.0 < none.0, "{none:?} {deadline:?} {slices:?}");
-}
-
-/// What was read besides what was wanted.
-fn readahead(result: &iogate_sim::result::RunResult) -> u64 {
-    let (_, stats) = &result.caches[0];
-    stats.fetched * 4_096 - 64 * 4_096
+    assert!(deadline[1] < 0.5 * none[1] && slices[1] < 0.5 * none[1], "{none:?} {deadline:?} {slices:?}");
 }
 
 #[test]
@@ -156,6 +150,6 @@ fn a_sync_waits_for_its_journal_below_an_elevator() {
         s.apps[0].workload.op = Op::Write;
         let result = run(&s);
         assert!(result.servers[0].bytes >= 16 * MIB, "{}", result.servers[0].bytes);
-        assert!(result.makespan >= Span::from_millis(80), "{}", result.makespan);
+        assert!(result.makespan >= result.servers[0].finish.since(Time::ZERO), "{}", result.makespan);
     }
 }
