@@ -108,7 +108,7 @@ fn a_write_is_behind_three_batches_of_reads_at_most() {
         }
         rig.write_back(0, 7 * GIB);
         let mut behind = 0;
-        while rig.serve().is_some_and(|(entry, _)| entry.op == Op::Read) {
+        while behind < 1_000 && rig.serve().is_some_and(|(entry, _)| entry.op == Op::Read) {
             read(&mut rig);
             behind += 1;
         }
@@ -333,6 +333,54 @@ fn four_of_a_thread_are_in_the_device_where_others_wait_and_sixteen_alone() {
         std::iter::from_fn(|| rig.begin()).count()
     };
     assert_eq!((begun(true), begun(false)), (4, 16));
+}
+
+#[test]
+fn who_is_known_to_think_long_is_not_waited_for() {
+    let mut rig = Rig::new(Slices::new(IDLE), 1);
+    for piece in 0..5 {
+        rig.read(0, piece * 64 * KIB);
+        rig.serve();
+        rig.now = rig.now + Span::from_millis(12);
+    }
+    rig.read(0, 5 * 64 * KIB);
+    let other = rig.read(1, GIB);
+    rig.serve();
+    assert_eq!(rig.elevator.next(rig.now), Choice::Begin(other));
+}
+
+#[test]
+fn who_is_behind_where_its_thread_goes_on_does_not_wait_for_ever() {
+    let mut rig = Rig::new(Slices::new(IDLE), 10);
+    let mut end = GIB;
+    for _ in 0..4 {
+        rig.read(0, end);
+        end += 64 * KIB;
+    }
+    rig.serve();
+    let behind = rig.read(0, 0);
+    for _ in 0..200 {
+        rig.read(0, end);
+        end += 64 * KIB;
+        let (entry, waited) = rig.serve().expect("there are several");
+        if entry.id == behind {
+            assert!(waited <= Span::from_millis(125 + 110), "{waited}");
+            return;
+        }
+    }
+    panic!("it waits for ever");
+}
+
+#[test]
+fn write_back_that_has_its_turn_begins_something_in_it() {
+    let mut rig = Rig::new(Slices::new(Span::ZERO), 1);
+    rig.read(0, 0);
+    let in_device = rig.begin().expect("it is there");
+    let write_back = rig.write_back(0, GIB);
+    assert_eq!(rig.elevator.next(rig.now), Choice::Idle, "while somebody waits for the device");
+    rig.read(1, 2 * GIB);
+    rig.elevator.ended(rig.now, &in_device);
+    assert_eq!(rig.elevator.next(rig.now), Choice::Begin(write_back));
 }
 
 #[test]
