@@ -1,9 +1,9 @@
 //! `deadline`: offset order in batches, reads before writes, and nobody waits much longer than a deadline.
 //!
 //! What it charges: nothing; it only orders. Reads and writes are sorted by place, each with a queue by age. A batch is up to 16 requests
-//! of one direction in ascending order. A new one is of reads, unless there are none or writes have been passed over twice; it goes on from where the
-//! batch before ended, but begins with the oldest request where that has waited for longer than its deadline (500 ms for reads, 5 s for writes),
-//! where nothing lies further on, and where the direction changes.
+//! of one direction in ascending order. A new one is of reads, unless there are none or writes have been passed over twice; it goes on
+//! from where the batch before ended, but begins with the oldest request where that has waited for longer than its deadline (500 ms for
+//! reads, 5 s for writes), where nothing lies further on, and where the direction changes.
 //!
 //! So a write is behind at most three batches of reads once it is the oldest, and a request that is past its deadline is behind those
 //! that are older and one batch for each.

@@ -3,8 +3,8 @@
 //! Pure machines below a cache (or a gate) and above a device. One is told of each request and of its end, and is asked by
 //! [`Elevator::next`] what begins, whenever the device has room for something.
 //!
-//! What is said here of both: a request keeps its place on the device from when it is submitted on. Left out: merging (the gate and the cache have
-//! joined what lies together), plugging, priorities, barriers, the processor time of an elevator.
+//! What is said here of both: a request keeps its place on the device from when it is submitted on. Left out: merging (the gate and the
+//! cache have joined what lies together), plugging, priorities, barriers, the processor time of an elevator.
 //!
 //! The numbers are in `parameters`, each with its source; none was chosen for the sake of a result.
 

@@ -4,26 +4,27 @@
 //!
 //! - A queue for each thread with what is synchronous: its reads (read-ahead too), and writes that somebody waits for. One queue for all
 //!   other writes, whoever has written: write-back. No application is known.
-//! - Queues with requests take turns of 100 ms (write-back: 40 ms, and no more than 16 requests), counted from when the first request has ended. A
-//!   queue that comes anew goes behind those that wait already; the more queues there are, the further behind, and write-back further than others.
-//! - Within a turn requests go in ascending order of place, and around; but first, once a turn, the oldest one if it has
-//!   waited for longer than 125 ms (write-back: 250 ms).
+//! - Queues with requests take turns of 100 ms (write-back: 40 ms, and no more than 16 requests), counted from when the first request has
+//!   ended. A queue that comes anew goes behind those that wait already; the more queues there are, the further behind, and write-back
+//!   further than others.
+//! - Within a turn requests go in ascending order of place, and around; but first, once a turn, the oldest one if it has waited for
+//!   longer than 125 ms (write-back: 250 ms).
 //! - No more than 4 of a queue are in the device where others wait, else 16. Write-back waits until nothing synchronous is there.
-//! - When a thread's queue is empty and the device is, too, nothing begins for 8 ms: its next request may be near. Not if its mean think time (from the end of a
-//!   request to the next one) is longer than that, and not if it seeks: its mean distance from request to request is above 4 MiB. Both means
-//!   decay by an eighth a request and count from the third request on.
+//! - When a thread's queue is empty and the device is, too, nothing begins for 8 ms: its next request may be near. Not if its mean think
+//!   time (from the end of a request to the next one) is longer than that, and not if it seeks: its mean distance from request to request
+//!   is above 4 MiB. Both means decay by an eighth a request and count from the third request on.
 //! - A synchronous request takes the turn from write-back, and one nearby takes it from a thread that is being waited for.
 //!
 //! Where it differs from CFQ, so that nobody waits for ever: write-back is interrupted only when something of it has begun in its turn,
 //! and who takes the turn from a thread that is being waited for has what is left of it. CFQ permits both again and again.
 //!
-//! Left out: CFQ waits 2 ms for a thread that seeks, too, on a disk that takes one command at a time; short ways back (16 MiB at twice the price); slices
-//! that were not used up; I/O priorities and the idle class; the rules for solid-state drives; limits of what may be queued; groups of queues that
-//! cooperate (from 2.6.30 on, and not in 2.6.28). That a sync's writes are synchronous holds for 2.6.18 (`PF_SYNCWRITE`) and from 2.6.30 on
-//! (`WRITE_SYNC`); in between they were write-back.
+//! Left out: CFQ waits 2 ms for a thread that seeks, too, on a disk that takes one command at a time; short ways back (16 MiB at twice
+//! the price); slices that were not used up; I/O priorities and the idle class; the rules for solid-state drives; limits of what may be
+//! queued; groups of queues that cooperate (from 2.6.30 on, and not in 2.6.28). That a sync's writes are synchronous holds for 2.6.18
+//! (`PF_SYNCWRITE`) and from 2.6.30 on (`WRITE_SYNC`); in between they were write-back.
 //!
-//! Sources: Linux 2.6.28: `block/cfq-iosched.c`; Axboe, Linux block I/O, OLS 2004; Iyer and Druschel, Anticipatory scheduling, SOSP 2001. Its like
-//! with budgets instead of slices is BFQ (Valente and Checconi, 2010).
+//! Sources: Linux 2.6.28: `block/cfq-iosched.c`; Axboe, Linux block I/O, OLS 2004; Iyer and Druschel, Anticipatory scheduling, SOSP 2001.
+//! Its like with budgets instead of slices is BFQ (Valente and Checconi, 2010).
 
 use std::collections::{BTreeMap, BTreeSet};
 

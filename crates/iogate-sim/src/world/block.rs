@@ -11,8 +11,8 @@
 //! - An [`Owner`] hears of each of its transfers once. A transfer of a gate is complete for its requests then; one of a cache is the
 //!   cache's own business, and no request is known by it.
 //!
-//! Without an elevator (`lift`) this is the plainest such layer: a device that serves in the order of arrival as many transfers at once as it
-//! has slots.
+//! Without an elevator (`lift`) this is the plainest such layer: a device that serves in the order of arrival as many transfers at once
+//! as it has slots.
 
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{AppId, DispatchId, FileId, Op, Span, Time};
