@@ -247,10 +247,10 @@ fn nobody_starves() {
         let mut served = [0; 2];
         let mut piece = 0;
         let mut behind = None;
-        for thread in 0..threads {
+        for (thread, at) in (0..).zip(&mut at) {
             for _ in 0..4 {
-                rig.read(thread as u64, thread as u64 * GIB + at[thread] * 64 * KIB);
-                at[thread] += 1;
+                rig.read(thread, thread * GIB + *at * 64 * KIB);
+                *at += 1;
             }
         }
         for piece in 0..4 {

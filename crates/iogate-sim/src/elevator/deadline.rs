@@ -116,18 +116,15 @@ impl Elevator for Deadline {
         if self.reads.sorted.is_empty() && self.writes.sorted.is_empty() {
             return Choice::Idle;
         }
-        let is_read = self.is_read;
-        let mut place = self.direction(is_read).next.filter(|_| self.batched < self.batch);
+        let mut place = self.direction(self.is_read).next.filter(|_| self.batched < self.batch);
         if place.is_none() {
             self.is_read = self.choose();
             self.batched = 0;
-            let is_read = self.is_read;
-            place = self.direction(is_read).first(now);
+            place = self.direction(self.is_read).first(now);
         }
         self.batched += 1;
-        let is_read = self.is_read;
-        self.direction(!is_read).next = None;
-        let id = place.and_then(|place| self.direction(is_read).take(place));
+        self.direction(!self.is_read).next = None;
+        let id = place.and_then(|place| self.direction(self.is_read).take(place));
         id.map_or(Choice::Idle, Choice::Begin)
     }
 

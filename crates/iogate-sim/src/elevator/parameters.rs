@@ -55,6 +55,36 @@ pub const PARAMETERS: &[Parameter] = &[
         (64, 4_096),
         "CIC_SEEKY in block/cfq-iosched.c of 2.6.28: a mean above 8 * 1024 sectors; 128 sectors in the least of later ones",
     ),
+    row(
+        "slices.highest_ms",
+        180,
+        (72, 180),
+        "cfq_slice_offset() in block/cfq-iosched.c: cfq_prio_slice(cfqd, 1, 0), 100 ms and four fifths; least: as for async queues",
+    ),
+    row(
+        "slices.samples",
+        80,
+        (0, 256),
+        "sample_valid() in block/cfq-iosched.c: more than 80, where one that counts in full is 256",
+    ),
+    row(
+        "slices.first_samples",
+        60,
+        (0, 256),
+        "cfq_update_io_seektime() in block/cfq-iosched.c: up to 60, the second and third request",
+    ),
+    row(
+        "slices.odd_first_kib",
+        1 << 20,
+        (64 << 10, 1 << 20),
+        "cfq_update_io_seektime(): 4 means and 2 * 1024 * 1024 sectors, for the first requests",
+    ),
+    row(
+        "slices.odd_kib",
+        64 << 10,
+        (64 << 10, 1 << 20),
+        "cfq_update_io_seektime(): 4 means and 2 * 1024 * 64 sectors, later",
+    ),
 ];
 
 /// The value of the parameter `name`; 0 if there is none, which a test excludes.

@@ -68,9 +68,9 @@ impl Mean {
         ((self.total + samples / 2) / samples) as u64
     }
 
-    /// The mean, if there are enough samples.
-    fn known(&self) -> Option<u64> {
-        (self.samples > 80).then(|| self.value())
+    /// The mean, if there are more than so many samples.
+    fn known(&self, samples: u64) -> Option<u64> {
+        (self.samples > samples).then(|| self.value())
     }
 }
 
@@ -114,15 +114,24 @@ impl Queue {
     }
 
     /// Learns from a request how its thread goes about it: `idle` bounds what a pause can count.
-    fn learn(&mut self, now: Time, entry: &Entry, idle: Span) {
+    fn learn(&mut self, now: Time, entry: &Entry, idle: Span, known: &Known) {
         let pause = now.since(self.ended.unwrap_or(now)).as_nanos();
         self.think.add(pause.min(2 * idle.as_nanos()));
         let distance = self.came.map_or(0, |came| came.abs_diff(entry.address));
         // One odd request is to count less; at the beginning it may count more.
-        let slack: u64 = if self.distance.samples <= 60 { 1 << 30 } else { 64 << 20 };
+        let slack = if self.distance.samples <= known.first { known.odd_first } else { known.odd };
         self.distance.add(distance.min(self.distance.value().saturating_mul(4).saturating_add(slack)));
         self.came = Some(entry.address.saturating_add(entry.bytes));
     }
+}
+
+/// What makes a mean count, and how much one sample may change that of distances.
+#[derive(Debug)]
+struct Known {
+    samples: u64,
+    first: u64,
+    odd_first: u64,
+    odd: u64,
 }
 
 /// Whose turn it is.
@@ -155,9 +164,11 @@ pub struct Slices {
     /// For write-back, and for threads.
     slices: [Span; 2],
     expires: [Span; 2],
+    highest: Span,
     quantum: u64,
     write_back_most: u64,
     seeking: u64,
+    known: Known,
     queues: BTreeMap<Whose, Queue>,
     /// Queues with requests whose turn it is not.
     turns: BTreeSet<(Time, u64, Whose)>,
@@ -177,9 +188,16 @@ impl Slices {
             idle,
             slices: times(["slices.async_ms", "slices.sync_ms"]),
             expires: times(["slices.async_expire_ms", "slices.sync_expire_ms"]),
+            highest: Span::from_millis(value("slices.highest_ms")),
             quantum: value("slices.quantum"),
             write_back_most: value("slices.async_requests"),
             seeking: value("slices.seeking_kib") << 10,
+            known: Known {
+                samples: value("slices.samples"),
+                first: value("slices.first_samples"),
+                odd_first: value("slices.odd_first_kib") << 10,
+                odd: value("slices.odd_kib") << 10,
+            },
             queues: BTreeMap::new(),
             turns: BTreeSet::new(),
             turn: None,
@@ -193,10 +211,11 @@ impl Slices {
     /// Puts a queue with requests into the order of turns, as one that comes anew.
     fn line_up(&mut self, now: Time, whose: Whose) {
         let others = self.turns.len() as u64 + u64::from(self.turn.is_some());
-        // By how much its slice is shorter than that of the highest priority, 180 ms.
-        let behind = 180_u64.saturating_sub(self.slices[usize::from(whose.is_sync())].as_nanos() / 1_000_000);
+        // By how much its slice is shorter than that of the highest priority.
+        let slice = self.slices[usize::from(whose.is_sync())];
+        let behind = self.highest.as_nanos().saturating_sub(slice.as_nanos());
         self.added += 1;
-        let turn = (now + Span::from_millis(behind * others), self.added);
+        let turn = (now + Span::from_nanos(behind * others), self.added);
         if let Some(queue) = self.queues.get_mut(&whose) {
             queue.turn = Some(turn);
             self.turns.insert((turn.0, turn.1, whose));
@@ -225,8 +244,8 @@ impl Slices {
     /// Whether to wait for a thread's next request.
     fn waits_for(&self, queue: &Queue) -> bool {
         self.idle > Span::ZERO
-            && queue.think.known().is_none_or(|think| think <= self.idle.as_nanos())
-            && queue.distance.known().is_none_or(|distance| distance <= self.seeking)
+            && queue.think.known(self.known.samples).is_none_or(|think| think <= self.idle.as_nanos())
+            && queue.distance.known(self.known.samples).is_none_or(|distance| distance <= self.seeking)
     }
 
     /// Whether a request that comes takes the turn: `Some` says until when it has it.
@@ -238,7 +257,7 @@ impl Slices {
         if turn.whose == Whose::WriteBack {
             return (turn.begun > 0).then_some(None);
         }
-        let near = self.queues.get(&turn.whose)?.distance.known()?;
+        let near = self.queues.get(&turn.whose)?.distance.known(self.known.samples)?;
         (turn.wait.is_some() && self.at.abs_diff(entry.address) <= near).then_some(turn.until)
     }
 
@@ -276,7 +295,7 @@ impl Elevator for Slices {
         let (age, idle) = (self.added, self.idle);
         let queue = self.queues.entry(whose).or_default();
         if whose.is_sync() {
-            queue.learn(now, &entry, idle);
+            queue.learn(now, &entry, idle, &self.known);
         }
         queue.insert(now, age, &entry);
         let (is_lined_up, has_turn) =
