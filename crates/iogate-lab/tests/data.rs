@@ -50,6 +50,14 @@ fn no_crash_brings_a_name_back_without_its_data() {
     }
 }
 
+/// In this one, a forwarder is late with its ranges, another gives back ranges behind them, and the server of names is killed: the late
+/// record's range was void for the next server, which gave it a second one.
+#[test]
+fn what_another_gives_back_does_not_void_the_range_of_who_is_late() {
+    let report = run(7_109_236, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -9,22 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use iogate_core::Time;
-use iogate_core::ends::{Answer, Note, Rules, Told, UNKNOWN, Waiter, Wish};
-use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, set};
+use iogate_core::ends::{Answer, EarlierRange, Note, Rules, Told, UNKNOWN, Waiter, Wish};
+use iogate_core::wire::{AppendRecord, Change, Identity, Range, Reserved, range, set};
 
 use crate::{Caller, Clock, TreeFile};
 
 /// In whose name it is noted: the process's own.
 const OWN: Caller = Caller::new(0, 0);
-/// The attribute of a names-file that has the size which somebody has begun to set; or, when it is set, [`VOID`].
+/// The attribute of a names-file that has the size which somebody has begun to set; empty when it is set.
 const BEGUN: &[u8] = b"user.iogate.resize";
-/// In that attribute, before the ticket up to which ranges are void.
-const VOID: char = '-';
 /// In that attribute, between a size and the verifier of the names-file. If that is another one now, the machine has booted: the size may
 /// have been set before that, by one who has been told so, and others may have written since.
 const WHILE: char = '@';
-/// While a size is being set, nobody can say which ranges are void.
-const VOID_ALL: u64 = u64::MAX;
 /// How often one who waits in this process looks whether it has waited for long enough.
 const ROUND: Duration = Duration::from_millis(100);
 
@@ -39,32 +35,17 @@ pub struct Given {
     pub begun: Option<u64>,
 }
 
-/// Remembers the ranges that records were given, over restarts of the process.
+/// Remembers the ranges that records were given, over restarts of the process. What it remembers never overlaps: a range that is given
+/// again is forgotten first.
 pub trait RangeLog: Send + Sync {
-    /// Where the last range of a file ends that was given before the process started, of those with larger tickets than `void`; 0 if there
-    /// is none.
-    fn end(&self, file: Identity, void: u64) -> u64;
+    /// The ranges that records of a file were given before the process started, without those that have been forgotten since.
+    fn earlier(&self, file: Identity) -> Vec<EarlierRange>;
 
-    /// The ranges that records of a file were given before the process started; each is returned once.
-    fn take(&self, file: Identity, records: &[AppendRecord]) -> Vec<EarlierRange>;
+    /// Remembers new ranges, when this returns; of the others, it does.
+    fn keep(&self, file: Identity, records: &[AppendRecord], ranges: &[Range]) -> io::Result<()>;
 
-    /// Remembers ranges, when this returns.
-    fn keep(&self, file: Identity, ticket: u64, records: &[AppendRecord], ranges: &[Range])
-    -> io::Result<()>;
-
-    /// Ranges are given to others after all.
-    fn forget(&self, records: &[AppendRecord], ranges: &[Range]);
-}
-
-/// A range that was given before the process started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EarlierRange {
-    /// What it was given to.
-    pub record: AppendRecord,
-    /// Larger than those of all that was given before it.
-    pub ticket: u64,
-    /// Where it begins.
-    pub offset: u64,
+    /// The ranges of these records are given to others after all. Forgets them, when this returns.
+    fn forget(&self, file: Identity, records: &[AppendRecord]) -> io::Result<()>;
 }
 
 /// Told what is given, or why nothing is; `None`: the server stops, and whoever asks may ask its successor.
@@ -153,10 +134,11 @@ impl Ends {
         let party = Party { ends: Arc::clone(self), identity, number, elsewhere };
         if is_new {
             let mark = file.attr()?.size;
-            let text = begun(file);
-            let given = self.log.as_ref().map_or(0, |log| log.end(identity, void(text.as_deref())));
-            let begun = text.and_then(|text| pending(&text, file.verifier()));
-            self.lock().table.learn(identity, mark, begun, given);
+            let (begun, is_pending) = begun(file);
+            let mut earlier = self.log.as_ref().map_or_else(Vec::new, |log| log.earlier(identity));
+            // Nobody can tell whether ranges behind such a size were given before it was set.
+            earlier.retain(|range| is_pending || begun.is_none_or(|size| range.end() <= size));
+            self.lock().table.learn(identity, mark, begun.filter(|_| is_pending), &earlier);
         }
         let begun = self.lock().table.begun(identity);
         Ok((party, begun))
@@ -185,16 +167,13 @@ impl Ends {
             match step {
                 Step::Tell(told, Waiting { file, records, then }) => {
                     let kept = match (&self.log, &told.answer) {
-                        (Some(log), Answer::Ranges(ranges)) => {
-                            log.keep(told.file, told.ticket, &records, ranges)
-                        }
+                        (Some(log), Answer::Ranges(ranges)) => log.keep(told.file, &records, ranges),
                         _ => Ok(()),
                     };
-                    let noted = match told.note {
+                    let noted = match told.note.clone() {
                         Some(note) => {
                             let noted = kept.and_then(|()| {
-                                write(&*file, note, told.ticket)
-                                    .inspect_err(|_| self.forget(&records, &told.answer))
+                                write(&*file, &note).inspect_err(|_| self.forget_given(&records, &told))
                             });
                             steps.extend(self.noted(told.file, told.ticket, noted.is_ok()));
                             noted
@@ -204,7 +183,8 @@ impl Ends {
                     then(Some(noted.and_then(|()| self.given(told))));
                 }
                 Step::Note(identity, ticket, note, file, then) => {
-                    let noted = write(&*file, note, ticket);
+                    let forgotten = self.forget(identity, &note.void);
+                    let noted = forgotten.and_then(|()| write(&*file, &note));
                     if let Err(error) = &noted {
                         tracing::error!(?identity, %error, "the size of a striped file could not be noted");
                     }
@@ -215,11 +195,20 @@ impl Ends {
         }
     }
 
-    /// Ranges are not given, though the log has them.
-    fn forget(&self, records: &[AppendRecord], answer: &Answer) {
-        if let (Some(log), Answer::Ranges(ranges)) = (&self.log, answer) {
-            log.forget(records, ranges);
+    fn forget(&self, file: Identity, records: &[AppendRecord]) -> io::Result<()> {
+        match &self.log {
+            Some(log) if !records.is_empty() => log.forget(file, records),
+            _ => Ok(()),
         }
+    }
+
+    /// Ranges are not given, though the log has them.
+    fn forget_given(&self, records: &[AppendRecord], told: &Told) {
+        let Answer::Ranges(ranges) = &told.answer else { return };
+        let is_new = |(_, given): &(&AppendRecord, &Range)| given.is_there == range::NEW;
+        let new: Vec<_> = records.iter().zip(ranges).filter(is_new).map(|(record, _)| *record).collect();
+        // If the log does not take that, the memory has it.
+        let _ = self.forget(told.file, &new);
     }
 
     fn noted(&self, file: Identity, ticket: u64, is_noted: bool) -> VecDeque<Step> {
@@ -243,30 +232,18 @@ impl Ends {
     }
 }
 
-/// What is noted with a names-file of its size.
-fn begun(file: &dyn TreeFile) -> Option<String> {
-    Some(String::from_utf8_lossy(&file.xattr(OWN, BEGUN).ok()?).into_owned())
+/// The size that is noted with a names-file as begun, and whether it is still to be set; if not, nobody knows whether it has been set.
+fn begun(file: &dyn TreeFile) -> (Option<u64>, bool) {
+    let text = file.xattr(OWN, BEGUN).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let Some((size, noted_while)) = text.split_once(WHILE) else { return (None, false) };
+    (size.parse().ok(), noted_while.parse() == Ok(file.verifier()))
 }
 
-/// The size that is begun, by what is noted, unless nobody knows whether it has been set since.
-fn pending(begun: &str, verifier: u64) -> Option<u64> {
-    let (size, noted_while) = begun.split_once(WHILE)?;
-    size.parse().ok().filter(|_| noted_while.parse() == Ok(verifier))
-}
-
-/// The ticket up to which ranges are void, by what is noted.
-fn void(begun: Option<&str>) -> u64 {
-    match begun.map(|text| text.strip_prefix(VOID)) {
-        None => 0,
-        Some(ticket) => ticket.and_then(|ticket| ticket.parse().ok()).unwrap_or(VOID_ALL),
-    }
-}
-
-/// Notes something with a names-file. Where no size is begun any more, ranges that were given up to the ticket are void.
-fn write(file: &dyn TreeFile, note: Note, ticket: u64) -> io::Result<()> {
+/// Notes something with a names-file.
+fn write(file: &dyn TreeFile, note: &Note) -> io::Result<()> {
     if let Some(begun) = note.begun {
-        let text = begun
-            .map_or_else(|| format!("{VOID}{ticket}"), |size| format!("{size}{WHILE}{}", file.verifier()));
+        let text = begun.map_or_else(String::new, |size| format!("{size}{WHILE}{}", file.verifier()));
         // Names that have no attributes but by path belong to somebody else, who notes them.
         match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
@@ -298,29 +275,14 @@ impl Party {
         then: Then,
     ) -> Work {
         let (now, identity, number) = (self.ends.now(), self.identity, self.number);
-        let earlier = self.earlier(&**file, &records);
         let mut state = self.ends.lock();
         let waiter = state.wait(Arc::clone(file), records.clone(), then);
         let table = &mut state.table;
-        for (record, offset) in earlier {
-            table.restore(identity, &record, offset);
-        }
         let told = match ticket {
             0 => table.ask(now, identity, number, waiter, Wish::Append(records)),
             ticket => table.looked(now, identity, number, waiter, ticket, at_least, records),
         };
         Work(state.told(told))
-    }
-
-    /// The ranges that records had before the server started, as far as they are not void.
-    fn earlier(&self, file: &dyn TreeFile, records: &[AppendRecord]) -> Vec<(AppendRecord, u64)> {
-        let found = self.ends.log.as_ref().map(|log| log.take(self.identity, records)).unwrap_or_default();
-        if found.is_empty() {
-            return Vec::new();
-        }
-        let void = void(begun(file).as_deref());
-        let counts = found.into_iter().filter(|range| range.ticket > void);
-        counts.map(|range| (range.record, range.offset)).collect()
     }
 
     /// Asks for the end, to set the size; or, with [`UNKNOWN`], to finish what somebody has begun, or just to have it.

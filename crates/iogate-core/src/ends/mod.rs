@@ -70,12 +70,31 @@ pub enum Wish {
 }
 
 /// What to note with the file before anything else happens to its end; then [`Ends::noted`] is to be called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// The size that is begun, or that none is; to be noted first.
+    /// The ranges of these records are given to others from now on. To be noted first: a server that starts anew and still knew them would
+    /// have two records write to one range. All others keep theirs, also those that were given earlier and are not settled.
+    pub void: Vec<AppendRecord>,
+    /// The size that is begun, or that none is.
     pub begun: Option<Option<u64>>,
     /// No range before this one is given again.
     pub mark: Option<u64>,
+}
+
+/// A range that was given before the server started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierRange {
+    /// What it was given to.
+    pub record: AppendRecord,
+    /// Where it begins.
+    pub offset: u64,
+}
+
+impl EarlierRange {
+    /// Where it ends.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.record.bytes.into())
+    }
 }
 
 /// What somebody is told who has asked.
@@ -217,20 +236,17 @@ impl Ends {
         !found.is_known
     }
 
-    /// What is noted with a file: the mark, and the size that is begun. All ranges that records were `given` before the start lie before
-    /// that: whoever asks again gets them, and nobody else does.
-    pub fn learn(&mut self, file: Identity, mark: u64, begun: Option<u64>, given: u64) {
+    /// What is noted with a file: the mark, the size that is begun, and the ranges that records were given before the start. Nobody can
+    /// tell whether these are there: whoever asks again gets its own, and nobody else does.
+    pub fn learn(&mut self, file: Identity, mark: u64, begun: Option<u64>, earlier: &[EarlierRange]) {
         let Some(found) = self.files.get_mut(&file).filter(|found| !found.is_known) else { return };
+        let given = earlier.iter().map(EarlierRange::end).max().unwrap_or(0);
         (found.is_known, found.mark, found.end, found.begun) = (true, mark, mark.max(given), begun);
-        if begun.is_some() || given > 0 {
+        if begun.is_some() || !earlier.is_empty() {
             // Whoever had the end before the start may still be at it.
             found.overdue.push(Overdue { ticket: 0, party: 0, since: self.started });
         }
-    }
-
-    /// A record has had its range since before the server's start, and nobody can tell whether it is there.
-    pub fn restore(&mut self, file: Identity, record: &AppendRecord, offset: u64) {
-        self.records.restore(file, record, offset);
+        earlier.iter().for_each(|range| self.records.restore(file, range));
     }
 
     /// A size that is to be set before who opens a file now writes to it: it is begun, somebody sets it, or waits to.
@@ -297,6 +313,7 @@ impl Ends {
     ) -> (Option<Note>, Vec<Told>) {
         let is_certain = self.is_certain(now, file);
         let Some(found) = self.files.get_mut(&file) else { return (None, Vec::new()) };
+        let mut void = Vec::new();
         let note = match &mut found.holder {
             Some(holder) if (holder.ticket, holder.party) == (ticket, party) => {
                 if !matches!(holder.phase, Phase::Held(_)) {
@@ -309,9 +326,8 @@ impl Ends {
                     Hold::Append { base, top } => {
                         found.end = if end == UNKNOWN { top } else { end.clamp(base, top) };
                         found.is_exact = knows && end != UNKNOWN;
-                        self.records.settle(ticket, found.end, end >= top);
-                        // Ranges behind it are given again, and what is remembered of them elsewhere is void.
-                        (found.end < top).then_some(None)
+                        void = self.records.settle(ticket, found.end, end >= top);
+                        None
                     }
                     Hold::Resize(size) if end == UNKNOWN => {
                         found.begun = Some(size);
@@ -325,7 +341,7 @@ impl Ends {
                     }
                     Hold::Resize(_) => {
                         (found.end, found.is_exact) = (end, knows);
-                        self.records.cut(file, end);
+                        void = self.records.cut(file, end);
                         Some(None)
                     }
                 }
@@ -333,7 +349,8 @@ impl Ends {
             None if found.begun.is_some() && found.begun == Some(end) => {
                 // Begun before the server was killed, and done.
                 let writers_seen = found.writers_seen;
-                found.begun = None;
+                (found.begun, found.end) = (None, end);
+                void = self.records.cut(file, end);
                 let (hold, phase) = (Hold::Bare, Phase::Settling);
                 found.holder = Some(Holder { ticket, party, hold, phase, writers_seen, has_left: false });
                 found.overdue.retain(|overdue| overdue.ticket != 0);
@@ -348,14 +365,14 @@ impl Ends {
             }
         };
         let mark = (found.end != found.mark).then_some(found.end);
-        if note.is_none() && mark.is_none() {
+        if note.is_none() && mark.is_none() && void.is_empty() {
             found.holder = None;
             return (None, self.advance(now, file));
         }
         if let Some(mark) = mark {
             found.mark = mark;
         }
-        (Some(Note { begun: note, mark }), Vec::new())
+        (Some(Note { void, begun: note, mark }), Vec::new())
     }
 
     /// What was to be noted has been, or could not be.
@@ -371,7 +388,7 @@ impl Ends {
             }
             (Phase::Granting, Hold::Append { base, .. }) if !is_noted => {
                 found.end = *base;
-                self.records.settle(ticket, 0, false);
+                let _ = self.records.settle(ticket, 0, false);
             }
             (Phase::Granting, Hold::Resize(size)) if is_noted => found.begun = Some(*size),
             (Phase::Settling, Hold::Resize(_) | Hold::Bare) if !is_noted => found.begun = Some(found.end),
@@ -502,13 +519,14 @@ impl Ends {
                     range
                 });
                 let ranges = ranges.collect();
-                let note = (found.end != found.mark).then_some(Note { begun: None, mark: Some(found.end) });
+                let note =
+                    (found.end != found.mark).then_some(Note { mark: Some(found.end), ..Note::default() });
                 found.mark = found.end;
                 (Hold::Append { base, top: found.end }, note, Answer::Ranges(ranges))
             }
             Wish::Resize(size) => {
                 found.mark = size;
-                let note = Note { begun: Some(Some(size)), mark: Some(size) };
+                let note = Note { begun: Some(Some(size)), mark: Some(size), ..Note::default() };
                 (Hold::Resize(size), Some(note), Answer::Yours(None))
             }
             Wish::Take => match found.begun.take() {

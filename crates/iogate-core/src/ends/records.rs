@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use super::EarlierRange;
 use crate::hash::HashMap;
 use crate::wire::{AppendRecord, Identity, Range, range};
 
@@ -27,6 +28,8 @@ struct Known {
     offset: u64,
     bytes: u32,
     is_there: bool,
+    /// Its range has been cut off since.
+    is_cut: bool,
 }
 
 impl Known {
@@ -40,15 +43,20 @@ fn key(record: &AppendRecord) -> Option<Key> {
     is_some.then_some((record.client, record.number, record.step, record.uid))
 }
 
+fn record(&(client, number, step, uid): &Key, known: &Known) -> AppendRecord {
+    AppendRecord { client, number, step, uid, bytes: known.bytes }
+}
+
 impl Records {
     pub(super) fn new(most: usize) -> Records {
         Records { most, known: HashMap::default(), order: VecDeque::new(), unsettled: BTreeMap::new() }
     }
 
     /// Remembers the range of a record, unless one is known.
-    pub(super) fn restore(&mut self, file: Identity, record: &AppendRecord, offset: u64) {
-        let Some(key) = key(record).filter(|key| !self.known.contains_key(key)) else { return };
-        self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false });
+    pub(super) fn restore(&mut self, file: Identity, range: &EarlierRange) {
+        let EarlierRange { record, offset } = *range;
+        let Some(key) = key(&record).filter(|key| !self.known.contains_key(key)) else { return };
+        self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false, is_cut: false });
     }
 
     fn remember(&mut self, key: Key, known: Known) {
@@ -80,7 +88,7 @@ impl Records {
             None => new,
         };
         if found.1 {
-            self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false });
+            self.remember(key, Known { file, offset, bytes: record.bytes, is_there: false, is_cut: false });
         }
         self.unsettled.entry(ticket).or_default().push((key, !found.1));
         if self.unsettled.len() > UNSETTLED_MAX {
@@ -91,15 +99,18 @@ impl Records {
     }
 
     /// Who has the end settles: new records are there as far as they end before `end`, else they are forgotten, as their ranges are given
-    /// again. Those that had their range from before are there if `all` are.
-    pub(super) fn settle(&mut self, ticket: u64, end: u64, all: bool) {
+    /// again. Those that had their range from before are there if `all` are. Returns the forgotten ones.
+    pub(super) fn settle(&mut self, ticket: u64, end: u64, all: bool) -> Vec<AppendRecord> {
+        let mut forgotten = Vec::new();
         for (key, was_known) in self.unsettled.remove(&ticket).unwrap_or_default() {
             let Some(known) = self.known.get_mut(&key).filter(|known| !known.is_there) else { continue };
             known.is_there = if was_known { all } else { known.end() <= end };
             if !known.is_there && !was_known {
+                forgotten.push(record(&key, known));
                 self.known.remove(&key);
             }
         }
+        forgotten
     }
 
     /// Who had the end settles after others got it: new records are there as far as they end before `end`. The others keep their ranges,
@@ -112,8 +123,18 @@ impl Records {
         }
     }
 
-    /// The file has been cut: ranges that reach behind `end` and that nobody has written are void, whoever had them and whenever.
-    pub(super) fn cut(&mut self, file: Identity, end: u64) {
-        self.known.retain(|_, known| known.file != file || known.is_there || known.end() <= end);
+    /// The file has been cut: ranges that reach behind `end` are void, whoever had them and whenever. Those that are known to have been
+    /// written are still known, as whoever asks again must not write them once more. Returns all of them: after a restart nobody would
+    /// know which are there. Those that had been cut before are not among them.
+    pub(super) fn cut(&mut self, file: Identity, end: u64) -> Vec<AppendRecord> {
+        let mut void = Vec::new();
+        self.known.retain(|key, known| {
+            if known.file == file && known.end() > end && !known.is_cut {
+                known.is_cut = true;
+                void.push(record(key, known));
+            }
+            known.is_there || !known.is_cut
+        });
+        void
     }
 }

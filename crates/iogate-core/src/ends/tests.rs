@@ -28,7 +28,7 @@ fn append(client: u8, number: u64, bytes: u32) -> Wish {
 
 fn opened(ends: &mut Ends, elsewhere: bool) {
     if ends.open(FILE, elsewhere) {
-        ends.learn(FILE, 0, None, 0);
+        ends.learn(FILE, 0, None, &[]);
     }
 }
 
@@ -73,7 +73,7 @@ fn one_after_another_gets_the_end() {
     assert_eq!(note, None);
     let second = only(&mut ends, at(2), all);
     assert_eq!((second.waiter, offset(&second), second.writers), (22, 110, 0), "without a look");
-    assert_eq!(second.note, Some(Note { begun: None, mark: Some(115) }));
+    assert_eq!(second.note, Some(Note { mark: Some(115), ..Note::default() }));
 }
 
 #[test]
@@ -97,7 +97,14 @@ fn who_is_stopped_delays_others_and_keeps_its_range() {
     assert_eq!((third.waiter, &third.answer), (33, &Answer::Yours(None)));
     // The record is known, in another session too, though the file has been cut since.
     let (note, _) = ends.settle(at(1400), FILE, 3, third.ticket, 0);
-    assert_eq!(note, Some(Note { begun: Some(None), mark: None }));
+    let mut note = note.unwrap();
+    note.void.sort_by_key(|record| record.client);
+    let void = vec![record(1, 1, 10), record(2, 1, 5)];
+    assert_eq!(
+        note,
+        Note { void, begun: Some(None), mark: None },
+        "nobody would know after a restart that it is there"
+    );
     assert_eq!(ends.noted(at(1400), FILE, third.ticket, true), []);
     let again = range(&mut ends, at(1500), 2, append(1, 1, 10), 0);
     assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: 1 }]));
@@ -138,7 +145,7 @@ fn the_end_is_looked_for_while_others_write_elsewhere() {
     // A file from before the start, for a while.
     let old = Identity { inode: 1, generation: WALL };
     assert!(ends.open(old, false));
-    ends.learn(old, 40, None, 0);
+    ends.learn(old, 40, None, &[]);
     for (now, size, expected, looks) in
         [(5, 10, 40, true), (6, 90, 90, true), (70_000, 0, 91, true), (70_001, 0, 92, false)]
     {
@@ -160,7 +167,7 @@ fn a_size_that_was_begun_is_finished_first() {
     (0..2).for_each(|_| opened(&mut ends, false));
     let all = ends.ask(at(0), FILE, 1, 1, Wish::Resize(5));
     let first = only(&mut ends, at(0), all);
-    assert_eq!(first.note, Some(Note { begun: Some(Some(5)), mark: Some(5) }));
+    assert_eq!(first.note, Some(Note { begun: Some(Some(5)), mark: Some(5), ..Note::default() }));
     assert_eq!(ends.ask(at(5000), FILE, 2, 2, append(2, 1, 1)), [], "it takes as long as it takes");
     let all = ends.leave(at(6000), FILE, 1, false);
     assert_eq!(only(&mut ends, at(6000), all).answer, Answer::Unfinished);
@@ -174,7 +181,7 @@ fn a_size_that_was_begun_is_finished_first() {
     let all = ends.ask(at(6000), FILE, 2, 2, Wish::Take);
     let taken = only(&mut ends, at(6000), all);
     let (note, _) = ends.settle(at(6000), FILE, 2, taken.ticket, 5);
-    assert_eq!(note, Some(Note { begun: Some(None), mark: None }));
+    assert_eq!(note, Some(Note { begun: Some(None), ..Note::default() }));
     ends.noted(at(6000), FILE, taken.ticket, true);
     assert_eq!(offset(&range(&mut ends, at(6001), 2, append(2, 1, 1), 5)), 5);
 }
@@ -207,7 +214,7 @@ fn what_was_given_before_the_start_is_not_given_to_others() {
     let mut ends = ends();
     let file = Identity { generation: WALL - 1, ..FILE };
     assert!(ends.open(file, false));
-    ends.learn(file, 100, None, 164);
+    ends.learn(file, 100, None, &[EarlierRange { record: record(9, 1, 64), offset: 100 }]);
     let look = ends.ask(at(0), file, 1, 1, append(1, 2, 10))[0].clone();
     assert_eq!(look.answer, Answer::Look);
     let told = ends.looked(at(0), file, 1, 1, look.ticket, 100, vec![record(1, 2, 10)])[0].clone();
@@ -243,17 +250,70 @@ fn what_is_not_there_when_it_is_settled_late_keeps_its_range() {
 #[test]
 fn a_range_that_was_cut_off_is_not_given_again_to_its_record() {
     let mut ends = ends();
-    (0..2).for_each(|_| opened(&mut ends, false));
-    // Had by one who asks again before the file is cut, and who has to wait.
-    ends.restore(FILE, &record(1, 1, 10), 0);
-    let all = ends.ask(at(2), FILE, 2, 2, Wish::Resize(0));
-    let cut = only(&mut ends, at(2), all);
-    ends.settle(at(2), FILE, 2, cut.ticket, 0);
-    ends.noted(at(2), FILE, cut.ticket, true);
-    let other = range(&mut ends, at(3), 2, append(2, 1, 10), 0);
-    assert_eq!(offset(&other), 0);
-    ends.settle(at(3), FILE, 2, other.ticket, 10);
-    assert_eq!(offset(&range(&mut ends, at(4), 2, append(1, 1, 10), 0)), 10);
+    // Had before the start, by some who ask again after the file is cut.
+    let earlier = [(1, 0), (2, 10), (3, 20)];
+    let earlier = earlier.map(|(number, offset)| EarlierRange { record: record(1, number, 10), offset });
+    ends.open(FILE, false);
+    ends.learn(FILE, 0, None, &earlier);
+    let all = ends.ask(at(6_000), FILE, 2, 2, Wish::Resize(15));
+    let cut = only(&mut ends, at(6_000), all);
+    let (note, _) = ends.settle(at(6_000), FILE, 2, cut.ticket, 15);
+    let mut void = note.unwrap().void;
+    void.sort_by_key(|record| record.number);
+    assert_eq!(
+        void,
+        [record(1, 2, 10), record(1, 3, 10)],
+        "what lies before keeps its range, over a restart, too"
+    );
+    ends.noted(at(6_000), FILE, cut.ticket, true);
+    for (now, number, expected) in [(6_003, 2, 15), (6_004, 1, 0), (6_005, 3, 25)] {
+        let again = range(&mut ends, at(now), 2, append(1, number, 10), 15);
+        assert_eq!(offset(&again), expected);
+        ends.settle(at(now), FILE, 2, again.ticket, UNKNOWN);
+        ends.noted(at(now), FILE, again.ticket, true);
+    }
+}
+
+#[test]
+fn what_a_dead_server_began_to_cut_off_is_cut_off_when_that_is_done() {
+    for is_told_by_who_began in [true, false] {
+        let mut ends = ends();
+        ends.open(FILE, false);
+        let ranges = [(1, 0), (2, 10)];
+        let earlier = ranges.map(|(number, offset)| EarlierRange { record: record(1, number, 10), offset });
+        ends.learn(FILE, 10, Some(10), &earlier);
+        let ticket = if is_told_by_who_began {
+            3
+        } else {
+            let all = ends.ask(at(6_000), FILE, 2, 2, Wish::Take);
+            only(&mut ends, at(6_000), all).ticket
+        };
+        let (note, _) = ends.settle(at(6_000), FILE, 2, ticket, 10);
+        let note = note.unwrap();
+        assert_eq!((note.begun, note.void), (Some(None), vec![record(1, 2, 10)]));
+        ends.noted(at(6_000), FILE, ticket, true);
+        assert_eq!(offset(&range(&mut ends, at(6_001), 2, append(2, 1, 10), 10)), 10);
+    }
+}
+
+#[test]
+fn who_gives_ranges_back_makes_no_others_void() {
+    let mut ends = ends();
+    (0..3).for_each(|_| opened(&mut ends, false));
+    let late = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    assert_eq!(ends.ask(at(500), FILE, 2, 2, append(2, 1, 5)), []);
+    let look = ends.reap(at(1_000))[0].clone();
+    let both = vec![record(2, 1, 5), record(2, 2, 5)];
+    let told = ends.looked(at(1_000), FILE, 2, 2, look.ticket, 0, both);
+    let next = only(&mut ends, at(1_000), told);
+    assert_eq!(offset(&next), 10);
+    // The second of its two could not be written.
+    let (note, _) = ends.settle(at(1_100), FILE, 2, next.ticket, 15);
+    assert_eq!(note, Some(Note { void: vec![record(2, 2, 5)], begun: None, mark: Some(15) }));
+    assert_eq!(ends.noted(at(1_100), FILE, next.ticket, true), []);
+    ends.settle(at(1_200), FILE, 1, late.ticket, 10);
+    let again = range(&mut ends, at(1_300), 3, append(1, 1, 10), 15);
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: range::THERE }]));
 }
 
 #[test]

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::Time;
 use iogate_core::answers::Key;
-use iogate_core::ends::Rules;
+use iogate_core::ends::{EarlierRange, Rules};
 use iogate_core::proto::server_session::{Asked as Parking, Owed, ParkedId};
 use iogate_core::wire::{
     APPEND_RECORD_BYTES, AppendRecord, Identity, Range, Record, Request, RequestOrigin, open, range,
 };
-use iogate_vfs::ends::{self, EarlierRange, Ends, Party, RangeLog};
+use iogate_vfs::ends::{self, Ends, Party, RangeLog};
 use iogate_vfs::{Clock, TreeFile};
 
 use super::carry_out::{Asked, Outcome, Reply, errno};
@@ -177,9 +177,8 @@ const NOTHING: iogate_core::wire::Reserved =
 #[derive(Default)]
 struct Kept {
     now: Mutex<BTreeMap<Key, (Identity, EarlierRange)>>,
-    /// What it had when the process started.
+    /// What it had when the process started, and has not forgotten since.
     earlier: Mutex<BTreeMap<Key, (Identity, EarlierRange)>>,
-    ends: Vec<(Identity, u64, u64)>,
 }
 
 fn key(record: &AppendRecord) -> Option<Key> {
@@ -191,46 +190,31 @@ impl Kept {
     /// For the next process.
     fn again(&self) -> Kept {
         let now = lock(&self.now).clone();
-        let end = |(file, kept): &(Identity, EarlierRange)| {
-            (*file, kept.ticket, kept.offset + u64::from(kept.record.bytes))
-        };
-        let ends = now.values().map(end).collect();
-        Kept { earlier: Mutex::new(now.clone()), now: Mutex::new(now), ends }
+        Kept { earlier: Mutex::new(now.clone()), now: Mutex::new(now) }
     }
 }
 
 impl RangeLog for Kept {
-    fn end(&self, file: Identity, void: u64) -> u64 {
-        let ends = self.ends.iter().filter(|(of, ticket, _)| *of == file && *ticket > void);
-        ends.map(|(_, _, end)| *end).max().unwrap_or(0)
+    fn earlier(&self, file: Identity) -> Vec<EarlierRange> {
+        lock(&self.earlier).values().filter(|(of, _)| *of == file).map(|(_, range)| *range).collect()
     }
 
-    fn take(&self, file: Identity, records: &[AppendRecord]) -> Vec<EarlierRange> {
-        let mut earlier = lock(&self.earlier);
-        let kept = records.iter().filter_map(|record| earlier.remove(&key(record)?));
-        kept.filter(|(of, _)| *of == file).map(|(_, kept)| kept).collect()
-    }
-
-    fn keep(
-        &self,
-        file: Identity,
-        ticket: u64,
-        records: &[AppendRecord],
-        ranges: &[Range],
-    ) -> io::Result<()> {
+    fn keep(&self, file: Identity, records: &[AppendRecord], ranges: &[Range]) -> io::Result<()> {
         let mut now = lock(&self.now);
         for (record, given) in records.iter().zip(ranges).filter(|(_, given)| given.is_there == range::NEW) {
             if let Some(key) = key(record) {
-                now.insert(key, (file, EarlierRange { record: *record, ticket, offset: given.offset }));
+                now.insert(key, (file, EarlierRange { record: *record, offset: given.offset }));
             }
         }
         Ok(())
     }
 
-    fn forget(&self, records: &[AppendRecord], ranges: &[Range]) {
-        let mut now = lock(&self.now);
-        for (record, _) in records.iter().zip(ranges).filter(|(_, given)| given.is_there == range::NEW) {
-            key(record).and_then(|key| now.remove(&key));
+    fn forget(&self, _: Identity, records: &[AppendRecord]) -> io::Result<()> {
+        let (mut now, mut earlier) = (lock(&self.now), lock(&self.earlier));
+        for key in records.iter().filter_map(key) {
+            now.remove(&key);
+            earlier.remove(&key);
         }
+        Ok(())
     }
 }
