@@ -15,7 +15,7 @@
 //! (window, application) pairs queued.
 
 use super::groups::Groups;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
 
@@ -30,9 +30,10 @@ pub(super) struct AppWindow {
 impl AppWindow {
     pub(super) fn new(config: &SchedulerConfig) -> AppWindow {
         AppWindow {
-            window: config.span("window"),
-            skew_max: config.span("skew_max"),
-            permuted: (config.value("order") == 1).then(|| config.value("node") as u32),
+            window: config.span(&param::WINDOW),
+            skew_max: config.span(&param::SKEW_MAX),
+            permuted: (config.value(&param::ORDER) == param::AppOrder::Permuted as u64)
+                .then(|| config.value(&param::NODE) as u32),
             groups: Groups::default(),
         }
     }

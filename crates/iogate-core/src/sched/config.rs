@@ -1,12 +1,16 @@
-//! Names, parameters and their values: defined once here, and read by flags, files, help and reports.
+//! Algorithms by name, and the values of their parameters: defined once, and read by flags, files, help and reports.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::param::{
+    AGE_MAX, ALIGN, CONTIGUOUS_WAIT, IDLE, NODE, ORDER, Param, QUANTUM, QUANTUM_BASE, RUN_BYTES_MAX,
+    RUN_REQUESTS_MAX, SKEW_MAX, SPLIT, WAIT_MAX, WAITS, WINDOW,
+};
 use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
-use crate::units::{self, KIB, MIB, MS, SECOND};
+use crate::units::MS;
 
 /// The algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,111 +26,6 @@ pub enum SchedulerKind {
     ServerWindow,
     Twins,
 }
-
-/// What a parameter's value counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ParamUnit {
-    /// Bytes: `32KiB`, `16MiB`, `4096`.
-    Bytes,
-    /// Time, with its unit: `250ms`, `900us`, `1s`.
-    Time,
-    /// A plain number.
-    Count,
-    /// `true` or `false`.
-    Flag,
-    /// One of these words; the value is its index.
-    Choice(&'static [&'static str]),
-}
-
-/// One parameter of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Param {
-    /// Its name.
-    pub name: &'static str,
-    /// What its value counts.
-    pub unit: ParamUnit,
-    /// The value if none is set: bytes, nanoseconds, a number, 0 or 1, or an index.
-    pub default: u64,
-    /// The smallest value.
-    pub min: u64,
-    /// The largest value.
-    pub max: u64,
-    /// One line of help.
-    pub help: &'static str,
-}
-
-const RUN_BYTES_MAX: Param = Param {
-    name: "run_bytes_max",
-    unit: ParamUnit::Bytes,
-    default: 16 * MIB,
-    min: 1,
-    max: 1 << 40,
-    help: "longest run, in bytes",
-};
-const RUN_REQUESTS_MAX: Param = Param {
-    name: "run_requests_max",
-    unit: ParamUnit::Count,
-    default: 256,
-    min: 1,
-    max: 65_536,
-    help: "longest run, in requests",
-};
-const AGE_MAX: Param = Param {
-    name: "age_max",
-    unit: ParamUnit::Time,
-    default: 5 * SECOND,
-    min: 0,
-    max: u64::MAX,
-    help: "a request that has waited this long goes first (0: never, which can starve it)",
-};
-const QUANTUM_BASE: Param = Param {
-    name: "quantum_base",
-    unit: ParamUnit::Bytes,
-    default: 32 * KIB,
-    min: 512,
-    max: 1 << 30,
-    help: "what a waiting run's quantum grows by at each step, times the queue's factor",
-};
-const WAITS: Param = Param {
-    name: "waits",
-    unit: ParamUnit::Choice(&["fixed", "priced"]),
-    default: 0,
-    min: 0,
-    max: 1,
-    help: "waits last as long as is set below, or as long as they are expected to save device time, by its prices",
-};
-const CONTIGUOUS_WAIT: Param = Param {
-    name: "contiguous_wait",
-    unit: ParamUnit::Time,
-    default: MS,
-    min: 0,
-    max: SECOND,
-    help: "longest wait for what follows a dispatch contiguously",
-};
-const WAIT_MAX: Param = Param {
-    name: "wait_max",
-    unit: ParamUnit::Time,
-    default: 900_000,
-    min: 0,
-    max: SECOND,
-    help: "longest wait for a run that is expected to grow",
-};
-const NODE: Param = Param {
-    name: "node",
-    unit: ParamUnit::Count,
-    default: 0,
-    min: 0,
-    max: u32::MAX as u64,
-    help: "index of this node in its layer: node i begins at target i",
-};
-const WINDOW: Param = Param {
-    name: "window",
-    unit: ParamUnit::Time,
-    default: SECOND,
-    min: 1_000,
-    max: 3_600 * SECOND,
-    help: "length of a window",
-};
 
 impl SchedulerKind {
     /// All of them, in the order in which they are listed.
@@ -181,69 +80,15 @@ impl SchedulerKind {
             SchedulerKind::Mlf | SchedulerKind::Aioli => {
                 &[QUANTUM_BASE, WAITS, CONTIGUOUS_WAIT, WAIT_MAX, AGE_MAX, RUN_BYTES_MAX, RUN_REQUESTS_MAX]
             }
-            SchedulerKind::Hbrr => &[
-                Param {
-                    name: "quantum",
-                    unit: ParamUnit::Count,
-                    default: 8,
-                    min: 1,
-                    max: 65_536,
-                    help: "requests of a file in one turn",
-                },
-                AGE_MAX,
-                RUN_BYTES_MAX,
-                RUN_REQUESTS_MAX,
-            ],
+            SchedulerKind::Hbrr => &[QUANTUM, AGE_MAX, RUN_BYTES_MAX, RUN_REQUESTS_MAX],
             SchedulerKind::AppWindow => &[
                 WINDOW,
-                Param {
-                    name: "skew_max",
-                    unit: ParamUnit::Time,
-                    default: SECOND,
-                    min: 0,
-                    max: 3_600 * SECOND,
-                    help: "an issue time further in the past is not believed",
-                },
-                Param {
-                    name: "order",
-                    unit: ParamUnit::Choice(&["id", "permuted"]),
-                    default: 0,
-                    min: 0,
-                    max: 1,
-                    help: "applications of a window by their ids, or on each node in another order: a control for experiments",
-                },
+                SKEW_MAX,
+                ORDER,
                 Param { help: "index of this node in its layer, for `permuted`", ..NODE },
             ],
             SchedulerKind::ServerWindow => &[WINDOW],
-            SchedulerKind::Twins => &[
-                Param { default: MS, ..WINDOW },
-                Param {
-                    name: "align",
-                    unit: ParamUnit::Choice(&["epoch", "start"]),
-                    default: 0,
-                    min: 0,
-                    max: 1,
-                    help: "windows begin at multiples of the window since the epoch, or when the gate starts",
-                },
-                Param {
-                    name: "idle",
-                    unit: ParamUnit::Choice(&["wait", "skip"]),
-                    default: 0,
-                    min: 0,
-                    max: 1,
-                    help: "what to do when the window's target has nothing queued",
-                },
-                Param {
-                    name: "split",
-                    unit: ParamUnit::Flag,
-                    default: 0,
-                    min: 0,
-                    max: 1,
-                    help: "split requests at stripe boundaries",
-                },
-                NODE,
-                AGE_MAX,
-            ],
+            SchedulerKind::Twins => &[Param { default: MS, ..WINDOW }, ALIGN, IDLE, SPLIT, NODE, AGE_MAX],
         }
     }
 }
@@ -378,17 +223,18 @@ impl SchedulerConfig {
 
     /// Says which of the nodes of its layer the gate is, where that matters to the algorithm.
     pub fn set_node(&mut self, node: u32) {
-        if let Some(index) = self.kind.params().iter().position(|param| param.name == "node") {
+        if let Some(index) = self.kind.params().iter().position(|param| param.name == NODE.name) {
             self.values[index] = node.into();
         }
     }
 
-    /// The value of a parameter that the algorithm has: bytes, nanoseconds, a number, 0 or 1, or an index.
+    /// The value of a parameter that the algorithm has: bytes, nanoseconds, a number, 0 or 1, or the place of a choice among those
+    /// that there are.
     ///
     /// # Panics
     /// If the algorithm has no such parameter: a mistake in the program, not in its input.
-    pub fn value(&self, name: &str) -> u64 {
-        let index = self.kind.params().iter().position(|param| param.name == name);
+    pub fn value(&self, param: &Param) -> u64 {
+        let index = self.kind.params().iter().position(|own| own.name == param.name);
         self.values[index.expect("the scheduler has the parameter that it reads")]
     }
 
@@ -396,8 +242,16 @@ impl SchedulerConfig {
     ///
     /// # Panics
     /// As [`SchedulerConfig::value`].
-    pub fn span(&self, name: &str) -> Span {
-        Span::from_nanos(self.value(name))
+    pub fn span(&self, param: &Param) -> Span {
+        Span::from_nanos(self.value(param))
+    }
+
+    /// Whether a flag is set.
+    ///
+    /// # Panics
+    /// As [`SchedulerConfig::value`].
+    pub fn is_on(&self, param: &Param) -> bool {
+        self.value(param) != 0
     }
 
     /// Each parameter with its value as text, as every result reports them.
@@ -418,53 +272,6 @@ impl fmt::Display for SchedulerConfig {
     }
 }
 
-impl Param {
-    /// Reads a value.
-    pub fn parse(&self, text: &str) -> Result<u64, ConfigError> {
-        let bad = |expected: &str| ConfigError::BadValue {
-            name: self.name.into(),
-            value: text.into(),
-            expected: expected.into(),
-        };
-        let value = match self.unit {
-            ParamUnit::Bytes => units::parse_size(text)
-                .ok_or_else(|| bad("a number of bytes, such as 4096, 32KiB or 16MiB"))?,
-            ParamUnit::Time => units::parse_time(text)
-                .ok_or_else(|| bad("a time with its unit, such as 900us, 250ms or 1s"))?,
-            ParamUnit::Count => text.parse().map_err(|_| bad("a whole number"))?,
-            ParamUnit::Flag => match text {
-                "true" | "yes" | "on" | "1" => 1,
-                "false" | "no" | "off" | "0" => 0,
-                _ => return Err(bad("true or false")),
-            },
-            ParamUnit::Choice(words) => match words.iter().position(|word| *word == text) {
-                Some(index) => index as u64,
-                None => return Err(bad(&alloc::format!("one of: {}", words.join(", ")))),
-            },
-        };
-        if (self.min..=self.max).contains(&value) {
-            return Ok(value);
-        }
-        Err(ConfigError::OutOfRange {
-            name: self.name.into(),
-            value: text.into(),
-            min: self.format(self.min),
-            max: self.format(self.max),
-        })
-    }
-
-    /// Writes a value so that [`Param::parse`] reads it back.
-    pub fn format(&self, value: u64) -> String {
-        match self.unit {
-            ParamUnit::Bytes => units::format_size(value),
-            ParamUnit::Time => units::format_time(value),
-            ParamUnit::Count => value.to_string(),
-            ParamUnit::Flag => (value != 0).to_string(),
-            ParamUnit::Choice(words) => words.get(value as usize).copied().unwrap_or("?").to_string(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -476,8 +283,8 @@ mod tests {
         assert_eq!(changed.to_string(), "aioli(quantum_base=64KiB)");
         let sjf = changed.changed("scheduler=sjf,age_max=1s", 0).unwrap();
         assert_eq!(sjf.to_string(), "sjf(age_max=1s)");
-        assert_eq!(sjf.changed("scheduler=twins", 2).unwrap().value("node"), 2);
-        assert_eq!(sjf.changed("scheduler=twins,node=5", 2).unwrap().value("node"), 5);
+        assert_eq!(sjf.changed("scheduler=twins", 2).unwrap().value(&NODE), 2);
+        assert_eq!(sjf.changed("scheduler=twins,node=5", 2).unwrap().value(&NODE), 5);
         assert!(aioli.changed("scheduler=aiolo", 0).unwrap_err().contains("did you mean 'aioli'"));
         assert!(aioli.changed("quantum_bas=1", 0).unwrap_err().contains("quantum_base"));
         assert!(aioli.changed("sjf", 0).unwrap_err().contains("expected name=value"));
@@ -506,7 +313,7 @@ mod tests {
         let mut aioli = SchedulerConfig::by_name("aioli").unwrap();
         aioli.set("quantum_base", "0.5MiB").unwrap();
         aioli.set("wait_max", "1.5ms").unwrap();
-        assert_eq!((aioli.value("quantum_base"), aioli.value("wait_max")), (524_288, 1_500_000));
+        assert_eq!((aioli.value(&QUANTUM_BASE), aioli.value(&WAIT_MAX)), (524_288, 1_500_000));
         assert_eq!(aioli.to_string(), "aioli(quantum_base=512KiB,wait_max=1500us)");
     }
 

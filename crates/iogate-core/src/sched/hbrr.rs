@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::request::Op;
 use crate::time::{Span, Time};
@@ -35,11 +35,11 @@ struct File {
 
 impl Hbrr {
     pub(super) fn new(config: &SchedulerConfig) -> Hbrr {
-        let quantum = config.value("quantum") as u32;
+        let quantum = config.value(&param::QUANTUM) as u32;
         Hbrr {
             cap: config.run_cap(),
             quantum,
-            age_max: config.span("age_max"),
+            age_max: config.span(&param::AGE_MAX),
             files: Vec::new(),
             ring: VecDeque::new(),
             left: quantum,

@@ -31,6 +31,7 @@ pub mod app_window;
 pub mod fifo;
 pub mod hbrr;
 pub mod mlf;
+pub mod param;
 pub mod server_window;
 pub mod sjf;
 pub mod think;
@@ -39,7 +40,8 @@ pub mod twins;
 
 use alloc::boxed::Box;
 
-pub use config::{ConfigError, Param, ParamUnit, SchedulerConfig, SchedulerKind};
+pub use config::{ConfigError, SchedulerConfig, SchedulerKind};
+pub use param::{Param, ParamUnit};
 pub use prices::{Prices, WHOLE};
 
 use crate::queue::{Pending, QueueId, RunCap, SlotId};
@@ -102,6 +104,9 @@ impl SchedulerConfig {
     }
 
     fn run_cap(&self) -> RunCap {
-        RunCap { bytes: self.value("run_bytes_max"), requests: self.value("run_requests_max") as u32 }
+        RunCap {
+            bytes: self.value(&param::RUN_BYTES_MAX),
+            requests: self.value(&param::RUN_REQUESTS_MAX) as u32,
+        }
     }
 }

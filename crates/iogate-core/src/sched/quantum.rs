@@ -36,7 +36,7 @@ use core::marker::PhantomData;
 use super::arrival::{ArrivalList, FLAG_FREE};
 use super::heap::IndexedHeap;
 use super::priced::Priced;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, QueueId, Run, RunCap, SlotId};
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
@@ -44,9 +44,6 @@ use crate::wait::WaitReason;
 /// Flags of a run, kept on its first request: it has waited already.
 const WAITED_SHIFT: u8 = FLAG_FREE;
 const WAITED_BETTER: u8 = FLAG_FREE << 1;
-
-/// The place of `priced` among the values of `waits`.
-const WAITS_PRICED: u64 = 1;
 
 const FACTOR_LOG2_MIN: i8 = -3;
 const FACTOR_LOG2_MAX: i8 = 10;
@@ -159,10 +156,10 @@ impl<D: Discipline> Quantum<D> {
     pub(super) fn new(config: &SchedulerConfig) -> Quantum<D> {
         Quantum {
             cap: config.run_cap(),
-            base: config.value("quantum_base"),
-            contiguous_wait: config.span("contiguous_wait"),
-            wait_max: config.span("wait_max"),
-            age_max: config.span("age_max"),
+            base: config.value(&param::QUANTUM_BASE),
+            contiguous_wait: config.span(&param::CONTIGUOUS_WAIT),
+            wait_max: config.span(&param::WAIT_MAX),
+            age_max: config.span(&param::AGE_MAX),
             step: 0,
             ticket: 0,
             queues: Vec::new(),
@@ -173,7 +170,7 @@ impl<D: Discipline> Quantum<D> {
             turns: IndexedHeap::default(),
             current: None,
             continued: VecDeque::new(),
-            priced: (config.value("waits") == WAITS_PRICED).then(Box::default),
+            priced: (config.value(&param::WAITS) == param::Waits::Priced as u64).then(Box::default),
             discipline: PhantomData,
         }
     }

@@ -7,7 +7,7 @@
 //! A request waits for what earlier windows hold, and for lower targets of its own.
 
 use super::groups::Groups;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
 
@@ -18,7 +18,7 @@ pub(super) struct ServerWindow {
 
 impl ServerWindow {
     pub(super) fn new(config: &SchedulerConfig) -> ServerWindow {
-        ServerWindow { window: config.span("window"), groups: Groups::default() }
+        ServerWindow { window: config.span(&param::WINDOW), groups: Groups::default() }
     }
 }
 

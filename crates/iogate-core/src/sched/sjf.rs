@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
 use super::heap::IndexedHeap;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::time::{Span, Time};
 
@@ -34,7 +34,7 @@ impl Sjf {
     pub(super) fn new(config: &SchedulerConfig) -> Sjf {
         Sjf {
             cap: config.run_cap(),
-            age_max: config.span("age_max"),
+            age_max: config.span(&param::AGE_MAX),
             queues: Vec::new(),
             by_bytes: IndexedHeap::default(),
             by_age: IndexedHeap::default(),

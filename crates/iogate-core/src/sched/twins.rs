@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
 use super::heap::IndexedHeap;
-use super::{Pick, Scheduler, SchedulerConfig};
+use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
@@ -44,12 +44,12 @@ pub(super) struct Twins {
 impl Twins {
     pub(super) fn new(config: &SchedulerConfig) -> Twins {
         Twins {
-            window: config.span("window"),
-            start: (config.value("align") == 0).then_some(Time::ZERO),
-            skip: config.value("idle") == 1,
-            split: config.value("split") == 1,
-            node: config.value("node"),
-            age_max: config.span("age_max"),
+            window: config.span(&param::WINDOW),
+            start: (config.value(&param::ALIGN) == param::Align::Epoch as u64).then_some(Time::ZERO),
+            skip: config.value(&param::IDLE) == param::Idle::Skip as u64,
+            split: config.is_on(&param::SPLIT),
+            node: config.value(&param::NODE),
+            age_max: config.span(&param::AGE_MAX),
             targets: Vec::new(),
             by_age: IndexedHeap::default(),
             busy: Vec::new(),

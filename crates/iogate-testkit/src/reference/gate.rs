@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::sched::Prices;
+use iogate_core::sched::{Prices, param};
 use iogate_core::{
     Decision, Dispatch, DispatchId, FileId, FileLayout, GateConfig, Part, Rejected, Request, SchedulerConfig,
     SchedulerKind, TargetId, Time,
@@ -102,7 +102,7 @@ impl ReferenceGate {
     /// What a request is queued as: itself, or its stripes.
     fn pieces(&self, request: &Request) -> Vec<(u64, u32, TargetId)> {
         let scheduler = &self.config.scheduler;
-        let split = scheduler.kind() == SchedulerKind::Twins && scheduler.value("split") == 1;
+        let split = scheduler.kind() == SchedulerKind::Twins && scheduler.is_on(&param::SPLIT);
         if let Some(target) = request.target {
             return vec![(request.offset, request.bytes, target)];
         }

@@ -1,5 +1,6 @@
 //! hbrr: a ring of files, each served up to a quantum of requests in its turn.
 
+use iogate_core::sched::param;
 use iogate_core::{FileId, SchedulerConfig, Time};
 
 use super::{Caps, Choice, Entry, Model, aged, oldest, queue_of, remove, walk};
@@ -19,8 +20,8 @@ impl Hbrr {
     pub(super) fn new(config: &SchedulerConfig) -> Hbrr {
         Hbrr {
             caps: Caps::of(config),
-            age_max_ns: config.value("age_max"),
-            quantum: config.value("quantum"),
+            age_max_ns: config.value(&param::AGE_MAX),
+            quantum: config.value(&param::QUANTUM),
             entries: Vec::new(),
             ring: Vec::new(),
             used: 0,

@@ -48,7 +48,7 @@ mod to_agg;
 mod twins;
 mod windows;
 
-use iogate_core::sched::Prices;
+use iogate_core::sched::{Prices, param};
 use iogate_core::{AppId, FileId, Op, RequestId, SchedulerConfig, SchedulerKind, TargetId, Time, WaitReason};
 
 pub use coord::ReferenceTable;
@@ -153,7 +153,7 @@ struct Caps {
 
 impl Caps {
     fn of(config: &SchedulerConfig) -> Caps {
-        Caps { requests: config.value("run_requests_max"), bytes: config.value("run_bytes_max") }
+        Caps { requests: config.value(&param::RUN_REQUESTS_MAX), bytes: config.value(&param::RUN_BYTES_MAX) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! aioli and mlf: quanta that grow while requests wait, turns that continue, waits for runs that may grow.
 //! (The rules: the table at the head of [`super`].)
 
-use iogate_core::sched::Prices;
+use iogate_core::sched::{Prices, param};
 use iogate_core::{FileId, Op, SchedulerConfig, SchedulerKind, Span, Time, WaitReason};
 
 use super::priced::Priced;
@@ -161,16 +161,16 @@ impl Quantum {
         Quantum {
             one_at_a_time: config.kind() == SchedulerKind::Aioli,
             caps: Caps::of(config),
-            quantum_base: config.value("quantum_base"),
-            contiguous_wait: config.span("contiguous_wait"),
-            wait_max: config.span("wait_max"),
-            age_max_ns: config.value("age_max"),
+            quantum_base: config.value(&param::QUANTUM_BASE),
+            contiguous_wait: config.span(&param::CONTIGUOUS_WAIT),
+            wait_max: config.span(&param::WAIT_MAX),
+            age_max_ns: config.value(&param::AGE_MAX),
             queues: Vec::new(),
             turns: Vec::new(),
             current: None,
             next_ticket: 0,
             next_order: 0,
-            priced: (config.value("waits") == 1).then(Priced::default),
+            priced: (config.value(&param::WAITS) == param::Waits::Priced as u64).then(Priced::default),
         }
     }
 

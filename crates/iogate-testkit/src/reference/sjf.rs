@@ -1,5 +1,6 @@
 //! sjf: the queue with the fewest queued bytes, its first run; what has waited too long goes before.
 
+use iogate_core::sched::param;
 use iogate_core::{SchedulerConfig, Time};
 
 use super::{Caps, Choice, Entry, Model, aged, bytes_of, oldest, queue_of, remove, walk};
@@ -12,7 +13,7 @@ pub(super) struct Sjf {
 
 impl Sjf {
     pub(super) fn new(config: &SchedulerConfig) -> Sjf {
-        Sjf { caps: Caps::of(config), age_max_ns: config.value("age_max"), entries: Vec::new() }
+        Sjf { caps: Caps::of(config), age_max_ns: config.value(&param::AGE_MAX), entries: Vec::new() }
     }
 }
 

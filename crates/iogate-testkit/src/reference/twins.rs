@@ -1,5 +1,6 @@
 //! twins: one target has the window; the others wait for theirs.
 
+use iogate_core::sched::param;
 use iogate_core::{SchedulerConfig, Time, WaitReason};
 
 use super::{Choice, Entry, Model, aged, oldest, remove};
@@ -18,12 +19,12 @@ pub(super) struct Twins {
 impl Twins {
     pub(super) fn new(config: &SchedulerConfig) -> Twins {
         Twins {
-            window_ns: config.value("window"),
-            from_start: config.value("align") == 1,
-            skip: config.value("idle") == 1,
-            node: config.value("node"),
+            window_ns: config.value(&param::WINDOW),
+            from_start: config.value(&param::ALIGN) == param::Align::Start as u64,
+            skip: config.value(&param::IDLE) == param::Idle::Skip as u64,
+            node: config.value(&param::NODE),
             targets: 1,
-            age_max_ns: config.value("age_max"),
+            age_max_ns: config.value(&param::AGE_MAX),
             start: None,
             entries: Vec::new(),
         }

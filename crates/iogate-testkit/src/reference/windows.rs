@@ -1,5 +1,6 @@
 //! app-window and server-window: the smallest key, one request at a time.
 
+use iogate_core::sched::param;
 use iogate_core::{SchedulerConfig, Span, Time};
 
 use super::{Choice, Entry, Model, remove};
@@ -15,9 +16,10 @@ pub(super) struct AppWindow {
 impl AppWindow {
     pub(super) fn new(config: &SchedulerConfig) -> AppWindow {
         AppWindow {
-            window: config.span("window"),
-            skew_max: config.span("skew_max"),
-            permuted: (config.value("order") == 1).then(|| config.value("node") as u32),
+            window: config.span(&param::WINDOW),
+            skew_max: config.span(&param::SKEW_MAX),
+            permuted: (config.value(&param::ORDER) == param::AppOrder::Permuted as u64)
+                .then(|| config.value(&param::NODE) as u32),
             entries: Vec::new(),
             skewed: 0,
         }
@@ -73,7 +75,7 @@ pub(super) struct ServerWindow {
 
 impl ServerWindow {
     pub(super) fn new(config: &SchedulerConfig) -> ServerWindow {
-        ServerWindow { window: config.span("window"), entries: Vec::new() }
+        ServerWindow { window: config.span(&param::WINDOW), entries: Vec::new() }
     }
 
     fn key(&self, entry: &Entry) -> (u64, u32, u64) {

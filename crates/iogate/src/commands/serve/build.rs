@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::auto::Storage;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::device::Placement;
+use iogate_core::sched::param;
 use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
@@ -232,7 +233,7 @@ impl Export {
             client.forwarder = Some(forwarder);
         }
         if coordinates {
-            let half = Duration::from_nanos(scheduler.value("window") / 2);
+            let half = Duration::from_nanos(scheduler.value(&param::WINDOW) / 2);
             client.clock_tolerance = client.clock_tolerance.min(half);
         }
         let options = RemoteOptions { client, ..RemoteOptions::default() };
@@ -288,7 +289,7 @@ mod tests {
                  targets = [\"{path}\"]\ngate = {{ scheduler = \"twins\" }}\n"
             );
             let (_, engines) = server(&Config::parse(&text).unwrap()).unwrap();
-            engines[0].with_gate(|gate, _| gate.config().scheduler.value("node"))
+            engines[0].with_gate(|gate, _| gate.config().scheduler.value(&param::NODE))
         };
         assert_eq!([0, 1, 3].map(number), [0, 1, 3]);
     }
