@@ -66,7 +66,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         // Before the store and the engine start threads.
         iogate_engine::privileges::keep_mode_bits();
     }
-    let Behind { store, names, modelled, tree, layout, mut about } = match &shown {
+    let Behind { front, store, names, modelled, layout, mut about } = match &shown {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         names,
         files: OnceLock::new(),
         modelled,
-        tree: tree.clone(),
+        tree: front.tree(),
         about,
         apps: OnceLock::new(),
         transport: OnceLock::new(),
@@ -114,15 +114,13 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     let handle = signals.handle();
     let point = &args.mountpoint;
-    let mounted = match (&shown, tree) {
-        (Shown::Servers(endpoints), Some(tree)) => {
-            let name = remote::name(endpoints);
+    let mounted = match front {
+        Front::Servers { tree, name } => {
             iogate_fuse::mount_tree(tree, &name, point, engine.clone(), &options, control.clone())
         }
-        (Shown::Directory(source), _) => {
+        Front::Directory(source) => {
             iogate_fuse::mount(source, point, engine.clone(), store, &options, control.clone())
         }
-        (Shown::Servers(_), None) => unreachable!("servers are a tree"),
     };
     let mounted = mounted.map_err(Failure::failed)?;
     let _ = control.apps.set(mounted.app_names());
@@ -165,19 +163,40 @@ impl Shown {
     }
 }
 
-/// What is behind the gate.
-struct Behind {
+/// Names and attributes, which do not pass the gate.
+enum Front<'a> {
+    Directory(&'a Path),
+    Servers { tree: Arc<dyn Tree>, name: String },
+}
+
+impl Front<'_> {
+    fn tree(&self) -> Option<Arc<dyn Tree>> {
+        match self {
+            Front::Directory(_) => None,
+            Front::Servers { tree, .. } => Some(Arc::clone(tree)),
+        }
+    }
+}
+
+/// What is mounted.
+struct Behind<'a> {
+    front: Front<'a>,
+    /// Behind the gate.
     store: Arc<dyn Store>,
     /// Remembers what files are called, unless the mount itself does.
     names: Option<Arc<WatchedStore>>,
     modelled: Option<Arc<ModelledStore>>,
-    tree: Option<Arc<dyn Tree>>,
     layout: MountLayout,
     /// What a mount's status says of it.
     about: Vec<(String, String)>,
 }
 
-fn directory(args: &MountArgs, source: &Path, device: Box<dyn device::Device>) -> Result<Behind, Failure> {
+fn directory<'a>(
+    args: &MountArgs,
+    source: &'a Path,
+    device: Box<dyn device::Device>,
+) -> Result<Behind<'a>, Failure> {
+    let front = Front::Directory(source);
     let how = DirectoryOptions {
         backend: match args.backend {
             cli::Backend::Auto => Backend::Auto,
@@ -208,16 +227,19 @@ fn directory(args: &MountArgs, source: &Path, device: Box<dyn device::Device>) -
     let about = [("source", source.display().to_string()), ("store", kind), ("layout", layout.about.clone())]
         .map(|(name, value)| (name.into(), value))
         .into();
-    Ok(Behind { store: store.clone(), names: Some(store), modelled, tree: None, layout, about })
+    Ok(Behind { front, store: store.clone(), names: Some(store), modelled, layout, about })
 }
 
-fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind, Failure> {
+fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind<'static>, Failure> {
     let remote = remote::connect(&args.remote, endpoints)?;
     let layout = MountLayout::fixed(remote.layout());
-    let about = [("servers", remote::name(endpoints)), ("layout", layout.about.clone())]
+    let name = remote::name(endpoints);
+    let about = [("servers", name.clone()), ("layout", layout.about.clone())]
         .map(|(name, value)| (name.into(), value))
         .into();
-    Ok(Behind { store: remote.store(), names: None, modelled: None, tree: Some(remote), layout, about })
+    let store = remote.store();
+    let front = Front::Servers { tree: remote, name };
+    Ok(Behind { front, store, names: None, modelled: None, layout, about })
 }
 
 /// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it. Copies of
