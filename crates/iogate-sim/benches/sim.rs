@@ -8,8 +8,8 @@ use iogate_core::{Op, SchedulerKind, Span};
 use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, ServerCache, Servers,
-    Sharing, Workload,
+    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, ProcessorSpec, Scenario,
+    ServerCache, Servers, Sharing, Workload,
 };
 use iogate_sim::world::simulate;
 
@@ -98,7 +98,7 @@ impl Work {
                     transfer,
                     extent: 256 << 20,
                     allocation: None,
-                    overhead: Span::ZERO,
+                    processor: ProcessorSpec::default(),
                     cache: matches!(self, Work::OneCache | Work::OneCacheWritten | Work::SixtyFourCaches)
                         .then(|| ServerCache {
                             config: CacheConfig::new(Kernel::V2628, 4 << 30),

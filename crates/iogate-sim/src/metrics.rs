@@ -219,6 +219,7 @@ pub static LAYER: &[Metric<LayerResult>] = metrics! {
         |layer| Some(layer.waits.iter().map(|wait| wait.2.as_secs_f64()).sum());
     "held_back" Count Lower "requests that found the gate full and came in later" |layer| Some(layer.held_back as f64);
     "skewed" Count Lower "requests whose issue time was not believed" |layer| Some(layer.skewed as f64);
+    "list_bytes" Bytes Higher "size of lists of dispatches, mean; only forwarders with `batch` have them" list_bytes;
 };
 
 fn completion(app: &AppResult) -> Option<f64> {
@@ -330,6 +331,10 @@ fn request_bytes(layer: &LayerResult) -> Option<f64> {
     ratio(layer.bytes as f64, layer.requests as f64)
 }
 
+fn list_bytes(layer: &LayerResult) -> Option<f64> {
+    ratio(layer.list_bytes as f64, layer.lists as f64)
+}
+
 fn dispatch_bytes(layer: &LayerResult) -> Option<f64> {
     ratio(layer.bytes as f64, layer.dispatches as f64)
 }
@@ -419,6 +424,8 @@ mod tests {
             waiting_mean: Span::from_millis(3),
             waits: vec![("turn", 2, Span::from_secs(1)), ("merge", 3, Span::from_secs(4))],
             held_back: 0,
+            lists: 0,
+            list_bytes: 0,
             skewed: 0,
             first_gate: Box::default(),
         }

@@ -150,6 +150,10 @@ pub struct LayerResult {
     pub waits: Vec<(&'static str, u64, Span)>,
     /// Requests that found the gate full and came in later.
     pub held_back: u64,
+    /// Forwarders that join dispatches: lists that left, and their bytes.
+    pub lists: u64,
+    /// See `lists`.
+    pub list_bytes: u64,
     /// Requests whose issue time was not believed.
     pub skewed: u64,
     /// The statistics of the layer's first gate, whole.
@@ -179,6 +183,8 @@ impl LayerResult {
             waiting_mean: Span::from_nanos(waiting / waited.max(1)),
             waits: waits.collect(),
             held_back,
+            lists: 0,
+            list_bytes: 0,
             skewed: gates.iter().map(|stats| stats.skewed).sum(),
             first_gate: Box::new((*gates.first()?).clone()),
         })

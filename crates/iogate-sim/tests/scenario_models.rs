@@ -3,7 +3,7 @@
 use iogate_core::Span;
 use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::elevator::{ElevatorConfig, Threads};
-use iogate_sim::scenario::{Plan, ScenarioError, Source};
+use iogate_sim::scenario::{ListSpec, Plan, ProcessorSpec, ScenarioError, Source};
 
 const BASE: &str = r#"title = "base"
 [clients]
@@ -124,5 +124,42 @@ fn elevators_that_cannot_be_are_one_refusal_with_its_line() {
     for name in ["none", "unit", "hdd:slots"] {
         let text = BASE.replace("unit:1ms", name).replace("[[app]]", "elevator = 'slices'\n[[app]]");
         one(refusal(&text), 6, "");
+    }
+}
+
+#[test]
+fn processors_and_lists_are_read_and_refused() {
+    let plain = read(BASE).unwrap().points.remove(0).scenario.cluster.servers.processor;
+    assert_eq!(plain, ProcessorSpec::default());
+    let servers = |more: &str| BASE.replace("[[app]]", &format!("{more}\n[[app]]"));
+    let of = |text: &str| read(text).unwrap().points.remove(0).scenario.cluster;
+    let each = of(&servers("overhead = '5us'")).servers.processor;
+    assert_eq!(each, ProcessorSpec::each(Span::from_micros(5)));
+    let table = of(&servers("processor = { read = '26.09us', write = '50.92us', connection = '100ns' }"));
+    let (read_ns, write_ns) = (Span::from_nanos(26_090), Span::from_nanos(50_920));
+    let expected = ProcessorSpec { read: read_ns, write: write_ns, connection: Span::from_nanos(100) };
+    assert_eq!(table.servers.processor, expected);
+    let ion = |more: &str| {
+        BASE.replace("[servers]", &format!("to = 'ion'\n[forwarders.ion]\nnodes = 1\n{more}\n[servers]"))
+    };
+    assert_eq!(of(&ion("")).forwarders[0].lists, None);
+    let lists = of(&ion("batch = 16\nbatch_calls = 4")).forwarders[0].lists;
+    assert_eq!(lists, Some(ListSpec { requests: 16, calls: 4 }));
+    for (text, line, said) in [
+        (servers("processor = { read = '1us' }"), 7, "servers.processor has no 'write'"),
+        (
+            servers("overhead = '1us'\nprocessor = { read = '1us', write = '1us' }"),
+            7,
+            "does not use it; remove it",
+        ),
+        (servers("processor = { read = '1', write = '1us' }"), 7, "a time with its unit"),
+        (servers("batch = 16"), 7, "unknown key 'batch'"),
+        (ion("batch = 0"), 7, "expected a whole number from 1 to 64"),
+        (ion("batch_calls = 4"), 7, "a layer without batch does not use it"),
+        (ion("batch = 16\nbatch_calls = 0"), 8, "expected a whole number from 1 to 65536"),
+    ] {
+        let message = refusal(&text);
+        assert!(message.starts_with(&format!("t.toml:{line}: ")) && message.contains(said), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
     }
 }

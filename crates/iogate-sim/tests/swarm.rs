@@ -15,8 +15,8 @@ use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::elevator::{ElevatorConfig, Threads};
 use iogate_sim::rng::{Distribution, Rng};
 use iogate_sim::scenario::{
-    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, Scenario, ServerCache,
-    Sharing, Spread,
+    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, ProcessorSpec, Scenario,
+    ServerCache, Sharing, Spread,
 };
 use iogate_sim::world::{Arrived, Observer, Served, server_device, simulate};
 
@@ -124,7 +124,7 @@ fn some_world(seed: u64) -> Scenario {
     s.cluster.servers.gate = some_gate(rng);
     s.cluster.servers.stripe = 1 << (13 + rng.below(6));
     s.cluster.servers.transfer = 1 << (12 + rng.below(8));
-    s.cluster.servers.overhead = Span::from_micros(rng.below(2) * 20);
+    s.cluster.servers.processor = ProcessorSpec::each(Span::from_micros(rng.below(2) * 20));
     for layer in 0..rng.below(3) {
         s.cluster.forwarders.push(Forwarders {
             name: format!("layer{layer}"),
@@ -132,7 +132,8 @@ fn some_world(seed: u64) -> Scenario {
             gate: some_gate(rng),
             spread: one_of(rng, &[Spread::Client, Spread::File, Spread::Target]),
             transfer: 1 << (13 + rng.below(8)),
-            overhead: Span::from_micros(rng.below(2) * 10),
+            processor: ProcessorSpec::each(Span::from_micros(rng.below(2) * 10)),
+            lists: None,
         });
     }
     s.network.latency = Span::from_micros(rng.below(3) * 40);

@@ -6,7 +6,7 @@ use common::{app, gate, scenario};
 use iogate_core::{Op, Span};
 use iogate_sim::result::RunResult;
 use iogate_sim::rng::Distribution;
-use iogate_sim::scenario::{Forwarders, Pattern, Scenario, Sharing, Spread};
+use iogate_sim::scenario::{Forwarders, Pattern, ProcessorSpec, Scenario, Sharing, Spread};
 use iogate_sim::world::simulate;
 
 fn run(scenario: &Scenario, seed: u64) -> RunResult {
@@ -71,7 +71,8 @@ fn a_forwarder_adds_its_wire_and_its_latencies() {
         gate: gate("fifo"),
         spread: Spread::Client,
         transfer: 1 << 20,
-        overhead: Span::ZERO,
+        processor: ProcessorSpec::default(),
+        lists: None,
     }];
     assert_eq!(run(&s, 1).makespan, direct + Span::from_nanos(WIRE_NS + 100_000));
 }

@@ -146,6 +146,8 @@ fn layer(name: &str, scheduler: &str, merge: u64, seed: u64) -> LayerResult {
         waiting_mean: Span::from_micros(3_000 + rng.below(500)),
         waits: if merge > 2 { vec![("window", 10, Span::from_millis(700))] } else { Vec::new() },
         held_back: 0,
+        lists: 0,
+        list_bytes: 0,
         skewed: 0,
         first_gate: Box::new(stats),
     }

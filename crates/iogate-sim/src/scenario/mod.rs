@@ -97,8 +97,37 @@ pub struct Forwarders {
     pub spread: Spread,
     /// Longest request that it takes, in bytes: longer ones come in several.
     pub transfer: u32,
-    /// Processor time for each request.
-    pub overhead: Span,
+    /// What its processor takes for a request.
+    pub processor: ProcessorSpec,
+    /// Whether it joins dispatches to lists; `None`: each goes by itself.
+    pub lists: Option<ListSpec>,
+}
+
+/// What the processor of a node takes to take in a request, or a list of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorSpec {
+    /// A read.
+    pub read: Span,
+    /// A write.
+    pub write: Span,
+    /// And for each connection that is open.
+    pub connection: Span,
+}
+
+impl ProcessorSpec {
+    /// So much for each request.
+    pub fn each(overhead: Span) -> ProcessorSpec {
+        ProcessorSpec { read: overhead, write: overhead, connection: Span::ZERO }
+    }
+}
+
+/// How a forwarder joins dispatches of its gate to lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListSpec {
+    /// Most requests of a list; at least 1.
+    pub requests: u32,
+    /// Lists in service at once; at least 1.
+    pub calls: u32,
 }
 
 /// Which node of a layer takes a request.
@@ -132,8 +161,8 @@ pub struct Servers {
     pub extent: u64,
     /// Whose rules give files their blocks, if not that of extents alone.
     pub allocation: Option<Rules>,
-    /// Processor time for each request.
-    pub overhead: Span,
+    /// What its processor takes for a request.
+    pub processor: ProcessorSpec,
     /// The page cache of each, below its gate; `None`: a bare device.
     pub cache: Option<ServerCache>,
     /// What orders the transfers to the device of each; `None`: nothing.

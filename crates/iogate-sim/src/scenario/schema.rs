@@ -9,7 +9,7 @@ use iogate_core::units;
 use super::document::{Data, Value};
 use keys::{
     APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK,
-    SERVERS,
+    PROCESSOR, SERVERS,
 };
 
 pub(super) use keys::{BYTES_MAX, GATE, PROCESSES_MAX, SCENARIO};
@@ -168,13 +168,14 @@ impl Schema {
     }
 
     /// The schema of every table, each once.
-    pub fn all() -> [&'static Schema; 14] {
+    pub fn all() -> [&'static Schema; 15] {
         [
             &SCENARIO,
             &CLIENTS,
             &FORWARDERS,
             &SERVERS,
             &GATE,
+            &PROCESSOR,
             &CACHE,
             &NETWORK,
             &BATCH,

@@ -13,6 +13,7 @@ use super::block::Block;
 use super::cached::NodeCache;
 use super::event::EventQueue;
 use super::fault::{Delays, DeviceFaults};
+use super::list::ListQueue;
 use super::network::Net;
 use super::node::Node;
 use super::process::{AppRun, Process, Waiting};
@@ -23,7 +24,7 @@ use crate::batch::BatchScheduler;
 use crate::cache::CacheStats;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, Fault, FaultKind, GateSpec, Scenario, Servers};
+use crate::scenario::{App, Fault, FaultKind, GateSpec, ProcessorSpec, Scenario, Servers};
 use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::{self, Program};
@@ -69,6 +70,8 @@ impl<'a> World<'a> {
                 .map(|batch| BatchScheduler::new(cluster.clients.nodes, batch.backfill)),
             calls: Slab::new(),
             pieces: Slab::new(),
+            list_calls: Slab::new(),
+            list_messages: Slab::new(),
             notes: Slab::new(),
             turns: Turns::new(scenario, seed)?,
             requests: 0,
@@ -96,7 +99,7 @@ impl<'a> World<'a> {
                 Some(spec) => Some(gate("clients", spec, node, striped)?),
                 None => None,
             };
-            let mut node = Node::new(gate, clock(0, node), Span::ZERO, None);
+            let mut node = Node::new(gate, clock(0, node), ProcessorSpec::default(), None);
             node.cache = cluster.clients.cache.as_ref().map(|config| Box::new(NodeCache::new(config)));
             node.slots = cluster.clients.slots.map(Slots::new);
             self.nodes.push(node);
@@ -104,7 +107,9 @@ impl<'a> World<'a> {
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
                 let gate = gate(&layer.name, &layer.gate, node, striped)?;
-                self.nodes.push(Node::new(Some(gate), clock(1 + index, node), layer.overhead, None));
+                let mut node = Node::new(Some(gate), clock(1 + index, node), layer.processor, None);
+                node.lists = layer.lists.map(ListQueue::new);
+                self.nodes.push(node);
             }
         }
         let servers = &cluster.servers;
@@ -117,7 +122,7 @@ impl<'a> World<'a> {
                 DeviceFaults::new(&self.scenario.faults, node),
                 servers.elevator.as_ref(),
             );
-            let mut node = Node::new(Some(gate), clock(layer, node), servers.overhead, Some(block));
+            let mut node = Node::new(Some(gate), clock(layer, node), servers.processor, Some(block));
             node.cache = servers.cache.as_ref().map(|cache| Box::new(NodeCache::new(&cache.config)));
             self.nodes.push(node);
         }
@@ -198,7 +203,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn layer_name(&self, node: u32) -> String {
-        match self.layers.partition_point(|first| *first <= node) - 1 {
+        match self.layer_of(node) {
             0 => "clients".into(),
             layer => match self.scenario.cluster.forwarders.get(layer - 1) {
                 Some(forwarders) => forwarders.name.clone(),
@@ -272,7 +277,12 @@ impl<'a> World<'a> {
         let scheduler = gates.first()?.scheduler().to_string();
         let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
         let held_back = nodes.iter().map(|node| node.held_back).sum();
-        LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)
+        let mut result = LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)?;
+        for (calls, bytes) in nodes.iter().filter_map(|node| Some(node.lists.as_ref()?.sent)) {
+            result.lists += calls;
+            result.list_bytes += bytes;
+        }
+        Some(result)
     }
 }
 

@@ -6,6 +6,8 @@
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
 //! | `below` | what lies below a server's gate: who asks it what begins, and who hears of an end |
 //! | `block` | the block layer of a server and its device |
+//! | `processor` | what takes in requests one after the other |
+//! | `list` | dispatches of a forwarder that go in one call |
 //! | `lift` | what has been submitted to a device and has not begun: an elevator |
 //! | `build` | from a scenario to a world, from a world to a result |
 //! | `turns` | who does its I/O when: the coordinator, probes |
@@ -27,10 +29,12 @@ mod cached;
 mod event;
 mod fault;
 mod lift;
+mod list;
 mod network;
 mod node;
 mod observer;
 mod process;
+mod processor;
 mod request;
 mod slots;
 mod turns;
@@ -40,6 +44,7 @@ use iogate_core::{AppId, FileId, Time};
 
 use self::block::Owner;
 use self::event::EventQueue;
+use self::list::{ListCall, ListMessage};
 use self::network::{Net, NetEvent, WorldEvent};
 use self::node::Node;
 use self::process::{AppRun, Process, Waiting};
@@ -128,6 +133,8 @@ enum Event {
     Cached(u32),
     /// A node's processor has taken in a request.
     Taken(u32),
+    /// A node's processor has taken in a list.
+    ListTaken(u32),
     Arrive(Message),
     Deliver(Message),
     Net(NetEvent),
@@ -151,6 +158,10 @@ enum Message {
     Request(u32),
     /// Its reply on the way back.
     Reply(u32),
+    /// Several requests on their way to the next layer.
+    List(u32),
+    /// The reply to all of them.
+    ListReply(u32),
     /// From process to process.
     Note(u32),
     /// Between an application and the coordinator.
@@ -190,6 +201,8 @@ struct World<'a> {
     batch: Option<BatchScheduler>,
     calls: Slab<CallRun>,
     pieces: Slab<Piece>,
+    list_calls: Slab<ListCall>,
+    list_messages: Slab<ListMessage>,
     notes: Slab<Note>,
     turns: Turns,
     requests: u64,
@@ -237,12 +250,15 @@ impl World<'_> {
             Event::Cache(node) => self.wake_cache(node)?,
             Event::Cached(piece) => self.replied(piece)?,
             Event::Taken(piece) => self.enter(piece)?,
+            Event::ListTaken(message) => self.enter_list(message)?,
             Event::Arrive(message) => {
                 let (to, bytes) = self.destination(message);
                 self.net.arrive(&mut self.queue, to, bytes, message);
             }
             Event::Deliver(Message::Request(piece)) => self.take_in(piece)?,
             Event::Deliver(Message::Reply(piece)) => self.replied(piece)?,
+            Event::Deliver(Message::List(message)) => self.take_in_list(message)?,
+            Event::Deliver(Message::ListReply(message)) => self.list_replied(message)?,
             Event::Deliver(Message::Note(note)) => {
                 let process = self.notes[note].to;
                 self.notes.free(note);

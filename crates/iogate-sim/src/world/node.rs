@@ -2,20 +2,21 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::{Gate, Span, Time};
+use iogate_core::{Gate, Time};
 
 use super::block::Block;
 use super::cached::NodeCache;
+use super::list::ListQueue;
+use super::processor::Processor;
 use super::slots::Slots;
+use crate::scenario::ProcessorSpec;
 
 /// A node's gate, and what belongs to it.
 pub(super) struct Node {
     pub(super) gate: Option<Gate>,
     /// What its clock shows at the start of the run.
     pub(super) clock: Time,
-    /// Processor time for each request, and when its processor is free.
-    pub(super) overhead: Span,
-    pub(super) free_at: Time,
+    pub(super) processor: Processor,
     /// Requests that found the gate full.
     pub(super) outside: VecDeque<u32>,
     pub(super) held_back: u64,
@@ -27,6 +28,8 @@ pub(super) struct Node {
     pub(super) lost: bool,
     /// Forwarders and clients: requests of each dispatch (by its number) that are not complete.
     pub(super) open: Vec<u32>,
+    /// Of a forwarder that joins dispatches to lists.
+    pub(super) lists: Option<ListQueue>,
     /// Of a data server: what lies below its gate.
     pub(super) block: Option<Block>,
     /// Of a data server: below its gate; of a client: above the network.
@@ -36,18 +39,23 @@ pub(super) struct Node {
 }
 
 impl Node {
-    pub(super) fn new(gate: Option<Gate>, clock: Time, overhead: Span, block: Option<Block>) -> Node {
+    pub(super) fn new(
+        gate: Option<Gate>,
+        clock: Time,
+        processor: ProcessorSpec,
+        block: Option<Block>,
+    ) -> Node {
         Node {
             gate,
             clock,
-            overhead,
-            free_at: Time::ZERO,
+            processor: Processor::new(processor),
             outside: VecDeque::new(),
             held_back: 0,
             wake: Time::MAX,
             touched: false,
             lost: false,
             open: Vec::new(),
+            lists: None,
             block,
             cache: None,
             slots: None,

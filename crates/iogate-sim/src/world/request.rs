@@ -4,8 +4,7 @@
 //! before, which is complete when all its pieces have been answered.
 
 use iogate_core::{
-    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Op, Outcome, Rejected, Request, RequestId, Span,
-    Time,
+    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Op, Outcome, Rejected, Request, RequestId, Time,
 };
 
 use super::process::Waiting;
@@ -39,6 +38,8 @@ pub(super) enum Parent {
         node: u32,
         io: u32,
     },
+    /// A list: its call until it is sent, then its message.
+    List(u32),
     /// The end of a process's I/O phase, which syncs a file.
     Close(u32),
 }
@@ -47,10 +48,10 @@ pub(super) enum Parent {
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Piece {
-    parent: Parent,
+    pub(super) parent: Parent,
     pub(super) from: u32,
     pub(super) to: u32,
-    op: Op,
+    pub(super) op: Op,
     bytes: u32,
     /// Bytes not yet served.
     left: u32,
@@ -68,7 +69,7 @@ impl Piece {
     }
 
     /// Bytes of data that the request carries, and those that its answer does.
-    fn data(&self) -> (u64, u64) {
+    pub(super) fn data(&self) -> (u64, u64) {
         match self.op {
             Op::Write => (self.bytes.into(), 0),
             Op::Read => (0, self.bytes.into()),
@@ -209,6 +210,10 @@ impl World<'_> {
 
     pub(super) fn send_piece(&mut self, parent: Parent, from: u32, to: u32, range: Range, sender: Sender) {
         let piece = self.add_piece(parent, from, to, range, sender);
+        if let Parent::List(call) = parent {
+            self.add_region(call, piece);
+            return;
+        }
         if self.nodes[from as usize].slots.as_mut().is_none_or(|slots| slots.take(piece)) {
             self.send_request(piece);
         }
@@ -231,6 +236,8 @@ impl World<'_> {
                 let piece = &self.pieces[piece];
                 (piece.from, piece.data().1)
             }
+            Message::List(list) => (self.list_messages[list].to, self.list_messages[list].data.0),
+            Message::ListReply(list) => (self.list_messages[list].from, self.list_messages[list].data.1),
             Message::Note(note) => {
                 let Note { to, bytes } = self.notes[note];
                 (self.processes[to as usize].node, bytes)
@@ -245,13 +252,14 @@ impl World<'_> {
         if self.pieces[piece].is_commit() {
             return self.commit(piece);
         }
-        let node = &mut self.nodes[self.pieces[piece].to as usize];
-        if node.overhead == Span::ZERO {
-            return self.enter(piece);
+        let Piece { from, to, op, .. } = self.pieces[piece];
+        match self.nodes[to as usize].processor.take_in(now, op, from) {
+            None => self.enter(piece),
+            Some(at) => {
+                self.queue.add(at, Event::Taken(piece));
+                Ok(())
+            }
         }
-        node.free_at = node.free_at.max(now) + node.overhead;
-        self.queue.add(node.free_at, Event::Taken(piece));
-        Ok(())
     }
 
     /// A request enters the gate of its node, or waits outside.
@@ -337,11 +345,24 @@ impl World<'_> {
                         this.wake = until;
                         self.queue.add(until, Event::Gate(node));
                     }
-                    return Ok(());
+                    break;
                 }
-                Decision::Idle => return Ok(()),
+                Decision::Idle => break,
             }
         }
+        self.begin_lists(node);
+        Ok(())
+    }
+
+    /// Which layer a node is of: 0 are the clients.
+    pub(super) fn layer_of(&self, node: u32) -> usize {
+        self.layers.partition_point(|first| *first <= node) - 1
+    }
+
+    /// On whose behalf a forwarder sends a dispatch on: its first request's.
+    pub(super) fn sender_of(&self, node: u32, id: DispatchId) -> Option<Sender> {
+        let first = self.nodes[node as usize].gate.as_ref()?.parts(id).next()?;
+        Some(self.pieces[first.request.0 as u32].sender)
     }
 
     /// Hands a dispatch to what lies below the gate, or sends it on.
@@ -351,9 +372,12 @@ impl World<'_> {
         if this.block.is_some() {
             return self.store(node, dispatch);
         }
-        let Some(first) = this.gate.as_ref().and_then(|gate| gate.parts(id).next()) else { return Ok(()) };
-        let sender = self.pieces[first.request.0 as u32].sender;
-        let layer = self.layers.partition_point(|first| *first <= node) - 1;
+        if let Some(lists) = &mut this.lists {
+            lists.add(*dispatch);
+            return Ok(());
+        }
+        let Some(sender) = self.sender_of(node, id) else { return Ok(()) };
+        let layer = self.layer_of(node);
         let range = Range { file, op, offset, bytes };
         let open = self.forward(Parent::Dispatch { node, id }, node, layer, &range, sender);
         let all = &mut self.nodes[node as usize].open;
@@ -374,7 +398,7 @@ impl World<'_> {
         let Some(gate) = &mut this.gate else { return Ok(()) };
         let server = this.block.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
-        let mut done_here = Vec::new();
+        let (mut done_here, mut regions) = (Vec::new(), Vec::new());
         for part in gate.parts(id) {
             bytes += u64::from(part.bytes);
             let index = part.request.0 as u32;
@@ -392,11 +416,16 @@ impl World<'_> {
                 done_here.push(index);
                 continue;
             }
+            if let Parent::List(message) = piece.parent {
+                regions.push(message);
+                continue;
+            }
             let (_, data) = piece.data();
             self.net.send(&mut self.queue, node, piece.from, data, Message::Reply(index));
         }
         gate.complete(clock, id, Outcome::Done { bytes });
         self.touch(node);
+        regions.into_iter().for_each(|message| self.served_region(message));
         done_here.into_iter().try_for_each(|piece| self.replied(piece))
     }
 
@@ -422,6 +451,8 @@ impl World<'_> {
             }
             Parent::Cache { node, io } => self.cache_answered(node, io),
             Parent::Close(process) => self.closed(process),
+            // Its message is answered, and not each region.
+            Parent::List(_) => Ok(()),
         }
     }
 

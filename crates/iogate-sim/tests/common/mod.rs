@@ -4,8 +4,8 @@ use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, Scenario, Servers, Sharing,
-    Workload,
+    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, ProcessorSpec, Scenario,
+    Servers, Sharing, Workload,
 };
 
 /// A gate that lets one dispatch through at a time.
@@ -36,7 +36,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
                 transfer: 64 << 10,
                 extent: 256 << 20,
                 allocation: None,
-                overhead: Span::ZERO,
+                processor: ProcessorSpec::default(),
                 cache: None,
                 elevator: None,
             },

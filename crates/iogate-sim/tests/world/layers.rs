@@ -2,7 +2,7 @@
 
 use iogate_core::{Op, Span};
 use iogate_sim::result::RunResult;
-use iogate_sim::scenario::{Forwarders, GateSpec, Pattern, Scenario, Sharing, Spread};
+use iogate_sim::scenario::{Forwarders, GateSpec, Pattern, ProcessorSpec, Scenario, Sharing, Spread};
 
 use super::common::{app, gate, scenario};
 use super::observe::{run, watch};
@@ -14,7 +14,8 @@ fn layer(name: &str, nodes: u32, scheduler: &str, spread: Spread) -> Forwarders 
         gate: GateSpec { depth: 16, ..gate(scheduler) },
         spread,
         transfer: 1 << 20,
-        overhead: Span::ZERO,
+        processor: ProcessorSpec::default(),
+        lists: None,
     }
 }
 
@@ -132,14 +133,6 @@ fn twins_on_more_forwarders_than_servers() {
         })
         .collect();
     assert_eq!(run(&s).layers[0].bytes, 20 * 65_536);
-}
-
-#[test]
-fn processor_time_is_spent_request_by_request() {
-    let mut s = scenario(1, "unit:1", "fifo");
-    s.cluster.servers.overhead = Span::from_micros(50);
-    s.apps = vec![app(1, 8, 65_536, 65_536)];
-    assert_eq!(run(&s).makespan, Span::from_micros(8 * 50 + 1));
 }
 
 #[test]

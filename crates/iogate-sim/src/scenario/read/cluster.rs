@@ -15,7 +15,9 @@ use crate::profile;
 use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
 use crate::scenario::table::Table;
-use crate::scenario::{Clients, Cluster, Forwarders, GateSpec, ServerCache, Servers, Spread};
+use crate::scenario::{
+    Clients, Cluster, Forwarders, GateSpec, ListSpec, ProcessorSpec, ServerCache, Servers, Spread,
+};
 
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
 const FORWARD_DEPTH: u32 = 16;
@@ -57,7 +59,7 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
             transfer,
             extent: servers.number("extent"),
             allocation: Rules::by_name(&servers.text("allocation")),
-            overhead: servers.span("overhead"),
+            processor: processor(&servers),
             cache: servers.table("cache").map(|table| ServerCache {
                 config: cache(&table, &|kernel, memory| CacheConfig::new(kernel, memory)),
                 commits: table.choice("export") == "sync",
@@ -124,6 +126,26 @@ fn cache(table: &Table<'_>, new: &dyn Fn(Kernel, u64) -> CacheConfig) -> CacheCo
     config
 }
 
+/// What the processor of a forwarder or a server takes.
+fn processor(node: &Table<'_>) -> ProcessorSpec {
+    let Some(table) = node.table("processor") else { return ProcessorSpec::each(node.span("overhead")) };
+    node.refuse(&["overhead"], "a node with a processor");
+    ProcessorSpec {
+        read: table.span("read"),
+        write: table.span("write"),
+        connection: table.span("connection"),
+    }
+}
+
+/// Whether forwarders join dispatches to lists.
+fn lists(table: &Table<'_>) -> Option<ListSpec> {
+    if !table.has("batch") {
+        table.refuse(&["batch_calls"], "a layer without batch");
+        return None;
+    }
+    Some(ListSpec { requests: table.small("batch"), calls: table.small("batch_calls") })
+}
+
 /// A layer of forwarders and where its requests go.
 struct Layer {
     to: String,
@@ -151,7 +173,8 @@ fn layer(name: &str, table: &Table<'_>) -> Layer {
         gate: gate(&table.table_or_default("gate"), FORWARD_DEPTH),
         spread,
         transfer: table.small("transfer"),
-        overhead: table.span("overhead"),
+        processor: processor(table),
+        lists: lists(table),
     };
     Layer { to: table.text("to"), forwarders }
 }

@@ -113,6 +113,19 @@ pub(super) static FORWARDERS: Schema = Schema {
             "longest request that they take; longer ones come in several",
         ),
         key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
+        key(
+            "processor",
+            Takes::Table(&PROCESSOR),
+            Words("as `overhead` has it"),
+            "processor time by kind of request, and for open connections",
+        ),
+        key(
+            "batch",
+            Takes::Count(1, 64),
+            Words("each by itself"),
+            "most requests of a file, adjacent or not, that go on in one call (see Lists)",
+        ),
+        key("batch_calls", Takes::Count(1, 65_536), Is("16"), "with `batch`: calls in service at once"),
     ],
 };
 
@@ -155,6 +168,12 @@ pub(super) static SERVERS: Schema = Schema {
         ),
         key("overhead", Takes::Time(0), Is("0s"), "processor time for each request"),
         key(
+            "processor",
+            Takes::Table(&PROCESSOR),
+            Words("as `overhead` has it"),
+            "processor time by kind of request, and for open connections",
+        ),
+        key(
             "cache",
             Takes::Table(&CACHE),
             Words("none: a bare device"),
@@ -177,6 +196,21 @@ pub(super) static SERVERS: Schema = Schema {
             Takes::Time(0),
             Is("8ms"),
             "slices: how long a device waits for a thread's next request; 0s: not at all",
+        ),
+    ],
+};
+
+/// Processors of forwarders and servers.
+pub(super) static PROCESSOR: Schema = Schema {
+    name: "processor",
+    keys: &[
+        key("read", Takes::Time(0), Required, "what it takes to take in a read"),
+        key("write", Takes::Time(0), Required, "what it takes to take in a write"),
+        key(
+            "connection",
+            Takes::Time(0),
+            Is("0s"),
+            "and, with each of them, for every connection that is open",
         ),
     ],
 };

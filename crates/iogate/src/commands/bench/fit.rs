@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_core::Span;
 use iogate_report::units;
-use iogate_sim::scenario::{Network, Scenario, Spread};
+use iogate_sim::scenario::{Network, ProcessorSpec, Scenario, Spread};
 
 use crate::cli::{BenchStore, BenchWay};
 use crate::failure::Failure;
@@ -36,6 +36,12 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
         return refuse(
             "cache, slots: a real run has the caches of its machine".into(),
             "leave clients.cache, clients.slots and servers.cache out, or use `iogate sim`",
+        );
+    }
+    if cluster.servers.elevator.is_some() || cluster.forwarders.iter().any(|layer| layer.lists.is_some()) {
+        return refuse(
+            "elevator, batch: a real run has neither behind its gates".into(),
+            "leave servers.elevator and the forwarders' batch out, or use `iogate sim`",
         );
     }
     if let Some(layer) = cluster.forwarders.get(1) {
@@ -165,11 +171,11 @@ pub(super) fn adapt(scenario: &mut Scenario) {
         buffer: None,
         ..scenario.network
     };
-    scenario.cluster.servers.overhead = Span::ZERO;
+    scenario.cluster.servers.processor = ProcessorSpec::default();
     let transfer = &mut scenario.cluster.servers.transfer;
     *transfer = TRANSFER_MAX.min(*transfer);
     for layer in &mut scenario.cluster.forwarders {
-        layer.overhead = Span::ZERO;
+        layer.processor = ProcessorSpec::default();
         layer.transfer = TRANSFER_MAX.min(layer.transfer);
     }
 }
@@ -202,9 +208,9 @@ pub(super) fn notes(scenario: &Scenario) -> Vec<String> {
     if (latency, jitter, bandwidth, buffer) != (Span::ZERO, Span::ZERO, None, None) {
         notes.push("The scenario's network is left out: everything is on one machine.".into());
     }
-    let overheads = scenario.cluster.forwarders.iter().map(|layer| layer.overhead);
-    if overheads.chain([scenario.cluster.servers.overhead]).any(|overhead| overhead != Span::ZERO) {
-        notes.push("overhead is left out: real gates take their own time.".into());
+    let processors = scenario.cluster.forwarders.iter().map(|layer| layer.processor);
+    if processors.chain([scenario.cluster.servers.processor]).any(|spec| spec != ProcessorSpec::default()) {
+        notes.push("overhead and processor are left out: real gates take their own time.".into());
     }
     if scenario.cluster.servers.transfer > TRANSFER_MAX {
         let (most, found) = (f64::from(TRANSFER_MAX), f64::from(scenario.cluster.servers.transfer));

@@ -84,6 +84,8 @@ fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
         waiting_mean: Span::from_nanos(mean(nodes, |op| &op.waiting_ns) as u64),
         waits: waits.collect(),
         held_back: gates().map(|gate| gate.rejected_full).sum(),
+        lists: 0,
+        list_bytes: 0,
         skewed: gates().map(|gate| gate.skewed).sum(),
         // Its histograms are not in a status.
         first_gate: Box::default(),
