@@ -37,7 +37,7 @@ impl Processor {
         if connection > Span::ZERO {
             self.connected.insert(from);
             let all = connection.as_nanos().saturating_mul(self.connected.len() as u64);
-            cost = cost + Span::from_nanos(all);
+            cost += Span::from_nanos(all);
         }
         if cost == Span::ZERO {
             return None;
