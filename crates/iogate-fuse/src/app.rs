@@ -1,6 +1,6 @@
 //! Which application a calling process belongs to.
 //!
-//! What a process says itself counts ([`Told`]), else the rule of [`iogate_vfs::app`]. A thread of its own reads
+//! What a process says itself counts ([`DeclaredApps`]), else the rule of [`iogate_vfs::app`]. A thread of its own reads
 //! `/proc`, because that can wait for the process itself (its memory map may be locked while it waits for one of its
 //! reads); nothing waits for that thread for long.
 
@@ -16,7 +16,7 @@ use iogate_engine::Origin;
 use iogate_vfs::Groups;
 use iogate_vfs::app::{AppFile, Process, application};
 
-use crate::told::Told;
+use crate::declared_apps::DeclaredApps;
 
 /// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(crate) struct Applications {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     to_resolver: Sender<Question>,
     names: Arc<AppNames>,
-    told: Arc<Told>,
+    told: Arc<DeclaredApps>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ impl Rights {
 }
 
 impl Known {
-    fn is_fresh(&self, told: &Told) -> bool {
+    fn is_fresh(&self, told: &DeclaredApps) -> bool {
         self.seen.elapsed() < TRUSTED && self.version == told.version()
     }
 }
@@ -101,7 +101,7 @@ impl Applications {
         let known = Arc::new(RwLock::new(HashMap::new()));
         let names = Arc::new(AppNames::default());
         let (to_resolver, questions) = mpsc::channel();
-        let told = Arc::new(Told::default());
+        let told = Arc::new(DeclaredApps::default());
         let resolver = Resolver { known: known.clone(), names: names.clone(), told: told.clone(), programs };
         // Ends with the last sender.
         std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
@@ -112,7 +112,7 @@ impl Applications {
         self.names.clone()
     }
 
-    pub(crate) fn told(&self) -> Arc<Told> {
+    pub(crate) fn told(&self) -> Arc<DeclaredApps> {
         self.told.clone()
     }
 
@@ -159,7 +159,7 @@ impl Applications {
 struct Resolver {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     names: Arc<AppNames>,
-    told: Arc<Told>,
+    told: Arc<DeclaredApps>,
     programs: AppFile,
 }
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::abi::{GetxattrOut, InHeader};
-use crate::told::Told;
+use crate::declared_apps::DeclaredApps;
 
 const STATUS: &CStr = c"user.iogate.status";
 const SET: &CStr = c"user.iogate.set";
@@ -114,11 +114,11 @@ pub(crate) struct ControlFiles {
     control: Arc<dyn Control>,
     last_error: Mutex<String>,
     owner: u32,
-    told: Arc<Told>,
+    told: Arc<DeclaredApps>,
 }
 
 impl ControlFiles {
-    pub(crate) fn new(control: Arc<dyn Control>, told: Arc<Told>) -> ControlFiles {
+    pub(crate) fn new(control: Arc<dyn Control>, told: Arc<DeclaredApps>) -> ControlFiles {
         let owner = rustix::process::getuid().as_raw();
         ControlFiles { control, last_error: Mutex::default(), owner, told }
     }

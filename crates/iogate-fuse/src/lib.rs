@@ -28,6 +28,7 @@ mod buffer;
 mod coherence;
 mod control;
 mod data;
+mod declared_apps;
 mod dev;
 mod error;
 mod file_names;
@@ -38,7 +39,6 @@ mod notify;
 mod options;
 mod passthrough;
 mod session;
-mod told;
 mod tree;
 mod uring;
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::app::application;
 use crate::failed::{self, Failed, Result};
-use crate::kept::keep;
+use crate::own_descriptors::keep;
 use crate::settings::{self, Tls};
 use crate::table;
 

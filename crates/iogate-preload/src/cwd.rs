@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::abi::{Memory, Text};
 use crate::failed::{Result, answer, guarded};
-use crate::kept::keep_inheritable;
+use crate::own_descriptors::keep_inheritable;
 use crate::page::Page;
 use crate::paths::{self, TreePath};
 use crate::table;

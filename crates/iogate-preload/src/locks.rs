@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::abi::Out;
 use crate::description::Description;
 use crate::failed::{Failed, Result, answer, guarded};
-use crate::kept::keep;
+use crate::own_descriptors::keep;
 use crate::table;
 
 /// Where the files of all users are, if root has made it. Their names say which file they stand for.

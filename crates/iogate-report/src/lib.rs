@@ -6,7 +6,7 @@
 //! | [`timeline`] | who was served when, in bounded memory |
 //! | [`experiment`] | many runs: what was measured at each point of a sweep, with confidence intervals |
 //! | [`recording`], [`perfetto`] | onlookers of a run: its timeline in bounded memory, its trace for a viewer |
-//! | [`text`] | the same for a terminal |
+//! | [`status`], [`comparison`] | a gate, and runs, for a terminal |
 //! | [`html`] | the same as a page with pictures |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
 //! | [`units`] | quantities for people |
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod claims;
+pub mod comparison;
 pub mod experiment;
 pub mod html;
 pub mod perfetto;
@@ -22,8 +23,8 @@ pub mod recording;
 pub mod reproduction;
 pub mod run;
 mod slots;
+pub mod status;
 mod table;
-pub mod text;
 pub mod timeline;
 pub mod units;
 

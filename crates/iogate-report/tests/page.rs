@@ -8,7 +8,7 @@ use iogate_core::{
     SchedulerConfig, Span, Time,
 };
 use iogate_report::timeline::Served;
-use iogate_report::{AppResult, Report, Run, Timeline, html, text};
+use iogate_report::{AppResult, Report, Run, Timeline, comparison, html};
 
 /// Two applications that read a file each, through a real gate, 1 ms a dispatch.
 fn run(label: &str, scheduler: &str) -> Run {
@@ -99,7 +99,7 @@ fn a_summary_counts_what_the_gate_did() {
 
 #[test]
 fn a_comparison_says_how_much_better() {
-    let comparison = text::comparison(&report());
+    let comparison = comparison::comparison(&report());
     let words = |name: &str| {
         let line = comparison.lines().find(|line| line.starts_with(name)).unwrap();
         line[name.len()..].split_whitespace().collect::<Vec<_>>().join(" ")

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crate::{Place, Turn, Turns, Wish, inside};
+use crate::{Place, Turn, Turns, Wish, in_turn};
 
 /// `struct iogate_wish`.
 #[repr(C)]
@@ -220,13 +220,13 @@ pub unsafe extern "C" fn iogate_probe(path: *const c_char) -> c_int {
 /// From here on the process counts as in a turn.
 #[unsafe(no_mangle)]
 pub extern "C" fn iogate_enter() {
-    inside::enter();
+    in_turn::enter();
 }
 
 /// Takes that back.
 #[unsafe(no_mangle)]
 pub extern "C" fn iogate_leave() {
-    inside::leave();
+    in_turn::leave();
 }
 
 /// What went wrong last in this thread.

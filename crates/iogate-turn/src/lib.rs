@@ -24,15 +24,15 @@
 
 pub mod c;
 pub mod calibration;
-mod inside;
+mod in_turn;
+mod notices;
 pub mod place;
 pub mod probe;
-mod say;
 pub mod settings;
 pub mod turns;
 
 pub use calibration::Calibration;
-pub use inside::{enter, is_inside, leave};
+pub use in_turn::{enter, is_inside, leave};
 pub use place::Place;
 pub use probe::{Probe, ProbeError};
 pub use settings::{Policy, Settings, SettingsError};

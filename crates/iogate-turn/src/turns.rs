@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use iogate_net::coordinator::Status;
 use iogate_net::turns::{ClaimError, Coordinator, Held, Limits, Lost, Waiting, Wanted, Watch};
 
-use crate::inside::Inside;
+use crate::in_turn::Inside;
+use crate::notices::say;
 use crate::probe::{ProbeError, Report, wait_until_quiet};
-use crate::say::say;
 use crate::{Calibration, Place, Settings, SettingsError};
 
 /// How long a process that has gone on without a coordinator tries to reach it at its next turns.

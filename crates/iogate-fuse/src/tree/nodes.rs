@@ -365,5 +365,4 @@ impl Table {
 }
 
 #[cfg(test)]
-#[path = "nodes_tests.rs"]
 mod tests;

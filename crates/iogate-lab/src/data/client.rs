@@ -11,8 +11,8 @@ use iogate_core::wire::{
 };
 use iogate_core::{Span, Time};
 
-use super::carry_out::{Outcome, Reply};
-use super::net::{Event, Net, Sent};
+use super::network::{Event, Net, Sent};
+use super::operations::{Outcome, Reply};
 use crate::fiber;
 
 /// How long requests wait for a server.

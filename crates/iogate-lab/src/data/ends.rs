@@ -14,7 +14,7 @@ use iogate_core::wire::{
 use iogate_vfs::ends::{self, Ends, Party, RangeLog};
 use iogate_vfs::{Clock, TreeFile};
 
-use super::carry_out::{Asked, Outcome, Reply, errno};
+use super::operations::{Asked, Outcome, Reply, errno};
 use super::server::Machine;
 
 /// What who has waited for an end is given; `None`: nothing, and it may ask again.

@@ -8,19 +8,19 @@
 //! | module | purpose |
 //! |---|---|
 //! | `world` | what there is, what goes wrong, and whose turn it is |
-//! | `net` | time, events, the network, what has happened |
-//! | `server`, `carry_out` | a server, on the real [`ServerSession`](iogate_core::proto::server_session::ServerSession); what it does with a request |
+//! | `network` | time, events, the network, what has happened |
+//! | `server`, `operations` | a server, on the real [`ServerSession`](iogate_core::proto::server_session::ServerSession); what it does with a request |
 //! | `ends` | of a server of names: who may use the ends of files, by the real [`Ends`](iogate_vfs::ends::Ends) |
 //! | `client`, `remote` | a client, on the real [`ClientSession`](iogate_core::proto::client_session::ClientSession); its files as a [`Tree`](iogate_vfs::Tree) |
 //! | `disk`, `sim_tree`, `store` | a naive file system, and what a crash leaves of it |
-//! | `program`, `format` | what programs do; what they write |
+//! | `program`, `contents` | what programs do; what they write |
 
-mod carry_out;
 mod client;
+mod contents;
 mod disk;
 mod ends;
-mod format;
-mod net;
+mod network;
+mod operations;
 mod program;
 mod remote;
 mod server;

@@ -11,9 +11,9 @@ use iogate_sim::rng::Rng;
 use iogate_testkit::data::{Answer, Event as Happened, Op};
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
-use super::carry_out::errno;
-use super::format::{self, CELL};
-use super::net::MS;
+use super::contents::{self, CELL};
+use super::network::MS;
+use super::operations::errno;
 use super::store;
 use super::world::{CALM, FAULTS, Shared, lock, sleep};
 
@@ -237,7 +237,7 @@ impl Program {
 
     fn write(&self, held: &Held, first: u64, cells: u64) {
         let number = self.next_number();
-        let bytes = format::cell(held.id, number).repeat(cells as usize);
+        let bytes = contents::cell(held.id, number).repeat(cells as usize);
         self.does((held.id, held.handle), Op::Write { first, cells, number }, || {
             let store = self.tree.store();
             let offset = first * CELL as u64;
@@ -251,7 +251,7 @@ impl Program {
             let store = self.tree.store();
             let bytes = cells as usize * CELL;
             let found = store::read(&*store, held.file.data(), first * CELL as u64, bytes)?;
-            Ok(Answer::Cells(format::cells(&found, cells as usize)))
+            Ok(Answer::Cells(contents::cells(&found, cells as usize)))
         })
     }
 
@@ -284,7 +284,7 @@ impl Program {
 
     fn append(&self, held: &Held) -> Option<Answer> {
         let (number, writer) = (self.next_record()?, self.number as u64);
-        let bytes = format::record(held.id, writer, number, 24 + self.below(600) as usize);
+        let bytes = contents::record(held.id, writer, number, 24 + self.below(600) as usize);
         self.does((held.id, held.handle), Op::Append { writer, number }, || {
             let caller = CALLER.with_origin(self.origin(number));
             let appended = held.file.append(caller, Origin::default(), &bytes);
@@ -312,7 +312,7 @@ impl Program {
         let Ok(held) = self.open(named(&format!("a{log}")), open::READ | open::WRITE, Some(id)) else {
             return;
         };
-        let bytes = format::record(id, writer, number, 200);
+        let bytes = contents::record(id, writer, number, 200);
         self.does((id, held.handle), Op::Place { writer, number }, || {
             let offset = held.file.attr()?.size + FAR;
             let count = store::write(&*self.tree.store(), held.file.data(), offset, &bytes, false)?;
@@ -329,7 +329,7 @@ impl Program {
             if found.len() == most {
                 return Ok(Answer::Failed(libc::EAGAIN));
             }
-            Ok(Answer::Records(format::pieces(&found)))
+            Ok(Answer::Records(contents::pieces(&found)))
         })
     }
 

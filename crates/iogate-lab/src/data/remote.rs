@@ -18,7 +18,7 @@ use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, Tree, TreeFile};
 
 use super::Planted;
-use super::carry_out::Reply;
+use super::operations::Reply;
 use super::store::{AtOnce, Data, Held};
 use super::world::{Shared, World, lock};
 use crate::fiber;

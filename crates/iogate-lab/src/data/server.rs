@@ -17,11 +17,11 @@ use iogate_testkit::data::Event as Happened;
 use iogate_vfs::{Caller, Tree};
 
 use super::Planted;
-use super::carry_out::{self, Asked, OpenFile, Outcome, Reply};
 use super::client::{CREDIT_BYTES, CREDITS, welcome};
 use super::disk::Disk;
 use super::ends::{EndsHere, Given};
-use super::net::{Event, MS, Net, SECOND, Sent, US};
+use super::network::{Event, MS, Net, SECOND, Sent, US};
+use super::operations::{self, Asked, OpenFile, Outcome, Reply};
 use super::sim_tree::SimTree;
 
 /// How long a session without a connection is kept.
@@ -474,10 +474,10 @@ impl Server {
                 Some((_, place)) => write_at(tree, &open, &job.asked, place),
                 None => {
                     let moves = net.planted == Some(Planted::Moves);
-                    carry_out::carry_out(tree, Some(&*open.file), &job.asked, moves)
+                    operations::carry_out(tree, Some(&*open.file), &job.asked, moves)
                 }
             },
-            Ok(None) => carry_out::carry_out(tree, None, &job.asked, false),
+            Ok(None) => operations::carry_out(tree, None, &job.asked, false),
         };
         if let Some(key) = job.key {
             self.known.insert(key, outcome.clone());
@@ -514,13 +514,13 @@ fn outcome_of(reply: CachedReply) -> Outcome {
     match reply {
         CachedReply::Whole(fields, payload) => Ok(Reply { fields: fields.into(), payload: payload.into() }),
         CachedReply::Fields(errno, _) => Err(errno.into()),
-        CachedReply::Written(written) => Ok(carry_out::record(&written)),
+        CachedReply::Written(written) => Ok(operations::record(&written)),
     }
 }
 
 /// Opens a file, and begins to give its end.
 fn open_here(tree: &SimTree, ends: Option<&EndsHere>, asked: &Asked) -> Result<(OpenFile, Reply), i32> {
-    let (file, mut opened, flags) = carry_out::open(tree, asked, ends.is_some())?;
+    let (file, mut opened, flags) = operations::open(tree, asked, ends.is_some())?;
     let party = match ends {
         Some(ends) => {
             let (party, begun) = ends.open(&*file, flags)?;
@@ -529,7 +529,7 @@ fn open_here(tree: &SimTree, ends: Option<&EndsHere>, asked: &Asked) -> Result<(
         }
         None => None,
     };
-    Ok((OpenFile { file, party }, carry_out::record(&opened)))
+    Ok((OpenFile { file, party }, operations::record(&opened)))
 }
 
 /// A file that is to be opened, whether it is there or not.
@@ -549,7 +549,7 @@ fn write_at(tree: &SimTree, open: &OpenFile, asked: &Asked, place: u64) -> Outco
     let request = Request::Write(Transfer { flags: 0, offset: place, ..write });
     let mut fields = Vec::new();
     request.encode(&mut fields);
-    let reply = carry_out::carry_out(tree, Some(&*open.file), &Asked { fields, ..asked.clone() }, false)?;
+    let reply = operations::carry_out(tree, Some(&*open.file), &Asked { fields, ..asked.clone() }, false)?;
     match Written::decode(&reply.fields) {
         Ok(written) if written.bytes as usize == asked.payload.len() => Ok(reply),
         _ => Err(libc::ENOSPC),

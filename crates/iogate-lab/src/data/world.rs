@@ -12,7 +12,7 @@ use iogate_vfs::{StripedTree, Tree};
 use super::client::Link;
 use super::disk::Disk;
 use super::ends::EndsHere;
-use super::net::{DELAY_MAX, Event, MS, Net, SECOND};
+use super::network::{DELAY_MAX, Event, MS, Net, SECOND};
 use super::program::{Book, Features, Program};
 use super::remote::RemoteTree;
 use super::server::Server;

@@ -10,19 +10,19 @@
 //! | `incoming.rs` | connections come, and bytes from them become requests |
 //! | `connection.rs` | a connection: bytes in, bytes out |
 //! | `budget.rs` | memory that all connections, and those of one user, may take |
-//! | `greet.rs` | the first message of a connection, and which session it goes on with |
+//! | `handshake.rs` | the first message of a connection, and which session it goes on with |
 //! | `probing.rs` | finding out whether a file system is quiet |
-//! | `told.rs` | telling how it is |
+//! | `status.rs` | telling how it is |
 //! | `journal/` | what is kept |
 
 mod budget;
 mod connection;
-mod greet;
+mod handshake;
 mod incoming;
 pub mod journal;
 mod probing;
 mod reactor;
-mod told;
+mod status;
 
 use std::collections::HashMap;
 use std::io;
@@ -135,7 +135,7 @@ struct Caller {
 /// What others say to the thread.
 enum Call {
     /// A worker has found out who a client is.
-    Identified(greet::Identified),
+    Identified(handshake::Identified),
     /// A worker has probed for a turn.
     Probed(ClaimId, Result<Probed, String>),
     Status(Sender<Status>),

@@ -16,7 +16,7 @@ use super::connection::Connection;
 use super::incoming::SCRATCH_BYTES;
 use super::journal::{Journal, JournalError, Standing};
 use super::probing::Probes;
-use super::told::Told;
+use super::status::Told;
 use super::{Call, Caller, CoordinatorConfig};
 use crate::Endpoint;
 use crate::transport::poll::{FIRST_CONNECTION, Poller, WAKE};

@@ -382,7 +382,7 @@ impl Connection {
         taken: &mut TakenIn,
     ) -> Result<Step, Refusal> {
         let Some(session) = self.session.get() else {
-            super::hello::greet(self, header, fields, payload)?;
+            super::handshake::greet(self, header, fields, payload)?;
             return Ok(Step::Last);
         };
         let malformed = |error| Refusal::new(libc::EPROTO, format!("kind {}: {error}", header.kind));

@@ -12,8 +12,8 @@
 //! | `connection.rs` | a connection and what the kernel is asked about it |
 //! | `incoming.rs` | bytes to requests |
 //! | `owned_request.rs` | a request on its way to who carries it out |
-//! | `crew.rs` | threads for what may take long |
-//! | `hello.rs` | who the client is |
+//! | `workers.rs` | threads for what may take long |
+//! | `handshake.rs` | who the client is |
 //! | `rights.rs` | what a client may do |
 //! | `session.rs` | handles, requests and their replies: what the core decides of them is done |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
@@ -30,11 +30,10 @@ mod answers;
 mod appends;
 mod buffer;
 mod connection;
-mod crew;
 mod ends;
 mod entrance;
 mod export;
-mod hello;
+mod handshake;
 mod incoming;
 mod kept_ranges;
 mod operations;
@@ -45,6 +44,7 @@ mod session;
 mod status;
 mod threads;
 mod transfers;
+mod workers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -68,11 +68,11 @@ use crate::transport::{Endpoint, Listener, Source};
 use account::Accounts;
 use buffer::Pool;
 use connection::{Connection, FromOne};
-use crew::Crew;
 use export::Served;
 use incoming::Starved;
 use session::Session;
 use threads::Threads;
+use workers::Workers;
 
 /// Settings of a [`Server`].
 pub struct ServerConfig {
@@ -134,9 +134,9 @@ struct Shared {
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
     pool: Arc<Pool>,
     /// For the exports' requests; each is a group.
-    workers: Arc<Crew>,
+    workers: Arc<Workers>,
     /// For greetings, and for what is asked of the server itself.
-    control: Arc<Crew>,
+    control: Arc<Workers>,
     threads: Threads,
     /// Connections to go on with, of which the kernel has nothing new to tell.
     ready: Mutex<VecDeque<Arc<Connection>>>,
@@ -198,8 +198,13 @@ impl Server {
                 next_token: AtomicU64::new(FIRST_CONNECTION),
                 per_client: Mutex::default(),
                 sessions: Mutex::default(),
-                workers: Crew::new("iogate-net-work", exports, WORKERS_MAX, SESSION_WORKERS_MAX),
-                control: Crew::new("iogate-net-control", 2, CONTROL_WORKERS_MAX, CLIENT_CONTROL_WORKERS_MAX),
+                workers: Workers::new("iogate-net-work", exports, WORKERS_MAX, SESSION_WORKERS_MAX),
+                control: Workers::new(
+                    "iogate-net-control",
+                    2,
+                    CONTROL_WORKERS_MAX,
+                    CLIENT_CONTROL_WORKERS_MAX,
+                ),
                 threads: Threads::default(),
                 ready: Mutex::default(),
                 kept_out: AtomicUsize::new(0),

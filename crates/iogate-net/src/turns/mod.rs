@@ -5,7 +5,7 @@
 //! | `connection` | one connection: messages go out, answers come in, in the thread that asks |
 //! | `claim` | a claim, from its sending to its grant |
 //! | `held` | a turn: renewing it, ending it |
-//! | `keeper` | the thread that renews |
+//! | `renewing` | the thread that renews |
 //! | `fork` | what a process's child does with its parent's connections |
 //!
 //! What is sent and when, when a connection or a coordinator is given up, and until when a turn counts, is decided in
@@ -34,7 +34,7 @@ mod claim;
 mod connection;
 mod fork;
 mod held;
-mod keeper;
+mod renewing;
 
 use std::fmt;
 use std::io;

@@ -10,7 +10,7 @@ use iogate_turn::{Place, Turn, Turns, Wish};
 use rustix::io::Errno;
 
 use crate::failed::Result;
-use crate::kept::keep;
+use crate::own_descriptors::keep;
 use crate::page::link_of;
 use crate::settings::say;
 

@@ -22,8 +22,8 @@ pub use experiment::page as experiment;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::comparison;
 use crate::run::{Report, Run};
-use crate::text;
 use crate::units::{bytes, count, time};
 
 /// Width of a picture, in its own units.
@@ -60,7 +60,7 @@ pub fn shell(title: &str, notes: &[String], program: &str, content: &Markup) -> 
 
 /// The page of a replay or a demo.
 pub fn page(report: &Report) -> String {
-    let comparison = text::compared(report);
+    let comparison = comparison::compared(report);
     let several = report.runs.len() > 1;
     let content = html! {
         (figures(report))
@@ -171,7 +171,7 @@ fn run_class(index: usize) -> &'static str {
     if index == 0 { "first" } else { "others" }
 }
 
-fn table(report: &Report, rows: &[text::Compared]) -> Markup {
+fn table(report: &Report, rows: &[comparison::Compared]) -> Markup {
     let several = report.runs.len() > 1;
     html! {
         div.scroll {

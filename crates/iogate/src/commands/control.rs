@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::stats::summary::Summary;
 use iogate_fuse::{ControlError, MountError};
 use iogate_net::Endpoint;
-use iogate_report::text;
+use iogate_report::status;
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::serve::ask;
@@ -96,7 +96,7 @@ fn shown(place: &Place, json: bool) -> Result<String, Failure> {
     let summary: Summary = serde_json::from_slice(&bytes).with_context(|| {
         format!("the mount at {} answers in another version's words", mountpoint.display())
     })?;
-    Ok(text::status(&summary))
+    Ok(status::status(&summary))
 }
 
 #[cfg(test)]

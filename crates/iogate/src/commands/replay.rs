@@ -9,7 +9,7 @@ use iogate_core::device::Device;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{FileId, GateConfig, Layout, SchedulerConfig, SchedulerKind, Time};
 use iogate_report::timeline::Served;
-use iogate_report::{AppResult, Report, Run, Timeline, text};
+use iogate_report::{AppResult, Report, Run, Timeline, comparison};
 use iogate_sim::replay::pricing;
 use iogate_sim::trace::Files;
 use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         file.finish()?;
     }
     let choice = replay.choice().map(|choice| format!("\n{choice}")).unwrap_or_default();
-    print(&if args.json { report.json() + "\n" } else { text::run(&report.runs[0]) + &choice })
+    print(&if args.json { report.json() + "\n" } else { comparison::run(&report.runs[0]) + &choice })
 }
 
 /// Refuses outputs that would replace the trace or each other.

@@ -2,28 +2,28 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `fit` | what one machine can do |
-//! | `rig` | runs, and their simulation |
+//! | `feasibility` | what one machine can do |
+//! | `runner` | runs, and their simulation |
 //! | `work`, `script` | what each process does, written out |
-//! | `stage` | stores, gates and mounts |
+//! | `testbed` | stores, gates and mounts |
 //! | `nodes` | data servers and forwarders as processes, instead |
 //! | `turns` | whose turn it is, where the scenario has turns |
-//! | `crowd` | the processes, from their start to their end |
+//! | `launcher` | the processes, from their start to their end |
 //! | `worker`, `pool`, `target` | what is in one process |
-//! | `gather`, `statuses` | from measurements to the result of a run |
+//! | `collect`, `statuses` | from measurements to the result of a run |
 //! | `compare` | simulation and reality side by side |
 
+mod collect;
 mod compare;
-mod crowd;
-mod fit;
-mod gather;
+mod feasibility;
+mod launcher;
 mod nodes;
 mod pool;
-pub(crate) mod rig;
+pub(crate) mod runner;
 mod script;
-mod stage;
 mod statuses;
 mod target;
+mod testbed;
 mod turns;
 mod work;
 pub(crate) mod worker;
@@ -40,7 +40,7 @@ use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 use crate::output::print;
 use compare::Row;
-use rig::Rig;
+use runner::Runner;
 
 /// The axis that tells simulation from reality in the report.
 pub(crate) const BY: &str = "by";
@@ -52,18 +52,18 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let Chosen { mut plan, text } = scenario::plan(&args.scenario)?;
     let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
     for point in &mut plan.points {
-        rig::fit(&mut point.scenario, args.through, args.store)?;
+        runner::fit(&mut point.scenario, args.through, args.store)?;
     }
-    let way = fit::way(&first, args.through, args.store)?;
+    let way = feasibility::way(&first, args.through, args.store)?;
     args.outputs.check(None)?;
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = args.outputs.begin()?;
-    let rig = Rig::new(args.store, args.dir.clone(), args.through)?;
+    let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
     let mut report = ExperimentReport::new(&first.title, PROGRAM, first.confidence);
     report.scenario = text;
     report.notes.clone_from(&first.notes);
     report.notes.push(how(args.store, way, &first));
-    report.notes.extend(fit::notes(&first));
+    report.notes.extend(feasibility::notes(&first));
     let show = |text: String| if files.shows_table() { print(&text) } else { Ok(()) };
     show(report.notes.iter().map(|note| format!("{note}\n")).collect::<String>() + "\n")?;
     for point in plan.points {
@@ -73,18 +73,18 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         for repetition in 0..point.scenario.repetitions {
             let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
             let (run, path) =
-                rig.repetition(&point.scenario, repetition, recording.as_mut(), &mut report.notes)?;
+                runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut report.notes)?;
             real.runs.push(run);
             real.observer = real.observer.or(recording);
             paths.push(path);
         }
-        let path = rig::mean(&paths);
+        let path = runner::mean(&paths);
         let add = |report: &mut ExperimentReport, by: &str, result: PointResult<Recording>| {
             let by = (BY.to_owned(), by.to_owned());
             report.add(point.settings.iter().cloned().chain([by]).collect(), &result.runs, result.observer);
         };
         if !args.no_sim {
-            let simulated = rig.simulate(&point, path)?;
+            let simulated = runner.simulate(&point, path)?;
             let rows = compare::compare(&simulated.runs, &real.runs, first.confidence);
             show(shown(&label, path, &rows))?;
             add(&mut report, SIMULATION, simulated);

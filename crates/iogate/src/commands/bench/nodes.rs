@@ -13,13 +13,13 @@ use iogate_sim::scenario::{GateSpec, Scenario};
 use iogate_vfs::TreeFile;
 use tempfile::TempDir;
 
-use super::crowd::Outcome;
-use super::fit;
-use super::gather::Measures;
+use super::collect::Measures;
+use super::feasibility;
+use super::launcher::Outcome;
 use super::script::{Place, file_name};
-use super::stage::{hole, scratch};
 use super::statuses::{NodeStatus, of_nodes};
 use super::target::connect;
+use super::testbed::{hole, scratch};
 use super::work::{Entrances, FileUse, Work};
 use crate::cli::BenchStore;
 use crate::commands::cluster::config::{Config, Forwarders, Node, Role, Servers, Transport};
@@ -122,7 +122,7 @@ impl Nodes {
 
     /// Starts the nodes, and makes the files of a run.
     pub(super) fn open(&mut self, work: &Work) -> Result<(), Failure> {
-        fit::check_space(work.bytes(self.layer.is_none()), self.folder())?;
+        feasibility::check_space(work.bytes(self.layer.is_none()), self.folder())?;
         for role in [Role::Server, Role::Forwarder] {
             let mut starting = Vec::new();
             for node in self.nodes.iter().filter(|node| node.role == role) {

@@ -9,8 +9,8 @@ use iogate_net::server::{GateStatus, Status};
 use iogate_sim::metrics::SERVERS;
 use iogate_sim::result::{LayerResult, ServerResult};
 
-use super::crowd::Outcome;
-use super::gather::{Clock, Measures};
+use super::collect::{Clock, Measures};
+use super::launcher::Outcome;
 use crate::commands::cluster::config::Role;
 
 /// What one node says.

@@ -12,7 +12,7 @@ use iogate_sim::striping::Striping;
 use iogate_sim::workload::{Program, Step};
 use iogate_sim::world;
 
-use super::fit;
+use super::feasibility;
 use super::script::{Job, Place, write_step};
 use super::turns::How;
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ impl Work {
         let striping = Striping { stripe: servers.stripe, servers: servers.nodes.into() };
         let apps = world::apps(scenario, seed);
         let count = apps.iter().map(|app| u64::from(app.processes)).sum();
-        fit::check_processes(count)?;
+        feasibility::check_processes(count)?;
         let mut work =
             Work { apps, processes: Vec::new(), files: BTreeMap::new(), is_throttled: false, striping };
         let mut steps = 0;

@@ -1,7 +1,7 @@
 //! `iogate coord`: coordinators, and what is asked of them.
 
 mod serve;
-mod shown;
+mod status;
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn status(args: &CoordStatusArgs) -> Result<(), Failure> {
         let status = status_of(&args.coord.coordinators)?;
         Ok(match args.json {
             true => format!("{}\n", serde_json::to_string(&status).context("the status as JSON")?),
-            false => shown::status(&status),
+            false => status::status(&status),
         })
     };
     print_or_watch(args.watch, args.json, shown)

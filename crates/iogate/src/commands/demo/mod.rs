@@ -1,7 +1,7 @@
 //! `iogate demo`: programs that compete for a modelled disk, without and with scheduling.
 
 pub(crate) mod reader;
-mod stage;
+mod testbed;
 mod workload;
 
 use std::io::IsTerminal;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iogate_core::{SchedulerConfig, SchedulerKind};
-use iogate_report::{Report, text};
+use iogate_report::{Report, comparison};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::DemoArgs;
 use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
-use stage::Stage;
+use testbed::Testbed;
 use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal, interrupted.clone()).context("signals cannot be handled")?;
     }
     let workload = if args.quick { Workload::quick() } else { Workload::full() };
-    let mut stage = Stage::set_up(workload, &args.device, args.in_process, interrupted.clone())?;
+    let mut testbed = Testbed::set_up(workload, &args.device, args.in_process, interrupted.clone())?;
 
     let fifo = SchedulerConfig::new(SchedulerKind::Fifo);
     let mut runs = Vec::new();
     for (label, scheduler) in [("without", &fifo), ("with", &scheduler)] {
-        let progress = progress(label, scheduler, stage.workload().bytes());
-        let run = stage.run(label, scheduler, &progress);
+        let progress = progress(label, scheduler, testbed.workload().bytes());
+        let run = testbed.run(label, scheduler, &progress);
         progress.finish_and_clear();
         match run {
             Err(_) if interrupted.load(Ordering::SeqCst) => {
@@ -49,11 +49,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
     let report = Report {
         title: "Competing programs on one disk, without and with scheduling".into(),
-        notes: stage.notes(),
+        notes: testbed.notes(),
         program: concat!("iogate ", env!("CARGO_PKG_VERSION")).into(),
         runs,
     };
-    drop(stage);
+    drop(testbed);
 
     std::io::Write::write_all(&mut html, iogate_report::html::page(&report).as_bytes())
         .with_context(|| format!("{} cannot be written", args.html.display()))?;
@@ -66,7 +66,11 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     for note in &report.notes {
         out += &format!("{note}\n");
     }
-    print(&format!("{out}\n{}\nThe report with pictures: {}\n", text::comparison(&report), place.display()))
+    print(&format!(
+        "{out}\n{}\nThe report with pictures: {}\n",
+        comparison::comparison(&report),
+        place.display()
+    ))
 }
 
 fn progress(label: &str, scheduler: &SchedulerConfig, bytes: u64) -> ProgressBar {

@@ -50,14 +50,16 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     }
     let all = if args.real { &Paper::REAL[..] } else { &Paper::ALL };
     let papers = if args.papers.is_empty() { all } else { &args.papers };
-    let rig = args.real.then(real::rig).transpose()?;
+    let runner = args.real.then(real::runner).transpose()?;
     for paper in papers {
         let begin = Instant::now();
-        let (name, reproduced) = match (paper, &rig) {
-            (Paper::Coordination, Some(rig)) => {
-                ("coordination-real", Reproduced::beyond(real::coordination::page(&lab, rig)?))
+        let (name, reproduced) = match (paper, &runner) {
+            (Paper::Coordination, Some(runner)) => {
+                ("coordination-real", Reproduced::beyond(real::coordination::page(&lab, runner)?))
             }
-            (Paper::Twins, Some(rig)) => ("twins-real", Reproduced::beyond(real::twins::page(&lab, rig)?)),
+            (Paper::Twins, Some(runner)) => {
+                ("twins-real", Reproduced::beyond(real::twins::page(&lab, runner)?))
+            }
             (Paper::Checkpoint, Some(_)) => {
                 ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
             }

@@ -9,7 +9,7 @@ use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::server::{ConnectionStatus, Status};
 use iogate_net::transport::ConnectError;
 use iogate_net::transport::auth::{Credential, Munge};
-use iogate_report::{Table, text, units};
+use iogate_report::{Table, status, units};
 
 /// The errno of a server that wants another proof.
 const DENIED: i32 = rustix::io::Errno::ACCESS.raw_os_error();
@@ -92,7 +92,7 @@ pub(crate) fn shown(status: &Status) -> String {
     line("underway", format!("{} requests, {memory} of memory", units::count(status.underway as u64)));
     for export in &status.exports {
         write!(out, "\nexport {}, {} queued\n", export.name, export.queued).expect("text grows");
-        out.push_str(&text::status(&export.gate.summary));
+        out.push_str(&status::status(&export.gate.summary));
     }
     let table = connections_table(&status.connections);
     if !table.is_empty() {

@@ -7,7 +7,7 @@ use iogate_sim::result::RunResult;
 
 use super::{CLOSE, Reduced};
 use crate::cli::{BenchStore, BenchWay};
-use crate::commands::bench::rig::{self, Rig};
+use crate::commands::bench::runner::{self, Runner};
 use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::reproduce::checkpoint::{BACKOFF, BOTH, CASE, LOCK, NONE, timelines_of};
 use crate::commands::reproduce::{Experiment, Lab, percents};
@@ -64,12 +64,12 @@ const QUICK_JOBS: [&str; 11] = [
 ];
 
 pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
-    let rig = Rig::new(BenchStore::Modelled, None, Some(BenchWay::Mount))?;
+    let runner = Runner::new(BenchStore::Modelled, None, Some(BenchWay::Mount))?;
     let keep = [(CASE, &CASES[..])];
     let (pair_set, jobs_set) = if lab.quick { (&QUICK_PAIR, &QUICK_JOBS) } else { (&PAIR, &JOBS) };
     let run = |scenario, set| {
         let called = scenario;
-        lab.side_by_side(&rig, &Reduced { scenario, called, set, keep: &keep })
+        lab.side_by_side(&runner, &Reduced { scenario, called, set, keep: &keep })
     };
     let (pair, jobs) = (run("checkpoint-pair", pair_set)?, run("checkpoint-jobs", jobs_set)?);
     Ok(Page {
@@ -162,7 +162,7 @@ fn near(results: &Experiment) -> String {
 impl Lab<'_> {
     /// Runs a scenario for real through mounts, and simulates it, unless its results have been kept: two values of the axis
     /// [`BY`].
-    fn side_by_side(&self, rig: &Rig, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
+    fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
         let form = if self.quick { "-quick" } else { "" };
         let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
         if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
@@ -173,7 +173,7 @@ impl Lab<'_> {
         let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
         points.retain(|point| reduced.keeps(&point.settings));
         for point in &mut points {
-            rig::fit(&mut point.scenario, Some(BenchWay::Mount), BenchStore::Modelled)?;
+            runner::fit(&mut point.scenario, Some(BenchWay::Mount), BenchStore::Modelled)?;
         }
         let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
         let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
@@ -183,7 +183,7 @@ impl Lab<'_> {
             for (index, point) in points.iter().enumerate() {
                 let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
                 let (run, path) =
-                    rig.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
+                    runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
                 runs[index].push(run);
                 paths[index].push(path);
                 recordings[index] = recordings[index].take().or(recording);
@@ -192,7 +192,7 @@ impl Lab<'_> {
         let confidence = points.first().map_or(0.95, |point| point.scenario.confidence);
         let mut report = ExperimentReport::new(reduced.scenario, PROGRAM, confidence);
         for (((point, runs), paths), recording) in points.iter().zip(&runs).zip(&paths).zip(recordings) {
-            let simulated = rig.simulate(point, rig::mean(paths))?;
+            let simulated = runner.simulate(point, runner::mean(paths))?;
             let by = |by: &str| {
                 let by = (BY.to_owned(), by.to_owned());
                 point.settings.iter().cloned().chain([by]).collect()

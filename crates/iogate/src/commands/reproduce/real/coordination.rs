@@ -5,7 +5,7 @@ use iogate_report::reproduction::{Page, Section};
 use iogate_sim::metrics::Unit;
 
 use super::{How, Reduced, Results};
-use crate::commands::bench::rig::Rig;
+use crate::commands::bench::runner::Runner;
 use crate::commands::reproduce::coordination::{BY_TURNS, FIFO, GATE};
 use crate::commands::reproduce::{Lab, percents};
 use crate::commands::sim::PROGRAM;
@@ -19,7 +19,7 @@ const FLASH: [&str; 4] =
     ["repetitions=5", "app.pio.processes=[2]", "app.pio.count=[2, 8]", "app.pio.op=[read]"];
 const QUICK: [&str; 4] = ["repetitions=1", "app.pio.processes=[1]", "app.pio.count=[2]", "app.pio.op=[read]"];
 
-pub(in super::super) fn page(lab: &Lab<'_>, rig: &Rig) -> Result<Page, Failure> {
+pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Failure> {
     let counts: &[&str] = if lab.quick { &["4"] } else { &["4", "8"] };
     let keep = [(SERVERS, counts)];
     let mut sections = Vec::new();
@@ -40,7 +40,8 @@ pub(in super::super) fn page(lab: &Lab<'_>, rig: &Rig) -> Result<Page, Failure> 
     ] {
         let scenario = format!("coordination-servers-{name}");
         let set = if lab.quick { &QUICK } else { set };
-        let results = lab.real(rig, &Reduced { scenario: &scenario, called: &scenario, set, keep: &keep })?;
+        let results =
+            lab.real(runner, &Reduced { scenario: &scenario, called: &scenario, set, keep: &keep })?;
         paths.push(format!("{name}: {}", results.paths()));
         sections.push(section(&results, name, scenario, window, set, paper));
     }

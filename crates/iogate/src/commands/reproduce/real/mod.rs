@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Lab, Settings};
 use crate::cli::{BenchStore, BenchWay};
-use crate::commands::bench::rig::{self, Rig};
+use crate::commands::bench::runner::{self, Runner};
 use crate::commands::scenario;
 use crate::failure::Failure;
 use crate::output::OutputFile;
@@ -58,14 +58,14 @@ struct Point {
 }
 
 /// Real runs without mounts, so that direct and forwarded ones go the same way.
-pub(super) fn rig() -> Result<Rig, Failure> {
-    Rig::new(BenchStore::Modelled, None, Some(BenchWay::Network))
+pub(super) fn runner() -> Result<Runner, Failure> {
+    Runner::new(BenchStore::Modelled, None, Some(BenchWay::Network))
 }
 
 impl Lab<'_> {
     /// Runs a scenario for real and simulates it, unless its results have been kept. All points have their first
     /// repetition before any has its second: what else the machine does hits all alike.
-    fn real(&self, rig: &Rig, reduced: &Reduced<'_>) -> Result<Results, Failure> {
+    fn real(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Results, Failure> {
         let form = if self.quick { "-quick" } else { "" };
         let kept = self.results.map(|folder| folder.join(format!("{}-real{form}.json", reduced.called)));
         if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
@@ -74,7 +74,7 @@ impl Lab<'_> {
         let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
         points.retain(|point| reduced.keeps(&point.settings));
         for point in &mut points {
-            rig::fit(&mut point.scenario, Some(BenchWay::Network), BenchStore::Modelled)?;
+            runner::fit(&mut point.scenario, Some(BenchWay::Network), BenchStore::Modelled)?;
         }
         let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
         let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
@@ -84,17 +84,17 @@ impl Lab<'_> {
                 eprintln!("{}: repetition {} of {repetitions}", reduced.called, repetition + 1);
             }
             for (index, point) in points.iter().enumerate() {
-                let (run, path) = rig.repetition(&point.scenario, repetition, None, &mut Vec::new())?;
+                let (run, path) = runner.repetition(&point.scenario, repetition, None, &mut Vec::new())?;
                 runs[index].push(run);
                 paths[index].push(path);
             }
         }
         let mut results = Results::default();
         for ((point, runs), paths) in points.iter().zip(&runs).zip(&paths) {
-            let path = rig::mean(paths);
+            let path = runner::mean(paths);
             results.0.push(Point {
                 settings: point.settings.iter().cloned().collect(),
-                simulated: measured(&rig.simulate(point, path)?.runs),
+                simulated: measured(&runner.simulate(point, path)?.runs),
                 real: measured(runs),
                 path_ns: path.as_nanos(),
             });

@@ -5,7 +5,7 @@ use iogate_report::reproduction::{Page, Section};
 use iogate_sim::metrics::Unit;
 
 use super::{How, Reduced, Results};
-use crate::commands::bench::rig::Rig;
+use crate::commands::bench::runner::Runner;
 use crate::commands::reproduce::Lab;
 use crate::commands::reproduce::claims::Sheet;
 use crate::commands::reproduce::twins::{
@@ -38,10 +38,10 @@ const QUICK: [&str; 5] = [
     "app.mpi-io-test.op=[read]",
 ];
 
-pub(in super::super) fn page(lab: &Lab<'_>, rig: &Rig) -> Result<Page, Failure> {
+pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Failure> {
     let set = if lab.quick { &QUICK[..] } else { &SIZE };
     let run = |scenario: &str, called: &str, set: &[&str], keep: &[(&str, &[&str])]| {
-        lab.real(rig, &Reduced { scenario, called, set, keep })
+        lab.real(runner, &Reduced { scenario, called, set, keep })
     };
     let direct = run("twins-direct", "twins-direct", set, &[])?;
     let gates: (&str, &[&str]) = (GATE, &GATES);

@@ -15,15 +15,15 @@ use iogate_sim::workload::iteration_bytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::nodes::Nodes;
-use super::stage::Stage;
+use super::testbed::Testbed;
 use super::turns::{Coordinating, How};
 use super::work::{Entrances, Work};
-use super::{crowd, fit as here, gather};
+use super::{collect, feasibility as here, launcher};
 use crate::cli::{BenchStore, BenchWay};
 use crate::failure::Failure;
 
 /// Runs scenarios for real.
-pub(crate) struct Rig {
+pub(crate) struct Runner {
     store: BenchStore,
     dir: Option<PathBuf>,
     through: Option<BenchWay>,
@@ -51,25 +51,25 @@ pub(crate) fn mean(spans: &[Span]) -> Span {
 
 /// Where a run takes place.
 enum Scene {
-    Mounts(Stage),
+    Mounts(Testbed),
     Network(Nodes),
 }
 
-impl Rig {
+impl Runner {
     /// Takes interrupts from now on, to leave nothing behind.
     pub(crate) fn new(
         store: BenchStore,
         dir: Option<PathBuf>,
         through: Option<BenchWay>,
-    ) -> Result<Rig, Failure> {
-        let rig = Rig { store, dir, through, interrupted: Arc::default(), simulating: Arc::default() };
+    ) -> Result<Runner, Failure> {
+        let runner = Runner { store, dir, through, interrupted: Arc::default(), simulating: Arc::default() };
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // While it simulates there is nothing to clean up.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, rig.simulating.clone())
-                .and_then(|_| signal_hook::flag::register(signal, rig.interrupted.clone()))
+            signal_hook::flag::register_conditional_shutdown(signal, 1, runner.simulating.clone())
+                .and_then(|_| signal_hook::flag::register(signal, runner.interrupted.clone()))
                 .context("signals cannot be handled")?;
         }
-        Ok(rig)
+        Ok(runner)
     }
 
     /// The same in the simulator, with the time that requests spent between processes and gates.
@@ -130,7 +130,7 @@ impl Rig {
         scene.open(scenario, seed, &work)?;
         let _coordinating = Coordinating::begin(&scenario.coordination, &folder, &probed)?;
         let scripts = work.write_scripts(seed, scene.folder())?;
-        let outcome = crowd::run(&work, &scripts, seed, scenario, &self.interrupted);
+        let outcome = launcher::run(&work, &scripts, seed, scenario, &self.interrupted);
         let outcome = match outcome {
             Err(_) if self.interrupted.load(Ordering::SeqCst) => {
                 return Err(Failure::failed(anyhow!("interrupted")));
@@ -138,20 +138,20 @@ impl Rig {
             outcome => outcome?,
         };
         let measures = match &scene {
-            Scene::Mounts(stage) => gather::of_mounts(&work, &outcome, stage.measures()),
+            Scene::Mounts(testbed) => collect::of_mounts(&work, &outcome, testbed.measures()),
             Scene::Network(nodes) => nodes.measures(&outcome)?,
         };
         if let Some(recording) = recording {
-            gather::show(&work, &outcome, &measures, recording);
+            collect::show(&work, &outcome, &measures, recording);
         }
         let path = measures.path;
-        Ok((gather::result(&work, seed, &outcome, measures), path))
+        Ok((collect::result(&work, seed, &outcome, measures), path))
     }
 
     fn scene(&self, scenario: &Scenario) -> Result<Scene, Failure> {
         let dir = self.dir.as_deref();
         Ok(match here::way(scenario, self.through, self.store)? {
-            BenchWay::Mount => Scene::Mounts(Stage::new(self.store, dir, scenario.cluster.servers.nodes)?),
+            BenchWay::Mount => Scene::Mounts(Testbed::new(self.store, dir, scenario.cluster.servers.nodes)?),
             BenchWay::Network => Scene::Network(Nodes::new(self.store, dir, scenario)?),
         })
     }
@@ -160,7 +160,7 @@ impl Rig {
 impl Scene {
     fn folder(&self) -> &std::path::Path {
         match self {
-            Scene::Mounts(stage) => stage.folder(),
+            Scene::Mounts(testbed) => testbed.folder(),
             Scene::Network(nodes) => nodes.folder(),
         }
     }
@@ -168,14 +168,14 @@ impl Scene {
     /// The first server's.
     fn mountpoint(&self) -> PathBuf {
         match self {
-            Scene::Mounts(stage) => stage.mountpoint(0),
+            Scene::Mounts(testbed) => testbed.mountpoint(0),
             Scene::Network(nodes) => nodes.folder().to_owned(),
         }
     }
 
     fn entrances(&self, scenario: &Scenario) -> Entrances {
         match self {
-            Scene::Mounts(stage) => stage.entrances(scenario.cluster.servers.nodes),
+            Scene::Mounts(testbed) => testbed.entrances(scenario.cluster.servers.nodes),
             Scene::Network(nodes) => nodes.entrances(),
         }
     }
@@ -183,9 +183,9 @@ impl Scene {
     /// Makes the files of a run, and starts all that serves them.
     fn open(&mut self, scenario: &Scenario, seed: u64, work: &Work) -> Result<(), Failure> {
         match self {
-            Scene::Mounts(stage) => {
-                stage.create_files(work)?;
-                Ok(stage.open(scenario, seed)?)
+            Scene::Mounts(testbed) => {
+                testbed.create_files(work)?;
+                Ok(testbed.open(scenario, seed)?)
             }
             Scene::Network(nodes) => nodes.open(work),
         }

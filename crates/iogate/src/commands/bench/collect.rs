@@ -9,9 +9,9 @@ use iogate_sim::result::{
 };
 use iogate_sim::world::{self, Observer, Served};
 
-use super::crowd::Outcome;
+use super::launcher::Outcome;
 use super::script::file_of_name;
-use super::stage::ServerMeasures;
+use super::testbed::ServerMeasures;
 use super::work::Work;
 use super::worker::{Measured, now};
 use crate::watched::Note;

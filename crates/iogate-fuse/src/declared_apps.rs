@@ -14,13 +14,13 @@ const PROCESSES_MAX: usize = 65_536;
 
 /// Applications by process.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct DeclaredApps {
     /// With when the process started, which tells it from a later one with the same id.
     by_process: Mutex<HashMap<u32, (AppId, u64)>>,
     version: AtomicU64,
 }
 
-impl Told {
+impl DeclaredApps {
     /// Takes down what a thread says for its process: a number other than 0.
     pub(crate) fn tell(&self, thread: u32, value: &[u8]) -> Result<(), Errno> {
         let number = std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok());

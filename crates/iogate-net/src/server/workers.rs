@@ -14,7 +14,7 @@ type Job = Box<dyn FnOnce() + Send>;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// Threads, started when needed, gone after a while.
-pub(super) struct Crew {
+pub(super) struct Workers {
     name: &'static str,
     threads_max: usize,
     state: Mutex<State>,
@@ -30,12 +30,17 @@ struct State {
     woken: usize,
 }
 
-impl Crew {
+impl Workers {
     /// At most so many threads, of which each of `groups` has no more than it leaves free, and a member of one `member_max`.
-    pub(super) fn new(name: &'static str, groups: usize, threads_max: usize, member_max: usize) -> Arc<Crew> {
+    pub(super) fn new(
+        name: &'static str,
+        groups: usize,
+        threads_max: usize,
+        member_max: usize,
+    ) -> Arc<Workers> {
         let jobs = FairQueue::new(groups, threads_max, member_max);
         let state = Mutex::new(State { jobs, threads: 0, idle: 0, woken: 0 });
-        Arc::new(Crew { name, threads_max, state, wake: Condvar::new() })
+        Arc::new(Workers { name, threads_max, state, wake: Condvar::new() })
     }
 
     /// Runs a job in another thread when it is its turn. If no thread can be had, in this one. A panic in it ends that job only.
@@ -47,7 +52,7 @@ impl Crew {
         }
     }
 
-    /// Runs a job in this thread, which counts as one of the crew's for that time; in another one later if others wait, or if it is not
+    /// Runs a job in this thread, which counts as one of these workers' for that time; in another one later if others wait, or if it is not
     /// its turn.
     pub(super) fn run_here(self: &Arc<Self>, group: usize, member: u64, job: Job) {
         if !lock(&self.state).jobs.begin(group, member) {
@@ -75,8 +80,8 @@ impl Crew {
             self.wake.notify_one();
         } else if state.threads < self.threads_max {
             state.threads += 1;
-            let crew = Arc::clone(self);
-            let started = std::thread::Builder::new().name(self.name.into()).spawn(move || crew.work());
+            let workers = Arc::clone(self);
+            let started = std::thread::Builder::new().name(self.name.into()).spawn(move || workers.work());
             if let Err(error) = started {
                 state.threads -= 1;
                 if state.threads == 0 {
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn who_runs_a_job_itself_counts_as_one_of_the_crew() {
-        let crew = Crew::new("test", 1, 8, 1);
+        let crew = Workers::new("test", 1, 8, 1);
         let (sender, said) = mpsc::channel();
         let say = move |what| {
             let sender = sender.clone();
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_hangs_leaves_threads_to_others_and_goes_on_later() {
-        let crew = Crew::new("test", 3, 6, 6);
+        let crew = Workers::new("test", 3, 6, 6);
         let (door, entered, done) = (Arc::new(Mutex::new(())), mpsc::channel(), mpsc::channel());
         let shut = lock(&door);
         for _ in 0..20 {

@@ -16,7 +16,7 @@ use iogate_sim::scenario::Scenario;
 use iogate_sim::world;
 use tempfile::TempDir;
 
-use super::fit;
+use super::feasibility;
 use super::script::{Place, file_name};
 use super::work::{Entrances, FileUse, Work};
 use crate::cli::BenchStore;
@@ -27,7 +27,7 @@ use crate::watched::{Note, WatchedStore};
 const IN_MEMORY: &str = "/dev/shm";
 
 /// The scene of one run through mounts. Dropped, it leaves nothing behind.
-pub(super) struct Stage {
+pub(super) struct Testbed {
     /// Before the folder, so that nothing is mounted in it when it is removed.
     servers: Vec<Server>,
     folder: TempDir,
@@ -54,17 +54,17 @@ pub(super) struct ServerMeasures {
     pub(super) clock: (Time, Instant),
 }
 
-impl Stage {
+impl Testbed {
     /// A folder with a source and a mount point for each server; nothing is mounted yet.
-    pub(super) fn new(store: BenchStore, dir: Option<&Path>, servers: u32) -> anyhow::Result<Stage> {
+    pub(super) fn new(store: BenchStore, dir: Option<&Path>, servers: u32) -> anyhow::Result<Testbed> {
         let folder = scratch(store, dir)?;
-        let stage = Stage { servers: Vec::new(), folder, store };
+        let testbed = Testbed { servers: Vec::new(), folder, store };
         for server in 0..servers {
-            for folder in [stage.source(server), stage.mountpoint(server)] {
+            for folder in [testbed.source(server), testbed.mountpoint(server)] {
                 std::fs::create_dir(&folder).with_context(|| folder.display().to_string())?;
             }
         }
-        Ok(stage)
+        Ok(testbed)
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -87,7 +87,7 @@ impl Stage {
     /// Makes the files of a run. Where the device is not modelled, what is read is really there.
     pub(super) fn create_files(&self, work: &Work) -> Result<(), Failure> {
         let sparse = self.store != BenchStore::Directory;
-        fit::check_space(work.bytes(sparse), self.folder())?;
+        feasibility::check_space(work.bytes(sparse), self.folder())?;
         for (file, FileUse { end, .. }) in &work.files {
             for server in 0..work.striping.servers as u32 {
                 let path = self.source(server).join(file_name(*file));
@@ -156,7 +156,7 @@ impl Server {
     }
 }
 
-impl Drop for Stage {
+impl Drop for Testbed {
     fn drop(&mut self) {
         for server in self.servers.drain(..) {
             // A process that has just ended may still hold a file for a moment.

@@ -30,7 +30,7 @@ const QUEUE_MAX: u32 = 65_536;
 const GROUPS_MAX: usize = 32;
 
 /// The scene, used for one run after the other. Dropped, it leaves nothing behind.
-pub(super) struct Stage {
+pub(super) struct Testbed {
     workload: Workload,
     device: String,
     folder: TempDir,
@@ -39,13 +39,13 @@ pub(super) struct Stage {
     interrupted: Arc<AtomicBool>,
 }
 
-impl Stage {
+impl Testbed {
     pub(super) fn set_up(
         workload: Workload,
         device: &str,
         in_process: bool,
         interrupted: Arc<AtomicBool>,
-    ) -> anyhow::Result<Stage> {
+    ) -> anyhow::Result<Testbed> {
         let folder =
             tempfile::Builder::new().prefix("iogate-demo-").tempdir().context("a temporary folder")?;
         let (source, mountpoint) = (folder.path().join("source"), folder.path().join("mount"));
@@ -56,7 +56,7 @@ impl Stage {
         };
         make().with_context(|| format!("the files of the demo in {}", folder.path().display()))?;
         let in_process = in_process.then(|| "as asked for".to_string());
-        Ok(Stage { workload, device: device.into(), folder, in_process, interrupted })
+        Ok(Testbed { workload, device: device.into(), folder, in_process, interrupted })
     }
 
     pub(super) fn workload(&self) -> &Workload {
