@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use common::{app, gate, scenario};
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::coord::{CoordConfig, Order, Passing};
-use iogate_core::device::Device;
+use iogate_core::device::{Device, Rules};
 use iogate_core::{AppId, FileId, Op, SchedulerKind, Span, Time};
 use iogate_sim::cache::{CacheConfig, Kernel};
 use iogate_sim::elevator::{ElevatorConfig, Threads};
 use iogate_sim::rng::{Distribution, Rng};
 use iogate_sim::scenario::{
-    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, Pattern, ProcessorSpec, Scenario,
-    ServerCache, Sharing, Spread,
+    App, Barrier, Collective, Coordination, Fault, FaultKind, Forwarders, ListSpec, Pattern, ProcessorSpec,
+    Scenario, ServerCache, Sharing, Spread,
 };
 use iogate_sim::world::{Arrived, Observer, Served, server_device, simulate};
 
@@ -302,14 +302,6 @@ fn random_worlds_with_caches_end_and_write_back_what_they_have() {
     for seed in 0..150 {
         let mut world = some_world(seed);
         let rng = &mut Rng::new(seed, 97);
-        let some_cache = |rng: &mut Rng| {
-            let kernel = one_of(rng, &Kernel::ALL);
-            let mut config = CacheConfig::new(kernel, 1 << (16 + rng.below(10)));
-            config.expire = Span::from_millis(1 + rng.below(3_000));
-            config.read_ahead = one_of(rng, &[0, 32 << 10, 128 << 10]);
-            config.in_flight = 1 + rng.below(8);
-            config
-        };
         let commits = rng.below(2) == 0;
         world.cluster.servers.cache =
             (rng.below(4) > 0).then(|| ServerCache { config: some_cache(rng), commits });
@@ -330,6 +322,79 @@ fn random_worlds_with_caches_end_and_write_back_what_they_have() {
         }
         let again = simulate(&world, seed, &mut ()).expect("it ended before");
         assert_eq!(format!("{again:?}"), format!("{result:?}"), "seed {seed}");
+    }
+}
+
+/// A cache of a random kernel and size.
+fn some_cache(rng: &mut Rng) -> CacheConfig {
+    let mut config = CacheConfig::new(one_of(rng, &Kernel::ALL), 1 << (16 + rng.below(10)));
+    config.expire = Span::from_millis(1 + rng.below(3_000));
+    config.read_ahead = one_of(rng, &[0, 32 << 10, 128 << 10]);
+    config.in_flight = 1 + rng.below(8);
+    config
+}
+
+/// The same worlds with all models at once: caches, slots, lists, processors, allocation, elevators, and devices that queue or are arrays.
+#[test]
+fn random_worlds_with_all_models_lose_nothing_and_are_the_same_each_time() {
+    for seed in 0..200 {
+        let mut world = some_world(seed);
+        let rng = &mut Rng::new(seed, 96);
+        let cluster = &mut world.cluster;
+        cluster.clients.gate = None;
+        cluster.clients.cache = (rng.below(2) == 0).then(|| some_cache(rng));
+        cluster.clients.slots = Some(1 + rng.below(16) as u32);
+        for layer in &mut cluster.forwarders {
+            layer.lists =
+                Some(ListSpec { requests: 1 + rng.below(16) as u32, calls: 1 + rng.below(4) as u32 });
+        }
+        let [read, write, connection] = std::array::from_fn(|_| Span::from_micros(rng.below(30)));
+        cluster.servers.processor = ProcessorSpec { read, write, connection };
+        cluster.servers.cache = Some(ServerCache { config: some_cache(rng), commits: rng.below(2) == 0 });
+        cluster.servers.elevator = some_elevator(rng);
+        cluster.servers.allocation = Some(one_of(rng, &[Rules::Ext3, Rules::Ext4, Rules::Xfs]));
+        cluster.servers.device =
+            one_of(rng, &["hdd:queue=31", "sas-10k-600g", "array-12t", "nvme-p4500-2t"]).into();
+        let (cached, plain) = (
+            world.cluster.clients.cache.is_some(),
+            world.faults.is_empty() && world.coordination == Coordination::default(),
+        );
+        let mut seen = Judged::default();
+        let result = simulate(&world, seed, &mut seen).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(!result.cut_off, "seed {seed} does not end");
+        let mut bytes = 0;
+        for (spec, app) in world.apps.iter().zip(&result.apps) {
+            let expected = expected_bytes(spec);
+            assert!(app.bytes == expected || (app.lost && app.bytes < expected), "seed {seed}: {}", app.name);
+            bytes += app.bytes;
+        }
+        // What comes to the servers is what was called for, where no cache answers, nobody is lost and nobody probes.
+        assert!(cached || !plain || seen.arrived == bytes, "seed {seed}: {} of {bytes}", seen.arrived);
+        let served: u64 = result.servers.iter().map(|server| server.bytes).sum();
+        assert_eq!(served, seen.account.bytes, "seed {seed}");
+        for (layer, stats) in &result.caches {
+            assert!(stats.written_back <= stats.dirtied, "seed {seed}: {layer}");
+            assert!(stats.dirtied == 0 || stats.written_back > 0, "seed {seed}: {layer} {stats:?}");
+        }
+        let again = simulate(&world, seed, &mut ()).expect("it ended before");
+        assert_eq!(format!("{again:?}"), format!("{result:?}"), "seed {seed}");
+    }
+}
+
+/// What has come to servers, and what their devices have served.
+#[derive(Default)]
+struct Judged {
+    arrived: u64,
+    account: Account,
+}
+
+impl Observer for Judged {
+    fn arrived(&mut self, arrived: &Arrived) {
+        self.arrived += u64::from(arrived.bytes);
+    }
+
+    fn served(&mut self, served: &Served) {
+        self.account.served(served);
     }
 }
 
