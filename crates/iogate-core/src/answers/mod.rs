@@ -13,15 +13,18 @@
 //! | `note.rs` | the log's records: bytes <-> values |
 //! | `table.rs` | what is remembered now, within bounds |
 //! | `intent.rs` | what an intent without an outcome means |
+//! | `given_range.rs` | the ranges of records that are appended |
 //! | `once.rs` | which requests are carried out, and when their notes count |
 //! | `log.rs` | the log on a medium |
 
+mod given_range;
 mod intent;
 mod log;
 mod note;
 mod once;
 mod table;
 
+pub use given_range::GivenRange;
 pub use intent::{AppendIntent, Found, Lies, NameIntent, Outcome, Verdict};
 pub use log::Log;
 pub use note::{HEADER_BYTES, Header, NOTE_BYTES, Note, State};

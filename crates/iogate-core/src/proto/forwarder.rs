@@ -34,16 +34,22 @@ impl Forwarder {
         (nodes > 0).then_some(Forwarder { node, nodes, instance })
     }
 
-    /// What this forwarder, which comes in, is to another one; `is_there` says whether that still has a connection.
-    pub fn relation(&self, other: &Forwarder, is_there: impl FnOnce() -> bool) -> Relation {
+    /// What this forwarder, which comes in, is to another one, of the same user or not; `is_there` says whether that still has a
+    /// connection. Nobody ends what is another user's.
+    pub fn relation(
+        &self,
+        other: &Forwarder,
+        is_same_user: bool,
+        is_there: impl FnOnce() -> bool,
+    ) -> Relation {
         let Forwarder { node, nodes, instance } = *self;
         let is_same = (node, nodes) == (other.node, other.nodes) && nodes > 1;
         if instance == other.instance || nodes == other.nodes && !is_same {
             return Relation::None;
         }
         match (is_same, is_there()) {
-            (true, false) => Relation::Predecessor,
-            (false, false) => Relation::None,
+            (true, false) if is_same_user => Relation::Predecessor,
+            (_, false) => Relation::None,
             (true, true) => Relation::Rival(Refusal::new(
                 errno::EADDRINUSE,
                 format!(
@@ -74,7 +80,7 @@ mod tests {
     #[test]
     fn each_place_is_one_process_s_and_all_agree_on_how_many_there_are() {
         let own = forwarder(1, 4, 7);
-        let relation = |other: Forwarder, is_there| match own.relation(&other, || is_there) {
+        let relation = |other: Forwarder, is_there| match own.relation(&other, true, || is_there) {
             Relation::None => "none",
             Relation::Predecessor => "before",
             Relation::Rival(refusal) if refusal.text.contains("a `node` of its own") => "same place",
@@ -95,7 +101,14 @@ mod tests {
     #[test]
     fn forwarders_that_are_alone_are_not_each_other_s() {
         let (one, other) = (forwarder(0, 1, 7), forwarder(0, 1, 8));
-        assert_eq!(one.relation(&other, || true), Relation::None);
-        assert_eq!(one.relation(&other, || false), Relation::None);
+        assert_eq!(one.relation(&other, true, || true), Relation::None);
+        assert_eq!(one.relation(&other, true, || false), Relation::None);
+    }
+
+    #[test]
+    fn what_another_user_has_left_is_not_ended_and_its_place_is_not_taken() {
+        let (own, other) = (forwarder(1, 4, 7), forwarder(1, 4, 8));
+        assert_eq!(own.relation(&other, false, || false), Relation::None);
+        assert!(matches!(own.relation(&other, false, || true), Relation::Rival(_)));
     }
 }

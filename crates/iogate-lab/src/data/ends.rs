@@ -5,12 +5,10 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::Time;
-use iogate_core::answers::Key;
+use iogate_core::answers::{GivenRange, Key};
 use iogate_core::ends::{EarlierRange, Rules};
 use iogate_core::proto::server_session::{Asked as Parking, Owed, ParkedId};
-use iogate_core::wire::{
-    APPEND_RECORD_BYTES, AppendRecord, Identity, Range, Record, Request, RequestOrigin, open, range,
-};
+use iogate_core::wire::{APPEND_RECORD_BYTES, AppendRecord, Identity, Range, Record, Request, open};
 use iogate_vfs::ends::{self, Ends, Party, RangeLog};
 use iogate_vfs::{Clock, TreeFile};
 
@@ -176,14 +174,9 @@ const NOTHING: iogate_core::wire::Reserved =
 /// Ranges, over kills of the process.
 #[derive(Default)]
 struct Kept {
-    now: Mutex<BTreeMap<Key, (Identity, EarlierRange)>>,
+    now: Mutex<BTreeMap<Key, GivenRange>>,
     /// What it had when the process started, and has not forgotten since.
-    earlier: Mutex<BTreeMap<Key, (Identity, EarlierRange)>>,
-}
-
-fn key(record: &AppendRecord) -> Option<Key> {
-    let AppendRecord { client, number, step, uid, .. } = *record;
-    Key::of(uid, &RequestOrigin { client, number, step, unanswered: 0 })
+    earlier: Mutex<BTreeMap<Key, GivenRange>>,
 }
 
 impl Kept {
@@ -196,22 +189,19 @@ impl Kept {
 
 impl RangeLog for Kept {
     fn earlier(&self, file: Identity) -> Vec<EarlierRange> {
-        lock(&self.earlier).values().filter(|(of, _)| *of == file).map(|(_, range)| *range).collect()
+        let earlier = lock(&self.earlier);
+        let of_file = earlier.iter().filter(|(_, given)| given.file == file);
+        of_file.map(|(key, given)| EarlierRange { record: given.record(key), offset: given.offset }).collect()
     }
 
     fn keep(&self, file: Identity, records: &[AppendRecord], ranges: &[Range]) -> io::Result<()> {
-        let mut now = lock(&self.now);
-        for (record, given) in records.iter().zip(ranges).filter(|(_, given)| given.is_there == range::NEW) {
-            if let Some(key) = key(record) {
-                now.insert(key, (file, EarlierRange { record: *record, offset: given.offset }));
-            }
-        }
+        lock(&self.now).extend(GivenRange::of(file, records, ranges));
         Ok(())
     }
 
     fn forget(&self, _: Identity, records: &[AppendRecord]) -> io::Result<()> {
         let (mut now, mut earlier) = (lock(&self.now), lock(&self.earlier));
-        for key in records.iter().filter_map(key) {
+        for key in records.iter().filter_map(Key::of_record) {
             now.remove(&key);
             earlier.remove(&key);
         }

@@ -1,13 +1,11 @@
 //! A file that is open on servers.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
-use iogate_core::hash::IdHasher;
 use iogate_core::unsynced::Told;
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Offset, Open,
@@ -21,7 +19,8 @@ use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
 
 use super::call::{Answer, Call, Done, payload, record};
-use super::remote::{FileNumber, Servers, Spread, name_bytes, path_bytes};
+use super::remote::{FileNumber, Servers, name_bytes, path_bytes};
+use super::spread::{Route, Spread};
 use super::store::RemoteData;
 use super::{Client, Receiving, unsynced};
 
@@ -47,9 +46,7 @@ pub(super) struct Opened {
     /// The size that somebody had begun to set when it was opened.
     pending_size: Option<u64>,
     number: FileNumber,
-    layout: Layout,
-    /// The server of [`Spread::File`].
-    home: usize,
+    route: Route,
     /// The one on which it was opened.
     pub(super) first: usize,
     handles: Vec<Slot>,
@@ -132,8 +129,6 @@ impl Opened {
         };
         let handles: Vec<Slot> = (0..servers.clients.len()).map(|_| Slot::default()).collect();
         handles[first].settle(&Ok(handle));
-        let mut hasher = IdHasher::default();
-        identity.hash(&mut hasher);
         let unsynced = servers.unsynced.open(identity, handles.len());
         if how.flags & open::TRUNCATE != 0 {
             unsynced.resized(first, export);
@@ -150,8 +145,7 @@ impl Opened {
             is_new: answered.is_new != 0,
             pending_size: (answered.pending_size != u64::MAX).then_some(answered.pending_size),
             number: servers.number(identity),
-            layout,
-            home: (hasher.finish() % servers.clients.len() as u64) as usize,
+            route: Route::new(servers.spread, servers.clients.len(), first, identity, layout),
             first,
             handles,
         })
@@ -161,26 +155,9 @@ impl Opened {
         self.number.id
     }
 
-    /// The server to which a byte's transfers go, and the offset up to which that holds.
-    pub(super) fn server_of(&self, offset: u64, origin: Origin) -> (usize, u64) {
-        let servers = self.handles.len();
-        match self.servers.spread {
-            Spread::Client => (self.first, u64::MAX),
-            Spread::Process => (origin.client.0 as usize % servers, u64::MAX),
-            Spread::File => (self.home, u64::MAX),
-            Spread::Target => {
-                (self.layout.target_of(offset).0 as usize % servers, self.layout.stripe_end(offset))
-            }
-        }
-    }
-
-    /// The server that all appends to the file go to, whoever sends them: it makes them follow each other.
-    pub(super) fn append_server(&self) -> usize {
-        match self.servers.spread {
-            Spread::Client => self.first,
-            Spread::Process | Spread::File => self.home,
-            Spread::Target => self.layout.target_of(0).0 as usize % self.handles.len(),
-        }
+    /// Which servers its transfers go to.
+    pub(super) fn route(&self) -> &Route {
+        &self.route
     }
 
     fn request<'a>(&'a self, handle: u32, path: &'a [u8]) -> Request<'a> {
@@ -283,20 +260,11 @@ impl Opened {
         record(self.ask(self.caller, |handle| Request::GetAttr(GetAttr { handle, path: b"" }))?)
     }
 
-    /// Whether data of the file may have gone through a server, whichever handle or process of this machine has written it.
-    fn may_use(&self, server: usize) -> bool {
-        match self.servers.spread {
-            Spread::Client => server == self.first,
-            Spread::File => server == self.first || server == self.home,
-            Spread::Process | Spread::Target => true,
-        }
-    }
-
     /// On every server that may hold data of the file, at the same time. Fails with `EIO`, once, if one has lost what it had answered.
     pub(super) fn sync(&self, data_only: bool) -> io::Result<u64> {
         let (sender, answers) = mpsc::channel();
         let mut result = Ok(());
-        for server in (0..self.handles.len()).filter(|&server| self.may_use(server)) {
+        for server in (0..self.handles.len()).filter(|&server| self.route.may_use(server)) {
             let handle = match self.handle_on(server) {
                 Ok(handle) => handle,
                 // Nobody can open it there any more: nor does anybody miss what another process has written to it.
@@ -514,7 +482,8 @@ impl TreeFile for RemoteFile {
     }
 
     fn layout(&self) -> Option<Layout> {
-        (self.opened.layout != Layout::SINGLE).then_some(self.opened.layout)
+        let layout = self.opened.route.layout();
+        (layout != Layout::SINGLE).then_some(layout)
     }
 
     fn pending_size(&self) -> Option<u64> {

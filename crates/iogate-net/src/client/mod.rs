@@ -38,6 +38,7 @@ mod remote;
 mod send;
 mod session;
 mod split;
+mod spread;
 mod store;
 mod unsynced;
 
@@ -55,8 +56,9 @@ use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect
 
 pub use file::RemoteFile;
 pub use fork::Forking;
-pub use remote::{Remote, RemoteOptions, Spread};
+pub use remote::{Remote, RemoteOptions};
 pub use session::Client;
+pub use spread::Spread;
 pub use store::RemoteStore;
 
 /// Who receives what a server sends.

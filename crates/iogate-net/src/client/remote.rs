@@ -21,6 +21,7 @@ use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
 
 use super::call::{Call, Memory, not_understood, payload, record};
 use super::file::{Opened, RemoteFile, layout};
+use super::spread::Spread;
 use super::store::RemoteStore;
 use super::unsynced;
 use super::{Client, ClientError, ClientOptions, Receiving};
@@ -31,20 +32,6 @@ const LIST_BYTES: u32 = 64 << 10;
 
 /// Linux's bound on the name of an extended attribute.
 const NAME_BYTES_MAX: usize = 255;
-
-/// Which of several servers carries out a read or a write. Names and attributes go through one of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Spread {
-    /// One, for everything: see [`RemoteOptions::server`].
-    #[default]
-    Client,
-    /// One for each client process ([`Origin::client`]).
-    Process,
-    /// One for each file.
-    File,
-    /// One for each stripe target: the server `target mod servers`.
-    Target,
-}
 
 /// Settings of a [`Remote`].
 #[derive(Clone, Debug, Default)]

@@ -74,7 +74,7 @@ impl Opened {
     ) -> io::Result<u64> {
         let mut total = 0;
         while total < memory.bytes as u64 {
-            let (server, end) = self.server_of(offset + total, origin);
+            let (server, end) = self.route().server_of(offset + total, origin.client);
             let left = memory.bytes as u64 - total;
             let bytes = left.min(end - offset - total).min(u64::from(self.servers.transfer_bytes_max)) as u32;
             let piece = Segment { memory: memory.memory.wrapping_add(total as usize), bytes: bytes as usize };
@@ -136,7 +136,7 @@ impl Opened {
     pub(super) fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
         let max = self.servers.append_bytes_max as usize;
         let bytes = &bytes[..bytes.len().min(max)];
-        let server = self.append_server();
+        let server = self.route().append_server();
         let handle = self.handle_on(server)?;
         let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
         let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);
@@ -176,7 +176,7 @@ impl Store for RemoteStore {
             return done(io, result);
         }
         let bytes: usize = io.segments.iter().map(|segment| segment.bytes).sum();
-        let (server, end) = opened.server_of(io.offset, io.origin);
+        let (server, end) = opened.route().server_of(io.offset, io.origin.client);
         let how = (io.op, if io.extends { transfer::EXTEND } else { 0 });
         let (offset, origin) = (io.offset, io.origin);
         if bytes <= self.servers.transfer_bytes_max as usize && end - offset >= bytes as u64 {
@@ -185,8 +185,9 @@ impl Store for RemoteStore {
             opened.start(server, how, (offset, bytes as u32), origin, memory, done);
             return;
         }
-        let parts =
-            split::parts(&io, self.servers.transfer_bytes_max, |offset| opened.server_of(offset, origin));
+        let parts = split::parts(&io, self.servers.transfer_bytes_max, |offset| {
+            opened.route().server_of(offset, origin.client)
+        });
         if parts.is_empty() {
             return done(io, Ok(0));
         }

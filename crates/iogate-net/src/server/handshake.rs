@@ -123,9 +123,9 @@ fn predecessors(
             peer = session.connected_peer();
             peer.is_some()
         };
-        match own.relation(other, is_there) {
-            Relation::Predecessor if session.user.uid == user.uid => before.push(Arc::clone(session)),
-            Relation::None | Relation::Predecessor => {}
+        match own.relation(other, session.user.uid == user.uid, is_there) {
+            Relation::Predecessor => before.push(Arc::clone(session)),
+            Relation::None => {}
             Relation::Rival(refusal) => {
                 tracing::warn!(
                     node = own.node,

@@ -5,48 +5,12 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use iogate_core::answers::{Key, State};
+use iogate_core::answers::{GivenRange, Key, State};
 use iogate_core::ends::EarlierRange;
-use iogate_core::wire::{AppendRecord, Identity, Range, range};
+use iogate_core::wire::{AppendRecord, Identity, Range, Record};
 use iogate_vfs::ends::RangeLog;
 
 use super::{Answers, ToNote};
-
-/// Bytes of what is remembered of a record: file, offset, length.
-const KEPT_BYTES: usize = 28;
-
-/// A range that was given.
-#[derive(Clone, Copy)]
-struct Kept {
-    file: Identity,
-    offset: u64,
-    bytes: u32,
-}
-
-impl Kept {
-    fn to_bytes(self) -> [u8; KEPT_BYTES] {
-        let mut bytes = [0; KEPT_BYTES];
-        let numbers = [self.file.inode, self.file.generation, self.offset];
-        for (place, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            place.copy_from_slice(&number.to_le_bytes());
-        }
-        bytes[24..].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Kept> {
-        let bytes: &[u8; KEPT_BYTES] = bytes.try_into().ok()?;
-        let number = |at: usize| bytes[at..].first_chunk().map(|number| u64::from_le_bytes(*number));
-        let file = Identity { inode: number(0)?, generation: number(8)? };
-        let length = u32::from_le_bytes(*bytes.last_chunk()?);
-        Some(Kept { file, offset: number(16)?, bytes: length })
-    }
-}
-
-fn key(record: &AppendRecord) -> Option<Key> {
-    let AppendRecord { client, number, step, uid, .. } = *record;
-    (client != [0; 16]).then_some(Key { uid, client, number, step })
-}
 
 /// The log, and what it knew when the server started and has not forgotten since.
 pub(super) struct KeptRanges {
@@ -58,10 +22,9 @@ impl KeptRanges {
     pub(super) fn new(answers: Arc<Answers>) -> KeptRanges {
         let mut earlier: HashMap<Identity, HashMap<Key, EarlierRange>> = HashMap::new();
         for (key, bytes) in answers.values() {
-            let Some(Kept { file, offset, bytes }) = Kept::from_bytes(&bytes) else { continue };
-            let Key { uid, client, number, step } = key;
-            let record = AppendRecord { client, number, step, uid, bytes };
-            earlier.entry(file).or_default().insert(key, EarlierRange { record, offset });
+            let Ok(given) = GivenRange::decode(&bytes) else { continue };
+            let range = EarlierRange { record: given.record(&key), offset: given.offset };
+            earlier.entry(given.file).or_default().insert(key, range);
         }
         KeptRanges { answers, earlier: Mutex::new(earlier) }
     }
@@ -77,28 +40,24 @@ impl RangeLog for KeptRanges {
     }
 
     fn keep(&self, file: Identity, records: &[AppendRecord], ranges: &[Range]) -> io::Result<()> {
-        let new = records.iter().zip(ranges).filter(|(_, range)| range.is_there == range::NEW);
-        let note = |(record, range): (&AppendRecord, &Range)| {
-            let kept = Kept { file, offset: range.offset, bytes: record.bytes };
-            note(record, State::Value, kept.to_bytes().to_vec())
+        let note = |(key, given): (Key, GivenRange)| {
+            let mut bytes = Vec::new();
+            given.encode(&mut bytes);
+            ToNote { key, below: 0, state: State::Value, bytes }
         };
-        self.answers.remember(&new.filter_map(note).collect::<Vec<_>>())
+        self.answers.remember(&GivenRange::of(file, records, ranges).map(note).collect::<Vec<_>>())
     }
 
     fn forget(&self, file: Identity, records: &[AppendRecord]) -> io::Result<()> {
+        let keys: Vec<Key> = records.iter().filter_map(Key::of_record).collect();
         if let Some(ranges) = self.lock().get_mut(&file) {
-            for key in records.iter().filter_map(key) {
-                ranges.remove(&key);
+            for key in &keys {
+                ranges.remove(key);
             }
         }
-        let void = |record| note(record, State::Void, Vec::new());
-        self.answers.remember(&records.iter().filter_map(void).collect::<Vec<_>>())
+        let void = |key| ToNote { key, below: 0, state: State::Void, bytes: Vec::new() };
+        self.answers.remember(&keys.into_iter().map(void).collect::<Vec<_>>())
     }
-}
-
-/// What to note of a record.
-fn note(record: &AppendRecord, state: State, bytes: Vec<u8>) -> Option<ToNote> {
-    Some(ToNote { key: key(record)?, below: 0, state, bytes })
 }
 
 #[cfg(test)]
