@@ -6,11 +6,11 @@ use std::fmt::Write;
 
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Cancel, Change, Claim, Close, Configure, Entry, Evict, Failure, GetAttr,
-    GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link, ListXattr, MAGIC, MakeNode, Moment,
-    Offset, Open, Opened, Ping, Range, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr,
-    Rename, Renew, Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize,
-    Seek, SetAttr, SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Transfer,
-    Unlink, VERSION, Welcome, Written,
+    GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link, ListXattr, MAGIC, MakeNode, Offset,
+    Open, Opened, Ping, Range, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew,
+    Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr,
+    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink,
+    VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -20,16 +20,16 @@ const CHANGE: Change = Change {
     uid: 3,
     gid: 4,
     size: 5,
-    atime: Moment { seconds: -6, nanoseconds: 7 },
-    mtime: Moment { seconds: 8, nanoseconds: 9 },
+    atime: Timestamp { seconds: -6, nanoseconds: 7 },
+    mtime: Timestamp { seconds: 8, nanoseconds: 9 },
 };
 const ATTR: Attr = Attr {
     inode: 1,
     size: 2,
     blocks: 3,
-    atime: Moment { seconds: 4, nanoseconds: 5 },
-    mtime: Moment { seconds: 6, nanoseconds: 7 },
-    ctime: Moment { seconds: 8, nanoseconds: 9 },
+    atime: Timestamp { seconds: 4, nanoseconds: 5 },
+    mtime: Timestamp { seconds: 6, nanoseconds: 7 },
+    ctime: Timestamp { seconds: 8, nanoseconds: 9 },
     mode: 10,
     links: 11,
     uid: 12,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::{GRACE, directory, engine, errno, own, read, serve, write};
-use iogate_core::wire::{Change, Identity, Moment, open, set};
+use iogate_core::wire::{Change, Identity, Timestamp, open, set};
 use iogate_core::{ClientId, Layout};
 use iogate_engine::Origin;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions, Spread};
@@ -131,7 +131,7 @@ fn a_new_small_file_takes_few_messages() {
         let file = open_file(&tree, path.to_str().unwrap(), NEW | open::EXCLUSIVE);
         assert_eq!(file.opened_attr().unwrap().size, 0);
         assert_eq!(write(&engine, &*file, 0, &[1; 1000]).unwrap(), 1000);
-        let at = Moment { seconds: 1_000_000, nanoseconds: 0 };
+        let at = Timestamp { seconds: 1_000_000, nanoseconds: 0 };
         let times = Change { which: set::ATIME | set::MTIME, atime: at, mtime: at, ..Change::default() };
         let attr = file.set_attr(own(), &times).unwrap();
         assert_eq!((attr.size, attr.mtime), (1000, at));

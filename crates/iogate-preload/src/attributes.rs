@@ -3,7 +3,7 @@
 use iogate_core::wire::Identity;
 use std::ffi::c_int;
 
-use iogate_core::wire::{Change, Moment, set};
+use iogate_core::wire::{Change, Timestamp, set};
 use libc::{gid_t, mode_t, size_t, ssize_t, uid_t};
 use rustix::io::Errno;
 
@@ -83,7 +83,7 @@ fn times(times: In<[libc::timespec; 2]>) -> Result<Change> {
             libc::UTIME_NOW => change.which |= flag | now,
             nanoseconds @ 0..1_000_000_000 => {
                 change.which |= flag;
-                *field = Moment { seconds: time.tv_sec, nanoseconds: nanoseconds as u32 };
+                *field = Timestamp { seconds: time.tv_sec, nanoseconds: nanoseconds as u32 };
             }
             _ => return Err(Errno::INVAL.into()),
         }
@@ -95,7 +95,7 @@ fn times_in_microseconds(pair: In<[libc::timeval; 2]>) -> Result<Change> {
     let Some(pair) = pair.get() else { return times(In::NULL) };
     let [atime, mtime] = pair.map(|time| {
         let nanoseconds = u32::try_from(time.tv_usec).ok().filter(|us| *us < 1_000_000).map(|us| us * 1000);
-        nanoseconds.map(|nanoseconds| Moment { seconds: time.tv_sec, nanoseconds })
+        nanoseconds.map(|nanoseconds| Timestamp { seconds: time.tv_sec, nanoseconds })
     });
     let (atime, mtime) = (atime.ok_or(Errno::INVAL)?, mtime.ok_or(Errno::INVAL)?);
     Ok(Change { which: set::ATIME | set::MTIME, atime, mtime, ..Change::default() })
@@ -103,7 +103,7 @@ fn times_in_microseconds(pair: In<[libc::timeval; 2]>) -> Result<Change> {
 
 fn times_in_seconds(pair: In<libc::utimbuf>) -> Result<Change> {
     let Some(pair) = pair.get() else { return times(In::NULL) };
-    let moment = |seconds| Moment { seconds, nanoseconds: 0 };
+    let moment = |seconds| Timestamp { seconds, nanoseconds: 0 };
     let (atime, mtime) = (moment(pair.actime), moment(pair.modtime));
     Ok(Change { which: set::ATIME | set::MTIME, atime, mtime, ..Change::default() })
 }

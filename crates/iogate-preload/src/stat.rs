@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use iogate_core::wire::{Attr, Moment};
+use iogate_core::wire::{Attr, Timestamp};
 use rustix::io::Errno;
 
 use crate::abi::{Out, Text};
@@ -41,7 +41,7 @@ fn stat_of(attr: &Attr) -> libc::stat {
 }
 
 fn statx_of(attr: &Attr) -> libc::statx {
-    let time = |moment: Moment| {
+    let time = |moment: Timestamp| {
         // SAFETY: zeros are a value of it.
         let mut time: libc::statx_timestamp = unsafe { std::mem::zeroed() };
         (time.tv_sec, time.tv_nsec) = (moment.seconds, moment.nanoseconds);

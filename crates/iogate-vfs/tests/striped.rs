@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{ROOT, USER, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
-use iogate_core::wire::{Attr, Change, Moment, open, set};
+use iogate_core::wire::{Attr, Change, Timestamp, open, set};
 use iogate_vfs::{OpenHow, StripedTree, Swept, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 4 };
@@ -342,7 +342,7 @@ fn attributes_of_entries_are_complete() {
 fn times_are_the_latest_or_what_they_were_set_to() {
     let (_dir, tree) = place();
     let file = fill(&*tree, "f", 20_000);
-    let at = |seconds| Moment { seconds, nanoseconds: 5 };
+    let at = |seconds| Timestamp { seconds, nanoseconds: 5 };
     let times = Change { which: set::ATIME | set::MTIME, atime: at(10), mtime: at(20), ..Change::default() };
     let set = tree.set_attr(own(), Path::new("f"), Identity::default(), &times).unwrap();
     assert_eq!((set.atime, set.mtime), (at(10), at(20)));
@@ -362,7 +362,7 @@ fn what_a_client_writes_by_another_process_counts_for_a_new_file_too() {
     write(&engine(&*other), &*writer, 0, &[1; 20_000]).unwrap();
     let mode = Change { which: set::MODE, mode: 0o600, ..Change::default() };
     assert_eq!(new.set_attr(own(), &mode).unwrap().size, 20_000);
-    let mtime = Moment { seconds: 20, nanoseconds: 5 };
+    let mtime = Timestamp { seconds: 20, nanoseconds: 5 };
     let times = Change { which: set::MTIME, mtime, ..Change::default() };
     assert_eq!(new.set_attr(own(), &times).unwrap().mtime, mtime);
     assert_eq!(attr(&*other, "f").mtime, mtime);

@@ -153,7 +153,7 @@ pub const RANGE_BYTES: usize = 8 + 1;
 record! {
     /// A time: seconds since the Unix epoch, and nanoseconds.
     #[derive(Default)]
-    Moment {
+    Timestamp {
         /// Seconds.
         seconds: i64,
         /// Nanoseconds below one second.
@@ -172,11 +172,11 @@ record! {
         /// Blocks of 512 bytes in use.
         blocks: u64,
         /// Last access.
-        atime: Moment,
+        atime: Timestamp,
         /// Last change of the data.
-        mtime: Moment,
+        mtime: Timestamp,
         /// Last change of anything.
-        ctime: Moment,
+        ctime: Timestamp,
         /// Type and permissions.
         mode: u32,
         /// Names.

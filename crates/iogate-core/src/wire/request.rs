@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::codec::{Reader, Record, Value, WireError, record};
-use super::reply::{Identity, Moment};
+use super::reply::{Identity, Timestamp};
 
 /// Flags of an [`Open`].
 pub mod open {
@@ -210,9 +210,9 @@ record! {
         /// Bytes.
         size: u64,
         /// Last access.
-        atime: Moment,
+        atime: Timestamp,
         /// Last change of the data.
-        mtime: Moment,
+        mtime: Timestamp,
     }
 }
 

@@ -45,7 +45,7 @@ fn requests_survive_the_way_and_damage_is_noticed() {
         client: 6,
         issued: 7,
     }));
-    let moment = Moment { seconds: -1, nanoseconds: 999_999_999 };
+    let moment = Timestamp { seconds: -1, nanoseconds: 999_999_999 };
     let change = Change { which: set::MTIME, uid: 1, gid: 2, size: 3, mtime: moment, ..Change::default() };
     round_trip(Request::SetAttr(SetAttr { handle: NO_HANDLE, change, identity, path: b"x" }));
     round_trip(Request::Rename(Rename { flags: 1, path: b"from", to: b"to" }));

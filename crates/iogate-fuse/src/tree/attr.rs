@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iogate_core::wire::{self, Change, Moment, open, set};
+use iogate_core::wire::{self, Change, Timestamp, open, set};
 use iogate_vfs::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -55,8 +55,8 @@ fn change_of(arg: &SetattrIn) -> Change {
         uid: arg.uid,
         gid: arg.gid,
         size: arg.size,
-        atime: Moment { seconds: arg.atime as i64, nanoseconds: arg.atimensec },
-        mtime: Moment { seconds: arg.mtime as i64, nanoseconds: arg.mtimensec },
+        atime: Timestamp { seconds: arg.atime as i64, nanoseconds: arg.atimensec },
+        mtime: Timestamp { seconds: arg.mtime as i64, nanoseconds: arg.mtimensec },
     }
 }
 

@@ -57,7 +57,7 @@ impl Reactor {
     }
 
     /// The kernel has told something of a connection.
-    pub(super) fn told(&mut self, token: u64, flags: EventFlags) {
+    pub(super) fn on_event(&mut self, token: u64, flags: EventFlags) {
         let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         if over && self.connections.get(&token).is_some_and(|connection| connection.is_held_back) {
             // Nobody takes the answers that its requests wait for.

@@ -130,7 +130,7 @@ impl Reactor {
                 match event.data.u64() {
                     WAKE => is_woken = true,
                     listener if listener < FIRST_CONNECTION => self.accept(listener),
-                    token => self.told(token, event.flags),
+                    token => self.on_event(token, event.flags),
                 }
             }
             if is_woken && !self.take_calls() {
@@ -138,7 +138,7 @@ impl Reactor {
             }
             self.end_round();
             if self.looked.elapsed() >= LOOK_EVERY {
-                self.look_round();
+                self.reap();
             }
         }
         let all: Vec<_> = self.connections.keys().copied().collect();
@@ -357,7 +357,7 @@ impl Reactor {
     }
 
     /// Cuts off who is silent or does not read, and forgets sessions.
-    fn look_round(&mut self) {
+    fn reap(&mut self) {
         self.looked = Instant::now();
         let (hello, stall) = (self.config.limits.hello_timeout, self.config.limits.stall_timeout);
         let overdue = self.connections.iter().filter_map(|(&token, connection)| {

@@ -175,7 +175,7 @@ impl Connection {
 
     /// Takes what the kernel has told: whether the calling thread is to read, and to write; and whether the other end is there.
     /// What it has not told stays asked.
-    pub(super) fn told(self: &Arc<Self>, flags: EventFlags) -> (bool, bool, bool) {
+    pub(super) fn on_event(self: &Arc<Self>, flags: EventFlags) -> (bool, bool, bool) {
         let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
         let is_there = !over && !flags.contains(EventFlags::RDHUP);
         let mut interest = lock(&self.interest);
@@ -257,7 +257,7 @@ impl Connection {
     /// Has what comes after the greeting be read.
     pub(super) fn begin_reading(self: &Arc<Self>) {
         self.begun.store(true, Ordering::SeqCst);
-        self.server.go_on(Arc::clone(self));
+        self.server.requeue(Arc::clone(self));
     }
 
     /// Notes that nobody reads: goes on with the session's next connection, if this one is over.

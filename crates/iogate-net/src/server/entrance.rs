@@ -61,7 +61,7 @@ impl Shared {
             let first = lock(&export.entrance.waiting).pop_front();
             if let Some(connection) = first {
                 self.kept_out.fetch_sub(1, Ordering::SeqCst);
-                self.go_on(connection);
+                self.requeue(connection);
             }
         }
     }

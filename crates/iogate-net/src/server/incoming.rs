@@ -47,8 +47,8 @@ pub(super) const FRESH: Duration = Duration::from_micros(50);
 const FED_AT_ONCE: usize = 4;
 
 /// What a thread that reads from connections has for itself.
-pub(super) struct Desk {
-    scratch: Vec<u8>,
+pub(super) struct ReadScratch {
+    bytes: Vec<u8>,
     pub(super) taken: TakenIn,
 }
 
@@ -104,22 +104,22 @@ pub(super) enum Step {
     Last,
 }
 
-impl Desk {
-    pub(super) fn new() -> Desk {
-        Desk { scratch: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX], taken: TakenIn::default() }
+impl ReadScratch {
+    pub(super) fn new() -> ReadScratch {
+        ReadScratch { bytes: vec![0; LEFT_BYTES_MAX + READ_BYTES_MAX], taken: TakenIn::default() }
     }
 }
 
 impl Connection {
     /// Reads what is there, and carries it out as far as that is this thread's. Reads and writes of an export that holds many
     /// threads wait until it has one more. `is_there`: the kernel has just told of bytes, and of no end.
-    pub(super) fn serve(self: &Arc<Self>, desk: &mut Desk, is_there: bool) {
+    pub(super) fn serve(self: &Arc<Self>, scratch: &mut ReadScratch, is_there: bool) {
         let mut receive = lock(&self.receive);
-        let Some((next, since)) = self.begin(&mut receive, desk, is_there) else {
+        let Some((next, since)) = self.begin(&mut receive, scratch, is_there) else {
             drop(receive);
             return self.done_reading();
         };
-        let taken = &mut desk.taken;
+        let taken = &mut scratch.taken;
         let mut last = self.session.get().zip(taken.last.take());
         let session = self.session.get().filter(|_| !taken.batch.is_empty());
         if session.is_some()
@@ -149,8 +149,8 @@ impl Connection {
                     }
                     self.await_readable();
                 }
-                Next::Starved => self.server.starve(self),
-                Next::Later => self.server.go_on(Arc::clone(self)),
+                Next::Starved => self.server.wait_for_buffers(self),
+                Next::Later => self.server.requeue(Arc::clone(self)),
                 Next::Elsewhere => {}
                 Next::Gone => self.close(),
                 Next::Refused(refusal) => self.refuse(&refusal),
@@ -176,11 +176,11 @@ impl Connection {
     fn begin(
         self: &Arc<Self>,
         receive: &mut Receive,
-        desk: &mut Desk,
+        scratch: &mut ReadScratch,
         is_there: bool,
     ) -> Option<(Next, Instant)> {
         if let Some(KeptBatch { batch, next, since }) = receive.kept.take() {
-            desk.taken.batch = batch;
+            scratch.taken.batch = batch;
             return Some((next, since));
         }
         if self.is_closed() || self.server.is_closing() {
@@ -189,24 +189,24 @@ impl Connection {
         self.unfinished.store(false, Ordering::Relaxed);
         let since = Instant::now();
         if !is_there && !self.is_alive() {
-            self.hear_goodbye(receive, desk);
+            self.hear_goodbye(receive, scratch);
             return Some((Next::Gone, since));
         }
         let mut next = Next::Gone;
-        Cork::over(|| next = self.take_in(receive, desk));
+        Cork::over(|| next = self.take_in(receive, scratch));
         if self.socket.wants_flush() {
             self.flush();
         }
         Some((next, since))
     }
 
-    fn take_in(self: &Arc<Self>, receive: &mut Receive, desk: &mut Desk) -> Next {
+    fn take_in(self: &Arc<Self>, receive: &mut Receive, scratch: &mut ReadScratch) -> Next {
         for round in 0..READS_MAX {
             if round > 0 && !self.is_alive() {
-                self.hear_goodbye(receive, desk);
+                self.hear_goodbye(receive, scratch);
                 return Next::Gone;
             }
-            let (bytes, read) = match self.read(receive, &mut desk.scratch) {
+            let (bytes, read) = match self.read(receive, &mut scratch.bytes) {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Next::Await,
                 Err(error) => {
@@ -214,7 +214,7 @@ impl Connection {
                     return Next::Gone;
                 }
             };
-            match self.decode(receive, desk, bytes) {
+            match self.decode(receive, scratch, bytes) {
                 Ok(Step::Taken) => {}
                 Ok(Step::Starved) => return Next::Starved,
                 Ok(Step::Last) => return Next::Elsewhere,
@@ -231,10 +231,10 @@ impl Connection {
 
     /// Of what a client that is gone has sent and nobody has read, nothing is carried out: it might undo what others have done
     /// since. But if its last word was Goodbye, the session ends now.
-    fn hear_goodbye(&self, receive: &mut Receive, desk: &mut Desk) {
+    fn hear_goodbye(&self, receive: &mut Receive, scratch: &mut ReadScratch) {
         let Some(session) = self.session.get() else { return };
         let mut last = std::mem::take(&mut receive.left);
-        let room = &mut desk.scratch[..READ_BYTES_MAX];
+        let room = &mut scratch.bytes[..READ_BYTES_MAX];
         for _ in 0..LAST_READS_MAX {
             match self.socket.read(&mut [IoSliceMut::new(room)]) {
                 Ok(count) if count > 0 => last.extend_from_slice(&room[..count]),
@@ -294,7 +294,7 @@ impl Connection {
     fn decode(
         self: &Arc<Self>,
         receive: &mut Receive,
-        desk: &mut Desk,
+        scratch: &mut ReadScratch,
         bytes: usize,
     ) -> Result<Step, Refusal> {
         if let Some(partial) = &receive.partial
@@ -302,8 +302,8 @@ impl Connection {
             && let Some(Partial { header, fields, payload, .. }) = receive.partial.take()
         {
             receive.began = None;
-            if let Step::Last = self.take(&header, &fields, Some(payload), &mut desk.taken)? {
-                receive.left = desk.scratch[..bytes].to_vec();
+            if let Step::Last = self.take(&header, &fields, Some(payload), &mut scratch.taken)? {
+                receive.left = scratch.bytes[..bytes].to_vec();
                 return Ok(Step::Last);
             }
         }
@@ -313,13 +313,13 @@ impl Connection {
         let mut at = 0;
         let stage = if self.session.get().is_some() { Stage::Session } else { Stage::New };
         let step = loop {
-            let rest = &desk.scratch[at..bytes];
+            let rest = &scratch.bytes[at..bytes];
             let Some((header, fields)) = frame::head(rest, stage, |kind| self.bounds(kind))? else {
                 break Step::Taken;
             };
             let start = REQUEST_HEADER_BYTES + fields.len();
             if header.payload == 0 {
-                match self.take(&header, fields, None, &mut desk.taken)? {
+                match self.take(&header, fields, None, &mut scratch.taken)? {
                     Step::Taken => at += start,
                     Step::Starved => break Step::Starved,
                     Step::Last => {
@@ -339,11 +339,11 @@ impl Connection {
                 receive.partial = Some(Partial { header, fields: fields.into(), payload, filled });
                 break Step::Taken;
             }
-            if let Step::Last = self.take(&header, fields, Some(payload), &mut desk.taken)? {
+            if let Step::Last = self.take(&header, fields, Some(payload), &mut scratch.taken)? {
                 break Step::Last;
             }
         };
-        receive.left = desk.scratch[at..bytes].to_vec();
+        receive.left = scratch.bytes[at..bytes].to_vec();
         receive.is_starved = matches!(step, Step::Starved);
         if at > 0 {
             receive.began = None;
@@ -448,7 +448,7 @@ impl Starved {
 
 impl Shared {
     /// Leaves a connection until there is memory.
-    pub(super) fn starve(&self, connection: &Arc<Connection>) {
+    pub(super) fn wait_for_buffers(&self, connection: &Arc<Connection>) {
         let (key, share, pool) = match connection.session.get() {
             Some(session) => (session.account.key, &session.account.memory, &self.pool),
             None => ((usize::MAX, connection.source.number() as u32), &connection.greeting, &self.greetings),
@@ -476,6 +476,6 @@ impl Shared {
             }
             !starved.connections.is_empty()
         });
-        fed.into_iter().for_each(|connection| self.go_on(connection));
+        fed.into_iter().for_each(|connection| self.requeue(connection));
     }
 }

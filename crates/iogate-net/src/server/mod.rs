@@ -293,7 +293,7 @@ impl Shared {
     }
 
     /// Has a thread go on with a connection that the kernel has nothing new to tell of.
-    fn go_on(&self, connection: Arc<Connection>) {
+    fn requeue(&self, connection: Arc<Connection>) {
         lock(&self.ready).push_back(connection);
         self.waker.wake();
     }

@@ -10,7 +10,7 @@ use iogate_vfs::Watchdog;
 use rustix::event::epoll::EventFlags;
 
 use super::connection::Connection;
-use super::incoming::Desk;
+use super::incoming::ReadScratch;
 use super::{Shared, THREADS_MAX, guarded, lock};
 use crate::transport::poll::{FIRST_CONNECTION, WAKE};
 use crate::transport::{Listener, Socket, Source, too_many};
@@ -88,7 +88,7 @@ fn start_thread(shared: &Arc<Shared>) -> io::Result<()> {
 
 fn serve(shared: &Arc<Shared>) {
     iogate_engine::privileges::limit_thread_or_warn();
-    let mut desk = Desk::new();
+    let mut scratch = ReadScratch::new();
     let mut events = Vec::with_capacity(1);
     loop {
         if let Err(error) = shared.poller.wait(&mut events, None) {
@@ -103,15 +103,15 @@ fn serve(shared: &Arc<Shared>) {
         let Some(event) = events.first() else { continue };
         let (token, flags) = (event.data.u64(), event.flags);
         shared.threads.watchdog.on_busy();
-        guarded(|| shared.handle(token, flags, &mut desk));
+        guarded(|| shared.handle(token, flags, &mut scratch));
         // A panic may have left some.
-        desk.taken.clear();
+        scratch.taken.clear();
         shared.threads.watchdog.on_idle();
     }
 }
 
 impl Shared {
-    fn handle(self: &Arc<Self>, token: u64, flags: EventFlags, desk: &mut Desk) {
+    fn handle(self: &Arc<Self>, token: u64, flags: EventFlags, scratch: &mut ReadScratch) {
         if token == WAKE {
             let mut ready = lock(&self.ready);
             let first = ready.pop_front();
@@ -120,7 +120,7 @@ impl Shared {
             }
             drop(ready);
             if let Some(connection) = first {
-                connection.serve(desk, false);
+                connection.serve(scratch, false);
             }
         } else if token < FIRST_CONNECTION {
             let listener = lock(&self.listeners).get(token as usize - 1).cloned();
@@ -130,12 +130,12 @@ impl Shared {
         } else {
             let connection = lock(&self.connections).get(&token).cloned();
             let Some(connection) = connection else { return };
-            let (readable, writable, is_there) = connection.told(flags);
+            let (readable, writable, is_there) = connection.on_event(flags);
             if writable {
                 connection.flush_on();
             }
             if readable {
-                connection.serve(desk, is_there);
+                connection.serve(scratch, is_there);
             }
         }
     }
@@ -188,7 +188,7 @@ impl Shared {
     }
 
     /// Cuts off who is silent or does not read, and ends sessions that nobody has come back to.
-    fn look_round(&self) {
+    fn reap(&self) {
         let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
         let (hello, stall) = (self.limits.hello_timeout, self.limits.stall_timeout);
         for connection in connections {
@@ -233,7 +233,7 @@ fn watch(shared: &Arc<Shared>) {
             }
         });
         if looked.elapsed() >= round {
-            shared.look_round();
+            shared.reap();
             looked = Instant::now();
         }
         threads.watchdog.rest(Some(round.saturating_sub(looked.elapsed())), is_stopping);

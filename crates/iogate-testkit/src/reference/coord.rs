@@ -115,7 +115,7 @@ impl ReferenceTable {
         for mut entry in entries {
             table.next_claim = entry.id.0 + 1;
             table.part(now, entry.claim.session);
-            let key = table.pasts.come(entry.arrived, table.config.order, &mut entry.claim);
+            let key = table.pasts.on_arrival(entry.arrived, table.config.order, &mut entry.claim);
             let set = table.set_of(entry.claim.period);
             let mut item = Item { rank: (key, entry.id), set, entry };
             if let Standing::Held { token, since, until, .. } = &mut item.entry.standing {
@@ -159,7 +159,7 @@ impl ReferenceTable {
         let id = ClaimId(self.next_claim);
         self.next_claim += 1;
         self.stats.claims += 1;
-        let key = self.pasts.come(now, self.config.order, &mut claim);
+        let key = self.pasts.on_arrival(now, self.config.order, &mut claim);
         let set = self.set_of(claim.period);
         let entry = Entry { id, claim, arrived: now, standing: Standing::Waiting };
         self.items.push(Item { rank: (key, id), set, entry });

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use iogate_core::reserved;
-use iogate_core::wire::{self, Attr, Change, Identity, Moment, set};
+use iogate_core::wire::{self, Attr, Change, Identity, Timestamp, set};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
     UTIME_OMIT, Uid,
@@ -111,7 +111,7 @@ fn statx(dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Known, Errno>
 }
 
 fn attr_of(stat: &Statx) -> Attr {
-    let moment = |time: &StatxTimestamp| Moment { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
+    let moment = |time: &StatxTimestamp| Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec };
     Attr {
         inode: stat.stx_ino,
         size: stat.stx_size,
@@ -165,7 +165,7 @@ pub(super) fn change(
         truncate(fd, change.size)?;
     }
     if sets(set::ATIME | set::MTIME) {
-        let time = |which, now, moment: Moment| {
+        let time = |which, now, moment: Timestamp| {
             let nanoseconds = match (sets(which), sets(now)) {
                 (false, _) => UTIME_OMIT,
                 (true, true) => UTIME_NOW,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use common::{ROOT, USER, directory, own, striped};
 use iogate_core::Layout;
-use iogate_core::wire::{Attr, Change, Moment, set};
+use iogate_core::wire::{Attr, Change, Timestamp, set};
 use iogate_engine::Engine;
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 use ops::{HANDLES, Op, Random, without_privileges};
@@ -31,7 +31,7 @@ fn seen(attr: &Attr) -> String {
 
 /// And of times that were set.
 fn seen_times(change: &Change, attr: &Attr) -> String {
-    let time = |which, time: Moment| if change.which & which == 0 { Moment::default() } else { time };
+    let time = |which, time: Timestamp| if change.which & which == 0 { Timestamp::default() } else { time };
     format!("{} {:?} {:?}", seen(attr), time(set::ATIME, attr.atime), time(set::MTIME, attr.mtime))
 }
 

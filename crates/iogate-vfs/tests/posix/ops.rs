@@ -1,6 +1,6 @@
 //! Operations that look random.
 
-use iogate_core::wire::{Change, Moment, open, set};
+use iogate_core::wire::{Change, Timestamp, open, set};
 
 /// Names that operations take, so few that they meet.
 const PATHS: &[&str] = &["a", "b", "c", "d", "e", "d/a", "d/b", "d/e", "d/e/a", "e/a", "e/d", "missing/a"];
@@ -102,7 +102,7 @@ impl Random {
                     set::ATIME | set::MTIME,
                     set::MTIME,
                 ]);
-                let time = |seconds| Moment { seconds, nanoseconds: 123_456_000 };
+                let time = |seconds| Timestamp { seconds, nanoseconds: 123_456_000 };
                 let change = Change {
                     which,
                     mode: self.of(&[0o600, 0o644, 0o4755, 0o2755, 0o1777]),

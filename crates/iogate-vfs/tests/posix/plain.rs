@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use iogate_core::wire::{Attr, Change, Moment, open, set};
+use iogate_core::wire::{Attr, Change, Timestamp, open, set};
 use iogate_vfs::Caller;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT,
@@ -40,7 +40,7 @@ impl PlainWorld {
 }
 
 fn attr_of(stat: &std::fs::Metadata) -> Attr {
-    let time = |seconds, nanoseconds: i64| Moment { seconds, nanoseconds: nanoseconds as u32 };
+    let time = |seconds, nanoseconds: i64| Timestamp { seconds, nanoseconds: nanoseconds as u32 };
     Attr {
         size: stat.size(),
         mode: stat.mode(),
@@ -77,7 +77,7 @@ fn plain_change(path: &Path, change: &Change) -> io::Result<()> {
         rustix::fs::ftruncate(rustix::fs::open(path, OFlags::WRONLY, Mode::empty())?, change.size)?;
     }
     if sets(set::ATIME | set::MTIME) {
-        let time = |which, time: Moment| Timespec {
+        let time = |which, time: Timestamp| Timespec {
             tv_sec: time.seconds,
             tv_nsec: if sets(which) { time.nanoseconds.into() } else { UTIME_OMIT },
         };

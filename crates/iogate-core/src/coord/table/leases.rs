@@ -23,12 +23,12 @@ impl Leases {
     }
 
     /// A client is gone; what it waits for it keeps until then. One that was gone before keeps its time.
-    pub(super) fn part(&mut self, session: SessionId, until: Time) {
+    pub(super) fn on_disconnect(&mut self, session: SessionId, until: Time) {
         let until = *self.gone.entry(session).or_insert(until);
         self.gone_by.insert((until, session));
     }
 
-    pub(super) fn meet(&mut self, session: SessionId) {
+    pub(super) fn on_connect(&mut self, session: SessionId) {
         if let Some(until) = self.gone.remove(&session) {
             self.gone_by.remove(&(until, session));
         }
@@ -53,17 +53,17 @@ impl Leases {
     /// Takes a client whose time is over.
     pub(super) fn take_expired_session(&mut self, now: Time) -> Option<SessionId> {
         let (_, session) = *self.gone_by.first().filter(|(until, _)| *until <= now)?;
-        self.meet(session);
+        self.on_connect(session);
         Some(session)
     }
 
     /// Gives the clients whose time is over until `until`, and returns the holders whose time is.
-    pub(super) fn leap(&mut self, now: Time, until: Time) -> Vec<ClaimId> {
+    pub(super) fn clock_jump(&mut self, now: Time, until: Time) -> Vec<ClaimId> {
         let mut gone = Vec::new();
         while let Some(session) = self.take_expired_session(now) {
             gone.push(session);
         }
-        gone.into_iter().for_each(|session| self.part(session, until));
+        gone.into_iter().for_each(|session| self.on_disconnect(session, until));
         let expired = self.held.iter().take_while(|(until, _)| *until <= now);
         expired.map(|(_, claim)| *claim).collect()
     }

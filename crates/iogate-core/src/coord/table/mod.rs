@@ -203,7 +203,7 @@ impl Table {
     /// [`Refused::Malformed`], [`Refused::Again`] (both have to be of a party if one client's claims are to overlap), [`Refused::Full`].
     pub fn claim(&mut self, now: Time, mut claim: Claim) -> Result<ClaimId, Refused> {
         let now = self.tick(now);
-        self.leases.meet(claim.session);
+        self.leases.on_connect(claim.session);
         if !claim.targets.members.is_sorted_by(|a, b| a < b) {
             return self.refuse(Refused::Malformed);
         }
@@ -230,7 +230,7 @@ impl Table {
         self.next_claim += 1;
         self.stats.claims += 1;
         claim.targets.members.shrink_to_fit();
-        let rank = self.history.come(now, self.config.order, &mut claim, id);
+        let rank = self.history.on_arrival(now, self.config.order, &mut claim, id);
         let set = self.set_of(&claim);
         let board = self.boards.entry((claim.targets.place, set)).or_default();
         board.wait(&claim, rank, &mut self.woken);
@@ -303,14 +303,14 @@ impl Table {
     pub fn disconnected(&mut self, now: Time, session: SessionId) {
         let now = self.tick(now);
         if self.of_session(session).next().is_some() {
-            self.leases.part(session, now + self.config.lease);
+            self.leases.on_disconnect(session, now + self.config.lease);
         }
     }
 
     /// A client is there again: what it waits for stays. What it holds it still has to renew. (A claim says it, too.)
     pub fn connected(&mut self, now: Time, session: SessionId) {
         self.tick(now);
-        self.leases.meet(session);
+        self.leases.on_connect(session);
     }
 
     /// A client has said that it ends: its claims are over.
@@ -422,7 +422,7 @@ impl Table {
         if now > first + self.config.lease {
             self.stats.leaps += 1;
             let until = now + self.config.lease;
-            for id in self.leases.leap(now, until) {
+            for id in self.leases.clock_jump(now, until) {
                 self.extend(id, until);
             }
             return;
@@ -482,7 +482,7 @@ impl Table {
         self.history.end(now, claim, was_held, bytes);
         self.requests.remove(&(claim.session, claim.request));
         if self.of_session(claim.session).next().is_none() {
-            self.leases.meet(claim.session);
+            self.leases.on_connect(claim.session);
         }
         self.changes.push(Change::Gone(id));
     }

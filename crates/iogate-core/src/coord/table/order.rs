@@ -76,7 +76,7 @@ fn who(claim: &Claim) -> (PlaceId, Who) {
 
 impl History {
     /// A claim comes: fills in what it does not say and the order goes by, and returns its rank.
-    pub(super) fn come(&mut self, now: Time, order: Order, claim: &mut Claim, id: ClaimId) -> Rank {
+    pub(super) fn on_arrival(&mut self, now: Time, order: Order, claim: &mut Claim, id: ClaimId) -> Rank {
         if order == Order::Fcfs {
             return Rank { key: 0, id };
         }

@@ -36,11 +36,11 @@ impl Table {
         members.sort_unstable();
         members.dedup();
         self.next_claim = self.next_claim.max(id.0.saturating_add(1));
-        let rank = self.history.come(entry.arrived, self.config.order, &mut entry.claim, id);
+        let rank = self.history.on_arrival(entry.arrived, self.config.order, &mut entry.claim, id);
         let set = self.set_of(&entry.claim);
         let board = self.boards.entry((entry.claim.targets.place, set)).or_default();
         self.requests.insert((entry.claim.session, entry.claim.request), id);
-        self.leases.part(entry.claim.session, until);
+        self.leases.on_disconnect(entry.claim.session, until);
         match &mut entry.standing {
             Standing::Held { token, since, until: ends, .. } => {
                 *ends = until;

@@ -37,7 +37,7 @@ fn who(claim: &Claim) -> (PlaceId, bool, u64) {
 
 impl Pasts {
     /// Returns what the order goes by.
-    pub(super) fn come(&mut self, now: Time, order: Order, claim: &mut Claim) -> u64 {
+    pub(super) fn on_arrival(&mut self, now: Time, order: Order, claim: &mut Claim) -> u64 {
         let clock = self.clock(claim.targets.place);
         let is_new = !self.pasts.iter().any(|past| past.who == who(claim));
         if is_new {
