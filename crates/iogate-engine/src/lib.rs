@@ -6,6 +6,7 @@
 mod clock;
 mod engine;
 pub mod layouts;
+mod lock;
 mod memory;
 pub mod privileges;
 pub mod store;
@@ -15,6 +16,7 @@ mod workers;
 pub use clock::Clock;
 pub use engine::{Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
 pub use layouts::Layouts;
+pub use lock::lock;
 pub use memory::{PAGE_BYTES, PageMemory};
 pub use store::{FileHandle, Store};
 pub use workers::{Job, Workers};

@@ -1,7 +1,6 @@
-//! What all of this crate takes from the system: clocks, random numbers, locks.
+//! What all of this crate takes from the system: clocks, random numbers.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -25,11 +24,6 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
-}
-
-/// Locks. What is behind a lock is whole after every statement, so a panic elsewhere does not spoil it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use iogate_core::{FileId, Op};
+use iogate_engine::lock;
 use iogate_engine::store::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 
 /// Names that are remembered; files opened later go by their numbers.
@@ -61,11 +62,6 @@ impl WatchedStore {
             }
         }
     }
-}
-
-/// What is behind a lock is whole after every statement here, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store for WatchedStore {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use iogate_core::{Extent, TargetId};
 use rustix::io::Errno;
@@ -27,6 +27,7 @@ use super::ask::{attribute, attribute_at};
 use super::bytes::Record;
 use super::mounts::Mount;
 use super::pieces::pieces;
+use crate::lock;
 
 const BRICKS: &str = "glusterfs.pathinfo";
 const GFID: &str = "glusterfs.gfid.string";
@@ -107,11 +108,6 @@ pub(super) struct Gluster {
     groups: Mutex<Vec<Group>>,
     /// By GFID, the targets of a file's shards from the second on, as far as they are known.
     shards: Mutex<HashMap<Vec<u8>, Vec<Option<u32>>>>,
-}
-
-/// What is behind a lock is whole after every statement here, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Gluster {

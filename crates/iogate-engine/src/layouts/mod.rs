@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use iogate_core::layout::ExtentError;
 use iogate_core::{FileLayout, TargetId};
@@ -32,6 +32,7 @@ use rustix::fs::FileType;
 use self::gluster::Gluster;
 use self::mounts::Mount;
 pub use self::open::{OpenLayout, OpenLayouts};
+use crate::lock;
 
 /// Files whose layouts are kept.
 const FILES_MAX: usize = 16_384;
@@ -137,11 +138,6 @@ struct Kept {
     systems: HashMap<u64, Option<System>>,
     /// Devices that something has been said about.
     warned: HashSet<u64>,
-}
-
-/// What is behind a lock is whole after every statement here, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Layouts {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use iogate_core::Time;
 use iogate_core::answers::{GivenRange, Key};
 use iogate_core::ends::{EarlierRange, Rules};
 use iogate_core::proto::server_session::{Asked as Parking, Owed, ParkedId};
 use iogate_core::wire::{APPEND_RECORD_BYTES, AppendRecord, Identity, Range, Record, Request, open};
+use iogate_engine::lock;
 use iogate_vfs::ends::{self, Ends, Party, RangeLog};
 use iogate_vfs::{Clock, TreeFile};
 
@@ -44,10 +45,6 @@ pub(super) struct EndsHere {
     kept: Arc<Kept>,
     /// Those who have been given something.
     told: Told,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl EndsHere {

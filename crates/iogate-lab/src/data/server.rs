@@ -1,7 +1,7 @@
 //! A server: what its shell does around the real [`ServerSession`].
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use iogate_core::answers::Key;
 use iogate_core::proto::client_session::Demand;
@@ -13,6 +13,7 @@ use iogate_core::wire::{
     Written, open, transfer,
 };
 use iogate_core::{Span, Time};
+use iogate_engine::lock;
 use iogate_testkit::data::Event as Happened;
 use iogate_vfs::{Caller, Tree};
 
@@ -77,10 +78,6 @@ struct Job {
     demand: Demand,
     /// Where a record goes, if that is decided when it comes.
     place: Option<(Identity, u64)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The request of an answer that is owed.

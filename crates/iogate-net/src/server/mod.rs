@@ -55,14 +55,13 @@ use std::time::{Duration, Instant};
 
 use iogate_core::Time;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_engine::Engine;
+use iogate_engine::{Engine, lock};
 
 use answers::ToNote;
 pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
-use crate::system::lock;
 use crate::transport::poll::{FIRST_CONNECTION, Poller, Waker};
 use crate::transport::{Endpoint, Listener, Source};
 use account::Accounts;

@@ -45,9 +45,10 @@ use std::time::{Duration, Instant};
 use iogate_core::coord::EXPORT;
 use iogate_core::coord::claimant::{NoAnswer, Renewals, Reply};
 use iogate_core::wire::{Evict, NO_SESSION, Request, Status};
+use iogate_engine::lock;
 
 use crate::Endpoint;
-use crate::system::{lock, since_boot};
+use crate::system::since_boot;
 use crate::transport::auth::Credential;
 use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect, dial};
 

@@ -4,13 +4,13 @@
 //! is given back. Whoever waits for the longest of those that wait does that for the others too; nobody holds a lock meanwhile.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::ends::UNKNOWN;
 use iogate_core::wire::{AppendRecord, Range, Written, open, range};
 use iogate_core::{AppId, Op, Span, TargetId};
 use iogate_engine::store::{Io, Segment, Store};
-use iogate_engine::{FileHandle, Origin, Transfer};
+use iogate_engine::{FileHandle, Origin, Transfer, lock};
 
 use super::file::StripedFile;
 use crate::ends::{Ends, Given, Party};
@@ -82,10 +82,6 @@ impl Queued {
     fn finish(&self, result: io::Result<(u64, u32)>) {
         *lock(&self.result) = Some(result);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl AppendLane {
