@@ -6,6 +6,7 @@
 //! | [`timeline`] | who was served when, in bounded memory |
 //! | [`experiment`] | many runs: what was measured at each point of a sweep, with confidence intervals |
 //! | [`recording`], [`perfetto`] | onlookers of a run: its timeline in bounded memory, its trace for a viewer |
+//! | [`partial`] | runs of a part of an experiment, kept as they are done, and joined |
 //! | [`status`], [`comparison`] | a gate, and runs, for a terminal |
 //! | [`html`] | the same as a page with pictures |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
@@ -18,6 +19,7 @@ pub mod claims;
 pub mod comparison;
 pub mod experiment;
 pub mod html;
+pub mod partial;
 pub mod perfetto;
 pub mod recording;
 pub mod reproduction;

@@ -1,7 +1,8 @@
 //! All runs of a plan, on as many threads as there are: the results are the same for any number.
 
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::result::RunResult;
@@ -39,10 +40,22 @@ pub struct PointResult<O> {
     pub observer: Option<O>,
 }
 
+/// One run that is done.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Done<O> {
+    /// Its number among all runs of the plan: point by point, those of a point in the order of their seeds.
+    pub run: u64,
+    /// What it did.
+    pub result: RunResult,
+    /// Who looked on.
+    pub observer: Option<O>,
+}
+
 /// Runs every point of `plan` as often as it says, with consecutive seeds, and returns their results in the order of the points.
 ///
-/// `observe` gives an onlooker, if there is to be one, for the first run of the point with this index; `progress` is told how many
-/// runs are done. Both are called from any thread.
+/// `observe` gives an onlooker, if there is to be one, for the first run of the point with this index; `progress` is told of each
+/// run that is done. Both are called from any thread.
 ///
 /// # Errors
 /// The first run, in the order of points and seeds, that fails. No further ones are begun then.
@@ -50,41 +63,75 @@ pub fn run<O: Observer + Send>(
     plan: &Plan,
     threads: NonZero<usize>,
     observe: &(impl Fn(usize) -> Option<O> + Sync),
-    progress: &(impl Fn(u64) + Sync),
+    progress: &(impl Fn() + Sync),
 ) -> Result<Vec<PointResult<O>>, ExperimentError> {
+    let all: Vec<u64> = (0..plan.runs()).collect();
+    let finished = |_: &Done<O>| {
+        progress();
+        ControlFlow::Continue(())
+    };
+    let done = run_some(plan, &all, threads, observe, &finished)?;
+    let mut points: Vec<PointResult<O>> =
+        plan.points.iter().map(|_| PointResult { runs: Vec::new(), observer: None }).collect();
+    for ((point, _), done) in runs(plan).zip(done) {
+        points[point].runs.push(done.result);
+        points[point].observer = points[point].observer.take().or(done.observer);
+    }
+    Ok(points)
+}
+
+/// Runs only those with these numbers, which are in ascending order, and returns them in that order.
+///
+/// `finished` is told of each as soon as it is done, in any order and from any thread, and may say that no further ones are to
+/// be begun.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_some<O: Observer + Send>(
+    plan: &Plan,
+    numbers: &[u64],
+    threads: NonZero<usize>,
+    observe: &(impl Fn(usize) -> Option<O> + Sync),
+    finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
+) -> Result<Vec<Done<O>>, ExperimentError> {
     let simulate = |scenario: &Scenario, seed, observer: Option<&mut O>| match observer {
         Some(observer) => simulate(scenario, seed, observer),
         None => simulate(scenario, seed, &mut ()),
     };
-    run_with(plan, threads, observe, progress, &simulate)
+    run_with(plan, numbers, threads, observe, finished, &simulate)
 }
 
-type Simulated<O> = Result<(RunResult, Option<O>), ExperimentError>;
+/// All runs of a plan in the order of their numbers: which point, and which of its repetitions.
+fn runs(plan: &Plan) -> impl Iterator<Item = (usize, u32)> {
+    (plan.points.iter().enumerate())
+        .flat_map(|(index, point)| (0..point.scenario.repetitions).map(move |repetition| (index, repetition)))
+}
 
 fn run_with<O: Send>(
     plan: &Plan,
+    numbers: &[u64],
     threads: NonZero<usize>,
     observe: &(impl Fn(usize) -> Option<O> + Sync),
-    progress: &(impl Fn(u64) + Sync),
+    finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
     simulate: &(impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError> + Sync),
-) -> Result<Vec<PointResult<O>>, ExperimentError> {
-    let runs: Vec<(usize, u32)> = (plan.points.iter().enumerate())
-        .flat_map(|(index, point)| (0..point.scenario.repetitions).map(move |repetition| (index, repetition)))
-        .collect();
-    let (next, done, failed) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
-    let results: Mutex<Vec<(usize, Simulated<O>)>> = Mutex::default();
+) -> Result<Vec<Done<O>>, ExperimentError> {
+    let is_asked = |(number, _): &(u64, _)| numbers.binary_search(number).is_ok();
+    let runs: Vec<(u64, (usize, u32))> = (0..).zip(runs(plan)).filter(is_asked).collect();
+    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let results: Mutex<Vec<(u64, Result<Done<O>, ExperimentError>)>> = Mutex::default();
     let work = || {
         // Runs are begun in order, and what is begun is finished: the first failure is the same for any number of threads.
-        while !failed.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&(point, repetition)) = runs.get(index) else { return };
+        while !stopped.load(Ordering::Relaxed) {
+            let Some(&(run, (point, repetition))) = runs.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                return;
+            };
             let observer = if repetition == 0 { observe(point) } else { None };
             let result = one(&plan.points[point], repetition, observer, simulate);
-            if result.is_err() {
-                failed.store(true, Ordering::Relaxed);
+            let result = result.map(|(result, observer)| Done { run, result, observer });
+            if result.as_ref().map_or(true, |done| finished(done).is_break()) {
+                stopped.store(true, Ordering::Relaxed);
             }
-            results.lock().unwrap_or_else(PoisonError::into_inner).push((index, result));
-            progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((run, result));
         }
     };
     std::thread::scope(|scope| {
@@ -93,17 +140,11 @@ fn run_with<O: Send>(
         }
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    results.sort_unstable_by_key(|(index, _)| *index);
-    let mut points: Vec<PointResult<O>> =
-        plan.points.iter().map(|_| PointResult { runs: Vec::new(), observer: None }).collect();
-    for (index, result) in results {
-        let (run, observer) = result?;
-        let point = &mut points[runs[index].0];
-        point.runs.push(run);
-        point.observer = point.observer.take().or(observer);
-    }
-    Ok(points)
+    results.sort_unstable_by_key(|(run, _)| *run);
+    results.into_iter().map(|(_, result)| result).collect()
 }
+
+type Simulated<O> = Result<(RunResult, Option<O>), ExperimentError>;
 
 /// One repetition of a point, and its applications alone where that is asked for.
 fn one<O>(
@@ -196,41 +237,61 @@ mod tests {
         })
     }
 
-    fn threads(n: usize) -> NonZero<usize> {
-        NonZero::new(n).unwrap()
+    /// All runs, or some, on so many threads; with an onlooker at all points but the second.
+    fn runs_of(numbers: &[u64], threads: usize) -> Vec<Done<u64>> {
+        let finished = |_: &Done<u64>| ControlFlow::Continue(());
+        let observe = |point| (point != 1).then_some(100);
+        run_with(&plan(), numbers, NonZero::new(threads).unwrap(), &observe, &finished, &fake).unwrap()
     }
 
     #[test]
     fn results_are_in_order_for_any_number_of_threads() {
-        let plan = plan();
-        let seconds = |results: &[PointResult<u64>]| -> Vec<Vec<f64>> {
-            let seconds =
-                |point: &PointResult<u64>| point.runs.iter().map(|run| run.makespan.as_secs_f64()).collect();
-            results.iter().map(seconds).collect()
-        };
-        let expected = vec![vec![13.0, 14.0, 15.0], vec![14.0, 15.0, 16.0], vec![15.0, 16.0, 17.0]];
+        let all: Vec<u64> = (0..plan().runs()).collect();
         for n in [1, 2, 7, 100] {
-            let most = AtomicU64::new(0);
-            let progress = |done| {
-                most.fetch_max(done, Ordering::Relaxed);
-            };
-            let results =
-                run_with(&plan, threads(n), &|point| (point != 1).then_some(100), &progress, &fake).unwrap();
-            assert_eq!(seconds(&results), expected);
-            let seen: Vec<_> = results.iter().map(|point| point.observer).collect();
-            assert_eq!(seen, [Some(113), None, Some(115)], "the first run of each");
-            assert_eq!((most.into_inner(), plan.runs()), (9, 9));
+            let done = runs_of(&all, n);
+            assert_eq!(done.iter().map(|done| done.run).collect::<Vec<_>>(), all);
+            let seconds: Vec<_> = done.iter().map(|done| done.result.makespan.as_secs_f64()).collect();
+            assert_eq!(seconds, [13.0, 14.0, 15.0, 14.0, 15.0, 16.0, 15.0, 16.0, 17.0]);
+            let seen: Vec<_> = done.iter().map(|done| done.observer).collect();
+            let first = [Some(113), None, None, None, None, None, Some(115), None, None];
+            assert_eq!(seen, first, "the first run of each point");
         }
     }
 
     #[test]
+    fn some_runs_are_what_they_are_among_all() {
+        let all = runs_of(&(0..9).collect::<Vec<_>>(), 2);
+        let some = runs_of(&[1, 6, 8], 2);
+        for done in &some {
+            let same = &all[done.run as usize];
+            assert_eq!((done.result.seed, done.observer), (same.result.seed, same.observer));
+            assert_eq!(done.result.makespan, same.result.makespan);
+        }
+        assert_eq!(some.iter().map(|done| done.run).collect::<Vec<_>>(), [1, 6, 8]);
+    }
+
+    #[test]
+    fn who_is_told_of_a_run_can_end_it() {
+        let begun = AtomicUsize::new(0);
+        let counted = |scenario: &Scenario, seed, observer: Option<&mut u64>| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            fake(scenario, seed, observer)
+        };
+        let finished = |done: &Done<u64>| match done.run {
+            2 => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        let one = NonZero::<usize>::MIN;
+        let done = run_with(&plan(), &[0, 1, 2, 3, 4], one, &|_| None, &finished, &counted).unwrap();
+        assert_eq!((done.len(), begun.into_inner()), (3, 3));
+    }
+
+    #[test]
     fn applications_run_alone_with_the_same_seed() {
-        let results = run_with(&plan(), threads(2), &|_| None, &|_| (), &fake).unwrap();
-        for (point, result) in results.iter().enumerate() {
-            for (repetition, run) in result.runs.iter().enumerate() {
-                let alone = Span::from_secs(10 + repetition as u64 + point as u64 + 1 + 1);
-                assert!(run.apps.iter().all(|app| app.alone == Some(alone)), "{run:?}");
-            }
+        for Done { run, result, .. } in runs_of(&(0..9).collect::<Vec<_>>(), 2) {
+            let (point, repetition) = (run / 3, run % 3);
+            let alone = Span::from_secs(10 + repetition + point + 1 + 1);
+            assert!(result.apps.iter().all(|app| app.alone == Some(alone)), "{result:?}");
         }
     }
 
@@ -244,7 +305,9 @@ mod tests {
             _ => fake(scenario, seed, observer),
         };
         for n in [1, 2, 9] {
-            let error = run_with(&plan(), threads(n), &|_| None, &|_| (), &fails).unwrap_err();
+            let (all, threads) = ((0..9).collect::<Vec<_>>(), NonZero::new(n).unwrap());
+            let finished = |_: &Done<u64>| ControlFlow::Continue(());
+            let error = run_with(&plan(), &all, threads, &|_| None, &finished, &fails).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "servers.nodes = 2, seed 12: the device of the servers: broken",

@@ -371,8 +371,8 @@ fn ratio(of: f64, by: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use iogate_core::Time;
     use iogate_core::stats::Histogram;
+    use iogate_core::{Time, WaitReason};
 
     use super::*;
     use crate::result::{NetworkResult, Phase, TurnsResult};
@@ -422,7 +422,10 @@ mod tests {
             dispatches: 4,
             offset_distance_mean: 7.0,
             waiting_mean: Span::from_millis(3),
-            waits: vec![("turn", 2, Span::from_secs(1)), ("merge", 3, Span::from_secs(4))],
+            waits: vec![
+                (WaitReason::Window, 2, Span::from_secs(1)),
+                (WaitReason::Shift, 3, Span::from_secs(4)),
+            ],
             held_back: 0,
             lists: 0,
             list_bytes: 0,

@@ -7,6 +7,7 @@ use crate::cache::CacheStats;
 
 /// One run of a scenario with one seed, simulated or real.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RunResult {
     /// Its seed.
     pub seed: u64,
@@ -30,6 +31,7 @@ pub struct RunResult {
 
 /// What one application did.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AppResult {
     /// Its name.
     pub name: String,
@@ -71,6 +73,7 @@ pub struct AppResult {
 
 /// How an application came by its turns at the I/O.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TurnsResult {
     /// From claims to grants, summed.
     pub waited: Span,
@@ -90,6 +93,7 @@ pub struct TurnsResult {
 
 /// One attempt to find the storage quiet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Attempt {
     /// When it began.
     pub start: Time,
@@ -101,6 +105,7 @@ pub struct Attempt {
 
 /// One I/O phase of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Phase {
     /// When the application was ready for it; before `start` where it took a turn, or backed off.
     pub asked: Time,
@@ -114,6 +119,7 @@ pub struct Phase {
 
 /// What one data server did.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServerResult {
     /// Time that its device was serving.
     pub busy: Span,
@@ -131,6 +137,7 @@ pub struct ServerResult {
 
 /// The gates of one layer, summed.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LayerResult {
     /// `clients`, the name of a layer of forwarders, or `servers`.
     pub name: String,
@@ -146,8 +153,8 @@ pub struct LayerResult {
     pub offset_distance_mean: f64,
     /// From arrival to dispatch, mean.
     pub waiting_mean: Span,
-    /// Deliberate waits by [`iogate_core::WaitReason`], how many and how long.
-    pub waits: Vec<(&'static str, u64, Span)>,
+    /// Deliberate waits by reason, how many and how long.
+    pub waits: Vec<(WaitReason, u64, Span)>,
     /// Requests that found the gate full and came in later.
     pub held_back: u64,
     /// Forwarders that join dispatches: lists that left, and their bytes.
@@ -171,7 +178,7 @@ impl LayerResult {
         let waits = WaitReason::ALL.into_iter().enumerate().map(|(index, reason)| {
             let count = gates.iter().map(|stats| stats.waits[index].count).sum();
             let total = gates.iter().fold(Span::ZERO, |sum, stats| sum + stats.waits[index].total);
-            (reason.name(), count, total)
+            (reason, count, total)
         });
         Some(LayerResult {
             name,
@@ -193,6 +200,7 @@ impl LayerResult {
 
 /// What the network did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NetworkResult {
     /// Messages delivered.
     pub messages: u64,

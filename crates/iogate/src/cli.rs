@@ -1,7 +1,6 @@
 //! The commands and their flags, defined once: help, man pages and shell completions come from here.
 
 use std::ffi::OsString;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,6 +19,7 @@ mod remote;
 mod reproduce;
 mod run;
 mod serve;
+mod sim;
 mod turn;
 
 pub(crate) use advise::AdviseArgs;
@@ -31,6 +31,7 @@ pub(crate) use run::RunArgs;
 pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
+pub(crate) use sim::{ExperimentOutputs, MergeArgs, ScenarioChoice, SimArgs};
 pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
 
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
@@ -59,6 +60,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     Advise(AdviseArgs),
     Sim(SimArgs),
+    Merge(MergeArgs),
     Bench(BenchArgs),
     Scenario(ScenarioArgs),
     Reproduce(ReproduceArgs),
@@ -382,66 +384,6 @@ pub(crate) struct ReplayArgs {
     /// Sort the trace by time first (in memory); otherwise a row earlier than the one before it is refused
     #[arg(long)]
     pub(crate) sort: bool,
-}
-
-/// Simulate a scenario: a cluster, its gates, and applications, with all points of a sweep
-///
-/// The same scenario and seeds give the same results, on every machine and for any number of threads.
-#[derive(Debug, Args)]
-pub(crate) struct SimArgs {
-    #[command(flatten)]
-    pub(crate) scenario: ScenarioChoice,
-
-    /// Most runs at once [default: as many as there are processors]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZero<usize>>,
-
-    #[command(flatten)]
-    pub(crate) outputs: ExperimentOutputs,
-
-    /// Write the first run as Chrome trace events, for a viewer such as Perfetto
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) trace: Option<PathBuf>,
-}
-
-/// Where the results of an experiment go besides standard output.
-#[derive(Debug, Args)]
-pub(crate) struct ExperimentOutputs {
-    /// Write everything as JSON; - for standard output, instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Write all means and intervals as CSV; - for standard output, instead of the table
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Write a report with pictures
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) html: Option<PathBuf>,
-}
-
-/// Which scenario, in which form.
-#[derive(Debug, Args)]
-pub(crate) struct ScenarioChoice {
-    /// The scenario: a file, or the name of one that comes with the program (`iogate scenario list`)
-    #[arg(value_name = "SCENARIO", value_hint = ValueHint::FilePath)]
-    pub(crate) scenario: String,
-
-    /// Set a key, as in servers.nodes=4; a list, as in 'servers.nodes=[1, 2, 4]', makes a sweep; may be given several times
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub(crate) settings: Vec<String>,
-
-    /// How often each point is run, each time with another seed
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) seeds: Option<u32>,
-
-    /// The first seed
-    #[arg(long, value_name = "S")]
-    pub(crate) seed: Option<u64>,
-
-    /// The scenario's quick form
-    #[arg(long)]
-    pub(crate) quick: bool,
 }
 
 /// Check, list and show scenarios

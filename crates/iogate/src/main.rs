@@ -34,6 +34,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Advise(args) => commands::advise::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Merge(args) => commands::partial::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Demo(args) => commands::demo::run(&args),

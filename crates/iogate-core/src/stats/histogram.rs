@@ -8,12 +8,48 @@ const BUCKETS: usize = ((64 - SUB_BITS + 1) * SUB) as usize;
 /// Counts of 64-bit values in buckets of relative width 1/8: a quantile is at most 12.5 % above the true value,
 /// and never below it. Values under 8, the count, the sum and the extremes are exact. 4 KiB, allocated once.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(into = "Filled", try_from = "Filled"))]
 pub struct Histogram {
     buckets: alloc::boxed::Box<[u64]>,
     count: u64,
     sum: u64,
     min: u64,
     max: u64,
+}
+
+/// A histogram as it is written: the filled buckets, by number.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Filled {
+    buckets: alloc::vec::Vec<(usize, u64)>,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+#[cfg(feature = "serde")]
+impl From<Histogram> for Filled {
+    fn from(histogram: Histogram) -> Filled {
+        let buckets = histogram.buckets.iter().copied().enumerate().filter(|(_, count)| *count > 0);
+        let Histogram { sum, min, max, .. } = histogram;
+        Filled { buckets: buckets.collect(), sum, min, max }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Filled> for Histogram {
+    type Error = &'static str;
+
+    fn try_from(filled: Filled) -> Result<Histogram, &'static str> {
+        let Filled { buckets, sum, min, max } = filled;
+        let mut histogram = Histogram { sum, min, max, ..Histogram::default() };
+        for (bucket, count) in buckets {
+            *histogram.buckets.get_mut(bucket).ok_or("a histogram has no such bucket")? = count;
+            histogram.count = histogram.count.saturating_add(count);
+        }
+        Ok(histogram)
+    }
 }
 
 impl Default for Histogram {

@@ -18,6 +18,7 @@ pub const TRACKED_MAX: usize = 1024;
 
 /// Everything a gate counts.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     /// Reads and writes, in this order.
     pub ops: [OpStats; 2],
@@ -76,6 +77,7 @@ impl Conflict {
 
 /// Counts of one operation over all files.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OpStats {
     /// Sizes of requests as they arrived (bytes). Its count is the number of requests, its sum their bytes.
     pub request_bytes: Histogram,

@@ -8,10 +8,39 @@ use crate::hash::HashMap;
 
 /// Sums for the first [`TRACKED_MAX`](super::TRACKED_MAX) keys one by one, for all others together.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(from = "Listed<K>", into = "Listed<K>", bound(serialize = "K: Clone + serde::Serialize")),
+    serde(bound(deserialize = "K: Copy + Eq + Hash + serde::Deserialize<'de>"))
+)]
 pub struct Tracked<K> {
     entries: Vec<(K, Sums)>,
     index: HashMap<K, u32>,
     other: Sums,
+}
+
+/// The sums as they are written: the index follows from the entries.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Listed<K> {
+    entries: Vec<(K, Sums)>,
+    other: Sums,
+}
+
+#[cfg(feature = "serde")]
+impl<K> From<Tracked<K>> for Listed<K> {
+    fn from(tracked: Tracked<K>) -> Listed<K> {
+        Listed { entries: tracked.entries, other: tracked.other }
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<K: Copy + Eq + Hash> From<Listed<K>> for Tracked<K> {
+    fn from(listed: Listed<K>) -> Tracked<K> {
+        let index = listed.entries.iter().zip(0..).map(|((key, _), index)| (*key, index)).collect();
+        Tracked { entries: listed.entries, index, other: listed.other }
+    }
 }
 
 impl<K> Default for Tracked<K> {

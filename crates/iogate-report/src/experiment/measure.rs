@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use iogate_core::Time;
 use iogate_core::stats::{Histogram, OpStats};
+use iogate_core::{Time, WaitReason};
 use iogate_sim::metrics::{APP, LAYER, Metric, RUN, Unit};
 use iogate_sim::result::{AppResult, LayerResult, RunResult};
 use iogate_sim::stat::Estimate;
@@ -71,13 +71,13 @@ fn measure<T>(table: &[Metric<T>], results: &[&T], runs: usize, confidence: f64)
 
 fn layer(name: String, layers: &[&LayerResult], runs: usize, confidence: f64) -> LayerPoint {
     let mut metrics = measure(LAYER, layers, runs, confidence);
-    let mut reasons: Vec<&str> =
-        layers.iter().flat_map(|layer| &layer.waits).filter(|wait| wait.1 > 0).map(|wait| wait.0).collect();
+    let waits = layers.iter().flat_map(|layer| &layer.waits).filter(|wait| wait.1 > 0);
+    let mut reasons: Vec<&str> = waits.map(|wait| wait.0.name()).collect();
     reasons.sort_unstable();
     reasons.dedup();
     for reason in reasons {
-        let of = |layer: &LayerResult| layer.waits.iter().find(|wait| wait.0 == reason).copied();
-        let mut add = |name: &str, unit, value: fn((&str, u64, iogate_core::Span)) -> f64| {
+        let of = |layer: &LayerResult| layer.waits.iter().find(|wait| wait.0.name() == reason).copied();
+        let mut add = |name: &str, unit, value: fn((WaitReason, u64, iogate_core::Span)) -> f64| {
             // A run without such a wait has none of it: that counts, too.
             let values: Vec<f64> = layers.iter().map(|layer| of(layer).map_or(0.0, value)).collect();
             metrics.extend(Estimate::of(&values, confidence).map(|estimate| Measured {

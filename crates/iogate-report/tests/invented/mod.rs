@@ -1,7 +1,7 @@
 //! Invented runs that look like real ones: applications that compute and write by turns, on a few servers.
 
 use iogate_core::stats::Stats;
-use iogate_core::{AppId, FileId, Op, Span, Time};
+use iogate_core::{AppId, FileId, Op, Span, Time, WaitReason};
 use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::result::{
     AppResult, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
@@ -144,7 +144,7 @@ fn layer(name: &str, scheduler: &str, merge: u64, seed: u64) -> LayerResult {
         dispatches: 4_000 / merge,
         offset_distance_mean: 5e6 / merge as f64,
         waiting_mean: Span::from_micros(3_000 + rng.below(500)),
-        waits: if merge > 2 { vec![("window", 10, Span::from_millis(700))] } else { Vec::new() },
+        waits: if merge > 2 { vec![(WaitReason::Window, 10, Span::from_millis(700))] } else { Vec::new() },
         held_back: 0,
         lists: 0,
         list_bytes: 0,

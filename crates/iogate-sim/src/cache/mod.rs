@@ -108,6 +108,7 @@ pub enum Step {
 
 /// What a cache has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CacheStats {
     /// Pages that reads wanted.
     pub read: u64,

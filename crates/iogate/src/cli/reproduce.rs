@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
+use iogate_report::partial::Shard;
 
 /// Carry out the papers' experiments in the simulator, and set their figures beside ours
 ///
@@ -27,9 +28,13 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: Option<PathBuf>,
 
-    /// Keep the results of each scenario in this folder, as JSON, and take those that are there already
+    /// Keep each run in this folder as soon as it is done, and the results of each scenario as JSON, and take what is there already
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) results: Option<PathBuf>,
+
+    /// Do the I-th of N parts of all runs, and only keep it: `iogate merge DIR --results DIR` joins the parts, and pages are made then
+    #[arg(long, value_name = "I/N", requires = "results", conflicts_with = "real")]
+    pub(crate) shard: Option<Shard>,
 
     /// Most runs at once [default: as many as there are processors]
     #[arg(long, value_name = "N")]
@@ -55,6 +60,19 @@ pub(crate) enum Paper {
 }
 
 impl Paper {
+    /// What it is called here, and what the names of its scenarios begin with.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Paper::Aioli => "aioli",
+            Paper::Agios => "agios",
+            Paper::Coordination => "coordination",
+            Paper::Twins => "twins",
+            Paper::Checkpoint => "checkpoint",
+            Paper::Auto => "auto",
+            Paper::Coverage => "coverage",
+        }
+    }
+
     pub(crate) const ALL: [Paper; 7] = [
         Paper::Aioli,
         Paper::Agios,

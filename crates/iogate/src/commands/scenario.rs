@@ -98,6 +98,14 @@ pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Chosen, Failure> {
     read(&choice.scenario, &settings, choice.quick)
 }
 
+/// Those that are built in and belong to a paper: their names begin with its.
+pub(crate) fn of_paper(paper: &str) -> impl Iterator<Item = &'static str> {
+    let is = move |name: &&str| {
+        name.strip_prefix(paper).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    BUILT_IN.iter().map(|scenario| scenario.name).filter(is)
+}
+
 /// The plan of a scenario that is built in.
 pub(crate) fn built_in_plan(name: &str, quick: bool) -> Result<Plan, Failure> {
     Ok(read(name, &[], quick)?.plan)

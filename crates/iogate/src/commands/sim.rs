@@ -1,18 +1,16 @@
 //! `iogate sim`: the runs of a scenario, and what they gave.
 
-use std::io::IsTerminal;
-use std::num::NonZero;
+use std::fs;
 use std::path::Path;
 
-use anyhow::anyhow;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use iogate_core::Time;
-use iogate_report::{ExperimentReport, Perfetto, Recording, html, perfetto};
-use iogate_sim::experiment;
+use anyhow::{Context, anyhow};
+use iogate_report::{ExperimentReport, Perfetto, html, perfetto};
 use iogate_sim::scenario::Plan;
 use iogate_sim::world::simulate;
 
 use crate::cli::{ExperimentOutputs, SimArgs};
+use crate::commands::partial::Work;
+use crate::commands::progress::Progress;
 use crate::commands::scenario::{self, Chosen};
 use crate::failure::Failure;
 use crate::output::{OutputFile, print, same_file};
@@ -29,48 +27,36 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
-    let recorded = if outputs.html.is_some() || outputs.json.is_some() { RECORDED_MAX } else { 0 };
-    let report = experiment_report(&plan, &text, args.threads, recorded)?;
+    let recorded = if args.results.is_some() || outputs.html.is_some() || outputs.json.is_some() {
+        RECORDED_MAX
+    } else {
+        0
+    };
+    let name = Path::new(&args.scenario.scenario).file_stem().unwrap_or_default().to_string_lossy();
+    let work = Work { plan: &plan, name: &name, text: &text, commit: None, recorded, threads: args.threads };
+    let report = match (&args.results, args.shard) {
+        (Some(folder), Some(shard)) => {
+            let progress = Progress::new(shard.runs(plan.runs()).count() as u64);
+            make_folder(folder)?;
+            work.keep(shard, folder, &progress)?;
+            return print(&format!("{}\n", folder.join(shard.file_name(&name)).display()));
+        }
+        (Some(folder), None) => {
+            make_folder(folder)?;
+            work.report_kept(folder, &Progress::new(plan.runs()))?
+        }
+        (None, _) => work.report(&Progress::new(plan.runs()))?,
+    };
     if let Some(out) = trace {
         write_trace(&plan, out)?;
     }
     files.finish(&report)
 }
 
-/// Runs a plan, with a progress bar, and measures it.
-pub(crate) fn experiment_report(
-    plan: &Plan,
-    text: &str,
-    threads: Option<NonZero<usize>>,
-    recorded: usize,
-) -> Result<ExperimentReport, Failure> {
-    let threads =
-        threads.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN));
-    let bar = progress(plan.runs());
-    let observe = |point: usize| (point < recorded).then(|| Recording::new(Time::ZERO));
-    let results = experiment::run(plan, threads, &observe, &|_| bar.inc(1));
-    bar.finish_and_clear();
-    let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
-    let Some(first) = plan.points.first() else {
-        return Err(Failure::failed(anyhow!("the plan has no points")));
-    };
-    let mut report = ExperimentReport::new(&first.scenario.title, PROGRAM, first.scenario.confidence);
-    report.notes.clone_from(&first.scenario.notes);
-    report.scenario = text.to_owned();
-    for (point, result) in plan.points.iter().zip(results) {
-        report.add(point.settings.clone(), &result.runs, result.observer);
-    }
-    Ok(report)
-}
-
-fn progress(runs: u64) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("[{bar:40}] {pos} of {len} runs  {elapsed}, {eta} to go")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ");
-    ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10)).with_style(style)
+/// Makes a folder, and those above it, if it is not there yet.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
+    Ok(fs::create_dir_all(folder)
+        .with_context(|| format!("the folder {} cannot be made", folder.display()))?)
 }
 
 /// The first run of the first point once more, with somebody who writes it down.

@@ -79,7 +79,7 @@ impl Runner {
         let plan = Plan { axes: Vec::new(), points: vec![point] };
         let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         self.simulating.store(true, Ordering::SeqCst);
-        let results = experiment::run(&plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|_| ());
+        let results = experiment::run(&plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|| ());
         self.simulating.store(false, Ordering::SeqCst);
         let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
         Ok(results.into_iter().next().context("the simulation gave no result")?)

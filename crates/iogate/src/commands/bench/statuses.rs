@@ -72,7 +72,7 @@ fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
     let waits = WaitReason::ALL.into_iter().map(|reason| {
         let of = || gates().flat_map(|gate| &gate.waits).filter(move |wait| wait.name == reason.name());
         let total = of().map(|wait| wait.total_ns).sum();
-        (reason.name(), of().map(|wait| wait.count).sum(), Span::from_nanos(total))
+        (reason, of().map(|wait| wait.count).sum(), Span::from_nanos(total))
     });
     Some(LayerResult {
         name: name.into(),

@@ -14,24 +14,28 @@ mod figure;
 #[cfg(test)]
 mod prose;
 mod real;
+mod shards;
 mod twins;
 
 use std::fs;
-use std::io::IsTerminal;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use iogate_report::Table;
 use iogate_report::claims::Interval;
 use iogate_report::experiment::{Axis, ExperimentReport, Measured, Point};
 use iogate_report::html::lines::{Lines, Series};
+use iogate_report::partial::Shard;
 use iogate_sim::metrics::Unit;
+use iogate_sim::scenario::Plan;
 
 use self::figure::Reproduced;
 use crate::cli::{Paper, ReproduceArgs};
+use crate::commands::partial::Work;
+use crate::commands::progress::Progress;
 use crate::commands::{scenario, sim};
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
@@ -43,16 +47,18 @@ const QUICK_PAGES: &str = "target/reproduction-quick";
 pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let default = if args.quick { QUICK_PAGES } else { PAGES };
     let out = args.out.as_deref().unwrap_or(Path::new(default));
-    let lab = Lab { quick: args.quick, threads: args.threads, results: args.results.as_deref() };
-    for folder in [Some(out), lab.results].into_iter().flatten() {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
+    for folder in [Some(out), args.results.as_deref()].into_iter().flatten() {
+        sim::make_folder(folder)?;
     }
     let all = if args.real { &Paper::REAL[..] } else { &Paper::ALL };
     let papers = if args.papers.is_empty() { all } else { &args.papers };
+    if let Some(shard) = args.shard {
+        return shards::run(args, shard);
+    }
     let runner = args.real.then(real::runner).transpose()?;
     for paper in papers {
         let begin = Instant::now();
+        let lab = Lab::new(args, paper)?;
         let (name, reproduced) = match (paper, &runner) {
             (Paper::Coordination, Some(runner)) => {
                 ("coordination-real", Reproduced::beyond(real::coordination::page(&lab, runner)?))
@@ -64,7 +70,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
                 ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
             }
             (Paper::Aioli | Paper::Agios | Paper::Auto | Paper::Coverage, Some(_)) => {
-                let error = anyhow::anyhow!("--real: expected coordination, twins or checkpoint");
+                let error = anyhow!("--real: expected coordination, twins or checkpoint");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
             (Paper::Aioli, None) => ("aioli", aioli::page(&lab)?),
@@ -114,9 +120,28 @@ struct Lab<'a> {
     threads: Option<NonZero<usize>>,
     /// Where results are kept.
     results: Option<&'a Path>,
+    progress: Progress,
 }
 
-impl Lab<'_> {
+impl<'a> Lab<'a> {
+    /// For the experiments of a paper.
+    fn new(args: &'a ReproduceArgs, paper: &Paper) -> Result<Lab<'a>, Failure> {
+        let mut lab = Lab {
+            quick: args.quick,
+            threads: args.threads,
+            results: args.results.as_deref(),
+            progress: Progress::new(0),
+        };
+        let mut runs = 0;
+        for name in scenario::of_paper(paper.name()).filter(|_| !args.real) {
+            if !lab.kept(name).is_some_and(|kept| kept.exists()) {
+                runs += scenario::built_in_plan(name, lab.quick)?.runs();
+            }
+        }
+        lab.progress = Progress::new(runs);
+        Ok(lab)
+    }
+
     /// Runs a scenario that is built in, unless its results have been kept.
     fn experiment(&self, name: &str) -> Result<Experiment, Failure> {
         let full_axes = scenario::built_in_plan(name, false)?.axes;
@@ -125,33 +150,65 @@ impl Lab<'_> {
         Ok(Experiment { name: name.into(), quick: self.quick, full_axes: full_axes.collect(), report })
     }
 
+    /// What a scenario's results are called.
+    fn called(&self, name: &str) -> String {
+        format!("{name}{}", if self.quick { "-quick" } else { "" })
+    }
+
+    /// Where all of a scenario's results are kept.
+    fn kept(&self, name: &str) -> Option<PathBuf> {
+        self.results.map(|folder| folder.join(format!("{}.json", self.called(name))))
+    }
+
     fn report(&self, name: &str) -> Result<ExperimentReport, Failure> {
-        let form = if self.quick { "-quick" } else { "" };
-        let Some(kept) = self.results.map(|folder| folder.join(format!("{name}{form}.json"))) else {
-            return self.carry_out(name);
+        let plan = scenario::built_in_plan(name, self.quick)?;
+        let (Some(folder), Some(kept)) = (self.results, self.kept(name)) else {
+            self.progress.begin(name);
+            return self.work(name, &plan, |work| work.report(&self.progress));
         };
-        match fs::read_to_string(&kept) {
-            Ok(text) => serde_json::from_str(&text).map_err(|error| {
-                let error = anyhow::Error::new(error).context(format!("{} has no results", kept.display()));
-                Failure::usage(error).hint("remove it, and the scenario is run again")
-            }),
-            Err(_) => {
-                let report = self.carry_out(name)?;
-                OutputFile::create(&kept)?.finish_with(&report.json())?;
-                Ok(report)
-            }
+        if let Some(report) = self.read(&kept, &plan)? {
+            return Ok(report);
+        }
+        self.progress.begin(name);
+        let report = self.work(name, &plan, |work| work.report_kept(folder, &self.progress))?;
+        OutputFile::create(&kept)?.finish_with(&report.json())?;
+        // What is in the report need not be kept twice; a file that stays does no harm.
+        let _ = fs::remove_file(folder.join(Shard::WHOLE.file_name(&self.called(name))));
+        Ok(report)
+    }
+
+    /// Results that were kept, unless they are not all there.
+    fn read(&self, kept: &Path, plan: &Plan) -> Result<Option<ExperimentReport>, Failure> {
+        let Ok(text) = fs::read_to_string(kept) else { return Ok(None) };
+        let Ok(report) = serde_json::from_str::<ExperimentReport>(&text) else {
+            self.progress
+                .say(&format!("{} is broken off, or no results: its runs are done again", kept.display()));
+            return Ok(None);
+        };
+        match is_of(&report, plan) {
+            true => Ok(Some(report)),
+            false => Err(Failure::usage(anyhow!("{} is of another form of the scenario", kept.display()))
+                .hint("remove it and the scenario is run again, or give another --results")),
         }
     }
 
-    fn carry_out(&self, name: &str) -> Result<ExperimentReport, Failure> {
-        let plan = scenario::built_in_plan(name, self.quick)?;
-        if std::io::stderr().is_terminal() {
-            eprintln!("{name}: {} points, {} runs", plan.points.len(), plan.runs());
-        }
-        let mut report = sim::experiment_report(&plan, "", self.threads, 0)?;
-        report.commit = commit();
-        Ok(report)
+    fn work<T>(&self, name: &str, plan: &Plan, done: impl FnOnce(&Work<'_>) -> T) -> T {
+        let name = &self.called(name);
+        done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads: self.threads })
     }
+}
+
+/// Whether a report has the points and seeds of a plan.
+fn is_of(report: &ExperimentReport, plan: &Plan) -> bool {
+    let is = |(point, planned): (&Point, &iogate_sim::scenario::Point)| {
+        let seed = planned.scenario.seed;
+        let seeds =
+            (0..planned.scenario.repetitions).map(|repetition| seed.saturating_add(repetition.into()));
+        point.settings.len() == planned.settings.len()
+            && planned.settings.iter().all(|(key, value)| point.settings.get(key) == Some(value))
+            && point.seeds.iter().copied().eq(seeds)
+    };
+    report.points.len() == plan.points.len() && report.points.iter().zip(&plan.points).all(is)
 }
 
 /// The commit that is checked out here, with a `+` if something of the program or its scenarios has changed since.

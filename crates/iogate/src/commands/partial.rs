@@ -1,0 +1,289 @@
+//! Partial results in a folder: the runs of a shard are kept there as they are done, so that what is interrupted goes on where it was;
+//! `iogate merge` joins the shards.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File, TryLockError};
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{Read, Write};
+use std::num::NonZero;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, anyhow};
+use iogate_core::Time;
+use iogate_report::partial::{ENDING, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
+use iogate_report::{ExperimentReport, Recording};
+use iogate_sim::experiment::{self, Done, ExperimentError};
+use iogate_sim::scenario::Plan;
+
+use super::progress::Progress;
+use super::sim::PROGRAM;
+use crate::cli::MergeArgs;
+use crate::failure::Failure;
+use crate::output::OutputFile;
+
+/// What is run, and for which results.
+pub(crate) struct Work<'a> {
+    pub(crate) plan: &'a Plan,
+    /// What the results are called.
+    pub(crate) name: &'a str,
+    /// The text that the plan was read from, as reports have it.
+    pub(crate) text: &'a str,
+    pub(crate) commit: Option<String>,
+    /// Points whose first run is recorded.
+    pub(crate) recorded: usize,
+    pub(crate) threads: Option<NonZero<usize>>,
+}
+
+impl Work<'_> {
+    /// The report of all runs, none of which is kept.
+    pub(crate) fn report(&self, progress: &Progress) -> Result<ExperimentReport, Failure> {
+        let all: Vec<u64> = (0..self.plan.runs()).collect();
+        let finished = |_: &Done<Recording>| {
+            progress.done();
+            ControlFlow::Continue(())
+        };
+        let runs = self.carry_out(&all, &finished).map_err(failed)?;
+        Ok(self.reported(runs))
+    }
+
+    fn reported(&self, runs: impl IntoIterator<Item = Done<Recording>>) -> ExperimentReport {
+        let mut report = Outline::new(self.plan, self.text).report(PROGRAM, runs);
+        report.commit.clone_from(&self.commit);
+        report
+    }
+
+    /// The report of all runs, of which those that `folder` has are taken, and the others kept there.
+    pub(crate) fn report_kept(
+        &self,
+        folder: &Path,
+        progress: &Progress,
+    ) -> Result<ExperimentReport, Failure> {
+        Ok(self.reported(self.keep(Shard::WHOLE, folder, progress)?.into_values()))
+    }
+
+    /// Does those runs of a shard that `folder` does not have yet, keeps each there, and returns all of them.
+    pub(crate) fn keep(
+        &self,
+        shard: Shard,
+        folder: &Path,
+        progress: &Progress,
+    ) -> Result<BTreeMap<u64, Done<Recording>>, Failure> {
+        let mut head = Head::new(self.name, Outline::new(self.plan, self.text), shard, self.recorded);
+        (head.program, head.build) = (PROGRAM.into(), build()?);
+        head.plan = fingerprint(self.plan);
+        head.commit.clone_from(&self.commit);
+        let mut file = RunsFile::open(folder.join(shard.file_name(self.name)))?;
+        let mut kept = file.begin(head, progress)?;
+        let missing = kept.missing();
+        progress.kept(kept.runs.len() as u64);
+        let (file, unwritten) = (Mutex::new(file), Mutex::new(None));
+        let add = |line: &str| file.lock().unwrap_or_else(PoisonError::into_inner).add(line);
+        let done = self.carry_out(&missing, &|done| match add(&run_line(done)) {
+            Ok(()) => {
+                progress.done();
+                ControlFlow::Continue(())
+            }
+            Err(error) => {
+                *unwritten.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        if let Some(error) = unwritten.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(error);
+        }
+        match done {
+            Ok(done) => kept.runs.extend(done.into_iter().map(|done| (done.run, done))),
+            Err(error) => {
+                add(&failed_line(&error.to_string()))?;
+                return Err(failed(error));
+            }
+        }
+        file.into_inner().unwrap_or_else(PoisonError::into_inner).end()?;
+        Ok(kept.runs)
+    }
+
+    fn carry_out(
+        &self,
+        numbers: &[u64],
+        finished: &(impl Fn(&Done<Recording>) -> ControlFlow<()> + Sync),
+    ) -> Result<Vec<Done<Recording>>, ExperimentError> {
+        let threads = self
+            .threads
+            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN));
+        let observe = |point: usize| (point < self.recorded).then(|| Recording::new(Time::ZERO));
+        experiment::run_some(self.plan, numbers, threads, &observe, finished)
+    }
+}
+
+fn failed(error: ExperimentError) -> Failure {
+    Failure::failed(anyhow::Error::new(error))
+}
+
+/// The points with everything that they are made of, in a few characters.
+fn fingerprint(plan: &Plan) -> String {
+    struct Hashed(DefaultHasher);
+    impl std::fmt::Write for Hashed {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut hashed = Hashed(DefaultHasher::new());
+    write!(hashed, "{:?}", plan.points).expect("hashing does not fail");
+    format!("{:016x}", hashed.0.finish())
+}
+
+/// What tells this program from others of the same version.
+fn build() -> Result<String, Failure> {
+    let program = fs::read("/proc/self/exe").context("the program's own file cannot be read")?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&program);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+/// A file of runs that is being written; nobody else writes it meanwhile.
+struct RunsFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl RunsFile {
+    fn open(path: PathBuf) -> Result<RunsFile, Failure> {
+        let context = || format!("{} cannot be written", path.display());
+        let file = File::options().read(true).append(true).create(true).open(&path).with_context(context)?;
+        match file.try_lock() {
+            Ok(()) => Ok(RunsFile { path, file }),
+            Err(TryLockError::WouldBlock) => {
+                Err(Failure::failed(anyhow!("{} is being written by another process", path.display())))
+            }
+            Err(TryLockError::Error(error)) => {
+                Err(Failure::failed(anyhow::Error::new(error).context(context())))
+            }
+        }
+    }
+
+    /// Reads what is there, says what of it is lost, and makes it ready for more.
+    fn begin(&mut self, head: Head, progress: &Progress) -> Result<Kept, Failure> {
+        let path = self.path.display().to_string();
+        let mut bytes = Vec::new();
+        self.file.read_to_end(&mut bytes).with_context(|| format!("{path} cannot be read"))?;
+        let hint = "remove it and its runs are done again, or give another --results";
+        let unfit = |what: String| Failure::usage(anyhow!("{path} is kept from before: {what}")).hint(hint);
+        let Some(kept) = Kept::read(&bytes).map_err(&unfit)? else {
+            if !bytes.is_empty() {
+                progress.say(&format!("{path}: its first line is broken off; its runs are done again"));
+            }
+            self.cut(0)?;
+            self.add(&head.line())?;
+            return Ok(Kept { head, runs: BTreeMap::new(), failed: None, whole: 0, broken: None });
+        };
+        if let Some(what) = kept.head.unlike(&head) {
+            return Err(unfit(format!("it is {what}")));
+        }
+        if let Some(line) = kept.broken {
+            progress
+                .say(&format!("{path}: line {line} is broken off; the runs from there on are done again"));
+            self.cut(kept.whole as u64)?;
+        }
+        let there = kept.runs.len();
+        if there > 0 {
+            progress.say(&format!("{path}: {there} of {} runs are there", there + kept.missing().len()));
+        }
+        Ok(kept)
+    }
+
+    fn cut(&mut self, length: u64) -> Result<(), Failure> {
+        Ok(self.file.set_len(length).with_context(|| format!("{} cannot be written", self.path.display()))?)
+    }
+
+    /// Adds a line, in one piece.
+    fn add(&mut self, line: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(line.as_bytes());
+        Ok(written.with_context(|| format!("{} cannot be written", self.path.display()))?)
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        Ok(self.file.sync_all().with_context(|| format!("{} cannot be written", self.path.display()))?)
+    }
+}
+
+/// `iogate merge`.
+pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
+    args.outputs.check(None)?;
+    let mut all: BTreeMap<String, Vec<(String, Kept)>> = BTreeMap::new();
+    for path in files(&args.paths)? {
+        let shown = path.display().to_string();
+        let kept = read(&path)?;
+        all.entry(kept.head.name.clone()).or_default().push((shown, kept));
+    }
+    if let Some(folder) = &args.results {
+        let mut reports = Vec::new();
+        for (name, files) in all {
+            reports.push((folder.join(format!("{name}.json")), joined(files)?));
+        }
+        for (path, report) in reports {
+            OutputFile::create(&path)?.finish_with(&report.json())?;
+            crate::output::print(&format!("{}\n", path.display()))?;
+        }
+        return Ok(());
+    }
+    let begun = args.outputs.begin()?;
+    begun.finish(&joined(all.into_values().flatten().collect())?)
+}
+
+fn joined(files: Vec<(String, Kept)>) -> Result<ExperimentReport, Failure> {
+    match merge(files) {
+        Ok(Some(report)) => Ok(report),
+        Ok(None) => Err(Failure::usage(anyhow!("there are no partial results here"))),
+        Err(error @ MergeError::Unlike(..)) => {
+            Err(Failure::usage(anyhow!("{error}")).hint("only shards of the same runs can be joined"))
+        }
+        Err(error @ MergeError::Lacking(..)) => Err(Failure::failed(anyhow!("{error}"))
+            .hint("run each of them again alone, with its --shard and the same --results")),
+    }
+}
+
+/// The files that are named, and those in folders that are.
+fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut all = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            all.push(path.clone());
+            continue;
+        }
+        let context = || format!("{} cannot be read", path.display());
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path).with_context(context)? {
+            let file = entry.with_context(context)?.path();
+            if file.extension().is_some_and(|ending| ending == ENDING) {
+                found.push(file);
+            }
+        }
+        found.sort();
+        if found.is_empty() {
+            return Err(Failure::usage(anyhow!("{} has no partial results", path.display()))
+                .hint("`iogate sim` and `iogate reproduce` write them with --results"));
+        }
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn read(path: &Path) -> Result<Kept, Failure> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("{shown} cannot be read")).map_err(Failure::usage)?;
+    if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
+        return Err(Failure::failed(anyhow!("{shown} is still being written")));
+    }
+    let mut bytes = Vec::new();
+    (&file).read_to_end(&mut bytes).with_context(|| format!("{shown} cannot be read"))?;
+    match Kept::read(&bytes) {
+        Ok(Some(kept)) => Ok(kept),
+        Ok(None) => Err(Failure::failed(anyhow!("{shown} was interrupted before its first line was whole"))
+            .hint("run its shard again")),
+        Err(what) => Err(Failure::usage(anyhow!("{shown} has no partial results: {what}"))),
+    }
+}
