@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ExperimentReport, Recording};
 
+/// More than that are a mistake.
+const SHARDS_MAX: u64 = 100_000;
 /// The form of the files.
 const VERSION: u32 = 1;
 
@@ -69,7 +71,7 @@ impl FromStr for Shard {
         let numbers =
             text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
         match numbers {
-            Some((index, of)) if index >= 1 && index <= of => Ok(Shard { index, of }),
+            Some((index, of)) if index >= 1 && index <= of && of <= SHARDS_MAX => Ok(Shard { index, of }),
             _ => Err("expected I/N with I from 1 to N, as in 2/8".into()),
         }
     }

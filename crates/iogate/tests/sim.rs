@@ -200,11 +200,18 @@ fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), &kept[..kept.len() / 2])
         .unwrap();
     let output = iogate(&args, folder.path());
-    assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("coordination-formulas-quick.json has no results"));
-    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), kept).unwrap();
-    done(&args, folder.path());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("coordination-formulas-quick.json is broken off"));
     assert!(read("pages/coordination.md") == page, "kept results give the same page");
+    assert!(read("kept/coordination-formulas-quick.json") == kept, "half a file is done again");
+    let other = kept.replacen("\"seeds\": [\n        1,", "\"seeds\": [\n        7,", 1);
+    assert!(other != kept);
+    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), other).unwrap();
+    let said = ["coordination-formulas-quick.json is of another form of the scenario", "remove it"];
+    let output = iogate(&args, folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said.iter().all(|said| text(&output.stderr).contains(said)), "{}", text(&output.stderr));
+    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), kept).unwrap();
     // Without a word on where to, the quick form leaves the pages of the papers' sizes alone.
     let page = folder.path().join("docs/reproduction/coordination.md");
     std::fs::create_dir_all(page.parent().unwrap()).unwrap();

@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::sim::PROGRAM;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, print};
 
 /// What is run, and for which results.
 pub(crate) struct Work<'a> {
@@ -224,9 +224,10 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
         for (name, files) in all {
             reports.push((folder.join(format!("{name}.json")), joined(files)?));
         }
+        super::sim::make_folder(folder)?;
         for (path, report) in reports {
             OutputFile::create(&path)?.finish_with(&report.json())?;
-            crate::output::print(&format!("{}\n", path.display()))?;
+            print(&format!("{}\n", path.display()))?;
         }
         return Ok(());
     }
