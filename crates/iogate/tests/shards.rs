@@ -176,9 +176,9 @@ fn a_killed_reproduction_goes_on_and_gives_the_bytes_of_one_that_was_not() {
     let at = folder.path();
     let page = |pages: &str| {
         ["md", "html", "json"]
-            .map(|ending| fs::read(at.join(pages).join(format!("coordination.{ending}"))).unwrap())
+            .map(|ending| fs::read(at.join(pages).join(format!("checkpoint.{ending}"))).unwrap())
     };
-    let args = |pages, kept| ["reproduce", "coordination", "--quick", "--out", pages, "--results", kept];
+    let args = |pages, kept| ["reproduce", "checkpoint", "--quick", "--out", pages, "--results", kept];
     done(&args("whole", "whole-kept"), at);
     // Killed when it has kept some runs, and again when it has gone on a while.
     let kept = at.join("kept");
@@ -204,13 +204,13 @@ fn a_killed_reproduction_goes_on_and_gives_the_bytes_of_one_that_was_not() {
     for path in files.iter().filter(|path| runs(path)) {
         fs::File::options().append(true).open(path).unwrap().write_all(b"{\"run\":{\"run\":1,\"re").unwrap();
     }
-    fs::write(kept.join("coordination-windows-flash-quick.runs"), "{\"version\":1,\"na").unwrap();
-    let finished = fs::read_to_string(at.join("whole-kept/coordination-formulas-quick.json")).unwrap();
-    fs::write(kept.join("coordination-formulas-quick.json"), &finished[..finished.len() / 2]).unwrap();
+    fs::write(kept.join("checkpoint-alone-quick.runs"), "{\"version\":1,\"na").unwrap();
+    let finished = fs::read_to_string(at.join("whole-kept/checkpoint-pair-quick.json")).unwrap();
+    fs::write(kept.join("checkpoint-pair-quick.json"), &finished[..finished.len() / 2]).unwrap();
     let said = done(&args("pages", "kept"), at).1;
     for file in [
-        "coordination-windows-flash-quick.runs: its first line is broken off",
-        "formulas-quick.json is broken off",
+        "checkpoint-alone-quick.runs: its first line is broken off",
+        "checkpoint-pair-quick.json is broken off",
     ] {
         assert!(said.contains(file), "{file}\n{said}");
     }
@@ -223,14 +223,14 @@ fn a_killed_reproduction_goes_on_and_gives_the_bytes_of_one_that_was_not() {
 fn shards_of_a_reproduction_give_the_bytes_of_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path();
-    let paper = ["reproduce", "coordination", "--quick"];
+    let paper = ["reproduce", "checkpoint", "--quick"];
     done(&[&paper[..], &["--out", "whole", "--results", "kept"]].concat(), at);
     for shard in ["3/3", "1/3"] {
         done(&[&paper[..], &["--shard", shard, "--results", "parts"]].concat(), at);
     }
-    refused(&["merge", "parts", "--results", "joined"], at, 1, &["coordination-", "2/3 is missing"]);
+    refused(&["merge", "parts", "--results", "joined"], at, 1, &["checkpoint-", "2/3 is missing"]);
     let written = done(&[&paper[..], &["--shard", "2/3", "--results", "parts"]].concat(), at).0;
-    assert!(written.contains("parts/coordination-controls-quick.2-of-3.runs\n"), "{written}");
+    assert!(written.contains("parts/checkpoint-mix-quick.2-of-3.runs\n"), "{written}");
     refused(&["merge", "parts"], at, 2, &["of the scenario"]);
     let joined = done(&["merge", "parts", "--results", "joined"], at).0;
     for path in joined.lines() {
@@ -239,7 +239,7 @@ fn shards_of_a_reproduction_give_the_bytes_of_one_run() {
     }
     assert_eq!(joined.lines().count(), fs::read_dir(at.join("kept")).unwrap().count());
     done(&[&paper[..], &["--out", "pages", "--results", "joined"]].concat(), at);
-    for name in ["coordination.md", "coordination.html", "coordination.json"] {
+    for name in ["checkpoint.md", "checkpoint.html", "checkpoint.json"] {
         let [whole, pages] = ["whole", "pages"].map(|folder| fs::read(at.join(folder).join(name)).unwrap());
         assert!(whole == pages, "{name}");
     }
