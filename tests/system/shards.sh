@@ -25,10 +25,10 @@ sweep = { "servers.gate.scheduler" = ["fifo", "aioli", "to-agg"] }
 END
 iogate sim sweep.toml --json whole.json --csv whole.csv >whole.txt
 
-# submit TASKS [PREFIX]: shards of the sweep; PREFIX is what their shells do first.
+# submit TASKS [COMMAND]: shards of the sweep; COMMAND is what their shells do first.
 submit() {
     sbatch --quiet --array="$1" --output="$SIDE/task-%a.out" \
-        --wrap "${2:-true}; exec bash '$ROOT/examples/slurm-sweep.sbatch' sweep.toml kept 4"
+        --wrap "exec bash -c '${2:-:}; . $ROOT/examples/slurm-sweep.sbatch' sweep.sh sweep.toml kept 4"
 }
 merge() { iogate merge kept --json merged.json --csv merged.csv >merged.txt 2>merged.err; }
 
