@@ -1,7 +1,7 @@
 """The trace of a simulated run is what viewers of Chrome trace events, such as Perfetto, take.
 
-The rules are those of the "Trace Event Format", and what Perfetto makes of it: slices of a thread that overlap
-without one lying in the other are taken apart there, so there must be none.
+The rules are those of the "Trace Event Format", and what Perfetto makes of it: slices of a thread that
+overlap without one lying in the other are taken apart there, so there must be none.
 """
 
 from __future__ import annotations
