@@ -308,13 +308,14 @@ impl fmt::Display for MergeError {
 /// # Errors
 /// They are not of one experiment, or do not have all its runs.
 pub fn merge(files: Vec<(String, Kept)>) -> Result<Option<ExperimentReport>, MergeError> {
-    let Some(head) = files.iter().map(|(_, kept)| &kept.head).min_by_key(|head| head.shard).cloned() else {
-        return Ok(None);
-    };
-    if let Some((path, what)) = (files.iter()).find_map(|(path, kept)| Some((path, kept.head.unlike(&head)?)))
+    let Some(first) = files.first().map(|(_, kept)| &kept.head) else { return Ok(None) };
+    if let Some((path, what)) = (files.iter()).find_map(|(path, kept)| Some((path, kept.head.unlike(first)?)))
     {
         return Err(MergeError::Unlike(path.clone(), what));
     }
+    // Whichever is given first, the same one speaks for all.
+    let heads = files.iter().map(|(_, kept)| &kept.head);
+    let head = heads.min_by_key(|head| head.shard).unwrap_or(first).clone();
     let lacking = lacking(&head, &files);
     if !lacking.is_empty() {
         return Err(MergeError::Lacking(head.name, lacking));
