@@ -118,7 +118,7 @@ fn run_with<O: Send>(
     let is_asked = |(number, _): &(u64, _)| numbers.binary_search(number).is_ok();
     let runs: Vec<(u64, (usize, u32))> = (0..).zip(runs(plan)).filter(is_asked).collect();
     let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let results: Mutex<Vec<(u64, Result<Done<O>, ExperimentError>)>> = Mutex::default();
+    let results: Mutex<Vec<Numbered<O>>> = Mutex::default();
     let work = || {
         // Runs are begun in order, and what is begun is finished: the first failure is the same for any number of threads.
         while !stopped.load(Ordering::Relaxed) {
@@ -144,6 +144,8 @@ fn run_with<O: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// A run, done or not, by its number.
+type Numbered<O> = (u64, Result<Done<O>, ExperimentError>);
 type Simulated<O> = Result<(RunResult, Option<O>), ExperimentError>;
 
 /// One repetition of a point, and its applications alone where that is asked for.
