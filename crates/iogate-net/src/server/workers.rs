@@ -141,15 +141,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_runs_a_job_itself_counts_as_one_of_the_crew() {
-        let crew = Workers::new("test", 1, 8, 1);
+    fn who_runs_a_job_itself_counts_as_a_worker() {
+        let workers = Workers::new("test", 1, 8, 1);
         let (sender, said) = mpsc::channel();
         let say = move |what| {
             let sender = sender.clone();
             move || sender.send((what, std::thread::current().id())).unwrap()
         };
-        let (inner, own) = (Arc::clone(&crew), std::thread::current().id());
-        crew.run_here(
+        let (inner, own) = (Arc::clone(&workers), std::thread::current().id());
+        workers.run_here(
             0,
             1,
             Box::new(move || {
@@ -166,12 +166,12 @@ mod tests {
 
     #[test]
     fn what_hangs_leaves_threads_to_others_and_goes_on_later() {
-        let crew = Workers::new("test", 3, 6, 6);
+        let workers = Workers::new("test", 3, 6, 6);
         let (door, entered, done) = (Arc::new(Mutex::new(())), mpsc::channel(), mpsc::channel());
         let shut = lock(&door);
         for _ in 0..20 {
             let (door, entered, done) = (Arc::clone(&door), entered.0.clone(), done.0.clone());
-            crew.run(0, 1, move || {
+            workers.run(0, 1, move || {
                 entered.send(()).unwrap();
                 drop(lock(&door));
                 done.send(()).unwrap();
@@ -180,11 +180,11 @@ mod tests {
         (0..3).for_each(|_| entered.1.recv().unwrap());
         for group in [1, 2] {
             let said = done.0.clone();
-            crew.run(group, 1, move || said.send(()).unwrap());
+            workers.run(group, 1, move || said.send(()).unwrap());
             done.1.recv().unwrap();
         }
         assert!(entered.1.try_recv().is_err(), "half of them, and no more");
-        crew.run(2, 1, || panic!("of one job"));
+        workers.run(2, 1, || panic!("of one job"));
         drop(shut);
         (0..20).for_each(|_| done.1.recv().unwrap());
     }
