@@ -79,7 +79,9 @@ const ALL: &[Published] = &[
     shown("coordination", "figure 6", "more applications"),
     shown("coordination", "figure 7", "more servers"),
     shown("coordination", "controls", "one server, other orders, windows apart"),
+    shown("coordination", "figure 7, elevator and cache below", "control: CFQ and a page cache"),
     shown("coordination", "figure 8", "widths of windows"),
+    shown("coordination", "figure 8, elevator and cache below", "control: CFQ and a page cache"),
     absent(
         "twins",
         "chapter 2, figures 3.1 to 3.3, table 4.2",
@@ -106,6 +108,7 @@ const ALL: &[Published] = &[
     shown("checkpoint", "figures 4.1 to 4.3", "two identical jobs"),
     shown("checkpoint", "figures 4.1 to 4.3, devices", "control: other devices and calls"),
     shown("checkpoint", "table 4.1 and figures 4.4 to 4.6", "four different jobs"),
+    shown("checkpoint", "figures 4.1 to 4.6, what lies below", "control: caches, allocation, CFQ"),
     shown("checkpoint", "figure 4.7", "makespans of generated jobs"),
     shown("checkpoint", "figure 4.8", "I/O times of generated jobs"),
     shown("checkpoint", "figure 4.8, the other reading", "larger checkpoints"),

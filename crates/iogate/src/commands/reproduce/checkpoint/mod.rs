@@ -1,6 +1,7 @@
 //! Checkpoint coordination (Sreenivasa: I/O Coordination for Co-Running Scientific Applications to Improve Parallel I/O Performance,
 //! North Carolina State University, 2012): chapter 4, and all mechanisms against each other.
 
+mod below;
 mod figures;
 mod jobs;
 mod mechanisms;
@@ -34,10 +35,13 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         backoff: lab.experiment("checkpoint-backoff")?,
         alone: lab.experiment("checkpoint-alone")?,
     };
+    let (pair_below, mix_below) =
+        (lab.experiment("checkpoint-pair-below")?, lab.experiment("checkpoint-mix-below")?);
     let figures = vec![
         figures::pair(&results.pair)?,
         figures::devices(&results.devices)?,
         figures::mix(&results.mix)?,
+        below::figure(&pair_below, &mix_below)?,
         jobs::figure(&results.jobs)?,
         jobs::large(&results.large)?,
         jobs::backoff(&results.backoff, &results.jobs)?,

@@ -1,6 +1,8 @@
 //! Server coordination (Song, Yin, Sun, Thakur and Lang: Server-side I/O coordination for parallel file systems, SC 2011): formulas
 //! (1) to (3), figures 3 and 5 to 8, and what the gain comes from.
 
+mod below;
+
 use iogate_report::Table;
 use iogate_report::claims::{Interval, Verdict};
 use iogate_report::html::lines::lines;
@@ -29,13 +31,17 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let (applications, servers, windows) =
         (both("coordination-applications")?, both("coordination-servers")?, both("coordination-windows")?);
     let controls = lab.experiment("coordination-controls")?;
+    let (servers_below, windows_below) =
+        (lab.experiment("coordination-servers-below")?, lab.experiment("coordination-windows-below")?);
     let figures = vec![
         formulas_figure(&formulas)?,
         finish_times_figure(&finish_times)?,
         applications_figure(&applications)?,
         servers_figure(&servers)?,
         controls_figure(&controls)?,
+        below::servers(&servers_below)?,
         windows_figure(&windows)?,
+        below::windows(&windows_below)?,
     ];
     let notes = vec![
         "The paper's cluster: up to 64 PVFS2 servers with one disk of 250 GB each on gigabit Ethernet, and 16 with a flash drive on 4X \
@@ -44,7 +50,8 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
             .into(),
         "Without coordination, PVFS2 keeps a queue for each file and serves the queues side by side. That is here `by turns`: one \
          request of a file, then the next file. `fifo`, a single queue in order of arrival, is a stronger opponent that the paper does \
-         not have, and the nearer one in bandwidth (figure 8). Neither is the elevator that the paper's servers had below them. \
+         not have, and the nearer one in bandwidth (figure 8). Neither is the elevator that the paper's servers had below them: two \
+         controls have it. \
          Reductions are of the mean completion time, with the 95 % confidence interval over pairs of runs with the same seed."
             .into(),
         "The paper does not say how much each process reads; here it is 20 requests. A closed loop of synchronous applications completes \
@@ -328,8 +335,8 @@ fn servers_figure(both: &[Experiment; 2]) -> Result<Figure<'_>, Failure> {
         tables,
         pictures,
         remarks: "Barriers keep the applications apart by more than the network's jitter, so that all servers see their requests in the same \
-                  order whoever schedules. The paper's servers had an elevator that favours an application for a while, each in an order \
-                  of its own; the next section has a control for that."
+                  order whoever schedules. The paper's servers had an elevator and a page cache below, and the next sections have controls: \
+                  another order on each server, and both of these."
             .into(),
     })
 }

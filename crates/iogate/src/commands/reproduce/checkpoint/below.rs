@@ -1,0 +1,62 @@
+//! The pair and the mix of jobs on what the thesis's server and nodes had below: a control.
+
+use iogate_report::Table;
+
+use super::{BACKOFF, CASE, LOCK, NONE};
+use crate::commands::reproduce::claims::Sheet;
+use crate::commands::reproduce::figure::Figure;
+use crate::commands::reproduce::{Experiment, percents};
+use crate::failure::Failure;
+
+const BELOW: &str = "below";
+const DEVICE: &str = "servers.device";
+
+pub(super) fn figure<'a>(pair: &'a Experiment, mix: &'a Experiment) -> Result<Figure<'a>, Failure> {
+    let mut sheet = Sheet::of("figures 4.1 to 4.6, what lies below");
+    let mut tables = Vec::new();
+    for (results, what, metric, published) in [
+        (pair, "two identical jobs", "io_time_sum", [(BACKOFF, 45.12), (LOCK, 71.72)]),
+        (mix, "four different jobs", "io_time_mean", [(BACKOFF, 16.88), (LOCK, 48.83)]),
+    ] {
+        for device in results.values(DEVICE) {
+            let head = ["", NONE, BACKOFF, LOCK, "lower by: backoff", LOCK, "attempts", "seeks: none", LOCK];
+            let mut table = Table::new(head);
+            for below in results.values(BELOW) {
+                let at = |case| [(DEVICE, device.as_str()), (BELOW, below.as_str()), (CASE, case)];
+                let less = |case| -> Result<_, Failure> {
+                    Ok(results.cell(&at(case), metric)?.lower(&results.cell(&at(NONE), metric)?))
+                };
+                for (case, percent) in published {
+                    sheet.change(format!("{what}, {device}, {below}: {case} lower by"), percent, less(case)?);
+                }
+                let time = |case| results.shown(&at(case), metric);
+                table.row([
+                    below.clone(),
+                    time(NONE),
+                    time(BACKOFF),
+                    time(LOCK),
+                    percents(less(BACKOFF)?),
+                    percents(less(LOCK)?),
+                    results.shown(&at(BACKOFF), "attempts"),
+                    results.shown(&at(NONE), "seeks"),
+                    results.shown(&at(LOCK), "seeks"),
+                ]);
+            }
+            tables.push((format!("{what}, {device}: I/O time"), table));
+        }
+    }
+    Ok(Figure {
+        title: "Control: caches, allocation and an elevator below".into(),
+        results: vec![pair, mix],
+        setup: "Not in the thesis, which says of its server only what is in the notes. The pair and the mix with what nodes and servers of \
+                Linux have below, switched on one after the other, on a disk of the time and on a RAID-6 of 12 TB. Nothing was chosen for \
+                the sake of the thesis's figures."
+            .into(),
+        sheet,
+        tables,
+        remarks: "A client's cache sends the writes of all tasks of a node in offset order, so that a job alone is one stream; and files that \
+                  grow side by side share the disk's tracks where their blocks are given as they are written."
+            .into(),
+        ..Figure::default()
+    })
+}
