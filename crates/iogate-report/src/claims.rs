@@ -307,6 +307,9 @@ impl Claim {
 pub struct Claims {
     /// In the order of the page.
     pub all: Vec<Claim>,
+    /// Whether no paper makes them: they are what one might expect.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expected: bool,
 }
 
 impl Claims {
@@ -318,7 +321,8 @@ impl Claims {
 
     /// All of them, side by side.
     pub fn table(&self) -> Table {
-        let mut table = Table::new(["", "paper", "ours", "tolerance", ""]);
+        let who = if self.expected { "expected" } else { "paper" };
+        let mut table = Table::new(["", who, "ours", "tolerance", ""]);
         self.all.iter().for_each(|claim| table.row(claim.row()));
         table
     }

@@ -231,13 +231,25 @@ fn cases_are_several_axes_by_name_and_labels_choose_among_them() {
     assert_eq!(labels(&[]), all);
     assert_eq!(labels(&["cases.gate=short first"]), all[2..]);
     assert_eq!(labels(&["cases.load=[\"two\"]", "cases.gate=none"]), all[1..2]);
+    // A single case can be changed further, several cannot.
+    let plan = read_with(&text, &["cases.gate=short first", "servers.gate.scheduler=mlf"], false).unwrap();
+    assert_eq!((plan.points.len(), plan.points[0].label()), (2, "gate = short first, load = one".into()));
+    assert_eq!(plan.points[0].scenario.cluster.servers.gate.scheduler.to_string(), "mlf");
     let refused = |setting: &str| read_with(&text, &[setting], false).unwrap_err().to_string();
     assert!(refused("cases.gate=fast").contains("cases.gate = fast: expected one of: none, short first"));
+    assert!(refused("servers.gate.scheduler=mlf").contains("the sweep over gate sets it again"));
     assert!(refused("cases.gat=none").contains("cases.gat: the scenario has no such cases"));
     assert!(refused("case=none").contains("case: the scenario has no such cases"));
     assert!(refused("cases.gate=[]").contains("a list of values"));
-    let both = format!("{text}[[sweep.case]]\nservers.gate.scheduler = 'sjf'\n");
-    assert!(refusal(&both).contains("the scenario's cases (gate) set what case sets"), "{}", refusal(&both));
+    // The later cases have the last word.
+    let both = format!("{text}[[sweep.case]]\nlabel = 'all'\nservers.gate.scheduler = 'aioli'\n");
+    let plan = read(&both).unwrap();
+    assert!(
+        plan.points.iter().all(|point| point.scenario.cluster.servers.gate.scheduler.to_string() == "aioli")
+    );
+    let axis =
+        format!("{BASE}[sweep]\nservers.gate.depth = [1, 2]\n[[sweep.cases.x]]\nservers.gate.depth = 3\n");
+    assert!(refusal(&axis).contains("sets what that over servers.gate.depth sets"), "{}", refusal(&axis));
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn resolve(root: &Value, key: &str, place: &Place, problems: &Problems) -> Optio
 /// Sets a key before the sweep; it replaces an axis of the same key.
 fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, problems: &Problems) {
     if key == CASE || key.starts_with(CASES) {
-        return choose(key, value, sweeps, problems);
+        return choose(root, key, value, sweeps, problems);
     }
     let Some(targets) = resolve(root, key, &value.place, problems) else { return };
     let axis_before = sweeps.iter().position(|sweep| !sweep.are_cases && sweep.targets == targets);
@@ -336,8 +336,8 @@ fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, pr
     }
 }
 
-/// Leaves only the cases with these labels.
-fn choose(key: &str, value: &Value, sweeps: &mut [Sweep], problems: &Problems) {
+/// Leaves only the cases with these labels. What a single one sets is set at once, so that later settings can change it.
+fn choose(root: &mut Value, key: &str, value: &Value, sweeps: &mut [Sweep], problems: &Problems) {
     let name = key.strip_prefix(CASES).unwrap_or(key);
     let Some(sweep) = sweeps.iter_mut().find(|sweep| sweep.are_cases && sweep.key == name) else {
         return problems.unfit(&value.place, format!("{key}: the scenario has no such cases"));
@@ -356,14 +356,20 @@ fn choose(key: &str, value: &Value, sweeps: &mut [Sweep], problems: &Problems) {
         return problems.unfit(&value.place, text);
     }
     sweep.values.retain(|choice| labels.contains(&choice.text));
+    if let [only] = &mut sweep.values[..] {
+        only.sets.drain(..).for_each(|set| set.put(root));
+        sweep.targets.clear();
+    }
 }
 
 /// Refuses axes of which one would undo the other.
 fn check_overlaps(sweeps: &[Sweep], problems: &Problems) {
     for (index, sweep) in sweeps.iter().enumerate() {
-        if let Some(other) =
-            sweeps[..index].iter().find(|other| path::overlap(&other.targets, &sweep.targets))
-        {
+        if let Some(other) = sweeps[..index].iter().find(|other| {
+            // Of cases, the later ones have the last word.
+            let both_cases = other.are_cases && sweep.are_cases;
+            !both_cases && path::overlap(&other.targets, &sweep.targets)
+        }) {
             let (are_cases, key, other) = (other.are_cases, &sweep.key, &other.key);
             let text = if are_cases {
                 format!(

@@ -53,6 +53,10 @@ pub(crate) enum Paper {
     Twins,
     /// Checkpoint coordination (2012): one job at a time does its I/O
     Checkpoint,
+    /// No paper: every mechanism on the same loads and storage
+    Mechanisms,
+    /// The papers' headlines over the ranges of what they do not say
+    Sensitivity,
     /// No paper: how good the automatic choice is, on random mixes and storage
     Auto,
     /// No experiments: the table of all figures and tables of the papers, from what the pages have kept
@@ -68,17 +72,21 @@ impl Paper {
             Paper::Coordination => "coordination",
             Paper::Twins => "twins",
             Paper::Checkpoint => "checkpoint",
+            Paper::Mechanisms => "mechanisms",
+            Paper::Sensitivity => "sensitivity",
             Paper::Auto => "auto",
             Paper::Coverage => "coverage",
         }
     }
 
-    pub(crate) const ALL: [Paper; 7] = [
+    pub(crate) const ALL: [Paper; 9] = [
         Paper::Aioli,
         Paper::Agios,
         Paper::Coordination,
         Paper::Twins,
         Paper::Checkpoint,
+        Paper::Mechanisms,
+        Paper::Sensitivity,
         Paper::Auto,
         Paper::Coverage,
     ];

@@ -62,6 +62,10 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "coordination-windows-disk",
     "coordination-windows-flash",
     "forwarders",
+    "mechanisms",
+    "mechanisms-open-loop",
+    "scale-clients",
+    "scale-servers",
     "twins-below",
     "twins-below-direct",
     "twins-collective",
@@ -113,6 +117,11 @@ pub(crate) fn of_paper(paper: &str) -> impl Iterator<Item = &'static str> {
 /// The plan of a scenario that is built in.
 pub(crate) fn built_in_plan(name: &str, quick: bool) -> Result<Plan, Failure> {
     Ok(read(name, &[], quick)?.plan)
+}
+
+/// The same, with keys set after those of its quick form.
+pub(crate) fn built_in_plan_of(name: &str, settings: &[String], quick: bool) -> Result<Plan, Failure> {
+    Ok(read(name, settings, quick)?.plan)
 }
 
 /// The same, with keys set.

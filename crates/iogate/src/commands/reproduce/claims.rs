@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 /// Reductions agree within so many points, other figures within so many percent: the papers' runs have no intervals, and ours are on
 /// models of their devices.
-const POINTS: f64 = 10.0;
+pub(super) const POINTS: f64 = 10.0;
 pub(super) const NEAR: Tolerance = Tolerance::Percent(20.0);
 
 /// A metric at one point: its value for each seed. Empty where the quick form leaves the point out.
@@ -23,6 +23,12 @@ pub(super) struct Cell {
 }
 
 impl Cell {
+    /// Seeds with their values.
+    #[cfg(test)]
+    pub(super) fn of(by_seed: &[(u64, f64)], level: f64) -> Cell {
+        Cell { by_seed: by_seed.to_vec(), level }
+    }
+
     /// The mean over the seeds.
     pub(super) fn interval(&self) -> Option<Interval> {
         Interval::of(&self.by_seed.iter().map(|(_, value)| *value).collect::<Vec<_>>(), self.level)
@@ -144,7 +150,13 @@ pub(super) struct Sheet {
 impl Sheet {
     /// Claims of a figure or table, until another one is named.
     pub(super) fn of(figure: &str) -> Sheet {
-        Sheet { figure: figure.into(), claims: Claims::default() }
+        Sheet { figure: figure.into(), ..Sheet::default() }
+    }
+
+    /// What one might expect, and no paper says.
+    pub(super) fn expected(figure: &str) -> Sheet {
+        let claims = Claims { expected: true, ..Claims::default() };
+        Sheet { figure: figure.into(), claims }
     }
 
     /// What follows is of another figure or table.

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 /// The page of all papers.
 pub(super) const PAGE: &str = "README.md";
 /// The pages whose records it is made from.
-const PAGES: [&str; 5] = ["aioli", "agios", "coordination", "twins", "checkpoint"];
+const PAGES: [&str; 7] =
+    ["aioli", "agios", "coordination", "twins", "checkpoint", "mechanisms", "sensitivity"];
 
 /// A figure or table of a paper, or something else that it says.
 struct Published {
@@ -116,6 +117,14 @@ const ALL: &[Published] = &[
     absent("checkpoint", "section 4.2", "overhead", "shown, not compared: both are set in the scenario"),
     shown("checkpoint", "how to back off", "control: parameters of backing off"),
     shown("checkpoint", "all mechanisms", "what adds up"),
+    shown("mechanisms", "disk", "beyond the papers: every mechanism, eight loads, disks"),
+    shown("mechanisms", "array", "the same on arrays"),
+    shown("mechanisms", "NVMe", "the same on NVMe drives"),
+    shown("mechanisms", "by the clock", "load that does not wait: lookups beside streams"),
+    shown("sensitivity", "aIOLi", "the abstract, over the ranges of what is not known"),
+    shown("sensitivity", "coordination", "figure 5, the same"),
+    shown("sensitivity", "TWINS", "the abstract, the same"),
+    shown("sensitivity", "checkpoint", "figures 4.1 to 4.3, the same"),
 ];
 
 /// The name of a page's record.

@@ -20,6 +20,7 @@ pub(super) struct Figure<'a> {
     pub(super) setup: String,
     /// What it says, and ours.
     pub(super) sheet: Sheet,
+
     /// Ours in full.
     pub(super) tables: Vec<(String, Table)>,
     pub(super) pictures: Pictures,
@@ -86,12 +87,18 @@ impl Figure<'_> {
         let mut tables = self.tables;
         let mut verdict = self.remarks;
         if !record.claims.all.is_empty() {
-            tables.insert(0, ("What the paper says, and ours".into(), record.claims.table()));
+            let caption = match record.claims.expected {
+                true => "What one might expect, and what was found",
+                false => "What the paper says, and ours",
+            };
+            tables.insert(0, (caption.into(), record.claims.table()));
             verdict = format!("{} {verdict}", record.claims.verdict()).trim_end().into();
         }
+        let mut scenarios: Vec<String> = self.results.iter().map(|results| results.name.clone()).collect();
+        scenarios.dedup();
         let section = Section {
             title: self.title,
-            scenarios: self.results.iter().map(|results| results.name.clone()).collect(),
+            scenarios,
             paper: format!("{} {}", self.setup, record.origin()).trim().into(),
             tables,
             pictures: self.pictures,

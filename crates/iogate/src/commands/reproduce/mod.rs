@@ -11,9 +11,11 @@ mod claims;
 mod coordination;
 mod coverage;
 mod figure;
+mod mechanisms;
 #[cfg(test)]
 mod prose;
 mod real;
+mod sensitivity;
 mod shards;
 mod twins;
 
@@ -69,7 +71,15 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Checkpoint, Some(_)) => {
                 ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
             }
-            (Paper::Aioli | Paper::Agios | Paper::Auto | Paper::Coverage, Some(_)) => {
+            (
+                Paper::Aioli
+                | Paper::Agios
+                | Paper::Mechanisms
+                | Paper::Sensitivity
+                | Paper::Auto
+                | Paper::Coverage,
+                Some(_),
+            ) => {
                 let error = anyhow!("--real: expected coordination, twins or checkpoint");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
@@ -78,6 +88,8 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Coordination, None) => ("coordination", coordination::page(&lab)?),
             (Paper::Twins, None) => ("twins", twins::page(&lab)?),
             (Paper::Checkpoint, None) => ("checkpoint", checkpoint::page(&lab)?),
+            (Paper::Mechanisms, None) => ("mechanisms", mechanisms::page(&lab)?),
+            (Paper::Sensitivity, None) => ("sensitivity", sensitivity::page(&lab)?),
             (Paper::Auto, None) => {
                 let (page, rows) = auto::page(&lab);
                 keep(out, "auto.csv", &rows)?;
@@ -148,6 +160,13 @@ impl<'a> Lab<'a> {
         let full_axes = full_axes.into_iter().map(|axis| Axis { key: axis.key, values: axis.values });
         let report = self.report(name)?;
         Ok(Experiment { name: name.into(), quick: self.quick, full_axes: full_axes.collect(), report })
+    }
+
+    /// Runs one with keys set, always.
+    fn experiment_with(&self, name: &str, settings: &[String]) -> Result<Experiment, Failure> {
+        let plan = scenario::built_in_plan_of(name, settings, self.quick)?;
+        let report = self.work(name, &plan, |work| work.report(&Progress::new(plan.runs())))?;
+        Ok(Experiment::whole(name, self.quick, report))
     }
 
     /// What a scenario's results are called.

@@ -11,7 +11,8 @@ use crate::failure::Failure;
 use crate::output::print;
 
 /// The papers whose runs are those of scenarios.
-const PAPERS: [Paper; 5] = [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint];
+const PAPERS: [Paper; 6] =
+    [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint, Paper::Mechanisms];
 
 pub(super) fn run(args: &ReproduceArgs, shard: Shard) -> Result<(), Failure> {
     let papers = if args.papers.is_empty() { &PAPERS[..] } else { &args.papers };
