@@ -58,6 +58,15 @@ fn what_another_gives_back_does_not_void_the_range_of_who_is_late() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In these, the machine of a data server crashes, and with it goes an object that a program had written, closed and not synced.
+#[test]
+fn an_object_that_is_lost_is_told_of() {
+    for seed in [20_002_703, 20_102_632] {
+        let report = run(seed, None);
+        assert!(report.findings.is_empty(), "{report}");
+    }
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -242,6 +242,11 @@ pub trait TreeFile: Send + Sync {
         0
     }
 
+    /// Whether nothing that this process has written to the file can be lost any more without a word: it is durable, or known to be lost.
+    fn is_clean(&self) -> bool {
+        true
+    }
+
     /// How often writes to the file that were answered are known to have been lost. Whoever shares this among several handles tells each
     /// of them so once.
     fn losses(&self) -> u64 {

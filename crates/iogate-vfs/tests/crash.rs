@@ -1,14 +1,16 @@
-//! What a crash of the machine with the names may take from a striped file, and what is noticed of it.
+//! What a crash of the machine with the names, or of a target, may take from a striped file, and what is noticed of it.
 
 mod common;
 
 use std::ffi::CString;
+use std::fs;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use common::{Far, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
@@ -132,4 +134,49 @@ fn what_nothing_leads_to_after_a_boot_is_neither_read_nor_written() {
     }
     let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     assert_eq!(errno(file.allocate(punch as u32, 0, 4096)), libc::ESTALE);
+}
+
+/// The machine of a target loses an object that a closed file had written, and there is no handle that could tell.
+#[test]
+fn an_object_that_a_crash_has_taken_is_told_of_by_the_next_sync() {
+    for is_made_again in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        drop(striped(dir.path(), LAYOUT, false));
+        let far = Far::new(directory(&dir.path().join("1")));
+        let machine = Arc::clone(&far.machine);
+        let part = |name: &str| directory(&dir.path().join(name));
+        let tree = StripedTree::new(part("names"), vec![part("0"), Arc::new(far)], LAYOUT).unwrap();
+        let tree: Arc<dyn Tree> = Arc::new(tree);
+        let engine = engine(&*tree);
+        let fill = |bytes: usize| {
+            let file = open(&*tree, own(), "f", NEW).unwrap();
+            let handles = Arc::strong_count(file.data());
+            assert_eq!(write(&engine, &*file, 0, &vec![1; bytes]).unwrap(), bytes);
+            // A thread of the engine may let go of it a little later.
+            let patience = Instant::now() + Duration::from_secs(30);
+            while Arc::strong_count(file.data()) > handles {
+                assert!(Instant::now() < patience);
+                std::thread::yield_now();
+            }
+            file
+        };
+        machine.is_dirty.store(true, Ordering::SeqCst);
+        drop(fill(8192));
+        let objects = dir.path().join("1/OBJECTS");
+        let crash = || {
+            for directory in fs::read_dir(&objects).unwrap().map(|entry| entry.unwrap().path()) {
+                fs::remove_dir_all(directory).unwrap();
+            }
+            machine.boots.fetch_add(1, Ordering::SeqCst);
+            machine.is_dirty.store(false, Ordering::SeqCst);
+        };
+        crash();
+        let file = fill(if is_made_again { 8192 } else { 4096 });
+        assert_eq!((errno(file.sync(false)), errno(file.sync(false))), (libc::EIO, 0), "once");
+        drop(file);
+        // What is durable is not missed: who has synced it answers for it.
+        drop(fill(8192));
+        crash();
+        assert_eq!(errno(fill(4096).sync(false)), 0);
+    }
 }

@@ -433,6 +433,12 @@ impl TreeFile for RemoteFile {
         lock(&self.of.tree.shared).links[self.of.tree.link].verifier()
     }
 
+    fn is_clean(&self) -> bool {
+        let world = lock(&self.of.tree.shared);
+        let written = &world.links[self.of.tree.link].written;
+        written.get(&self.opened.identity).is_none_or(|of| of.unsynced.is_clean())
+    }
+
     fn losses(&self) -> u64 {
         let world = lock(&self.of.tree.shared);
         let written = &world.links[self.of.tree.link].written;

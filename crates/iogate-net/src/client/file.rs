@@ -462,6 +462,10 @@ impl TreeFile for RemoteFile {
         self.opened.verifier()
     }
 
+    fn is_clean(&self) -> bool {
+        self.opened.unsynced.is_clean()
+    }
+
     fn losses(&self) -> u64 {
         self.opened.unsynced.losses()
     }

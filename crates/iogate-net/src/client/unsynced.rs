@@ -66,6 +66,11 @@ impl File {
         self.lock().is_clean_on(server)
     }
 
+    /// Whether every server has.
+    pub(super) fn is_clean(&self) -> bool {
+        self.lock().is_clean()
+    }
+
     /// A sync is about to be sent.
     pub(super) fn begin(&self, server: usize) -> SyncBegun {
         self.lock().begin(server)

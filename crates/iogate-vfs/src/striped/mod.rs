@@ -20,6 +20,7 @@ mod file;
 mod objects;
 mod removing;
 mod sweep;
+mod unsynced;
 
 use std::io;
 use std::path::{Path, PathBuf};

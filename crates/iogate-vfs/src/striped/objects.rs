@@ -19,6 +19,7 @@ use iogate_engine::store::Parts;
 
 use super::append::AppendLane;
 use super::removing::Removing;
+use super::unsynced::Unsynced;
 use crate::object_id::{OBJECTS, ObjectId};
 use crate::tree::{OpenHow, Tree, TreeFile, Waiting};
 use crate::{Caller, Clock};
@@ -39,6 +40,7 @@ pub(super) struct Stripes {
     /// Of each target, which directories of objects are known to be durable themselves.
     durable: Box<[[AtomicBool; 256]]>,
     pub(super) removing: Arc<Removing>,
+    unsynced: Unsynced,
 }
 
 impl Stripes {
@@ -59,6 +61,7 @@ impl Stripes {
             open: Mutex::default(),
             durable,
             removing: Arc::default(),
+            unsynced: Unsynced::default(),
         }
     }
 
@@ -128,6 +131,7 @@ impl Stripes {
             keepers: Mutex::default(),
             led_to_in: AtomicU64::new(0),
             new_since: OnceLock::new(),
+            lost: AtomicU64::new(0),
         });
         table.insert(id, Arc::downgrade(&objects));
         objects
@@ -202,6 +206,8 @@ pub(super) struct Objects {
     led_to_in: AtomicU64,
     /// When this process gave the file the name of its objects, if it did.
     new_since: OnceLock<Time>,
+    /// How often an object was not found again that this process had written, closed, and not synced.
+    lost: AtomicU64,
 }
 
 /// How long a new file's objects count as this process's only, for its attributes: as long as attributes may be old anyway.
@@ -344,7 +350,18 @@ impl Objects {
                 found = Some(tree.open(ROOT, &path, how(flags | open::CREATE))?);
             }
         }
+        if let Some(object) = &found {
+            self.find(target, Some(object.identity()));
+        }
         Ok(found.map(|object| slot.file.get_or_init(|| object)))
+    }
+
+    /// This is the object on a target, or there is none. If this process has written another one that it never synced, that is lost.
+    fn find(&self, target: usize, found: Option<Identity>) {
+        let written = self.stripes.unsynced.take(self.id, target);
+        if written.is_some() && written != found {
+            self.lost.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// The names-file's attributes, completed. They are asked for after the objects' ones: a file that is still open then had all its
@@ -467,13 +484,17 @@ impl Objects {
 
     /// How often writes to one of them were lost.
     pub(super) fn losses(&self) -> u64 {
-        self.slots.iter().filter_map(|slot| slot.file.get()).map(|object| object.losses()).sum()
+        let opened = self.slots.iter().filter_map(|slot| slot.file.get());
+        self.lost.load(Ordering::Acquire) + opened.map(|object| object.losses()).sum::<u64>()
     }
 
     /// Makes what is in the objects durable, and that they are there.
     pub(super) fn sync(&self, data_only: bool) -> io::Result<()> {
         self.stripes.each(|target| {
-            let Some(object) = self.object(target, false)? else { return Ok(()) };
+            let Some(object) = self.object(target, false)? else {
+                self.find(target, None);
+                return Ok(());
+            };
             object.sync(data_only)?;
             let slot = &self.slots[target];
             if !slot.is_named.load(Ordering::Relaxed) {
@@ -497,6 +518,10 @@ pub(super) fn exists<T>(made: io::Result<T>) -> io::Result<bool> {
 
 impl Drop for Objects {
     fn drop(&mut self) {
+        let dirty =
+            |slot: &Slot| slot.file.get().filter(|object| !object.is_clean()).map(|object| object.identity());
+        let dirty = self.slots.iter().map(dirty).collect();
+        self.stripes.unsynced.closed(self.id, dirty, self.stripes.clock.now());
         let mut table = self.stripes.open.lock().unwrap_or_else(PoisonError::into_inner);
         if table.get(&self.id).is_some_and(|known| known.strong_count() == 0) {
             table.remove(&self.id);

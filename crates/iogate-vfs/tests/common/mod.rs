@@ -152,6 +152,8 @@ pub(crate) struct Machine {
     pub(crate) is_stale: AtomicBool,
     /// How often a file was asked for its attributes.
     pub(crate) asked: AtomicUsize,
+    /// What is written is not durable.
+    pub(crate) is_dirty: AtomicBool,
 }
 
 impl Machine {
@@ -211,6 +213,10 @@ impl TreeFile for FarFile {
 
     fn verifier(&self) -> u64 {
         self.2.boots.load(Ordering::SeqCst)
+    }
+
+    fn is_clean(&self) -> bool {
+        !self.2.is_dirty.load(Ordering::SeqCst)
     }
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
