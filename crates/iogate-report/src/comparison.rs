@@ -5,7 +5,7 @@ use std::fmt::Write;
 use iogate_sim::metrics::Better;
 
 use crate::run::{Report, Run};
-use crate::status::{dispatches, tables};
+use crate::status::{chosen, dispatches, tables};
 use crate::table::Table;
 use crate::units::{bytes, count, rate, time};
 
@@ -26,6 +26,9 @@ pub fn run(run: &Run) -> String {
             "held back",
             format!("{} requests that found the gate full, {total} altogether", count(run.held_back)),
         );
+    }
+    if let Some(choice) = &gate.choice {
+        out.push_str(&chosen(choice));
     }
     out.push_str(&tables(gate));
     out

@@ -7,6 +7,9 @@ use crate::units::{bytes, count, number, time};
 use iogate_core::auto::Choice;
 use iogate_core::stats::summary::{Distribution, Group, Summary};
 
+/// Changes of a chosen scheduler that are listed, beside the last one.
+const CHANGES_SHOWN: usize = 4;
+
 pub(crate) fn dispatches(depth: u32) -> String {
     if depth == 1 { "1 dispatch".into() } else { format!("{depth} dispatches") }
 }
@@ -39,6 +42,10 @@ pub fn chosen(choice: &Choice) -> String {
     line("chosen", format!("for {}: {}", time(choice.since_ms as f64 * 1e6), choice.why));
     if let Some(held) = &choice.held {
         line("not chosen", held.clone());
+    }
+    let before = choice.changes.len().saturating_sub(1);
+    for changed in choice.changes[..before].iter().rev().take(CHANGES_SHOWN) {
+        line("before", format!("{} ago: {}", time(changed.ago_ms as f64 * 1e6), changed.why));
     }
     let error = choice.error_percent.map(|error| format!(", predictions are off by {error:.1} %"));
     line("choices", {

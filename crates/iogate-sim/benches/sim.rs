@@ -52,7 +52,7 @@ impl Work {
                 (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB)
             }
         };
-        let gate = GateSpec { scheduler: SchedulerConfig::new(kind), depth: 1, queue: 1 << 16 };
+        let gate = GateSpec { scheduler: SchedulerConfig::new(kind), auto: false, depth: 1, queue: 1 << 16 };
         let workload = Workload {
             pattern: Pattern::Contiguous {
                 sharing: Sharing::Shared,

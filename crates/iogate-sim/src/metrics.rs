@@ -220,6 +220,7 @@ pub static LAYER: &[Metric<LayerResult>] = metrics! {
     "held_back" Count Lower "requests that found the gate full and came in later" |layer| Some(layer.held_back as f64);
     "skewed" Count Lower "requests whose issue time was not believed" |layer| Some(layer.skewed as f64);
     "list_bytes" Bytes Higher "size of lists of dispatches, mean; only forwarders with `batch` have them" list_bytes;
+    "choices" Count Neither "changes of the scheduler, where it is chosen" |layer| layer.changes.map(|changes| changes as f64);
 };
 
 fn completion(app: &AppResult) -> Option<f64> {
@@ -431,6 +432,8 @@ mod tests {
             list_bytes: 0,
             skewed: 0,
             first_gate: Box::default(),
+            changes: None,
+            chosen: Vec::new(),
         }
     }
 

@@ -5,9 +5,8 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io::BufRead;
 use std::sync::Arc;
 
-use iogate_core::auto::chooser::Status;
 use iogate_core::auto::driver::REQUESTS_PER_S;
-use iogate_core::auto::{Auto, Chooser, Pace, Pricing};
+use iogate_core::auto::{Auto, Choice, Chooser, Pace, Pricing};
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::{
@@ -350,8 +349,8 @@ impl<R: BufRead> Replay<R> {
     }
 
     /// What was chosen, and why, if it was to be.
-    pub fn choice(&self) -> Option<&Status> {
-        self.auto.as_ref().map(Auto::status)
+    pub fn choice(&self) -> Option<Choice> {
+        self.auto.as_ref().map(|auto| auto.choice(self.now))
     }
 
     /// The trace, for the names of its files.

@@ -223,7 +223,10 @@ fn a_scheduler_can_be_chosen_while_a_trace_goes_on() {
         }
         while replay.next_dispatch().unwrap().is_some() {}
         assert_eq!(replay.totals().requests, 6_000);
-        (replay.totals().makespan, replay.choice().map(|choice| (choice.switches, choice.to_string())))
+        (
+            replay.totals().makespan,
+            replay.choice().map(|choice| (choice.switches, choice.changes[0].why.clone())),
+        )
     };
     let (pinned, none) = run(false);
     assert_eq!(none, None);

@@ -339,6 +339,18 @@ fn refusals_of_settings_name_them() {
         ("servers.gate.scheduler=aoili", "did you mean 'aioli'?"),
         ("servers.gate.dept=1", "unknown key 'dept' in a gate with fifo; did you mean 'depth'?"),
         ("servers.gate.window=1s", "unknown key 'window' in a gate with fifo"),
+        (
+            "servers.gate={ scheduler = 'auto', quantum_base = '32KiB' }",
+            "quantum_base with scheduler = \"auto\": what chooses a scheduler chooses its parameters, too",
+        ),
+        (
+            "servers.gate={ scheduler = 'auto', dept = 2 }",
+            "unknown key 'dept' in a gate with auto; did you mean 'depth'?",
+        ),
+        (
+            "clients.gate.scheduler=auto",
+            "scheduler = \"auto\" in front of 4 servers: what is chosen is for one target",
+        ),
         ("app.ior.request=0", "expected bytes, as in 4096 or 32KiB, from 1 to 1GiB"),
         ("app.ior.request=2GiB", "from 1 to 1GiB"),
         ("app.ior.bytes=-1", "app.ior.bytes = -1: expected bytes"),

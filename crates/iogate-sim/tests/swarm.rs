@@ -122,6 +122,8 @@ fn some_world(seed: u64) -> Scenario {
     s.cluster.clients.nodes = clients;
     s.cluster.clients.gate = (rng.below(4) == 0).then(|| some_gate(rng));
     s.cluster.servers.gate = some_gate(rng);
+    // Drawn by itself, so that kept seeds stay what they are.
+    s.cluster.servers.gate.auto = Rng::new(seed, 97).below(4) == 0;
     s.cluster.servers.stripe = 1 << (13 + rng.below(6));
     s.cluster.servers.transfer = 1 << (12 + rng.below(8));
     s.cluster.servers.processor = ProcessorSpec::each(Span::from_micros(rng.below(2) * 20));

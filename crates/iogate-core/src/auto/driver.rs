@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use super::chooser::{Chooser, QUEUED_MAX, Status};
 use super::meter::Meter;
+use super::status::{Changes, Choice};
 use super::window::{PRESENT_MAX, Ring, SPAN_MIN, Served};
 use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::hash::HashMap;
@@ -58,6 +59,7 @@ pub struct Auto {
     noting: bool,
     /// The earliest beginning of the next window.
     next: Time,
+    changes: Changes,
 }
 
 impl Auto {
@@ -71,6 +73,7 @@ impl Auto {
             flying: HashMap::default(),
             noting: false,
             next: Time::ZERO,
+            changes: Changes::default(),
         }
     }
 
@@ -122,6 +125,8 @@ impl Auto {
         if self.chooser.has_work() {
             let granted = self.pace.granted(now);
             self.pace.spend(self.chooser.step(now, granted));
+            // Of the last change it may be known only now what became of it.
+            self.changes.note(&self.chooser.status().change);
         }
         if let Some(scheduler) = self.chooser.proposal() {
             let applied = gate.queued() <= QUEUED_MAX;
@@ -129,6 +134,7 @@ impl Auto {
                 gate.switch(now, scheduler);
             }
             self.chooser.settled(now, applied);
+            self.changes.note(&self.chooser.status().change);
         }
         if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {
             let present = gate.present(PRESENT_MAX);
@@ -140,6 +146,16 @@ impl Auto {
     /// What is in use, and why.
     pub fn status(&self) -> &Status {
         self.chooser.status()
+    }
+
+    /// The last changes.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// What is in use, and why, for people and programs.
+    pub fn choice(&self, now: Time) -> Choice {
+        Choice::of(self.status(), now).with(&self.changes, now)
     }
 
     /// Bytes of memory in use, those of simulated devices left out.

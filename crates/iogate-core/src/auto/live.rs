@@ -9,11 +9,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::chooser::{Chooser, Reason, Status};
+use super::chooser::{Change, Chooser, Reason, Status};
 use super::driver::Pace;
 use super::meter::{DISPATCHES_MIN, Learnt};
 use super::shadow::Pricing;
-use super::status::Choice;
+use super::status::{Changes, Choice};
 use super::window::{Ring, SPAN_MIN};
 use crate::gate::{GateConfig, Present};
 use crate::profile::{Profile, Refit, Sample, Streams};
@@ -182,6 +182,10 @@ pub struct Live {
     few: bool,
     /// Changes of choosers before this one.
     switches: u64,
+    /// The last changes, of all choosers.
+    changes: Changes,
+    /// That what the chooser before this one had chosen was given up.
+    given_up: Option<Change>,
 }
 
 impl Live {
@@ -203,6 +207,8 @@ impl Live {
             doubts: 0,
             few: false,
             switches: 0,
+            changes: Changes::default(),
+            given_up: None,
         }
     }
 
@@ -258,6 +264,7 @@ impl Live {
         let granted = self.pace.granted(now).min(STEP);
         let simulated = self.chooser.step(now, granted);
         self.pace.spend(simulated);
+        self.changes.note(&self.chooser.status().change);
         match simulated {
             0 => Next::Pause(PAUSE),
             _ if self.chooser.has_work() => Next::More,
@@ -275,8 +282,13 @@ impl Live {
     pub fn settled(&mut self, now: Time, applied: bool) {
         if self.doubts < DOUBTS_MAX {
             self.chooser.settled(now, applied);
+            self.changes.note(&self.chooser.status().change);
         } else if applied {
             self.switches += self.chooser.status().switches + 1;
+            let (from, to) = (self.chooser.status().change.to.clone(), self.gate.scheduler.clone());
+            let change = Change { at: now, from, to, reason: Reason::Doubt, predicted: 0, measured: None };
+            self.changes.note(&change);
+            self.given_up = Some(change);
             self.chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
         }
     }
@@ -296,7 +308,13 @@ impl Live {
 
     /// The same for people.
     pub fn choice(&self, now: Time) -> Choice {
-        let mut choice = Choice::of(self.status(), now);
+        let status = match &self.given_up {
+            Some(change) if self.status().change.reason == Reason::Start => {
+                &Status { change: change.clone(), ..self.status().clone() }
+            }
+            _ => self.status(),
+        };
+        let mut choice = Choice::of(status, now).with(&self.changes, now);
         choice.switches += self.switches;
         choice.held = match self.few {
             true => Some(format!("too few dispatches yet: {} of {DISPATCHES_MIN}", self.refit.dispatches())),

@@ -1,12 +1,16 @@
 //! What a choice says of itself, in words and in numbers.
 
+use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::objective::{Ln, Score, exp_thousandths};
 use crate::sched::SchedulerConfig;
-use crate::time::Time;
+use crate::time::{Span, Time};
+
+/// Changes that are kept.
+const CHANGES_MAX: usize = 64;
 
 /// Why the scheduler in use is the one in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub enum Reason {
     Harm,
     /// The one after it has not kept its promise.
     Reverted,
+    /// What the storage charges is not known well enough to believe anything any more.
+    Doubt,
 }
 
 /// A change, or the beginning.
@@ -57,6 +63,43 @@ pub struct Status {
     pub memory_max: usize,
 }
 
+/// The last changes of a gate, in the order in which they were made.
+#[derive(Clone, Debug, Default)]
+pub struct Changes(VecDeque<Change>);
+
+impl Changes {
+    /// What is in use is so since `change`: a new change, or the last one, of which more is known now.
+    pub fn note(&mut self, change: &Change) {
+        match self.0.back_mut() {
+            _ if change.reason == Reason::Start => {}
+            Some(last) if last.at == change.at => last.measured = change.measured,
+            _ => {
+                if self.0.len() == CHANGES_MAX {
+                    self.0.pop_front();
+                }
+                self.0.push_back(change.clone());
+            }
+        }
+    }
+
+    /// The changes.
+    pub fn iter(&self) -> impl Iterator<Item = &Change> {
+        self.0.iter()
+    }
+}
+
+/// A change of a gate's scheduler, as its status has it.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Changed {
+    /// How long ago.
+    pub ago_ms: u64,
+    /// The scheduler since.
+    pub scheduler: String,
+    /// Why.
+    pub why: String,
+}
+
 /// What a gate's status says of the choice of its scheduler.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -80,6 +123,9 @@ pub struct Choice {
     pub windows: u64,
     /// Requests that were simulated.
     pub simulated: u64,
+    /// The last changes.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub changes: Vec<Changed>,
 }
 
 /// A scheduler that was considered.
@@ -110,7 +156,29 @@ impl Choice {
             switches: *switches,
             windows: *windows,
             simulated: *simulated,
+            changes: Vec::new(),
         }
+    }
+
+    /// The same with the changes until then.
+    #[must_use]
+    pub fn with(mut self, changes: &Changes, now: Time) -> Choice {
+        let changed = |change: &Change| Changed {
+            ago_ms: now.since(change.at).as_nanos() / 1_000_000,
+            scheduler: change.to.to_string(),
+            why: change.to_string(),
+        };
+        self.changes = changes.iter().map(changed).collect();
+        self
+    }
+
+    /// What it says some time later, if nothing has changed.
+    #[must_use]
+    pub fn later(mut self, by: Span) -> Choice {
+        let by = by.as_nanos() / 1_000_000;
+        self.since_ms += by;
+        self.changes.iter_mut().for_each(|changed| changed.ago_ms += by);
+        self
     }
 
     /// What is said where `scheduler` stays, as nothing can be chosen.
@@ -139,28 +207,12 @@ impl fmt::Display for Change {
             Reason::Gain => write!(f, "{from} -> {to}: {} predicted", Times(*predicted))?,
             Reason::Harm => write!(f, "{from} -> {to}: an application was slowed down too much")?,
             Reason::Reverted => write!(f, "{from} -> {to}: it did not show what it promised")?,
+            Reason::Doubt => write!(f, "{from} -> {to}: what the storage charges varies too much")?,
         }
         match measured {
             Some(measured) => write!(f, ", {} measured", Times(*measured)),
             None => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for Status {
-    /// Two or three lines.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Status { change, considered, error, switches, windows, .. } = self;
-        writeln!(f, "chosen: {} ({change})", change.to)?;
-        write!(f, "changes: {switches}, windows: {windows}, predictions were off by ")?;
-        match error {
-            Some(error) => writeln!(f, "{}.{} %", error / 10_000, error / 1_000 % 10)?,
-            None => writeln!(f, "what is not known yet")?,
-        }
-        for (scheduler, score) in considered {
-            writeln!(f, "considered: {scheduler}, {} as fast as fifo", Times(-score.mean))?;
-        }
-        Ok(())
     }
 }
 
@@ -184,6 +236,16 @@ mod tests {
             measured: Some(1_029_619),
         };
         assert_eq!(change.to_string(), "to-agg -> aioli: 3.10x predicted, 2.80x measured");
+        let mut changes = Changes::default();
+        changes.note(&Change { reason: Reason::Start, ..change.clone() });
+        changes.note(&Change { measured: None, ..change.clone() });
+        changes.note(&change);
+        let later = |ms| Time::ZERO + crate::time::Span::from_millis(ms);
+        changes.note(&Change { at: later(5), reason: Reason::Doubt, measured: None, ..change.clone() });
+        let told = Choice::default().with(&changes, later(7)).later(crate::time::Span::from_millis(1));
+        let told: Vec<(u64, &str)> = told.changes.iter().map(|one| (one.ago_ms, one.why.as_str())).collect();
+        let doubt = "to-agg -> aioli: what the storage charges varies too much";
+        assert_eq!(told, [(8, "to-agg -> aioli: 3.10x predicted, 2.80x measured"), (3, doubt)]);
         let start = Change { reason: Reason::Start, ..change };
         assert_eq!(start.to_string(), "aioli from the beginning");
     }

@@ -41,8 +41,8 @@ pub(super) struct Noting {
     /// The thread has been told that there is something to look at.
     told: bool,
     choice: Choice,
-    /// Where `choice` counts from.
-    since: Time,
+    /// When it said so.
+    said: Time,
     /// What was in force before anything was chosen.
     start: SchedulerConfig,
     thread: u64,
@@ -152,10 +152,7 @@ impl Shared {
         match &state.choosing {
             Choosing::Off => None,
             Choosing::Held(why) => Some(Choice::held(state.gate.scheduler(), why)),
-            Choosing::On(noting) => {
-                let since_ms = now.since(noting.since).as_nanos() / 1_000_000;
-                Some(Choice { since_ms, ..noting.choice.clone() })
-            }
+            Choosing::On(noting) => Some(noting.choice.clone().later(now.since(noting.said))),
         }
     }
 
@@ -178,7 +175,7 @@ impl Shared {
             log: Log::default(),
             told: false,
             choice: live.choice(now),
-            since: now,
+            said: now,
             start: state.gate.scheduler().clone(),
             thread: number,
         };
@@ -285,10 +282,11 @@ fn apply(shared: &Arc<Shared>, live: &mut Live, thread: u64) -> Option<()> {
         })?;
         live.settled(now, applied);
     }
-    let (prices, choice, since) = (live.prices(), live.choice(shared.clock.now()), live.status().change.at);
+    let now = shared.clock.now();
+    let (prices, choice) = (live.prices(), live.choice(now));
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
-    (noting.choice, noting.since, noting.told) = (choice, since, false);
+    (noting.choice, noting.said, noting.told) = (choice, now, false);
     noting.log.rest();
     if let Some(prices) = prices {
         state.gate.set_prices(prices);

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use iogate_core::stats::{Histogram, OpStats};
 use iogate_core::{Time, WaitReason};
 use iogate_sim::metrics::{APP, LAYER, Metric, RUN, Unit};
-use iogate_sim::result::{AppResult, LayerResult, RunResult};
+use iogate_sim::result::{AppResult, Chosen, LayerResult, RunResult};
 use iogate_sim::stat::Estimate;
 
 use super::{
-    AppPoint, AppTimeline, IoPhase, LayerPoint, Measured, Point, PointTimeline, TIMELINE_APPS_MAX,
-    TIMELINE_PHASES_MAX, TimeClass,
+    AppPoint, AppTimeline, ChangedScheduler, IoPhase, LayerPoint, Measured, Point, PointTimeline,
+    TIMELINE_APPS_MAX, TIMELINE_CHOICES_MAX, TIMELINE_PHASES_MAX, TimeClass,
 };
 use crate::recording::Recording;
 use iogate_core::stats::summary::SizeClass;
@@ -136,12 +136,22 @@ impl PointTimeline {
                 .map(|attempt| from(attempt.start))
                 .collect(),
         };
+        let choices =
+            run.layers.iter().flat_map(|layer| layer.chosen.iter().map(|chosen| (&layer.name, chosen)));
+        let choice = |(layer, chosen): (&String, &Chosen)| ChangedScheduler {
+            layer: layer.clone(),
+            node: chosen.node,
+            at_ns: from(chosen.at),
+            scheduler: chosen.scheduler.clone(),
+            why: chosen.why.clone(),
+        };
         PointTimeline {
             seed: run.seed,
             origin_ns: origin.as_nanos(),
             end_ns: run.apps.iter().map(|app| from(app.end)).max().unwrap_or(0),
             apps: run.apps.iter().take(TIMELINE_APPS_MAX).map(app).collect(),
             recording,
+            choices: choices.take(TIMELINE_CHOICES_MAX).map(choice).collect(),
         }
     }
 }

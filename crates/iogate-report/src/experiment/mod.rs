@@ -31,6 +31,7 @@ pub const VERSION: u32 = 1;
 const TIMELINES_MAX: usize = 16;
 const TIMELINE_APPS_MAX: usize = 32;
 const TIMELINE_PHASES_MAX: usize = 256;
+const TIMELINE_CHOICES_MAX: usize = 256;
 
 /// A whole experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -176,6 +177,24 @@ pub struct PointTimeline {
     pub apps: Vec<AppTimeline>,
     /// Who was served when.
     pub recording: Option<Recording>,
+    /// What gates chose, where the scheduler is chosen; of each gate the last changes, and of all the first 256.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<ChangedScheduler>,
+}
+
+/// A change of a gate's scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedScheduler {
+    /// The layer of gates.
+    pub layer: String,
+    /// Which node of it.
+    pub node: u32,
+    /// When, from [`PointTimeline::origin_ns`].
+    pub at_ns: u64,
+    /// The scheduler since, with its parameters.
+    pub scheduler: String,
+    /// Why, with the gain that was predicted and measured.
+    pub why: String,
 }
 
 /// One application of a run. Times count from [`PointTimeline::origin_ns`].

@@ -110,8 +110,14 @@ mod tests {
             ],
             attempts_ns: vec![1_000_000_000, 2_500_000_000],
         };
-        let timeline =
-            PointTimeline { seed: 1, origin_ns: 0, end_ns: 9_000_000_000, apps: vec![app], recording: None };
+        let timeline = PointTimeline {
+            seed: 1,
+            origin_ns: 0,
+            end_ns: 9_000_000_000,
+            apps: vec![app],
+            recording: None,
+            choices: Vec::new(),
+        };
         let drawn = turns("A run", &timeline, 9_000_000_000).0;
         let count = |what: &str| drawn.matches(what).count();
         // In the key each colour is there once more, as the class of a group.

@@ -150,6 +150,8 @@ fn layer(name: &str, scheduler: &str, merge: u64, seed: u64) -> LayerResult {
         list_bytes: 0,
         skewed: 0,
         first_gate: Box::new(stats),
+        changes: None,
+        chosen: Vec::new(),
     }
 }
 

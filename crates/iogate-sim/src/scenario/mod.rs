@@ -191,8 +191,10 @@ impl Servers {
 /// A gate: its scheduler, and how much it lets through.
 #[derive(Clone, Debug)]
 pub struct GateSpec {
-    /// The algorithm and its parameters.
+    /// The algorithm and its parameters; with `auto`, what it begins with.
     pub scheduler: SchedulerConfig,
+    /// Whether the scheduler is chosen from then on.
+    pub auto: bool,
     /// Most dispatches in service at once.
     pub depth: u32,
     /// Most requests in it; more wait outside.

@@ -11,6 +11,7 @@ use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
 use super::block::Block;
 use super::cached::NodeCache;
+use super::choosing::Choosing;
 use super::event::EventQueue;
 use super::fault::{Delays, DeviceFaults};
 use super::list::ListQueue;
@@ -95,11 +96,11 @@ impl<'a> World<'a> {
         let striped =
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
-            let gate = match &cluster.clients.gate {
-                Some(spec) => Some(gate("clients", spec, node, striped)?),
-                None => None,
-            };
-            let mut node = Node::new(gate, clock(0, node), ProcessorSpec::default(), None);
+            let (spec, clock) = (cluster.clients.gate.as_ref(), clock(0, node));
+            let gate = spec.map(|spec| gate("clients", spec, node, striped)).transpose()?;
+            let chooses = spec.is_some_and(|spec| spec.auto);
+            let mut node = Node::new(gate, clock, ProcessorSpec::default(), None);
+            node.choose(chooses, |config| Choosing::learning(config, clock));
             node.cache = cluster.clients.cache.as_ref().map(|config| Box::new(NodeCache::new(config)));
             node.slots = cluster.clients.slots.map(Slots::new);
             self.nodes.push(node);
@@ -107,8 +108,10 @@ impl<'a> World<'a> {
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
                 let gate = gate(&layer.name, &layer.gate, node, striped)?;
-                let mut node = Node::new(Some(gate), clock(1 + index, node), layer.processor, None);
+                let clock = clock(1 + index, node);
+                let mut node = Node::new(Some(gate), clock, layer.processor, None);
                 node.lists = layer.lists.map(ListQueue::new);
+                node.choose(layer.gate.auto, |config| Choosing::learning(config, clock));
                 self.nodes.push(node);
             }
         }
@@ -122,7 +125,9 @@ impl<'a> World<'a> {
                 DeviceFaults::new(&self.scenario.faults, node),
                 servers.elevator.as_ref(),
             );
-            let mut node = Node::new(Some(gate), clock(layer, node), servers.processor, Some(block));
+            let (number, clock, seed) = (node, clock(layer, node), self.seed);
+            let mut node = Node::new(Some(gate), clock, servers.processor, Some(block));
+            node.choose(servers.gate.auto, |config| Choosing::server(config, servers, number, seed, clock));
             node.cache = servers.cache.as_ref().map(|cache| Box::new(NodeCache::new(&cache.config)));
             self.nodes.push(node);
         }
@@ -274,15 +279,24 @@ impl<'a> World<'a> {
     fn layer(&self, first: u32, after: u32) -> Option<LayerResult> {
         let nodes = &self.nodes[first as usize..after as usize];
         let gates: Vec<&Gate> = nodes.iter().filter_map(|node| node.gate.as_ref()).collect();
-        let scheduler = gates.first()?.scheduler().to_string();
+        let choosing =
+            || (0..).zip(nodes).filter_map(|(index, node)| Some((index, node, node.choosing.as_ref()?)));
+        let scheduler = match choosing().next() {
+            Some(_) => "auto".into(),
+            None => gates.first()?.scheduler().to_string(),
+        };
         let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
         let held_back = nodes.iter().map(|node| node.held_back).sum();
-        let mut result = LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)?;
+        let mut layer = LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)?;
         for (calls, bytes) in nodes.iter().filter_map(|node| Some(node.lists.as_ref()?.sent)) {
-            result.lists += calls;
-            result.list_bytes += bytes;
+            layer.lists += calls;
+            layer.list_bytes += bytes;
         }
-        Some(result)
+        layer.chosen =
+            choosing().flat_map(|(index, node, choosing)| choosing.chosen(index, node.clock)).collect();
+        layer.chosen.sort_by_key(|chosen| (chosen.at, chosen.node));
+        layer.changes = choosing().next().map(|_| choosing().map(|(.., choosing)| choosing.switches()).sum());
+        Some(layer)
     }
 }
 
@@ -324,6 +338,11 @@ pub fn server_device(servers: &Servers, server: u32, seed: u64) -> Result<Box<dy
 }
 
 impl GateSpec {
+    /// Its scheduler and parameters, as in `aioli quantum_base=32KiB`; `auto` if it is chosen.
+    pub fn name(&self) -> String {
+        if self.auto { "auto".into() } else { self.scheduler.to_string() }
+    }
+
     /// The settings of the gate on the `node`-th node of a layer: with twins each starts at another target.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | the run: from event to event; what processes do |
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
+//! | `choosing` | the choice of a gate's scheduler beside it |
 //! | `below` | what lies below a server's gate: who asks it what begins, and who hears of an end |
 //! | `block` | the block layer of a server and its device |
 //! | `processor` | what takes in requests one after the other |
@@ -26,6 +27,7 @@ mod below;
 mod block;
 mod build;
 mod cached;
+mod choosing;
 mod event;
 mod fault;
 mod lift;

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::{Gate, Time};
+use iogate_core::{Gate, GateConfig, Time};
 
 use super::block::Block;
 use super::cached::NodeCache;
+use super::choosing::Choosing;
 use super::list::ListQueue;
 use super::processor::Processor;
 use super::slots::Slots;
@@ -14,6 +15,8 @@ use crate::scenario::ProcessorSpec;
 /// A node's gate, and what belongs to it.
 pub(super) struct Node {
     pub(super) gate: Option<Gate>,
+    /// What chooses the gate's scheduler.
+    pub(super) choosing: Option<Box<Choosing>>,
     /// What its clock shows at the start of the run.
     pub(super) clock: Time,
     pub(super) processor: Processor,
@@ -47,6 +50,7 @@ impl Node {
     ) -> Node {
         Node {
             gate,
+            choosing: None,
             clock,
             processor: Processor::new(processor),
             outside: VecDeque::new(),
@@ -59,6 +63,13 @@ impl Node {
             block,
             cache: None,
             slots: None,
+        }
+    }
+
+    /// Lets its gate's scheduler be chosen, if `chooses`.
+    pub(super) fn choose(&mut self, chooses: bool, choosing: impl FnOnce(&GateConfig) -> Choosing) {
+        if let Some(gate) = self.gate.as_ref().filter(|_| chooses) {
+            self.choosing = Some(Box::new(choosing(gate.config())));
         }
     }
 

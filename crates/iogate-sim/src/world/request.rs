@@ -299,7 +299,12 @@ impl World<'_> {
         };
         let Some(gate) = &mut self.nodes[node as usize].gate else { return Ok(true) };
         match gate.submit(now, &request) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                if let Some(choosing) = &mut self.nodes[node as usize].choosing {
+                    choosing.arrived(now, &request);
+                }
+                Ok(true)
+            }
             Err(Rejected::Full { .. }) if !gate.is_empty() => Ok(false),
             Err(source) => Err(SimError::Rejected { layer: self.layer_name(node), source }),
         }
@@ -333,12 +338,18 @@ impl World<'_> {
             }
             self.nodes[node as usize].outside.pop_front();
         }
+        self.choose(node);
         loop {
             let this = &mut self.nodes[node as usize];
             let now = this.clock_at(self.queue.now());
             let Some(gate) = &mut this.gate else { return Ok(()) };
             match gate.next(now) {
-                Decision::Dispatch(dispatch) => self.carry_out(node, &dispatch)?,
+                Decision::Dispatch(dispatch) => {
+                    if let Some(choosing) = &mut this.choosing {
+                        choosing.dispatched(now, &dispatch);
+                    }
+                    self.carry_out(node, &dispatch)?;
+                }
                 Decision::WaitUntil(until, _) => {
                     let until = this.when_clock_shows(until);
                     if until < this.wake {
@@ -363,6 +374,16 @@ impl World<'_> {
     pub(super) fn sender_of(&self, node: u32, id: DispatchId) -> Option<Sender> {
         let first = self.nodes[node as usize].gate.as_ref()?.parts(id).next()?;
         Some(self.pieces[first.request.0 as u32].sender)
+    }
+
+    /// Lets a gate's scheduler be chosen, if it is to be.
+    fn choose(&mut self, node: u32) {
+        let pieces = &self.pieces;
+        let this = &mut self.nodes[node as usize];
+        let now = this.clock_at(self.queue.now());
+        if let (Some(choosing), Some(gate)) = (&mut this.choosing, &mut this.gate) {
+            choosing.look(now, gate, |id| pieces[id.0 as u32].sender.client);
+        }
     }
 
     /// Hands a dispatch to what lies below the gate, or sends it on.
@@ -396,6 +417,9 @@ impl World<'_> {
         let this = &mut self.nodes[node as usize];
         let clock = this.clock_at(now);
         let Some(gate) = &mut this.gate else { return Ok(()) };
+        if let Some(choosing) = &mut this.choosing {
+            choosing.ended(clock, id, gate.parts(id));
+        }
         let server = this.block.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
         let (mut done_here, mut regions) = (Vec::new(), Vec::new());

@@ -2,6 +2,7 @@
 
 mod batch;
 mod caches;
+mod choosing;
 mod collective;
 #[path = "../common/mod.rs"]
 mod common;

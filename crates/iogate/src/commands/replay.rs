@@ -100,8 +100,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(file) = log_file {
         file.finish()?;
     }
-    let choice = replay.choice().map(|choice| format!("\n{choice}")).unwrap_or_default();
-    print(&if args.json { report.json() + "\n" } else { comparison::run(&report.runs[0]) + &choice })
+    print(&if args.json { report.json() + "\n" } else { comparison::run(&report.runs[0]) })
 }
 
 /// Refuses outputs that would replace the trace or each other.
@@ -160,11 +159,14 @@ fn report<R: BufRead>(args: &ReplayArgs, replay: &Replay<R>, timeline: Timeline)
         completion_ns: sums.last.since(sums.first).as_nanos(),
         waiting_mean_ns: sums.waiting.as_nanos() / sums.requests.max(1),
     });
+    let choice = replay.choice();
+    let label = if choice.is_some() { "auto" } else { gate.scheduler().kind().name() };
+    let summary = Summary::new(gate.stats(), gate.scheduler(), args.depth, &names, GROUPS_MAX);
     let run = Run {
-        label: gate.scheduler().kind().name().into(),
+        label: label.into(),
         device: args.device.clone(),
         apps: apps.collect(),
-        gate: Summary::new(gate.stats(), gate.scheduler(), args.depth, &names, GROUPS_MAX),
+        gate: Summary { choice, ..summary },
         makespan_ns: totals.makespan.as_nanos(),
         device_busy_ns: totals.device_busy.as_nanos(),
         repositions: totals.repositions,

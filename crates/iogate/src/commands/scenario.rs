@@ -191,9 +191,8 @@ fn description(name: &str, plan: &Plan, quick: &Plan) -> String {
     let mut out = format!("{name}: {}\n\n", first.title);
     let mut table = Table::new(["layer", "nodes", "gate", "depth"]);
     let mut layer = |name: &str, nodes: u32, gate: Option<&iogate_sim::scenario::GateSpec>| {
-        let (scheduler, depth) = gate.map_or(("none".into(), String::new()), |gate| {
-            (gate.scheduler.to_string(), gate.depth.to_string())
-        });
+        let (scheduler, depth) =
+            gate.map_or(("none".into(), String::new()), |gate| (gate.name(), gate.depth.to_string()));
         table.row([name.into(), nodes.to_string(), scheduler, depth]);
     };
     layer("clients", cluster.clients.nodes, cluster.clients.gate.as_ref());

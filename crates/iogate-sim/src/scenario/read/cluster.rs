@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use iogate_core::device::Rules;
 use iogate_core::nearest::nearest;
-use iogate_core::sched::SchedulerConfig;
+use iogate_core::sched::{SchedulerConfig, SchedulerKind};
 use iogate_core::units;
 use iogate_core::{Span, device};
 
@@ -21,12 +21,14 @@ use crate::scenario::{
 
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
 const FORWARD_DEPTH: u32 = 16;
+/// In the place of a scheduler: it is chosen.
+const AUTO: &str = "auto";
 
 pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let (clients, servers) = (root.table("clients"), root.table("servers"));
     let layers = root.tables("forwarders");
     let (clients, servers) = (clients?, servers?);
-    let forwarders = chain(&clients, &layers);
+    let forwarders = chain(&clients, &layers, servers.small("nodes"));
     let transfer = servers.small("transfer");
     let device = device_text(&servers);
     let next_transfer = forwarders.first().map_or(transfer, |layer| layer.transfer);
@@ -45,7 +47,7 @@ pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     Some(Cluster {
         clients: Clients {
             nodes: clients.small("nodes"),
-            gate: clients.table("gate").map(|table| gate(&table, FORWARD_DEPTH)),
+            gate: clients.table("gate").map(|table| upper_gate(&table, servers.small("nodes"))),
             cache: client_cache(&clients, next_transfer),
             slots: clients.optional("slots").map(|slots| slots as u32),
         },
@@ -152,7 +154,7 @@ struct Layer {
     forwarders: Forwarders,
 }
 
-fn layer(name: &str, table: &Table<'_>) -> Layer {
+fn layer(name: &str, table: &Table<'_>, servers: u32) -> Layer {
     if !is_name(name) || ["clients", "servers"].contains(&name) {
         table.unfit(
             "nodes",
@@ -170,7 +172,7 @@ fn layer(name: &str, table: &Table<'_>) -> Layer {
     let forwarders = Forwarders {
         name: name.into(),
         nodes: table.small("nodes"),
-        gate: gate(&table.table_or_default("gate"), FORWARD_DEPTH),
+        gate: upper_gate(&table.table_or_default("gate"), servers),
         spread,
         transfer: table.small("transfer"),
         processor: processor(table),
@@ -180,8 +182,8 @@ fn layer(name: &str, table: &Table<'_>) -> Layer {
 }
 
 /// The layers in the order in which requests pass them.
-fn chain(clients: &Table<'_>, tables: &[(String, Table<'_>)]) -> Vec<Forwarders> {
-    let mut layers: Vec<Layer> = tables.iter().map(|(name, table)| layer(name, table)).collect();
+fn chain(clients: &Table<'_>, tables: &[(String, Table<'_>)], servers: u32) -> Vec<Forwarders> {
+    let mut layers: Vec<Layer> = tables.iter().map(|(name, table)| layer(name, table, servers)).collect();
     let names: Vec<String> = layers.iter().map(|layer| layer.forwarders.name.clone()).collect();
     let mut chain: Vec<Forwarders> = Vec::new();
     let mut to = clients.text("to");
@@ -221,12 +223,16 @@ fn chain(clients: &Table<'_>, tables: &[(String, Table<'_>)]) -> Vec<Forwarders>
 /// A gate; `depth` is that of its layer where none is given.
 fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
     let name = table.text("scheduler");
+    if name == AUTO {
+        return chosen_gate(table, depth);
+    }
     let mut scheduler = match SchedulerConfig::by_name(&name) {
         Ok(scheduler) => scheduler,
         Err(error) => {
             table.unfit("scheduler", error.to_string());
             return GateSpec {
-                scheduler: SchedulerConfig::new(iogate_core::SchedulerKind::Fifo),
+                scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
+                auto: false,
                 depth,
                 queue: 1,
             };
@@ -250,7 +256,45 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
         table.problems().push(table.place_of(key), kind);
     }
     let depth = if table.has("depth") { table.small("depth") } else { depth };
-    GateSpec { scheduler, depth, queue: table.small("queue") }
+    GateSpec { scheduler, auto: false, depth, queue: table.small("queue") }
+}
+
+/// A gate whose scheduler is chosen: it has no parameters to set.
+fn chosen_gate(table: &Table<'_>, depth: u32) -> GateSpec {
+    let names = || GATE.keys.iter().map(|key| key.name);
+    for (key, _) in table.further() {
+        let params = || SchedulerKind::ALL.iter().flat_map(|kind| kind.params());
+        if params().any(|param| param.name == key) {
+            let why = format!(
+                "{key} with scheduler = \"{AUTO}\": what chooses a scheduler chooses its parameters, too; leave one of them out"
+            );
+            table.unfit(key, why);
+            continue;
+        }
+        let kind = ProblemKind::UnknownKey {
+            key: key.into(),
+            table: format!("a gate with {AUTO}"),
+            near: nearest(key, names()),
+            known: names().collect::<Vec<_>>().join(", "),
+        };
+        table.problems().push(table.place_of(key), kind);
+    }
+    let depth = if table.has("depth") { table.small("depth") } else { depth };
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    GateSpec { scheduler, auto: true, depth, queue: table.small("queue") }
+}
+
+/// A gate in front of servers. Only what one target charges is known: in front of several a scheduler must be named.
+fn upper_gate(table: &Table<'_>, servers: u32) -> GateSpec {
+    let spec = gate(table, FORWARD_DEPTH);
+    if spec.auto && servers > 1 {
+        let why = format!(
+            "scheduler = \"{AUTO}\" in front of {servers} servers: what is chosen is for one target; name a scheduler here, or \
+             choose in servers.gate"
+        );
+        table.unfit("scheduler", why);
+    }
+    spec
 }
 
 /// The device, with the depth of its queue.

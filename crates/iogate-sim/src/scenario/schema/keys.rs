@@ -270,7 +270,7 @@ pub(in crate::scenario) static GATE: Schema = Schema {
             "scheduler",
             Takes::Text,
             Is("fifo"),
-            "the scheduler (`iogate schedulers`); its parameters are further keys",
+            "the scheduler (`iogate schedulers`); its parameters are further keys; or auto, of a gate with one target",
         ),
         key(
             "depth",

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use iogate_core::auto::Choice;
 use iogate_core::{AppId, Span, Time};
 use iogate_sim::result::{
-    AppResult, Attempt, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
+    AppResult, Attempt, Chosen, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
 };
 use iogate_sim::world::{self, Observer, Served};
 
@@ -35,7 +36,10 @@ pub(super) fn of_mounts(work: &Work, outcome: &Outcome, servers: Vec<ServerMeasu
     let stats: Vec<_> = servers.iter().map(|server| &server.stats).collect();
     let held_back = stats.iter().map(|stats| stats.rejected_full).sum();
     let scheduler = servers.first().map_or_else(String::new, |server| server.scheduler.clone());
-    let layer = LayerResult::of(iogate_sim::metrics::SERVERS.into(), scheduler, &stats, held_back);
+    let mut layer = LayerResult::of(iogate_sim::metrics::SERVERS.into(), scheduler, &stats, held_back);
+    if let Some(layer) = &mut layer {
+        note_choices(layer, servers.iter().map(|server| server.choice.as_ref()), clock.end);
+    }
     let finish = |server: &ServerMeasures| {
         let of = |app: &iogate_sim::scenario::App| Some((app.id, finish(server, AppId(app.id), &clock)?));
         work.apps.iter().filter_map(of).collect()
@@ -47,6 +51,26 @@ pub(super) fn of_mounts(work: &Work, outcome: &Outcome, servers: Vec<ServerMeasu
         path: path_time(work, outcome, &servers),
         dispatches: servers.into_iter().map(|server| server.dispatches).collect(),
     }
+}
+
+/// What the gates of a layer have chosen, until `now`.
+pub(super) fn note_choices<'a>(
+    layer: &mut LayerResult,
+    choices: impl Iterator<Item = Option<&'a Choice>>,
+    now: Time,
+) {
+    for (node, choice) in (0..).zip(choices) {
+        let Some(choice) = choice else { continue };
+        layer.scheduler = "auto".into();
+        *layer.changes.get_or_insert_default() += choice.switches;
+        layer.chosen.extend(choice.changes.iter().map(|changed| {
+            let ago = Span::from_millis(changed.ago_ms);
+            let at = Time::ZERO
+                + Span::from_nanos(now.since(Time::ZERO).as_nanos().saturating_sub(ago.as_nanos()));
+            Chosen { node, at, scheduler: changed.scheduler.clone(), why: changed.why.clone() }
+        }));
+    }
+    layer.chosen.sort_by_key(|chosen| (chosen.at, chosen.node));
 }
 
 /// The result of a run: its times count from its start.
@@ -117,7 +141,7 @@ impl Group {
 /// Times of the run from times of the machine's clocks.
 pub(super) struct Clock {
     start: u64,
-    end: Time,
+    pub(super) end: Time,
     /// The start again, on other clocks.
     instant: Instant,
     unix: u64,

@@ -178,9 +178,10 @@ impl Nodes {
 /// A gate as a table of a configuration file.
 fn table(gate: &GateSpec) -> toml::Table {
     let mut table = toml::Table::new();
-    table.insert("scheduler".into(), gate.scheduler.kind().name().into());
+    let name = if gate.auto { "auto" } else { gate.scheduler.kind().name() };
+    table.insert("scheduler".into(), name.into());
     // Each node's own is in its configuration.
-    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != "node") {
+    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != "node" && !gate.auto) {
         table.insert(param.name.into(), value.into());
     }
     table.insert("depth".into(), i64::from(gate.depth).into());

@@ -9,7 +9,7 @@ use iogate_net::server::{GateStatus, Status};
 use iogate_sim::metrics::SERVERS;
 use iogate_sim::result::{LayerResult, ServerResult};
 
-use super::collect::{Clock, Measures};
+use super::collect::{Clock, Measures, note_choices};
 use super::launcher::Outcome;
 use crate::commands::cluster::config::Role;
 
@@ -41,7 +41,8 @@ pub(super) fn of_nodes(
     servers: &[NodeStatus],
 ) -> Measures {
     let clock = Clock::new(outcome);
-    let layers = [layer.and_then(|name| layer_result(name, forwarders)), layer_result(SERVERS, servers)];
+    let of = |name: &str, nodes: &[NodeStatus]| layer_result(name, nodes, clock.end);
+    let layers = [layer.and_then(|name| of(name, forwarders)), of(SERVERS, servers)];
     let finish = |node: &NodeStatus| -> BTreeMap<u32, Time> {
         node.gate.last_served.iter().map(|&(app, unix)| (app, clock.at_unix(unix))).collect()
     };
@@ -66,7 +67,7 @@ pub(super) fn of_nodes(
     }
 }
 
-fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
+fn layer_result(name: &str, nodes: &[NodeStatus], now: Time) -> Option<LayerResult> {
     let first = nodes.first()?;
     let gates = || nodes.iter().map(|node| &node.gate.summary);
     let waits = WaitReason::ALL.into_iter().map(|reason| {
@@ -74,7 +75,7 @@ fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
         let total = of().map(|wait| wait.total_ns).sum();
         (reason, of().map(|wait| wait.count).sum(), Span::from_nanos(total))
     });
-    Some(LayerResult {
+    let mut layer = LayerResult {
         name: name.into(),
         scheduler: first.scheduler.clone(),
         requests: gates().map(|gate| gate.requests()).sum(),
@@ -89,7 +90,11 @@ fn layer_result(name: &str, nodes: &[NodeStatus]) -> Option<LayerResult> {
         skewed: gates().map(|gate| gate.skewed).sum(),
         // Its histograms are not in a status.
         first_gate: Box::default(),
-    })
+        changes: None,
+        chosen: Vec::new(),
+    };
+    note_choices(&mut layer, nodes.iter().map(|node| node.gate.summary.choice.as_ref()), now);
+    Some(layer)
 }
 
 /// The mean over all values at all nodes; 0 where there are none.

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context;
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::auto::{Choice, Storage};
 use iogate_core::stats::Stats;
 use iogate_core::{Layout, Time};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fuse::{Control, MountOptions, Mounted};
-use iogate_sim::scenario::Scenario;
+use iogate_sim::scenario::{Scenario, Servers};
 use iogate_sim::world;
 use tempfile::TempDir;
 
@@ -21,6 +23,7 @@ use super::script::{Place, file_name};
 use super::work::{Entrances, FileUse, Work};
 use crate::cli::BenchStore;
 use crate::failure::Failure;
+use crate::storage;
 use crate::watched::{Note, WatchedStore};
 
 /// Where folders are in memory.
@@ -46,6 +49,8 @@ struct Server {
 pub(super) struct ServerMeasures {
     pub(super) stats: Stats,
     pub(super) scheduler: String,
+    /// What chose it, and why, if it is chosen.
+    pub(super) choice: Option<Choice>,
     /// Of a modelled device.
     pub(super) device: Option<DeviceStats>,
     /// Its dispatches, each with the name of its file.
@@ -125,6 +130,10 @@ impl Testbed {
             let gate = servers.gate.config(index, Layout::SINGLE)?;
             let engine = Engine::new(&EngineConfig { gate }, store.clone());
             let engine = engine.context("the gate of a server cannot be started")?;
+            if servers.gate.auto {
+                engine.know(self.known(servers, &source));
+                engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+            }
             let options = MountOptions::default();
             let (point, control) = (self.mountpoint(index), Arc::new(NoControl));
             let mounted =
@@ -132,6 +141,14 @@ impl Testbed {
             self.servers.push(Server { engine, store, notes, device, mounted });
         }
         Ok(())
+    }
+
+    /// What is known of the storage of a server.
+    fn known(&self, servers: &Servers, source: &Path) -> Storage {
+        let modelled =
+            (self.store == BenchStore::Modelled).then(|| storage::modelled(&servers.device, servers.extent));
+        // Of a device of random speed nothing is known.
+        modelled.and_then(Result::ok).unwrap_or_else(|| storage::known(Some(source)))
     }
 
     /// What was measured so far.
@@ -149,6 +166,7 @@ impl Server {
         ServerMeasures {
             stats,
             scheduler,
+            choice: self.engine.choice(),
             device: self.device.as_ref().map(|device| device.device_stats()),
             dispatches: notes.into_iter().map(|note| (note, self.store.name(note.file))).collect(),
             clock,

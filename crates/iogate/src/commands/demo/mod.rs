@@ -22,7 +22,7 @@ use testbed::Testbed;
 use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let scheduler = args.scheduler.config(SchedulerKind::Aioli)?;
+    let scheduler = args.scheduler.config_or_auto(SchedulerKind::Aioli)?;
     devices::device(&args.device)?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
 
     let fifo = SchedulerConfig::new(SchedulerKind::Fifo);
     let mut runs = Vec::new();
-    for (label, scheduler) in [("without", &fifo), ("with", &scheduler)] {
+    for (label, scheduler) in [("without", Some(&fifo)), ("with", scheduler.as_ref())] {
         let progress = progress(label, scheduler, testbed.workload().bytes());
         let run = testbed.run(label, scheduler, &progress);
         progress.finish_and_clear();
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     ))
 }
 
-fn progress(label: &str, scheduler: &SchedulerConfig, bytes: u64) -> ProgressBar {
+fn progress(label: &str, scheduler: Option<&SchedulerConfig>, bytes: u64) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -81,5 +81,6 @@ fn progress(label: &str, scheduler: &SchedulerConfig, bytes: u64) -> ProgressBar
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ");
     let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr_with_hz(10));
-    bar.with_style(style).with_message(format!("{label} scheduling ({})", scheduler.kind().name()))
+    let name = scheduler.map_or("auto", |scheduler| scheduler.kind().name());
+    bar.with_style(style).with_message(format!("{label} scheduling ({name})"))
 }

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use indicatif::ProgressBar;
+use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::device::Placement;
 use iogate_core::stats::summary::{Names, Summary};
-use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
+use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
 use iogate_engine::{Engine, EngineConfig, Origin, Store};
 use iogate_fuse::{Control, MountError, MountOptions, application_of_word};
@@ -22,6 +23,7 @@ use tempfile::TempDir;
 
 use super::workload::{Application, Workload, is_intact};
 use crate::devices;
+use crate::storage;
 use crate::watched::{Note, WatchedStore};
 
 /// What the gate hands to the device at once. A disk has one arm.
@@ -90,11 +92,11 @@ impl Testbed {
         ]
     }
 
-    /// Lets the applications run once.
+    /// Lets the applications run once; without a scheduler one is chosen.
     pub(super) fn run(
         &mut self,
         label: &str,
-        scheduler: &SchedulerConfig,
+        scheduler: Option<&SchedulerConfig>,
         progress: &ProgressBar,
     ) -> anyhow::Result<Run> {
         let source = self.folder.path().join("source");
@@ -106,17 +108,22 @@ impl Testbed {
         let (store, notes) = WatchedStore::new(modelled.clone(), &source).noting();
         let store = Arc::new(store);
         let gate = GateConfig {
-            scheduler: scheduler.clone(),
+            scheduler: scheduler.cloned().unwrap_or_else(|| SchedulerConfig::new(SchedulerKind::Fifo)),
             queue_max: QUEUE_MAX,
             depth: DEPTH,
             layout: Layout::SINGLE,
         };
         let engine =
             Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+        if scheduler.is_none() {
+            engine.know(storage::modelled(&self.device, ModelledStore::EXTENT_BYTES)?);
+            engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+        }
         let bytes_read = || engine.with_gate(|gate, _| gate.stats().op(Op::Read).request_bytes.sum());
         let tick = || progress.set_position(bytes_read());
 
         let times = self.carry_out(&engine, &store, &source, &tick)?;
+        let choice = engine.choice();
         engine.shutdown();
         let (stats, scheduler) = engine.with_gate(|gate, _| (gate.stats().clone(), gate.scheduler().clone()));
         let names = AppNamesOf(&self.workload.applications);
@@ -132,10 +139,11 @@ impl Testbed {
         let apps: Vec<AppResult> = apps.collect();
         let device = modelled.device_stats();
         let notes = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+        let summary = Summary::new(&stats, &scheduler, DEPTH, &NamedFiles(&names, &store), GROUPS_MAX);
         Ok(Run {
             label: label.into(),
             device: self.device.clone(),
-            gate: Summary::new(&stats, &scheduler, DEPTH, &NamedFiles(&names, &store), GROUPS_MAX),
+            gate: Summary { choice, ..summary },
             makespan_ns: apps.iter().map(|app| app.completion_ns).max().unwrap_or(0),
             device_busy_ns: device.busy.as_nanos(),
             repositions: device.repositions,
