@@ -50,6 +50,14 @@ nothing_left
 jq -e '[.points[].layers[0].metrics[] | select(.name == "requests").estimate.mean] | unique == [7 * 64]' "$SIDE/out.json" \
     >/dev/null || fail "expected 7 x 64 requests"
 
+echo "schedulers that are chosen, simulated and real, in both ways"
+for way in mount network; do
+    bench --seeds 1 --through $way --set servers.gate.scheduler=auto --json "$SIDE/out.json" || fail "the bench failed with auto"
+    nothing_left
+    jq -e '[.points[].layers[0] | .scheduler, (.metrics | any(.name == "choices"))] == ["auto", true, "auto", true]' "$SIDE/out.json" \
+        >/dev/null || fail "nothing is chosen through $way"
+done
+
 for signal in INT TERM; do
     "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" --set app.one.bytes=1GiB >"$SIDE/interrupted" 2>&1 &
     pid=$!

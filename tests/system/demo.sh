@@ -14,6 +14,11 @@ jq -e '[.runs[].apps[].completion_ns] | length > 2 and all(.[]; . > 0)' "$SIDE/r
 jq -e '.runs | length == 2' "$SIDE/result.json" >/dev/null || fail "expected two runs: without and with scheduling"
 jq -e '.runs[1].gate.read | .dispatches < .requests' "$SIDE/result.json" >/dev/null || fail "nothing was aggregated"
 
+# The scheduler can be chosen there, too; whether it changes in so short a time is not judged.
+"$IOGATE" demo --quick --scheduler auto --html "$SIDE/chosen.html" --json >"$SIDE/chosen.json" || fail "the demo with auto failed"
+jq -e '[.runs[].gate | has("choice")] == [false, true]' "$SIDE/chosen.json" >/dev/null || fail "nothing says what was chosen"
+refused 2 'age_max=1s' "$IOGATE" demo --quick --scheduler auto --param age_max=1s --html "$SIDE/never.html"
+
 ! grep -Eio '(src|href|url)[=(]["'\'']?(https?:)?//[^"'\'' )>]*' "$SIDE/report.html" || fail "the report needs the network"
 command -v chromium >/dev/null || skip "there is no chromium to draw the report with"
 timeout 60 chromium --headless --no-sandbox --disable-gpu --user-data-dir="$SIDE/browser" --enable-logging=stderr \
