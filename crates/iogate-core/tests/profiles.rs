@@ -328,6 +328,47 @@ fn what_was_not_seen_comes_from_the_kept_profile_or_from_neighbours() {
     assert_eq!(learnt.read.sequential, assumed.read.sequential);
 }
 
+/// What was never alone in service: `in_flight` at a time, always, on storage where so many are `speedup` thousandths as fast as one.
+fn never_alone(rotational: bool, alone_ns: u64, in_flight: u32, speedup: u64) -> Profile {
+    let mut refit = Refit::from_nothing("", rotational);
+    for _ in 0..2_000 {
+        let ns = alone_ns * u64::from(in_flight) * 1_000 / speedup;
+        refit.add(Sample { op: Op::Read, class: Class::Jump, bytes: 16 * KIB, in_flight, ns });
+    }
+    refit.profile()
+}
+
+#[test]
+fn what_was_never_alone_is_neither_faster_nor_slower_alone_than_can_be() {
+    for rotational in [false, true] {
+        for alone_ns in [2_000, 80_000, 50_000_000] {
+            for (in_flight, speedup) in [(2, 1_000), (3, 2_000), (4, 4_000), (12, 1_000), (40, 8_000)] {
+                let profile = never_alone(rotational, alone_ns, in_flight, speedup);
+                assert_eq!(profile.check(), Ok(()));
+                let costs = profile.costs();
+                let case = format!("{rotational} {alone_ns} {in_flight} {speedup}");
+                let known =
+                    IN_FLIGHT.iter().position(|n| n.abs_diff(in_flight) <= n / 3 + 8 * u32::from(*n == 32));
+                let n = IN_FLIGHT[known.unwrap()];
+                // What was seen is believed: the rate of so many in flight, up to what a fit misses.
+                let each = costs.shared_ns(Op::Read, Class::Jump, 16 * KIB, n as usize) / u64::from(n);
+                let seen = alone_ns * 1_000 / speedup;
+                assert!(each.abs_diff(seen) * 20 <= seen, "{case}: {each} ns, and not {seen}");
+                // One at a time is not faster, and n at a time not more than n times as fast.
+                let alone = costs.alone_ns(Op::Read, Class::Jump, 16 * KIB);
+                assert!(alone * 20 >= each * 19, "{case}: {alone} ns alone, {each} beside others");
+                assert!(
+                    alone <= each * u64::from(n) * 21 / 20,
+                    "{case}: {alone} ns alone, {each} beside others"
+                );
+                // What lies between is not faster than what was seen above it, nor the other way round.
+                let speedups = profile.read.speedup[0].map(|number| number.value);
+                assert!(speedups.is_sorted(), "{case}: {speedups:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn impossible_numbers_are_refused() {
     let refused = |change: fn(&mut Profile)| {

@@ -5,12 +5,15 @@
 //! no more than one scale, over the number of those before it, which counts up to [`MEMORY`]. So a disturbance that is a thousand times as
 //! long counts as one that is twice as long, and what was so long ago is forgotten.
 //!
-//! Dispatches that are alone in service tell what they cost; those that share it tell X(n), by Little's law. Whether the profile
+//! Dispatches that are alone in service tell what they cost; those that share it tell X(n), by Little's law: each an nth of its time,
+//! as a part of what the profile of the beginning says that it takes alone. Numbers in flight between two of [`IN_FLIGHT`] count under
+//! the nearer one. Where an operation was never alone and nothing is kept, the lines are as many times as long as assumed as makes
+//! the assumed X(n) true that was seen most. Whether the profile
 //! explains what it sees is judged by sums of [`BATCH`] dispatches, as single ones of a disk differ by a revolution.
 
 use super::costs::{Class, Costs};
 use super::fit::{BINS, Point, Points, assemble, bin, drained, is_cached_read};
-use super::{IN_FLIGHT, Number, Profile, Sample, interval};
+use super::{IN_FLIGHT, Number, OpProfile, Profile, Sample, interval};
 use crate::request::Op;
 
 /// How many dispatches a cell remembers, about.
@@ -23,6 +26,10 @@ const FIRST: u32 = 8;
 const BATCH: u32 = 16;
 /// Dispatches between two looks at what the cells say.
 const REFRESH: u64 = 4_096;
+/// Dispatches beside others by which X(n) is believed.
+const SHARED_MIN: u32 = 64;
+/// Bits after the binary point of the part of a dispatch's time that one beside others takes.
+const PART: u32 = 20;
 /// Bits after the binary point of a cell's numbers.
 const FRACTION: u32 = 8;
 /// Thousandths of the time beyond which a profile does not explain what happens.
@@ -124,14 +131,25 @@ impl Judge {
     }
 }
 
+/// Which of [`IN_FLIGHT`] a number above 1 is nearest to, by ratio; not that of 1.
+#[inline]
+fn nearest(n: u32) -> usize {
+    // From 1.5 times a power of two on it is the next one.
+    let below = n.ilog2() as usize;
+    (below + usize::from(n >= 3 << below >> 1)).clamp(1, IN_FLIGHT.len() - 1)
+}
+
 /// A profile that learns.
 #[derive(Clone, Debug)]
 pub struct Refit {
     kept: Profile,
     is_kept: bool,
+    /// What the profile of the beginning says, and what is believed now.
+    reference: Costs,
     costs: Costs,
     cells: [[[Cell; BINS]; 5]; 2],
-    shared: [[[Cell; 6]; 2]; 2],
+    /// By operation, whether it jumps, interval and number in flight.
+    shared: [[[[Cell; 6]; 2]; 2]; 2],
     judges: [[Judge; 2]; 2],
     dispatches: u64,
 }
@@ -149,6 +167,7 @@ impl Refit {
 
     fn new(kept: Profile, is_kept: bool) -> Refit {
         Refit {
+            reference: kept.costs(),
             costs: kept.costs(),
             kept,
             is_kept,
@@ -169,11 +188,11 @@ impl Refit {
                 true => cell.add(ns, bytes, 1),
                 false => cell.add_to_stretch(ns, bytes),
             }
-        } else if let Some(index) = IN_FLIGHT.iter().position(|n| *n == in_flight) {
-            // By which factor it takes longer than alone.
-            let alone = self.costs.alone_ns(op, class, bytes);
-            let stretch = (ns.min(super::NS_MAX) << 10) / alone.max(1);
-            self.shared[op as usize][interval(bytes)][index].add(stretch, bytes, 1);
+        } else {
+            let alone = self.reference.alone_ns(op, class, bytes);
+            let part = (ns.min(super::NS_MAX) << PART) / (u64::from(in_flight) * alone.max(1));
+            let jumps = usize::from(class == Class::Jump);
+            self.shared[op as usize][jumps][interval(bytes)][nearest(in_flight)].add(part, bytes, 1);
         }
         let ns = ns.min(super::NS_MAX);
         let expected = self.costs.shared_ns(op, class, bytes, in_flight as usize);
@@ -201,18 +220,89 @@ impl Refit {
                     point.ns.count = point.ns.count.saturating_mul(STRETCH);
                 }
             }
-            for (cells, speedups) in self.shared[op as usize].iter().zip(&mut points.speedup) {
-                for ((cell, speedup), n) in cells.iter().zip(speedups).zip(IN_FLIGHT) {
-                    *speedup = cell.number().filter(|number| number.count >= 64).map(|stretch| {
-                        let value = ((u64::from(n) * 1_000) << 10) / stretch.value.max(1);
-                        Number { value: value.clamp(1, u64::from(n) * 1_000), ..stretch }
-                    });
-                }
-            }
-            *profile.of_mut(op) = assemble(&points, self.kept.of(op), self.is_kept);
+            let other = if self.is_kept { *self.kept.of(op) } else { self.scaled(op, &points) };
+            let alone = assemble(&points, &other, self.is_kept);
+            points.speedup = self.speedups(op, &alone);
+            *profile.of_mut(op) = assemble(&points, &other, self.is_kept);
         }
         drained(&mut profile);
         profile
+    }
+
+    /// The cells of those that jump, or do not, by n, with enough in them.
+    fn seen(&self, op: Op, jumps: usize, interval: usize) -> impl Iterator<Item = (usize, &Cell)> {
+        self.shared[op as usize][jumps][interval]
+            .iter()
+            .enumerate()
+            .filter(|(_, cell)| cell.count >= SHARED_MIN)
+    }
+
+    /// What is assumed of an operation, its lines as many times as long as what was never alone shows.
+    fn scaled(&self, op: Op, points: &Points) -> OpProfile {
+        let mut other = *self.kept.of(op);
+        let alone = |classes: &[Class]| {
+            classes.iter().any(|class| points.cells[*class as usize].iter().flatten().next().is_some())
+        };
+        let is_alone = [alone(&Class::ALL[..4]), alone(&[Class::Jump])];
+        for jumps in [0, 1] {
+            if is_alone[jumps] {
+                continue;
+            }
+            let most = |interval: usize| {
+                let (n, cell) = self.seen(op, jumps, interval).max_by_key(|(_, cell)| cell.count)?;
+                let part = (cell.location >> FRACTION).max(1) as u64;
+                Some(part * other.speedup[interval][n].value / 1_000)
+            };
+            let found = [most(0), most(1)];
+            let lines = if jumps == 1 { &mut other.random } else { &mut other.sequential };
+            for (line, factor) in lines.iter_mut().zip([found[0].or(found[1]), found[1].or(found[0])]) {
+                let Some(factor) = factor else { continue };
+                for end in [&mut line.low, &mut line.high] {
+                    let scaled = (u128::from(end.value) * u128::from(factor)) >> PART;
+                    end.value = scaled.clamp(1, u128::from(super::NS_MAX)) as u64;
+                }
+            }
+        }
+        other
+    }
+
+    /// X(n) / X(1) as far as it was seen, where a dispatch alone takes what `alone` says; what is only assumed lies between its neighbours.
+    fn speedups(&self, op: Op, alone: &OpProfile) -> [[Option<Number>; 6]; 2] {
+        let mut now = self.kept.clone();
+        *now.of_mut(op) = *alone;
+        let costs = now.costs();
+        let mut speedups = [[None; 6]; 2];
+        for (interval, speedups) in speedups.iter_mut().enumerate() {
+            let mut counts = [0; 6];
+            for (jumps, class) in [(1, Class::Jump), (0, Class::Next)] {
+                for (index, cell) in self.seen(op, jumps, interval) {
+                    let Some(number) = cell.number().filter(|number| number.count > counts[index]) else {
+                        continue;
+                    };
+                    counts[index] = number.count;
+                    let (bytes, n) = (u64::from(cell.bytes), u64::from(IN_FLIGHT[index]));
+                    let [now, then] = [&costs, &self.reference].map(|costs| costs.alone_ns(op, class, bytes));
+                    let value = ((u128::from(now) * 1_000) << PART)
+                        / (u128::from(then.max(1)) * u128::from(number.value));
+                    let value = value.clamp(1, u128::from(n) * 1_000) as u64;
+                    speedups[index] = Some(Number { value, ..number });
+                }
+            }
+            for index in 1..speedups.len() {
+                let assumed = self.kept.of(op).speedup[interval][index];
+                if speedups[index].is_some() || assumed.count > 0 {
+                    continue;
+                }
+                let below = (1..index).rev().find_map(|below| speedups[below].filter(|of| of.count > 0));
+                let above = speedups[index + 1..].iter().flatten().find(|of| of.count > 0);
+                let least = below.map_or(1_000.min(above.map_or(1_000, |of| of.value)), |of| of.value);
+                let most = above.map_or(u64::MAX, |of| of.value).max(least);
+                if below.is_some() || above.is_some() {
+                    speedups[index] = Some(Number::assumed(assumed.value.clamp(least, most)));
+                }
+            }
+        }
+        speedups
     }
 
     /// Where more than 30 % of the time is not explained, by sums of 16 dispatches.
