@@ -17,6 +17,7 @@
 //! | [`stats`] | what a gate counts, in bounded memory |
 //! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
+//! | [`policy`] | who is entitled to how much of what a gate serves: weights, floors, caps |
 //! | [`recording`] | what arrives and completes at a gate, for somebody who reads it |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
@@ -49,6 +50,7 @@ pub mod hash;
 pub mod layout;
 pub mod medium;
 pub mod nearest;
+pub mod policy;
 pub mod profile;
 pub mod proto;
 mod queue;

@@ -12,12 +12,22 @@ pub enum WaitReason {
     BetterRun,
     /// twins: the window belongs to another target.
     Window,
+    /// A policy: the device is kept for an application that will be back at once.
+    Share,
+    /// A policy: the applications that have requests have had what they may.
+    Cap,
 }
 
 impl WaitReason {
     /// All of them, in the order of [`Stats::waits`](crate::stats::Stats::waits).
-    pub const ALL: [WaitReason; 4] =
-        [WaitReason::Contiguous, WaitReason::Shift, WaitReason::BetterRun, WaitReason::Window];
+    pub const ALL: [WaitReason; 6] = [
+        WaitReason::Contiguous,
+        WaitReason::Shift,
+        WaitReason::BetterRun,
+        WaitReason::Window,
+        WaitReason::Share,
+        WaitReason::Cap,
+    ];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -26,6 +36,8 @@ impl WaitReason {
             WaitReason::Shift => "shift",
             WaitReason::BetterRun => "better-run",
             WaitReason::Window => "window",
+            WaitReason::Share => "share",
+            WaitReason::Cap => "cap",
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The scheduling point: ordering by byte range, one scheduler, statistics.
 
+mod admission;
 mod present;
 mod service;
 
@@ -7,6 +8,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::admission::Admission;
 pub use self::present::Present;
 use self::service::Service;
 use crate::hash::HashMap;
@@ -140,7 +142,8 @@ pub enum Rejected {
 /// # What it promises
 /// Every request that `submit` accepted is in exactly one dispatch (or, where requests are split, each byte of it is). Of
 /// two requests to one file that overlap and of which at least one is a write, the earlier completes before the later is
-/// dispatched. All else is the scheduler's choice. The same calls give the same decisions.
+/// dispatched. All else is the scheduler's choice, among the requests that a [policy](Gate::set_policy), if there is one, has admitted. The
+/// same calls give the same decisions.
 pub struct Gate {
     config: GateConfig,
     scheduler: Box<dyn Scheduler>,
@@ -156,6 +159,8 @@ pub struct Gate {
     wait: Option<(Time, WaitReason)>,
     /// Requests that a completion may have unblocked.
     released: Vec<SlotId>,
+    /// The policy, if there is one, and the requests that it defers.
+    admission: Option<Box<Admission>>,
 }
 
 impl Gate {
@@ -187,6 +192,7 @@ impl Gate {
             closed: false,
             wait: None,
             released: Vec::new(),
+            admission: None,
         })
     }
 
@@ -237,9 +243,13 @@ impl Gate {
     pub fn next(&mut self, now: Time) -> Decision {
         let now = self.advance(now);
         let depth = self.config.depth.min(self.scheduler.depth_max());
-        if self.pending.queued == 0 || self.service.len() >= depth {
+        if self.service.len() >= depth {
             self.end_wait(now);
             return Decision::Idle;
+        }
+        let admits_at = if self.admission.is_some() { self.admit_next(now) } else { None };
+        if self.pending.queued == 0 {
+            return self.wait_until(now, admits_at);
         }
         self.pending.taken.clear();
         self.pending.in_service = self.service.len();
@@ -249,16 +259,10 @@ impl Gate {
                 Decision::Dispatch(self.service.begin(now, &mut self.pending))
             }
             Pick::WaitUntil(until, reason) => {
-                if self.wait.is_none_or(|(_, ongoing)| ongoing != reason) {
-                    self.end_wait(now);
-                    self.wait = Some((now, reason));
-                }
-                Decision::WaitUntil(until, reason)
+                let soonest = admits_at.filter(|(at, _)| *at < until).unwrap_or((until, reason));
+                self.wait_until(now, Some(soonest))
             }
-            Pick::Idle => {
-                self.end_wait(now);
-                Decision::Idle
-            }
+            Pick::Idle => self.wait_until(now, admits_at),
         }
     }
 
@@ -279,19 +283,22 @@ impl Gate {
     /// If the dispatch is not in service: a mistake of the driver.
     pub fn complete(&mut self, now: Time, id: DispatchId, outcome: Outcome) {
         let now = self.advance(now);
+        if self.admission.is_some() {
+            self.charge(now, id);
+        }
         let mut released = core::mem::take(&mut self.released);
         let (queue, end) = self.service.end(now, id, outcome, &mut self.pending, &mut released);
         self.scheduler.completed(now, queue, end, &self.pending);
         released.sort_unstable_by_key(|&slot| self.pending.slot(slot).seq);
         for slot in released.drain(..) {
             match self.blocker(slot) {
-                Some(blocker) => self.wait_for(slot, blocker),
+                Some(blocker) => self.wait_for(now, slot, blocker),
                 None => {
                     self.pending.unhold(slot);
                     let held = self.pending.slot(slot);
                     let waited = now.since(held.arrival);
                     self.pending.stats.held_ns[usize::from(held.conflict)].record(waited.as_nanos());
-                    self.enqueue(now, slot);
+                    self.enter(now, slot);
                 }
             }
         }
@@ -369,6 +376,9 @@ impl Gate {
     /// are none.
     pub fn set_prices(&mut self, prices: Prices) {
         self.pending.prices = prices;
+        if let Some(admission) = &mut self.admission {
+            admission.set_prices(&prices);
+        }
     }
 
     /// What the device charges, as far as the gate was told.
@@ -383,12 +393,30 @@ impl Gate {
 
     /// Bytes of memory in use for requests and their order; statistics and layouts come on top.
     pub fn allocated_bytes(&self) -> usize {
-        self.pending.allocated_bytes() + self.service.allocated_bytes() + self.scheduler.allocated_bytes()
+        let admission = self.admission.as_ref().map_or(0, |admission| admission.allocated_bytes());
+        self.pending.allocated_bytes()
+            + self.service.allocated_bytes()
+            + self.scheduler.allocated_bytes()
+            + admission
     }
 
     fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         self.now
+    }
+
+    /// There is nothing to do until then, or until something happens.
+    #[inline]
+    fn wait_until(&mut self, now: Time, until: Option<(Time, WaitReason)>) -> Decision {
+        let Some((until, reason)) = until else {
+            self.end_wait(now);
+            return Decision::Idle;
+        };
+        if self.wait.is_none_or(|(_, ongoing)| ongoing != reason) {
+            self.end_wait(now);
+            self.wait = Some((now, reason));
+        }
+        Decision::WaitUntil(until, reason)
     }
 
     fn end_wait(&mut self, now: Time) {
@@ -402,12 +430,12 @@ impl Gate {
     /// Lets a new request run, or holds it back.
     fn admit(&mut self, now: Time, slot: SlotId) {
         match self.blocker(slot) {
-            None => self.enqueue(now, slot),
+            None => self.enter(now, slot),
             Some(blocker) => {
                 let (earlier, later) = (self.blocker_op(blocker), self.pending.slot(slot).op);
                 self.pending.slot_mut(slot).conflict = Conflict::of(earlier, later) as u8;
                 self.pending.hold(slot);
-                self.wait_for(slot, blocker);
+                self.wait_for(now, slot, blocker);
             }
         }
     }
@@ -434,7 +462,12 @@ impl Gate {
         }
     }
 
-    fn wait_for(&mut self, slot: SlotId, blocker: Blocker) {
+    fn wait_for(&mut self, now: Time, slot: SlotId, blocker: Blocker) {
+        if self.admission.is_some()
+            && let Blocker::Request(blocker) = blocker
+        {
+            self.admit_at_once(now, blocker);
+        }
         let waiters = match blocker {
             Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,
             Blocker::Dispatch(id) => self.service.waiters(id),

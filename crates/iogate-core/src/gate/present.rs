@@ -40,7 +40,7 @@ impl Gate {
         });
         // Places are taken again: the one before in the list need not be the one before in service. Stable, for the parts of a dispatch.
         present.sort_by_key(|present| present.in_service);
-        let mut waiting = self.pending.slots_in(&[State::Queued, State::Held]);
+        let mut waiting = self.pending.slots_in(&[State::Queued, State::Held, State::Deferred]);
         let room = most - present.len();
         let by_arrival = |slot: &SlotId| self.pending.slot(*slot).seq;
         if room < waiting.len() {

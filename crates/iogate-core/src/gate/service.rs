@@ -13,6 +13,18 @@ use crate::time::Time;
 pub(super) struct Service {
     records: Vec<Record>,
     free: Vec<u32>,
+    /// Whether device time is divided among dispatches.
+    is_charged: bool,
+    /// What a dispatch would have been charged that was in service all the time, in 2^-4 ns, and until when that was added up.
+    charge: u64,
+    charged_until: Time,
+}
+
+/// Of a part of a dispatch that has ended, or several of one class: the class, the requests, and what they took of the device's time.
+pub(super) struct Charge {
+    pub(super) class: u16,
+    pub(super) requests: u32,
+    pub(super) ns: u64,
 }
 
 struct Record {
@@ -22,6 +34,8 @@ struct Record {
     end: u64,
     target: TargetId,
     began: Time,
+    /// [`Service::charge`] when it began.
+    charge: u64,
     /// Of its parts; the completion is added at the end.
     sums: Sums,
     /// Its parts, through `Slot::next`; `NONE`: the record is free.
@@ -49,9 +63,10 @@ impl Service {
 
     /// Puts what the scheduler has taken into service.
     pub(super) fn begin(&mut self, now: Time, pending: &mut Pending) -> Dispatch {
+        self.add_charge(now);
         let (first, parts) = (pending.taken[0], pending.taken.len() as u32);
         let Slot { offset, file, app, op, target, .. } = *pending.slot(first);
-        let target = TargetId(target);
+        let target = TargetId(target.into());
         let mut sums = Sums { dispatches: 1, ..Sums::default() };
         let mut next = NONE;
         for index in (0..pending.taken.len()).rev() {
@@ -70,6 +85,7 @@ impl Service {
             end,
             target,
             began: now,
+            charge: self.charge,
             sums,
             first,
             waiters: NONE,
@@ -138,6 +154,43 @@ impl Service {
             id = record.next;
         }
         None
+    }
+
+    /// From now on device time is divided among dispatches, or is not.
+    pub(super) fn set_charged(&mut self, now: Time, is_charged: bool) {
+        (self.is_charged, self.charged_until) = (is_charged, now);
+    }
+
+    /// While m dispatches are in service, each is charged the m-th part of the time.
+    fn add_charge(&mut self, now: Time) {
+        if self.is_charged {
+            let since = now.since(core::mem::replace(&mut self.charged_until, now)).as_nanos();
+            self.charge += (since << 4) / u64::from(self.len().max(1));
+        }
+    }
+
+    /// What is to be charged for a dispatch that ends now, shared by bytes. To be asked just before it [ends](Service::end).
+    pub(super) fn charges(
+        &mut self,
+        now: Time,
+        id: DispatchId,
+        pending: &Pending,
+        charges: &mut Vec<Charge>,
+    ) {
+        self.add_charge(now);
+        let Record { charge, sums, .. } = *self.record(id);
+        let (took, bytes) = (u128::from((self.charge - charge) >> 4), u128::from(sums.bytes));
+        for slot in self.slots(id, pending) {
+            let &Slot { class, bytes: own, .. } = pending.slot(slot);
+            let ns = (took * u128::from(own) / bytes) as u64;
+            match charges.last_mut().filter(|last| last.class == class) {
+                Some(last) => {
+                    last.ns += ns;
+                    last.requests += 1;
+                }
+                None => charges.push(Charge { class, requests: 1, ns }),
+            }
+        }
     }
 
     /// Ends a dispatch: frees its slots, counts it, and collects the requests that waited for it. Returns its queue, and where it ended.

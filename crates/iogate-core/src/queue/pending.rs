@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::range_index::{Arena, Cursor, Key, Neighbours, RangeIndex};
 use crate::hash::HashMap;
+use crate::layout::TARGETS_MAX;
 use crate::request::{AppId, FileId, Op, Request, RequestId};
 use crate::sched::Prices;
 use crate::stats::Stats;
@@ -46,6 +47,8 @@ pub(crate) enum State {
     Free,
     /// Waits for an earlier, conflicting request.
     Held,
+    /// May run, and the policy has not admitted it yet.
+    Deferred,
     /// May run; the scheduler has it.
     Queued,
     /// In a dispatch.
@@ -67,8 +70,10 @@ pub(crate) struct Slot {
     pub(crate) bytes: u32,
     pub(crate) file: u32,
     pub(crate) app: AppId,
-    pub(crate) target: u32,
-    /// Links of the one list that the slot is in: free slots, the scheduler's, a blocker's waiters, a dispatch.
+    pub(crate) target: u16,
+    /// Of what a policy divides among.
+    pub(crate) class: u16,
+    /// Links of the one list that the slot is in: free slots, the scheduler's, a blocker's waiters, its class's, a dispatch.
     pub(crate) prev: SlotId,
     pub(crate) next: SlotId,
     /// The first of the requests that wait for this one.
@@ -83,6 +88,7 @@ pub(crate) struct Slot {
 
 const _: () =
     assert!(size_of::<Slot>() <= 80, "a queued request costs at most 128 bytes, its tree entry included");
+const _: () = assert!(TARGETS_MAX <= 1 << 16, "a target fits its slot");
 
 impl Slot {
     pub(crate) fn end(&self) -> u64 {
@@ -318,7 +324,8 @@ impl Pending {
             bytes,
             file,
             app: request.app,
-            target,
+            target: target as u16,
+            class: 0,
             prev: NONE,
             next: NONE,
             waiters: NONE,

@@ -25,7 +25,7 @@ impl ServerWindow {
 impl Scheduler for ServerWindow {
     fn insert(&mut self, _now: Time, slot: SlotId, pending: &mut Pending) {
         let request = pending.slot(slot);
-        self.groups.push((request.arrival.window(self.window), request.target), slot, pending);
+        self.groups.push((request.arrival.window(self.window), u32::from(request.target)), slot, pending);
     }
 
     fn pick(&mut self, _now: Time, _patience: bool, pending: &mut Pending) -> Pick {

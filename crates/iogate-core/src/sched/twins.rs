@@ -101,7 +101,7 @@ impl Twins {
 impl Scheduler for Twins {
     fn insert(&mut self, now: Time, slot: SlotId, pending: &mut Pending) {
         self.start.get_or_insert(now);
-        let target = pending.slot(slot).target as usize;
+        let target = usize::from(pending.slot(slot).target);
         self.grow((pending.targets as usize).max(target + 1));
         self.targets[target].push(pending, slot);
         self.rank(target, pending);

@@ -1,0 +1,187 @@
+//! A policy above the scheduler: requests that may run, and wait until they are admitted.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::service::Charge;
+use super::{DispatchId, Gate};
+use crate::policy::{Arbiter, ClassId, Next, Policy};
+use crate::queue::{NONE, Pending, SlotId, State};
+use crate::request::Op;
+use crate::sched::{ConfigError, Prices};
+use crate::time::{Span, Time};
+use crate::wait::WaitReason;
+
+/// Who decides, and the requests that are deferred: of each class a list by arrival, through `Slot::prev` and `Slot::next`.
+pub(super) struct Admission {
+    arbiter: Arbiter,
+    lists: Vec<(SlotId, SlotId)>,
+    charges: Vec<Charge>,
+}
+
+impl Admission {
+    fn new(policy: &Policy, prices: &Prices) -> Admission {
+        Admission { arbiter: Arbiter::new(policy, jump(prices)), lists: Vec::new(), charges: Vec::new() }
+    }
+
+    pub(super) fn set_prices(&mut self, prices: &Prices) {
+        self.arbiter.set_jump(jump(prices));
+    }
+
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_of::<Admission>()
+            + self.arbiter.allocated_bytes()
+            + self.lists.capacity() * size_of::<(SlotId, SlotId)>()
+    }
+
+    fn push(&mut self, pending: &mut Pending, id: ClassId, slot: SlotId) {
+        if self.lists.len() <= id.index() {
+            self.lists.resize(id.index() + 1, (NONE, NONE));
+        }
+        let (first, last) = &mut self.lists[id.index()];
+        let before = core::mem::replace(last, slot);
+        if before == NONE {
+            *first = slot;
+        } else {
+            pending.slot_mut(before).next = slot;
+        }
+        let this = pending.slot_mut(slot);
+        (this.prev, this.next, this.state) = (before, NONE, State::Deferred);
+    }
+
+    fn unlink(&mut self, pending: &mut Pending, slot: SlotId) {
+        let this = pending.slot(slot);
+        let (prev, next, id) = (this.prev, this.next, ClassId(this.class));
+        let (first, last) = &mut self.lists[id.index()];
+        match prev {
+            NONE => *first = next,
+            prev => pending.slot_mut(prev).next = next,
+        }
+        match next {
+            NONE => *last = prev,
+            next => pending.slot_mut(next).prev = prev,
+        }
+    }
+}
+
+/// What going from one stream to another costs, at most.
+fn jump(prices: &Prices) -> Span {
+    prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
+}
+
+impl Gate {
+    /// Says who is entitled to what; `None`: nobody to more than others, and the scheduler alone decides. Live: nothing is lost; what is
+    /// admitted stays so, and debts are forgotten. O(n log n).
+    ///
+    /// # Errors
+    /// As [`Policy::check`]; the policy before it stays.
+    pub fn set_policy(&mut self, now: Time, policy: Option<&Policy>) -> Result<(), ConfigError> {
+        policy.map_or(Ok(()), Policy::check)?;
+        let now = self.advance(now);
+        let mut deferred = self.pending.slots_in(&[State::Deferred]);
+        deferred.sort_unstable_by_key(|&slot| self.pending.slot(slot).seq);
+        for &slot in &deferred {
+            self.pending.unhold(slot);
+        }
+        // Nobody is charged for what others have admitted.
+        self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
+        for slot in self.pending.slots_in(&[State::Queued, State::Taken]) {
+            let app = self.pending.slot(slot).app;
+            let class = self.admission.as_mut().map_or(0, |admission| admission.arbiter.adopt(app).0);
+            self.pending.slot_mut(slot).class = class;
+        }
+        self.service.set_charged(now, policy.is_some());
+        for slot in deferred {
+            self.enter(now, slot);
+        }
+        Ok(())
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Option<&Policy> {
+        self.admission.as_ref().map(|admission| admission.arbiter.policy())
+    }
+
+    /// A request that conflicts with nothing any more goes to the scheduler, or waits until it is admitted.
+    #[inline]
+    pub(super) fn enter(&mut self, now: Time, slot: SlotId) {
+        if self.admission.is_none() || !self.defers(now, slot) {
+            self.enqueue(now, slot);
+        }
+    }
+
+    /// Whether the policy defers a request.
+    #[cold]
+    fn defers(&mut self, now: Time, slot: SlotId) -> bool {
+        let Some(admission) = &mut self.admission else { return false };
+        let this = self.pending.slot(slot);
+        let (app, bytes, is_waited_for) = (this.app, u64::from(this.bytes), this.waiters != NONE);
+        let (id, is_admitted) = admission.arbiter.arrives(now, app, bytes);
+        self.pending.slot_mut(slot).class = id.0;
+        if is_admitted {
+            return false;
+        }
+        if is_waited_for {
+            admission.arbiter.admit(now, id, bytes);
+            return false;
+        }
+        self.pending.hold(slot);
+        admission.push(&mut self.pending, id, slot);
+        true
+    }
+
+    /// A request that another one waits for is not deferred any longer; else who may run would wait for who may not.
+    pub(super) fn admit_at_once(&mut self, now: Time, slot: SlotId) {
+        if self.pending.slot(slot).state == State::Deferred {
+            self.admit_deferred(now, slot);
+        }
+    }
+
+    /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
+    #[cold]
+    pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
+        loop {
+            let admission = self.admission.as_mut()?;
+            let id = match admission.arbiter.next(now, self.pending.queued > 0) {
+                Next::Admit(id) => id,
+                Next::Wait(at, _) if self.closed && at > now => {
+                    // Nothing is waited for any more.
+                    let first = admission.lists.iter().map(|list| list.0).find(|&slot| slot != NONE)?;
+                    self.admit_deferred(now, first);
+                    continue;
+                }
+                Next::Wait(at, reason) => return Some((at, reason)),
+                Next::Idle => return None,
+            };
+            loop {
+                let admission = self.admission.as_ref()?;
+                let first = admission.lists[id.index()].0;
+                self.admit_deferred(now, first);
+                if !self.admission.as_ref()?.arbiter.goes_on(id) {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn admit_deferred(&mut self, now: Time, slot: SlotId) {
+        let Some(admission) = &mut self.admission else { return };
+        admission.unlink(&mut self.pending, slot);
+        self.pending.unhold(slot);
+        let this = self.pending.slot(slot);
+        admission.arbiter.admit(now, ClassId(this.class), this.bytes.into());
+        self.enqueue(now, slot);
+    }
+
+    /// Charges a dispatch that ends to those whose requests it has.
+    #[cold]
+    pub(super) fn charge(&mut self, now: Time, id: DispatchId) {
+        let Some(admission) = &mut self.admission else { return };
+        let mut charges = core::mem::take(&mut admission.charges);
+        self.service.charges(now, id, &self.pending, &mut charges);
+        for Charge { class, requests, ns } in charges.drain(..) {
+            admission.arbiter.completed(now, ClassId(class), requests, ns);
+        }
+        admission.charges = charges;
+    }
+}

@@ -1,0 +1,51 @@
+//! One rate, kept: when the next request conforms to it.
+
+use super::Rate;
+use crate::time::{Span, Time};
+use crate::units::SECOND;
+
+/// When the next request conforms to a rate (the generic cell rate algorithm of ITU-T I.371, in nanoseconds).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bucket {
+    next: Time,
+}
+
+impl Bucket {
+    /// From when on a request may go, if so much may be ahead of the rate.
+    pub(super) fn conforms_at(&self, burst: Span) -> Time {
+        Time::from_nanos(self.next.as_nanos().saturating_sub(burst.as_nanos()))
+    }
+
+    /// A request goes now. Rate that was not used is not kept.
+    pub(super) fn take(&mut self, now: Time, cost: Span) {
+        self.next = self.next.max(now) + cost;
+    }
+
+    /// As [`Bucket::take`], but what went before its time does not delay the next one.
+    pub(super) fn take_due(&mut self, now: Time, cost: Span) {
+        self.next = (self.next + cost).min(now + cost);
+    }
+
+    /// Somebody comes who had nothing to ask for.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.next = self.next.max(now);
+    }
+}
+
+impl Rate {
+    /// Whether there is none.
+    pub(super) fn is_none(&self) -> bool {
+        self.bytes.is_none() && self.requests.is_none()
+    }
+
+    /// How long a request takes at the slower of the two rates; none, if there is no rate.
+    pub(super) fn cost(&self, bytes: u64) -> Span {
+        let at = |amount: u64, rate: Option<core::num::NonZeroU64>| {
+            rate.map_or(0, |rate| {
+                let cost = (u128::from(amount) * u128::from(SECOND)).div_ceil(u128::from(rate.get()));
+                u64::try_from(cost).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+            })
+        };
+        Span::from_nanos(at(bytes, self.bytes).max(at(1, self.requests)))
+    }
+}

@@ -1,0 +1,101 @@
+//! Who is entitled to how much of what a gate serves: weights, floors and caps.
+//!
+//! A [`Policy`] stands above the scheduler. A request that may run, and whose application's turn has not come, is *deferred*: it waits in
+//! the gate, and the scheduler does not see it. So all schedulers, their runs and their waits stay as they are. What conflicts comes
+//! before the policy: a request that another one waits for is admitted at once, and its application is in debt for it.
+//!
+//! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
+//!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
+//!   what its dispatches took, divided by its weight. Two that always have requests thus differ by no more than a lot and a dispatch each.
+//! - *Charges* are measured: while m dispatches are in service, each is charged the m-th part of the time, so that all charges
+//!   together are the time in which the gate was busy. A dispatch of several applications is shared by bytes.
+//! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
+//!   been admitted, and is then admitted before all lots.
+//! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
+
+mod arbiter;
+mod bucket;
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::BTreeMap;
+use core::num::NonZeroU64;
+
+pub(crate) use self::arbiter::{Arbiter, ClassId, Next};
+use crate::request::AppId;
+use crate::sched::ConfigError;
+use crate::time::Span;
+
+/// The largest weight.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+/// Who may use how much of a gate: each application is a class of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Applications that are named.
+    pub apps: BTreeMap<AppId, Entitlement>,
+    /// Every other one.
+    pub others: Entitlement,
+    /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
+    /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
+    pub lot: Option<Span>,
+}
+
+/// What an application is entitled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entitlement {
+    /// Its share beside others that want more than there is, from 1 to [`WEIGHT_MAX`].
+    pub weight: u32,
+    /// It gets at least this, as far as it asks for it.
+    pub min: Rate,
+    /// It gets at most this.
+    pub max: Rate,
+}
+
+impl Default for Entitlement {
+    fn default() -> Entitlement {
+        Entitlement { weight: 1, min: Rate::default(), max: Rate::default() }
+    }
+}
+
+/// A rate; by default none is set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// Bytes a second.
+    pub bytes: Option<NonZeroU64>,
+    /// Requests a second.
+    pub requests: Option<NonZeroU64>,
+}
+
+impl Policy {
+    /// What an application is entitled to.
+    pub fn of(&self, app: AppId) -> &Entitlement {
+        self.apps.get(&app).unwrap_or(&self.others)
+    }
+
+    /// Checks that weights are in range, that no floor is above its cap, and that a lot is some time.
+    ///
+    /// # Errors
+    /// Names what is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.lot == Some(Span::ZERO) {
+            return Err(ConfigError::out_of_range("lot", 0, 1, u64::MAX));
+        }
+        for entitlement in self.apps.values().chain([&self.others]) {
+            let Entitlement { weight, min, max } = *entitlement;
+            if !(1..=WEIGHT_MAX).contains(&weight) {
+                return Err(ConfigError::out_of_range("weight", weight.into(), 1, WEIGHT_MAX.into()));
+            }
+            for (name, min, max) in
+                [("min", min.bytes, max.bytes), ("min_requests", min.requests, max.requests)]
+            {
+                if let (Some(min), Some(max)) = (min, max)
+                    && min > max
+                {
+                    return Err(ConfigError::out_of_range(name, min.get(), 1, max.get()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
