@@ -67,6 +67,13 @@ fn an_object_that_is_lost_is_told_of() {
     }
 }
 
+/// In this one, the machine of the server of names crashes between being given a mark and making it durable, and the targets got the mark.
+#[test]
+fn no_target_is_marked_for_names_that_have_lost_their_mark() {
+    let report = run(20_213_188, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -78,9 +78,14 @@ impl StripedTree {
         let stores = targets.iter().map(|target| target.store()).collect();
         let store = StripedStore::new(stores, layout)?;
         let store = Arc::new(if clock.is_simulated() { store.without_threads() } else { store });
-        let id = mark_names(&*names, &layout)?;
         let stripes = Arc::new(Stripes::new(Arc::clone(&names), targets, layout, clock.clone()));
-        stripes.each(|index| mark_target(&*stripes.targets[index], &*names, &id, index))?;
+        let mark = || {
+            let id = mark_names(&*names, &layout)?;
+            stripes.each(|index| mark_target(&*stripes.targets[index], &*names, &id, index))
+        };
+        let again =
+            |error: io::Error| if error.kind() == io::ErrorKind::Interrupted { mark() } else { Err(error) };
+        mark().or_else(again)?;
         let later = Arc::downgrade(&stripes);
         names.when_gone(Arc::new(move |gone| {
             if let Some(stripes) = later.upgrade() {
@@ -216,7 +221,19 @@ fn mark_target(target: &dyn Tree, names: &dyn Tree, id: &str, index: usize) -> i
     let mark = format!("{id}.{index}");
     if objects::absent(target.read_link(ROOT, &path))?.is_none() {
         let how = OpenHow { flags: open::READ | open::DIRECTORY, ..OpenHow::default() };
-        names.open(ROOT, Path::new(""), how)?.sync(false)?;
+        let root = Path::new("");
+        names.open(ROOT, root, how)?.sync(false)?;
+        // A crash of their machine before the sync may have taken it away, and others may have given them another one.
+        let durable = match names.xattr(ROOT, root, STRIPING) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Vec::new(),
+            found => found?,
+        };
+        if !durable.starts_with(id.as_bytes()) {
+            return Err(io::Error::new(
+                io::ErrorKind::Interrupted,
+                "the machine of the names has crashed, and has lost their mark; start again",
+            ));
+        }
     }
     if !exists(target.symlink(ROOT, Path::new(&mark), &path))? {
         let found = target.read_link(ROOT, &path)?;
