@@ -52,7 +52,14 @@ impl Work {
                 (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB)
             }
         };
-        let gate = GateSpec { scheduler: SchedulerConfig::new(kind), auto: false, depth: 1, queue: 1 << 16 };
+        let gate = GateSpec {
+            scheduler: SchedulerConfig::new(kind),
+            auto: false,
+            depth: 1,
+            queue: 1 << 16,
+            fair: false,
+            lot: None,
+        };
         let workload = Workload {
             pattern: Pattern::Contiguous {
                 sharing: Sharing::Shared,
@@ -76,6 +83,7 @@ impl Work {
             start: Span::ZERO,
             walltime: None,
             files: index,
+            entitlement: Default::default(),
             workload: workload.clone(),
         };
         Scenario {

@@ -538,6 +538,17 @@ fn the_documented_example_is_right() {
 }
 
 #[test]
+fn shares_are_refused_where_nobody_divides() {
+    assert!(refused(&["app.ior.weight=2"]).contains("no gate divides anything"));
+    assert!(refused(&["servers.gate.lot=5ms"]).contains("a gate that is not fair"));
+    let range = ["servers.gate.fair=true", "app.ior.min=2MiB/s", "app.ior.max=1MiB/s"];
+    assert!(refused(&range).contains("above max"));
+    assert!(refused(&["servers.gate.fair=true", "app.ior.weight=0"]).contains("weight"));
+    let plan = read_with(BASE, &["servers.gate.fair=true", "app.ior.weight=3"], false).unwrap();
+    assert_eq!(plan.points[0].scenario.apps[0].entitlement.weight, 3);
+}
+
+#[test]
 fn turns_have_the_defaults_of_the_core() {
     let coordination = |mechanism: &str| {
         let plan = read_with(BASE, &[&format!("coordination.mechanism={mechanism}")], false).unwrap();

@@ -155,13 +155,16 @@ impl Arbiter {
     /// A request that may run has come. True if it is admitted; else it waits behind the others of its class.
     pub(crate) fn arrives(&mut self, now: Time, app: AppId, bytes: u64) -> (ClassId, bool) {
         let id = self.open(app);
-        let nobody_waits = self.admitted == 0 && self.ready.is_empty();
         if self.classes[id.index()].is_idle() {
             self.end_think(now, id);
         }
+        let is_alone = self.ready.is_empty() && self.admitted == self.classes[id.index()].admitted as usize;
         let class = &mut self.classes[id.index()];
         let conforms = class.cap.conforms_at(CAP_BURST) <= now;
-        if class.waiting == 0 && conforms && (class.budget > 0 || nobody_waits) {
+        // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
+        let ahead = class.estimate.saturating_mul(class.admitted.into());
+        let begins = is_alone && (class.admitted == 0 || class.estimate > 0 && ahead < self.lot.as_nanos());
+        if class.waiting == 0 && conforms && (class.budget > 0 || begins) {
             if class.budget == 0 {
                 class.since = self.virtual_time;
                 self.begin_lot(id);

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use iogate_core::coord::CoordConfig;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::device::{Placement, Rules};
+use iogate_core::policy::Entitlement;
 use iogate_core::profile::Profile;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, Span};
@@ -199,6 +200,10 @@ pub struct GateSpec {
     pub depth: u32,
     /// Most requests in it; more wait outside.
     pub queue: u32,
+    /// Whether it divides device time among applications by what they are entitled to.
+    pub fair: bool,
+    /// Of such a gate: how much device time one gets at once, if not by what the device charges.
+    pub lot: Option<Span>,
 }
 
 /// The network: a switch with one port to each node.
@@ -254,6 +259,8 @@ pub struct App {
     pub walltime: Option<Span>,
     /// Numbers its files: applications with the same number use the same files.
     pub files: u32,
+    /// What it gets at gates that are fair.
+    pub entitlement: Entitlement,
     /// What its processes do.
     pub workload: Workload,
 }

@@ -1,5 +1,6 @@
 //! Checkpointing jobs of random sizes, as the job generator of the checkpoint-coordination thesis, 4.1.2, draws them.
 
+use iogate_core::policy::Entitlement;
 use iogate_core::{Op, Span};
 
 use crate::rng::{Distribution, Rng};
@@ -44,6 +45,7 @@ fn job(jobs: &Jobs, id: u32, name: &str, rng: &mut Rng) -> App {
         start,
         walltime: Some(Span::from_nanos(walltime)),
         files: id,
+        entitlement: Entitlement::default(),
         workload: Workload {
             pattern: Pattern::Contiguous { sharing: jobs.sharing, bytes: share, request },
             op: Op::Write,

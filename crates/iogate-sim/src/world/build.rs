@@ -13,6 +13,7 @@ use super::block::Block;
 use super::cached::NodeCache;
 use super::choosing::Choosing;
 use super::event::EventQueue;
+use super::fair;
 use super::fault::{Delays, DeviceFaults};
 use super::list::ListQueue;
 use super::network::Net;
@@ -91,13 +92,13 @@ impl<'a> World<'a> {
     }
 
     fn add_nodes(&mut self) -> Result<(), SimError> {
-        let cluster = &self.scenario.cluster;
+        let (cluster, apps) = (&self.scenario.cluster, &self.specs);
         let clock = clocks(&self.scenario.faults);
         let striped =
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
             let (spec, clock) = (cluster.clients.gate.as_ref(), clock(0, node));
-            let gate = spec.map(|spec| gate("clients", spec, node, striped)).transpose()?;
+            let gate = spec.map(|spec| gate("clients", spec, node, striped, apps, None)).transpose()?;
             let chooses = spec.is_some_and(|spec| spec.auto);
             let mut node = Node::new(gate, clock, ProcessorSpec::default(), None);
             node.choose(chooses, |config| Choosing::learning(config, clock));
@@ -107,7 +108,7 @@ impl<'a> World<'a> {
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
-                let gate = gate(&layer.name, &layer.gate, node, striped)?;
+                let gate = gate(&layer.name, &layer.gate, node, striped, apps, None)?;
                 let clock = clock(1 + index, node);
                 let mut node = Node::new(Some(gate), clock, layer.processor, None);
                 node.lists = layer.lists.map(ListQueue::new);
@@ -118,7 +119,11 @@ impl<'a> World<'a> {
         let servers = &cluster.servers;
         let layer = 1 + cluster.forwarders.len();
         for node in 0..servers.nodes {
-            let gate = gate("servers", &servers.gate, node, Layout::SINGLE)?;
+            // Below a page cache or an elevator what a gate hands over is not what the device gets.
+            let is_bare = servers.cache.is_none() && servers.elevator.is_none();
+            let mut known = is_bare.then(|| server_device(servers, node, self.seed)).transpose()?;
+            let device = known.as_mut().map(|device| &mut **device as &mut dyn Device);
+            let gate = gate("servers", &servers.gate, node, Layout::SINGLE, apps, device)?;
             let block = Block::new(
                 server_device(servers, node, self.seed)?,
                 servers.placement(),
@@ -356,8 +361,16 @@ impl GateSpec {
     }
 }
 
-fn gate(layer: &str, spec: &GateSpec, node: u32, layout: Layout) -> Result<Gate, SimError> {
+fn gate(
+    layer: &str,
+    spec: &GateSpec,
+    node: u32,
+    layout: Layout,
+    apps: &[App],
+    device: Option<&mut dyn Device>,
+) -> Result<Gate, SimError> {
     let gate = spec.config(node, layout).and_then(|config| Gate::new(&config));
+    let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, apps, device).map(|()| gate));
     gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
 }
 

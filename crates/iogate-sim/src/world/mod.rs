@@ -14,6 +14,7 @@
 //! | `turns` | who does its I/O when: the coordinator, probes |
 //! | `cached` | the caches of servers and clients |
 //! | `event` | the event queue |
+//! | `fair` | gates that divide device time among applications |
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
 //! | `slots` | how many requests of a client may be unanswered |
@@ -29,6 +30,7 @@ mod build;
 mod cached;
 mod choosing;
 mod event;
+mod fair;
 mod fault;
 mod lift;
 mod list;

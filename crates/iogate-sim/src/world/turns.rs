@@ -6,6 +6,7 @@
 
 use iogate_core::coord::backoff::{Backoff, BackoffConfig, Step};
 use iogate_core::coord::{Admission, Claim, Decision, PlaceId, SessionId, Table, Targets, Token};
+use iogate_core::policy::Entitlement;
 use iogate_core::{FileId, Op, Span, Time};
 
 use super::process::Waiting;
@@ -389,6 +390,7 @@ fn quiet_throughput(scenario: &Scenario, seed: u64, config: &BackoffConfig) -> R
         start: Span::ZERO,
         walltime: None,
         files: 0,
+        entitlement: Entitlement::default(),
         workload,
     };
     // Any throughput is enough here.

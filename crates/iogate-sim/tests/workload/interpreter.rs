@@ -125,6 +125,7 @@ pub(crate) fn app(processes: u32, pattern: Pattern) -> App {
         start: Span::ZERO,
         walltime: None,
         files: 1,
+        entitlement: Default::default(),
         workload: Workload {
             pattern,
             op: Op::Write,

@@ -1,8 +1,10 @@
 //! The applications and what they do.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use iogate_core::policy::{Entitlement, Rate};
 use iogate_core::{Op, Span, Time};
 
 use super::cluster::is_name;
@@ -111,8 +113,28 @@ fn app(table: &Table<'_>, cluster: &Cluster, batch: bool, files: &Files<'_>) -> 
         start: table.span("start"),
         walltime: table.optional("walltime").map(Span::from_nanos),
         files: 0,
+        entitlement: entitlement(table, cluster),
         workload,
     }
+}
+
+/// What an application gets at gates that are fair.
+fn entitlement(table: &Table<'_>, cluster: &Cluster) -> Entitlement {
+    const KEYS: [&str; 3] = ["weight", "min", "max"];
+    let upper = cluster.clients.gate.iter().chain(cluster.forwarders.iter().map(|layer| &layer.gate));
+    let is_fair = upper.chain([&cluster.servers.gate]).any(|gate| gate.fair);
+    for key in KEYS.into_iter().filter(|key| !is_fair && table.has(key)) {
+        table.unfit(key, format!("{key}: no gate divides anything; set servers.gate.fair = true"));
+    }
+    let rate = |key| Rate { bytes: table.optional(key).and_then(NonZeroU64::new), requests: None };
+    let (min, max) = (rate("min"), rate("max"));
+    if let (Some(least), Some(most)) = (min.bytes, max.bytes)
+        && least > most
+    {
+        table
+            .unfit("min", format!("min is {least} bytes a second, above max, {most}: expected at most that"));
+    }
+    Entitlement { weight: table.small("weight"), min, max }
 }
 
 fn check_place(table: &Table<'_>, first: &App, count: u32, cluster: &Cluster, batch: bool) {

@@ -235,6 +235,8 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
                 auto: false,
                 depth,
                 queue: 1,
+                fair: false,
+                lot: None,
             };
         }
     };
@@ -256,7 +258,7 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
         table.problems().push(table.place_of(key), kind);
     }
     let depth = if table.has("depth") { table.small("depth") } else { depth };
-    GateSpec { scheduler, auto: false, depth, queue: table.small("queue") }
+    spec(table, scheduler, depth)
 }
 
 /// A gate whose scheduler is chosen: it has no parameters to set.
@@ -281,7 +283,17 @@ fn chosen_gate(table: &Table<'_>, depth: u32) -> GateSpec {
     }
     let depth = if table.has("depth") { table.small("depth") } else { depth };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-    GateSpec { scheduler, auto: true, depth, queue: table.small("queue") }
+    GateSpec { auto: true, ..spec(table, scheduler, depth) }
+}
+
+/// What gates have whatever their scheduler.
+fn spec(table: &Table<'_>, scheduler: SchedulerConfig, depth: u32) -> GateSpec {
+    let fair = table.flag("fair");
+    if !fair {
+        table.refuse(&["lot"], "a gate that is not fair");
+    }
+    let lot = table.optional("lot").map(Span::from_nanos);
+    GateSpec { scheduler, auto: false, depth, queue: table.small("queue"), fair, lot }
 }
 
 /// A gate in front of servers. Only what one target charges is known: in front of several a scheduler must be named.

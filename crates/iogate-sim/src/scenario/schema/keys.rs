@@ -284,6 +284,18 @@ pub(in crate::scenario) static GATE: Schema = Schema {
             Is("65536"),
             "most requests in the gate; more wait outside",
         ),
+        key(
+            "fair",
+            Takes::Flag,
+            Is("false"),
+            "whether device time is divided among applications, by their weight, min and max",
+        ),
+        key(
+            "lot",
+            Takes::Time(1),
+            Words("20 jumps of the device; 2ms where it charges nothing for them"),
+            "how much device time one of them gets at once (fair)",
+        ),
     ],
 };
 
@@ -516,6 +528,14 @@ pub(super) static APP: Schema = Schema {
             Is("0s"),
             "how long it computes before the I/O of each iteration",
         ),
+        key(
+            "weight",
+            Takes::Count(1, 10_000),
+            Is("1"),
+            "its share at a gate that is fair, beside others that want more",
+        ),
+        key("min", Takes::Rate, Words("none"), "the rate that it gets at least at each gate that is fair"),
+        key("max", Takes::Rate, Words("none"), "the rate that it gets at most at each gate that is fair"),
         key("think", Takes::Distribution, Is("0s"), "how long a process waits before each call"),
         key(
             "arrivals",

@@ -44,6 +44,12 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
             "leave servers.elevator and the forwarders' batch out, or use `iogate sim`",
         );
     }
+    if cluster.servers.gate.fair || cluster.forwarders.iter().any(|layer| layer.gate.fair) {
+        return refuse(
+            "fair: gates of a real run have no policy".into(),
+            "leave fair, weight, min and max out, or use `iogate sim`",
+        );
+    }
     if let Some(layer) = cluster.forwarders.get(1) {
         return refuse(
             format!("forwarders.{}: a real run has one layer of forwarders", layer.name),

@@ -1,0 +1,109 @@
+//! Gates of simulated servers that divide device time among applications.
+
+use std::collections::BTreeMap;
+
+use iogate_sim::scenario::{Plan, Source};
+use iogate_sim::world::{Observer, Served, simulate};
+
+const MS: u64 = 1_000_000;
+
+#[derive(Default)]
+struct Seen(Vec<(u32, u64, u64, u64)>);
+
+impl Observer for Seen {
+    fn served(&mut self, served: &Served) {
+        let (start, end) = (served.start.as_nanos(), served.end.as_nanos());
+        self.0.push((served.app.0, served.bytes, start, end));
+    }
+}
+
+/// Device time and bytes of each application, as long as all of them have something to do, and how long that was.
+struct Division {
+    time: BTreeMap<u32, u64>,
+    bytes: BTreeMap<u32, u64>,
+    until: u64,
+}
+
+impl Seen {
+    fn divide(&self) -> Division {
+        let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+        last.extend(self.0.iter().map(|&(app, _, _, end)| (app, end)));
+        let until = *last.values().min().unwrap();
+        let (mut time, mut bytes) = (BTreeMap::new(), BTreeMap::new());
+        for &(app, length, start, end) in self.0.iter().filter(|one| one.3 <= until) {
+            *time.entry(app).or_default() += end - start;
+            *bytes.entry(app).or_default() += length;
+        }
+        Division { time, bytes, until }
+    }
+}
+
+/// Applications of eight processes each, with these further settings, at one server.
+fn run(device: &str, gate: &str, apps: &[&str]) -> Division {
+    let mut text = format!(
+        "title = \"shares\"\n[clients]\nnodes = {}\n[servers]\nnodes = 1\ndevice = \"{device}\"\n[servers.gate]\n{gate}\n",
+        8 * apps.len()
+    );
+    for (number, settings) in apps.iter().enumerate() {
+        text += &format!(
+            "[[app]]\nname = \"app-{number}\"\nprocesses = 8\nnodes = 8\nfirst_node = {}\nop = \"read\"\n{settings}\n",
+            8 * number
+        );
+    }
+    let open = |_: &str| Err("there is none".into());
+    let plan = Plan::read(&Source { name: "shares", text: &text, settings: &[], quick: false, open: &open });
+    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    let mut seen = Seen::default();
+    simulate(&plan.points[0].scenario, 7, &mut seen).unwrap();
+    seen.divide()
+}
+
+const RANDOM: &str = "pattern = \"random\"\nsharing = \"shared\"\nfile_bytes = \"8GiB\"\nbytes = \"16MiB\"\nrequest = \"64KiB\"\n";
+const STREAMS: &str =
+    "pattern = \"contiguous\"\nsharing = \"per-process\"\nbytes = \"64MiB\"\nrequest = \"256KiB\"\n";
+
+#[test]
+fn device_time_is_divided_by_weights_on_any_device() {
+    for (device, lot) in [("sata-7200-250g", 400 * MS), ("pcie-ssd-100g", 3 * MS)] {
+        for scheduler in ["fifo", "sjf", "aioli", "mlf", "hbrr", "to-agg"] {
+            let apps = [1, 2, 4].map(|weight| format!("{RANDOM}weight = {weight}"));
+            let apps = apps.each_ref().map(String::as_str);
+            let divided = run(device, &format!("scheduler = \"{scheduler}\"\nfair = true"), &apps);
+            let each =
+                [1, 2, 4].map(|weight| divided.time[&(weight as u32).ilog2().wrapping_add(1)] / weight);
+            let apart = each.iter().max().unwrap() - each.iter().min().unwrap();
+            assert!(apart <= 2 * lot, "{device}, {scheduler}: {each:?} after {} ns", divided.until);
+            assert!(divided.until > 10 * lot, "{device}: {} ns show nothing", divided.until);
+        }
+    }
+}
+
+#[test]
+fn streams_keep_what_a_disk_gives_them() {
+    let rate = |gate: &str, apps: &[&str]| {
+        let divided = run("sata-7200-250g", gate, apps);
+        divided.bytes.values().sum::<u64>() * 1_000 / (divided.until / 1_000_000)
+    };
+    let alone = rate("scheduler = \"aioli\"", &[STREAMS]);
+    assert!(rate("scheduler = \"aioli\"\nfair = true", &[STREAMS]) >= alone, "one by itself is not held up");
+    let both = rate("scheduler = \"aioli\"\nfair = true\nlot = \"1s\"", &[STREAMS, STREAMS]);
+    assert!(both * 100 >= alone * 85, "{both} bytes a second of {alone}");
+    let by_default = rate("scheduler = \"aioli\"\nfair = true", &[STREAMS, STREAMS]);
+    assert!(by_default * 4 >= alone * 3, "{by_default} bytes a second of {alone}");
+}
+
+#[test]
+fn caps_and_floors_hold() {
+    let mib = |divided: &Division, app: u32| divided.bytes[&app] * 1_000 / (divided.until / 1_000_000) >> 20;
+    let capped = format!("{RANDOM}max = \"10MiB/s\"");
+    let divided = run("pcie-ssd-100g", "fair = true", &[&capped, RANDOM]);
+    // The other one ends first: what is capped has had what it may until then.
+    assert!((9..=10).contains(&mib(&divided, 1)), "{} MiB/s", mib(&divided, 1));
+    assert!(mib(&divided, 2) > 100, "{} MiB/s", mib(&divided, 2));
+    let floored = format!("{RANDOM}min = \"40MiB/s\"\nweight = 1");
+    let greedy = format!("{RANDOM}weight = 1000");
+    let divided = run("pcie-ssd-100g", "fair = true", &[&floored, &greedy]);
+    assert!(mib(&divided, 1) >= 39, "{} MiB/s", mib(&divided, 1));
+    let without = run("pcie-ssd-100g", "fair = true", &[RANDOM, &greedy]);
+    assert!(mib(&without, 1) < 10, "{} MiB/s", mib(&without, 1));
+}
