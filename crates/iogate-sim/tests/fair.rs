@@ -94,7 +94,8 @@ fn streams_keep_what_a_disk_gives_them() {
 
 #[test]
 fn caps_and_floors_hold() {
-    let mib = |divided: &Division, app: u32| divided.bytes[&app] * 1_000 / (divided.until / 1_000_000) >> 20;
+    let mib =
+        |divided: &Division, app: u32| (divided.bytes[&app] * 1_000 / (divided.until / 1_000_000)) >> 20;
     let capped = format!("{RANDOM}max = \"10MiB/s\"");
     let divided = run("pcie-ssd-100g", "fair = true", &[&capped, RANDOM]);
     // The other one ends first: what is capped has had what it may until then.

@@ -1,5 +1,6 @@
 //! The keys of a scenario, defined once: the reader, its messages and `docs/scenarios.md` have them from here.
 
+mod faults;
 mod keys;
 
 use std::fmt;
@@ -7,9 +8,10 @@ use std::fmt;
 use iogate_core::units;
 
 use super::document::{Data, Value};
+use faults::FAULT;
 use keys::{
-    APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FAULT, FORWARDERS, GIB, JOBS, NETWORK,
-    PROCESSOR, SERVERS,
+    APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FORWARDERS, GIB, JOBS, NETWORK, PROCESSOR,
+    SERVERS,
 };
 
 pub(super) use keys::{BYTES_MAX, GATE, PROCESSES_MAX, SCENARIO};

@@ -1,6 +1,7 @@
-//! All tables and their keys.
+//! All tables and their keys, but those of faults.
 
 use super::Absent::{Required, Value as Is, Words};
+use super::faults::FAULT;
 use super::{Absent, Key, Schema, Takes};
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -8,11 +9,11 @@ const TIB: u64 = 1 << 40;
 /// What one number of bytes, and all that an application accesses, may be at most.
 pub(in crate::scenario) const BYTES_MAX: u64 = 1 << 62;
 /// Nodes of a layer of gates.
-const NODES_MAX: u64 = 4_096;
+pub(super) const NODES_MAX: u64 = 4_096;
 /// Processes of an application, and of all together.
 pub(in crate::scenario) const PROCESSES_MAX: u64 = 1 << 20;
 
-const fn key(name: &'static str, takes: Takes, default: Absent, help: &'static str) -> Key {
+pub(super) const fn key(name: &'static str, takes: Takes, default: Absent, help: &'static str) -> Key {
     Key { name, takes, default, help }
 }
 
@@ -570,39 +571,5 @@ pub(super) static COLLECTIVE: Schema = Schema {
     keys: &[
         key("aggregators", Takes::Count(1, PROCESSES_MAX), Required, "processes that do the I/O"),
         key("buffer", Takes::Bytes(1, GIB), Is("16MiB"), "what an aggregator reads or writes in a round"),
-    ],
-};
-
-/// The words of `kind` of a fault.
-const FAULTS: &[&str] = &["slow-server", "stopped-server", "lost-client", "delay", "skew"];
-
-/// `[[fault]]`
-pub(super) static FAULT: Schema = Schema {
-    name: "fault",
-    keys: &[
-        key("kind", Takes::Choice(FAULTS), Required, "what goes wrong (see Faults)"),
-        key("from", Takes::Time(0), Is("0s"), "from when (not for skew)"),
-        key("until", Takes::Time(1), Words("for good"), "until when (not for skew and lost-client)"),
-        key("server", Takes::Count(0, NODES_MAX - 1), Words("required (servers)"), "which server, from 0"),
-        key(
-            "factor",
-            Takes::Number(1.0, 1e6),
-            Words("required (slow-server)"),
-            "how many times as long its device takes",
-        ),
-        key("layer", Takes::Text, Words("required (skew)"), "`clients`, `servers` or a layer of forwarders"),
-        key(
-            "node",
-            Takes::Count(0, 65_535),
-            Words("required (lost-client, skew)"),
-            "which node of the layer, from 0",
-        ),
-        key("extra", Takes::Time(1), Words("required (delay)"), "longest time that is added to each message"),
-        key(
-            "ahead",
-            Takes::SignedTime,
-            Words("required (skew)"),
-            "how far the node's clock is ahead, or, negative, behind",
-        ),
     ],
 };
