@@ -34,7 +34,13 @@ def run(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProce
     command = [sys.executable, "-m", "iogate.darshan", *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     return subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command,
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
 
 

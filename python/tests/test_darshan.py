@@ -93,7 +93,9 @@ def test_every_scheduler_replays_the_trace(large_log: Path, program: Path, tmp_p
     convert(Settings(str(large_log), str(tmp_path / "trace.csv")))
     for scheduler in ("fifo", "to-agg", "aioli", "app-window"):
         command = [str(program), "replay", "trace.csv", "--scheduler", scheduler, "--device", "hdd"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        )
         assert (done.returncode, done.stderr) == (0, "")
         assert "requests    7613 (" in done.stdout
 

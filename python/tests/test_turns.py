@@ -320,7 +320,12 @@ def test_a_subinterpreter_is_refused(coordinator: Coordinator, place: str) -> No
     program = PROGRAMS / "subinterpreter.py"
     command = [sys.executable, str(program), place]
     done = subprocess.run(
-        command, env=coordinator.environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command,
+        env=coordinator.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
     )
     assert done.stdout.splitlines() == ["refused", "refused"], done.stderr
 

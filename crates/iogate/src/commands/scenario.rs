@@ -66,6 +66,7 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "mechanisms-open-loop",
     "scale-clients",
     "scale-servers",
+    "shares",
     "twins-below",
     "twins-below-direct",
     "twins-collective",
