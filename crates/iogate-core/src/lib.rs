@@ -15,6 +15,7 @@
 //! | [`sched`] | the algorithms, a file each |
 //! | [`wait`] | why a gate that has requests dispatches none |
 //! | [`stats`] | what a gate counts, in bounded memory |
+//! | [`blame`] | who slows whom down: what applications wait for in a gate |
 //! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
 //! | [`policy`] | who is entitled to how much of what a gate serves: weights, floors, caps |
@@ -41,6 +42,7 @@ extern crate std;
 
 pub mod answers;
 pub mod auto;
+pub mod blame;
 pub mod coord;
 pub mod device;
 pub mod ends;

@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
+use crate::blame::Place;
 use crate::policy::{Arbiter, ClassId, Next, Policy};
 use crate::queue::{NONE, Pending, SlotId, State};
-use crate::request::Op;
+use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
@@ -32,6 +33,11 @@ impl Admission {
         size_of::<Admission>()
             + self.arbiter.allocated_bytes()
             + self.lists.capacity() * size_of::<(SlotId, SlotId)>()
+    }
+
+    /// For whom the device is kept.
+    pub(super) fn lot_of(&self) -> Option<AppId> {
+        self.arbiter.lot_of()
     }
 
     fn push(&mut self, pending: &mut Pending, id: ClassId, slot: SlotId) {
@@ -127,6 +133,8 @@ impl Gate {
         }
         self.pending.hold(slot);
         admission.push(&mut self.pending, id, slot);
+        self.account(now, slot, Place::Deferred);
+        self.account_cap(now, id);
         true
     }
 
@@ -140,6 +148,9 @@ impl Gate {
     /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
     #[cold]
     pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
+        if self.blame.is_some() {
+            self.account_uncapped(now);
+        }
         loop {
             let admission = self.admission.as_mut()?;
             let id = match admission.arbiter.next(now, self.pending.queued > 0) {
@@ -169,8 +180,27 @@ impl Gate {
         admission.unlink(&mut self.pending, slot);
         self.pending.unhold(slot);
         let this = self.pending.slot(slot);
-        admission.arbiter.admit(now, ClassId(this.class), this.bytes.into());
+        let id = ClassId(this.class);
+        admission.arbiter.admit(now, id, this.bytes.into());
         self.enqueue(now, slot);
+        self.account_cap(now, id);
+    }
+
+    /// Whether a class waits for its cap may have changed.
+    #[inline]
+    fn account_cap(&mut self, now: Time, id: ClassId) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &self.admission) {
+            let (app, is_capped) = admission.arbiter.is_capped(id);
+            blame.capped(now, app, is_capped);
+        }
+    }
+
+    /// Classes whose cap is over by now wait for others.
+    #[cold]
+    fn account_uncapped(&mut self, now: Time) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &self.admission) {
+            admission.arbiter.uncapped(now).for_each(|app| blame.capped(now, app, false));
+        }
     }
 
     /// Charges a dispatch that ends to those whose requests it has.

@@ -1,5 +1,6 @@
 //! The scheduling point: ordering by byte range, one scheduler, statistics.
 
+mod accounts;
 mod admission;
 mod present;
 mod service;
@@ -11,6 +12,7 @@ use alloc::vec::Vec;
 use self::admission::Admission;
 pub use self::present::Present;
 use self::service::Service;
+use crate::blame::{Blame, Place};
 use crate::hash::HashMap;
 use crate::layout::{FileLayout, Holding, Layout, TARGETS_MAX};
 use crate::queue::{NONE, Pending, SlotId};
@@ -161,6 +163,8 @@ pub struct Gate {
     released: Vec<SlotId>,
     /// The policy, if there is one, and the requests that it defers.
     admission: Option<Box<Admission>>,
+    /// The accounts of who slows whom down, if they are kept.
+    pub(crate) blame: Option<Box<Blame>>,
 }
 
 impl Gate {
@@ -193,6 +197,7 @@ impl Gate {
             wait: None,
             released: Vec::new(),
             admission: None,
+            blame: None,
         })
     }
 
@@ -245,6 +250,7 @@ impl Gate {
         let depth = self.config.depth.min(self.scheduler.depth_max());
         if self.service.len() >= depth {
             self.end_wait(now);
+            self.account_full(now);
             return Decision::Idle;
         }
         let admits_at = if self.admission.is_some() { self.admit_next(now) } else { None };
@@ -256,7 +262,9 @@ impl Gate {
         match self.scheduler.pick(now, !self.closed, &mut self.pending) {
             Pick::Dispatch => {
                 self.end_wait(now);
-                Decision::Dispatch(self.service.begin(now, &mut self.pending))
+                let dispatch = self.service.begin(now, &mut self.pending);
+                self.account_dispatch(now, &dispatch);
+                Decision::Dispatch(dispatch)
             }
             Pick::WaitUntil(until, reason) => {
                 let soonest = admits_at.filter(|(at, _)| *at < until).unwrap_or((until, reason));
@@ -286,6 +294,7 @@ impl Gate {
         if self.admission.is_some() {
             self.charge(now, id);
         }
+        self.account_end(now, id);
         let mut released = core::mem::take(&mut self.released);
         let (queue, end) = self.service.end(now, id, outcome, &mut self.pending, &mut released);
         self.scheduler.completed(now, queue, end, &self.pending);
@@ -376,6 +385,9 @@ impl Gate {
     /// are none.
     pub fn set_prices(&mut self, prices: Prices) {
         self.pending.prices = prices;
+        if let Some(blame) = &mut self.blame {
+            blame.set_prices(self.now, &prices);
+        }
         if let Some(admission) = &mut self.admission {
             admission.set_prices(&prices);
         }
@@ -398,6 +410,7 @@ impl Gate {
             + self.service.allocated_bytes()
             + self.scheduler.allocated_bytes()
             + admission
+            + self.blame.as_ref().map_or(0, |blame| blame.allocated_bytes())
     }
 
     fn advance(&mut self, now: Time) -> Time {
@@ -408,6 +421,7 @@ impl Gate {
     /// There is nothing to do until then, or until something happens.
     #[inline]
     fn wait_until(&mut self, now: Time, until: Option<(Time, WaitReason)>) -> Decision {
+        self.account_rest(now, until.map(|(_, reason)| reason));
         let Some((until, reason)) = until else {
             self.end_wait(now);
             return Decision::Idle;
@@ -444,6 +458,7 @@ impl Gate {
         let this = self.pending.slot_mut(slot);
         (this.note, this.flags, this.prev, this.next) = (0, 0, NONE, NONE);
         self.pending.enqueue(slot);
+        self.account(now, slot, Place::Queued);
         self.scheduler.insert(now, slot, &mut self.pending);
     }
 
@@ -468,6 +483,7 @@ impl Gate {
         {
             self.admit_at_once(now, blocker);
         }
+        self.account_hold(now, slot, Some(blocker));
         let waiters = match blocker {
             Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,
             Blocker::Dispatch(id) => self.service.waiters(id),

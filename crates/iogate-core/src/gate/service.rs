@@ -135,6 +135,12 @@ impl Service {
         }
     }
 
+    /// The dispatches in service.
+    pub(super) fn ids(&self) -> impl Iterator<Item = DispatchId> + '_ {
+        let records = self.records.iter().zip(0..).filter(|(record, _)| record.first != NONE);
+        records.map(|(_, id)| DispatchId(id))
+    }
+
     pub(super) fn op(&self, id: DispatchId) -> Op {
         self.record(id).op
     }

@@ -255,6 +255,23 @@ impl Arbiter {
         }
     }
 
+    /// For whom the open lot is.
+    pub(crate) fn lot_of(&self) -> Option<AppId> {
+        self.last.map(|last| self.classes[last.index()].app)
+    }
+
+    /// The application of a class, and whether it waits for its cap.
+    pub(crate) fn is_capped(&self, id: ClassId) -> (AppId, bool) {
+        let class = &self.classes[id.index()];
+        (class.app, class.capped.is_some())
+    }
+
+    /// The applications that have waited for their cap for long enough.
+    pub(crate) fn uncapped(&self, now: Time) -> impl Iterator<Item = AppId> + '_ {
+        let over = self.capped.iter().take_while(move |(at, _)| *at <= now);
+        over.map(|(_, id)| self.classes[id.index()].app)
+    }
+
     /// Somebody is back, or comes for the first time.
     fn end_think(&mut self, now: Time, id: ClassId) {
         self.charge_wait(now, id);

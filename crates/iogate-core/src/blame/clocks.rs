@@ -1,0 +1,172 @@
+//! What an instant in each place of a gate is charged to, integrated over time.
+
+use super::{COLUMNS, REST};
+use crate::sched::{Prices, WHOLE};
+use crate::time::Time;
+
+/// A dispatch in service weighs so much.
+pub(super) const WHOLE_BITS: u32 = 16;
+/// Integrals are in 2^-6 ns: they last for nine years.
+pub(super) const TIME_BITS: u32 = 6;
+/// Fractions are of 2^32.
+const ONE: u64 = 1 << 32;
+/// Most in service of which it is known what they do to each other.
+const KNOWN: usize = 32;
+
+/// What a request that the scheduler has waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing: the gate will be asked.
+    #[default]
+    Free,
+    /// All slots are taken.
+    Full,
+    /// The window of another target.
+    Window,
+    /// A deliberate wait for the application with this column.
+    Waits(u8),
+}
+
+/// The integrals.
+pub(super) struct Clocks {
+    pub(super) now: Time,
+    /// Dispatches in service, and how much of them is whose, by column.
+    pub(super) in_service: u32,
+    pub(super) weights: [u32; COLUMNS + 1],
+    /// How many columns have been given away.
+    pub(super) used: usize,
+    pub(super) standing: Standing,
+    /// All the time.
+    pub(super) total: i64,
+    /// Of an instant of a dispatch in service, what it takes itself.
+    pub(super) own: i64,
+    /// That, without what another one would take of it.
+    pub(super) net: i64,
+    /// Of an instant that a queued, a deferred request and one in service spend, what is due to each column.
+    pub(super) queued: [i64; COLUMNS + 1],
+    pub(super) deferred: [i64; COLUMNS + 1],
+    pub(super) served: [i64; COLUMNS + 1],
+    /// The sum of `served`.
+    pub(super) served_sum: i64,
+    /// How long the gate was full, waited for a window, and waited for an application.
+    pub(super) full: i64,
+    pub(super) window: i64,
+    pub(super) waits: i64,
+    /// By number in service: what a dispatch takes itself, and what each other one takes of its time.
+    shares: [(u64, u64); KNOWN + 1],
+    share: (u64, u64),
+    /// An equal part of those in service.
+    each: u64,
+}
+
+impl Clocks {
+    pub(super) fn new(now: Time, prices: &Prices) -> Clocks {
+        let none = [0; COLUMNS + 1];
+        let mut clocks = Clocks {
+            now,
+            in_service: 0,
+            weights: [0; COLUMNS + 1],
+            used: 0,
+            standing: Standing::Free,
+            total: 0,
+            own: 0,
+            net: 0,
+            queued: none,
+            deferred: none,
+            served: none,
+            served_sum: 0,
+            full: 0,
+            window: 0,
+            waits: 0,
+            shares: [(0, 0); KNOWN + 1],
+            share: (0, 0),
+            each: 0,
+        };
+        clocks.set_prices(prices);
+        clocks
+    }
+
+    pub(super) fn set_prices(&mut self, prices: &Prices) {
+        self.shares = core::array::from_fn(|count| share(prices, count as u32));
+        self.set_in_service(self.in_service);
+    }
+
+    #[inline]
+    pub(super) fn set_in_service(&mut self, count: u32) {
+        self.in_service = count;
+        self.each = ONE / u64::from(count.max(1));
+        self.share = match self.shares.get(count as usize) {
+            Some(share) => *share,
+            // Beyond what is known more are no faster.
+            None => {
+                let own = self.shares[KNOWN].0 * KNOWN as u64 / u64::from(count);
+                (own.max(self.each), (ONE - own.max(self.each)) / u64::from(count - 1))
+            }
+        };
+    }
+
+    /// Goes on to `now`.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Time) {
+        let span = now.since(self.now).as_nanos();
+        if span == 0 {
+            return;
+        }
+        self.now = now;
+        let span = (span << TIME_BITS) as i64;
+        self.total += span;
+        let is_full = self.standing == Standing::Full && self.in_service > 0;
+        match self.standing {
+            Standing::Full if is_full => self.full += span,
+            Standing::Window => self.window += span,
+            Standing::Waits(column) => {
+                self.waits += span;
+                self.queued[usize::from(column)] += span;
+                if self.in_service == 0 {
+                    self.deferred[usize::from(column)] += span;
+                }
+            }
+            _ => {}
+        }
+        if self.in_service > 0 {
+            let (own, each_other) = self.share;
+            self.own += part(span, own << WHOLE_BITS);
+            self.net += part(span, own.saturating_sub(each_other) << WHOLE_BITS);
+            for column in (0..self.used).chain([usize::from(REST)]) {
+                let weight = u64::from(self.weights[column]);
+                if weight > 0 {
+                    let equal = part(span, weight * self.each);
+                    self.queued[column] += if is_full { equal } else { 0 };
+                    self.deferred[column] += equal;
+                    let theirs = part(span, weight * each_other);
+                    self.served[column] += theirs;
+                    self.served_sum += theirs;
+                }
+            }
+        }
+    }
+
+    /// A column is for somebody else from now on.
+    pub(super) fn give_up_column(&mut self, column: u8) {
+        self.weights[usize::from(REST)] += core::mem::take(&mut self.weights[usize::from(column)]);
+        if self.standing == Standing::Waits(column) {
+            self.standing = Standing::Waits(REST);
+        }
+    }
+}
+
+/// A fraction of a span, in 2^-48.
+fn part(span: i64, fraction: u64) -> i64 {
+    ((span as u128 * u128::from(fraction)) >> (32 + WHOLE_BITS)) as i64
+}
+
+/// Of a dispatch's time with so many in service, its own part and that of each other one: alone it would take X(n) / n X(1) of it.
+/// Without a profile the device does one thing at a time.
+fn share(prices: &Prices, count: u32) -> (u64, u64) {
+    if count < 2 {
+        return (ONE, 0);
+    }
+    let equal = ONE / u64::from(count);
+    let own = (u64::from(prices.alone(count)) << (32 - WHOLE.ilog2())).clamp(equal, ONE);
+    (own, (ONE - own) / u64::from(count - 1))
+}

@@ -1,0 +1,370 @@
+//! Who slows whom down: every instant in which an application has requests in a gate, divided by cause and by application.
+//!
+//! An application's clock runs while it has a request in the gate. Each instant is divided equally among its requests there, and each
+//! part goes to the first cause that applies: see [`Cause`]. What is charged to an application need not be what it would gain without
+//! the other one; `docs/why.md` says how well they agree.
+//!
+//! Nothing is walked at an event but the columns in use. Between two events all is constant, so what A charges to B is a sum of
+//! (A's requests in a place) x (how much an instant there is B's). The second factor is the same for all applications: its integrals
+//! [`Clocks`] go up with time, and an application's account changes only when its number of requests changes, by
+//! (old - new) x (the integral of now): summation by parts, in integers.
+//!
+//! Rounding: a request's part of an instant is 2^32/n, rounded down, and integrals are kept in 2^-6 ns, rounded down at each event.
+//! What is lost by that, less than a thousandth, goes to [`Cause::Own`], so that causes sum to the time exactly.
+
+mod account;
+mod clocks;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+pub use self::account::{Account, Cause};
+use self::account::{App, Class};
+pub(crate) use self::clocks::Standing;
+use self::clocks::{Clocks, WHOLE_BITS};
+use crate::hash::HashMap;
+use crate::queue::SlotId;
+use crate::request::AppId;
+use crate::sched::Prices;
+use crate::time::{Span, Time};
+
+/// Applications that are told apart as those who slow down.
+pub const COLUMNS: usize = 16;
+/// The column of all the others.
+const REST: u8 = COLUMNS as u8;
+/// Applications that have an account of their own; the others share the first one.
+pub const APPS_MAX: usize = 1024;
+/// Who has nothing in the gate for so long gives up its column to somebody who needs one.
+const COLUMN_KEPT: Span = Span::from_secs(10);
+
+/// Where a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Waits for another one that overlaps it.
+    Held(SlotId),
+    /// Waits until the policy admits it.
+    Deferred,
+    /// The scheduler has it.
+    Queued,
+}
+
+/// A request in the gate.
+#[derive(Clone, Copy)]
+struct Entry {
+    app: u16,
+    class: Class,
+    /// Whom a held one waits for.
+    culprit: u8,
+}
+
+/// A dispatch in service.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Its first application, and how many of its requests go first.
+    app: u16,
+    requests: u32,
+    /// Of the device's time that is its own, the part that it spends on positioning that another one has made necessary, and who.
+    positioning: u64,
+    culprit: u8,
+    /// [`Clocks::total`], [`Clocks::own`] and [`Clocks::net`], and the application's clock, when it began; `None`: it is not in service.
+    since: Option<(i64, i64, i64)>,
+    clock: i128,
+}
+
+/// One part of a dispatch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartOf {
+    pub(crate) slot: SlotId,
+    pub(crate) bytes: u32,
+}
+
+/// What a dispatch is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// File and operation, as a number.
+    pub(crate) queue: u32,
+    pub(crate) offset: u64,
+    pub(crate) end: u64,
+    /// What a jump costs more than going on.
+    pub(crate) jump: Span,
+}
+
+/// The accounts of a gate's applications.
+pub(crate) struct Blame {
+    clocks: Clocks,
+    /// The first is of all that have none of their own.
+    apps: Vec<App>,
+    of_app: HashMap<AppId, u16>,
+    /// The application of the last request, which is often that of the next.
+    recent: (AppId, u16),
+    /// Who has a column.
+    columns: [Option<u16>; COLUMNS],
+    /// By slot.
+    entries: Vec<Entry>,
+    /// By number of the dispatch.
+    begun: Vec<Begun>,
+    /// Whose dispatch was the last.
+    last: u16,
+    /// For the gate to fill.
+    pub(crate) parts: Vec<PartOf>,
+}
+
+impl Blame {
+    /// Nothing is in the gate.
+    pub(crate) fn new(now: Time, prices: &Prices) -> Blame {
+        Blame {
+            clocks: Clocks::new(now, prices),
+            apps: [App::new(AppId::default(), now)].into(),
+            of_app: HashMap::default(),
+            recent: (AppId::default(), 0),
+            columns: [None; COLUMNS],
+            entries: Vec::new(),
+            begun: Vec::new(),
+            last: 0,
+            parts: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_prices(&mut self, now: Time, prices: &Prices) {
+        self.clocks.advance(now);
+        self.clocks.set_prices(prices);
+    }
+
+    /// A request has come, or goes to another place.
+    #[inline]
+    pub(crate) fn place(&mut self, now: Time, slot: SlotId, app: AppId, place: Place) {
+        self.clocks.advance(now);
+        let (class, culprit) = match place {
+            Place::Held(blocker) => (Class::Held, self.column_of(self.entry(blocker).app)),
+            Place::Deferred => (Class::Deferred, REST),
+            Place::Queued => (Class::Queued, REST),
+        };
+        let before = self.entry(slot);
+        if before.class == class && class != Class::Held {
+            return;
+        }
+        let index = if before.class == Class::None { self.open(now, app) } else { before.app };
+        if self.entries.len() <= slot as usize {
+            self.entries.resize(slot as usize + 1, Entry { app: 0, class: Class::None, culprit: REST });
+        }
+        self.entries[slot as usize] = Entry { app: index, class, culprit };
+        let this = &mut self.apps[usize::from(index)];
+        if before.class == Class::Held {
+            this.release(&self.clocks, before.culprit);
+        }
+        this.shift(&self.clocks, before.class, class, 1);
+        if class == Class::Held {
+            this.hold(&self.clocks, culprit);
+        }
+    }
+
+    /// What the gate waits for has changed.
+    #[inline]
+    pub(crate) fn stands(&mut self, now: Time, standing: Standing) {
+        self.clocks.advance(now);
+        self.clocks.standing = standing;
+    }
+
+    /// The gate waits deliberately, for this application or else for the one that was dispatched last.
+    pub(crate) fn waits(&mut self, now: Time, app: Option<AppId>) {
+        let index = app.and_then(|app| self.of_app.get(&app).copied()).unwrap_or(self.last);
+        self.stands(now, Standing::Waits(self.column_of(index)));
+    }
+
+    /// The deferred requests of an application wait for its cap now, or for others.
+    pub(crate) fn capped(&mut self, now: Time, app: AppId, is_capped: bool) {
+        self.clocks.advance(now);
+        let Some(&index) = self.of_app.get(&app) else { return };
+        self.apps[usize::from(index)].set_capped(&self.clocks, is_capped);
+    }
+
+    /// Requests go into service together.
+    pub(crate) fn begins(&mut self, now: Time, id: u32, range: &Range, parts: &[PartOf]) {
+        self.clocks.advance(now);
+        let Some(first) = parts.first() else { return };
+        let index = self.entry(first.slot).app;
+        self.give_column(index);
+        let culprit = self.column_of(self.last);
+        let this = &mut self.apps[usize::from(index)];
+        let goes_on = this.goes_on(range.queue, range.offset);
+        this.remember(range.queue, range.end);
+        // Alone it would have gone on where it was.
+        let positioning = if goes_on && self.last != index { this.share_of(range.jump) } else { 0 };
+        let of_first = |part: &&PartOf| self.entries[part.slot as usize].app == index;
+        let requests = parts.iter().take_while(of_first).count() as u32;
+        let clock = self.apps[usize::from(index)].clock_at(&self.clocks);
+        let since = Some((self.clocks.total, self.clocks.own, self.clocks.net));
+        let begun = Begun { app: index, requests, positioning, culprit, since, clock };
+        if self.begun.len() <= id as usize {
+            self.begun.resize(id as usize + 1, Begun { since: None, ..begun });
+        }
+        self.begun[id as usize] = begun;
+        self.last = index;
+        self.weigh(&begun, parts, true);
+        self.move_parts(parts, Class::Served);
+    }
+
+    /// A dispatch has ended.
+    pub(crate) fn ends(&mut self, now: Time, id: u32, parts: &[PartOf]) {
+        self.clocks.advance(now);
+        let Some(&begun) = self.begun.get(id as usize) else { return };
+        self.apps[usize::from(begun.app)].end_positioning(&self.clocks, &begun);
+        self.weigh(&begun, parts, false);
+        self.move_parts(parts, Class::None);
+        self.begun[id as usize].since = None;
+    }
+
+    /// Adds a dispatch to what is in service, or takes it away: it counts for its applications by their bytes, and for who is to blame
+    /// for its positioning.
+    fn weigh(&mut self, begun: &Begun, parts: &[PartOf], begins: bool) {
+        let all: u64 = parts.iter().map(|part| u64::from(part.bytes)).sum();
+        let add = |to: &mut u32, weight: u32| *to = if begins { *to + weight } else { *to - weight };
+        let mut positioning = begun.positioning;
+        let app = |part: &PartOf| self.entries[part.slot as usize].app;
+        for of_app in parts.chunk_by(|a, b| app(a) == app(b)) {
+            let index = app(&of_app[0]);
+            let bytes: u64 = of_app.iter().map(|part| u64::from(part.bytes)).sum();
+            let weight = ((bytes << WHOLE_BITS) / all.max(1)) as u32;
+            let theirs = ((u64::from(weight) * core::mem::take(&mut positioning)) >> 32) as u32;
+            let this = &mut self.apps[usize::from(index)];
+            add(&mut this.serving, weight - theirs);
+            add(&mut self.clocks.weights[usize::from(this.column)], weight - theirs);
+            add(&mut self.clocks.weights[usize::from(begun.culprit)], theirs);
+        }
+        self.clocks.set_in_service(if begins {
+            self.clocks.in_service + 1
+        } else {
+            self.clocks.in_service - 1
+        });
+    }
+
+    fn move_parts(&mut self, parts: &[PartOf], class: Class) {
+        let app = |part: &PartOf| self.entries[part.slot as usize].app;
+        for of_app in parts.chunk_by(|a, b| app(a) == app(b)) {
+            let this = self.entries[of_app[0].slot as usize];
+            let count = of_app.len() as u32;
+            self.apps[usize::from(this.app)].shift(&self.clocks, this.class, class, count);
+        }
+        for part in parts {
+            self.entries[part.slot as usize].class = class;
+        }
+    }
+
+    fn entry(&self, slot: SlotId) -> Entry {
+        let none = Entry { app: 0, class: Class::None, culprit: REST };
+        self.entries.get(slot as usize).copied().unwrap_or(none)
+    }
+
+    fn column_of(&self, index: u16) -> u8 {
+        self.apps[usize::from(index)].column
+    }
+
+    /// The account of an application, a new one if need be.
+    #[inline]
+    fn open(&mut self, now: Time, app: AppId) -> u16 {
+        if self.recent == (app, self.recent.1) && self.recent.1 != 0 {
+            return self.recent.1;
+        }
+        let index = self.of_app.get(&app).copied().unwrap_or_else(|| self.begin_account(now, app));
+        self.recent = (app, index);
+        index
+    }
+
+    #[cold]
+    fn begin_account(&mut self, now: Time, app: AppId) -> u16 {
+        if self.apps.len() <= APPS_MAX {
+            self.apps.push(App::new(app, now));
+            let index = (self.apps.len() - 1) as u16;
+            self.of_app.insert(app, index);
+            return index;
+        }
+        // The one that has been away for longest.
+        let idle = (1..self.apps.len()).filter(|&index| self.apps[index].is_idle());
+        let Some(index) = idle.min_by_key(|&index| self.apps[index].at) else { return 0 };
+        if let Some(column) = self.columns.iter().position(|of| *of == Some(index as u16)) {
+            self.take_column(column as u8);
+        }
+        let gone = core::mem::replace(&mut self.apps[index], App::new(app, now));
+        self.apps[0].merge(&gone);
+        self.of_app.remove(&gone.app);
+        self.of_app.insert(app, index as u16);
+        if usize::from(self.last) == index {
+            self.last = 0;
+        }
+        index as u16
+    }
+
+    /// An application that is dispatched is told apart from now on, if there is room.
+    #[inline]
+    fn give_column(&mut self, index: u16) {
+        if self.apps[usize::from(index)].column == REST && index != 0 {
+            self.find_column(index);
+        }
+    }
+
+    #[cold]
+    fn find_column(&mut self, index: u16) {
+        let now = self.clocks.now;
+        let away = |of: &Option<u16>| match of {
+            None => Some(Time::ZERO),
+            Some(of) => {
+                let of = &self.apps[usize::from(*of)];
+                (of.is_idle() && now.since(of.at) >= COLUMN_KEPT).then_some(of.at)
+            }
+        };
+        let free = self.columns.iter().zip(0u8..).filter_map(|(of, column)| Some((away(of)?, column)));
+        let Some((_, column)) = free.min() else { return };
+        self.take_column(column);
+        self.columns[usize::from(column)] = Some(index);
+        self.clocks.used = self.clocks.used.max(usize::from(column) + 1);
+        let this = &mut self.apps[usize::from(index)];
+        this.set_column(&self.clocks, column);
+        self.clocks.weights[usize::from(REST)] -= this.serving;
+        self.clocks.weights[usize::from(column)] += this.serving;
+    }
+
+    /// All that was charged to a column goes to the rest.
+    fn take_column(&mut self, column: u8) {
+        for app in &mut self.apps {
+            app.give_up_column(&self.clocks, column);
+        }
+        for entry in self.entries.iter_mut().filter(|entry| entry.class == Class::Held) {
+            if entry.culprit == column {
+                entry.culprit = REST;
+            }
+        }
+        for begun in self.begun.iter_mut().filter(|begun| begun.culprit == column) {
+            begun.culprit = REST;
+        }
+        if let Some(before) = self.columns[usize::from(column)].take() {
+            self.apps[usize::from(before)].set_column(&self.clocks, REST);
+        }
+        self.clocks.give_up_column(column);
+    }
+
+    /// All accounts up to `now`.
+    pub(crate) fn accounts(&mut self, now: Time) -> Vec<Account> {
+        self.clocks.advance(now);
+        let mut raw = self.apps.clone();
+        raw.iter_mut().for_each(|app| app.settle(&self.clocks));
+        for entry in self.entries.iter().filter(|entry| entry.class == Class::Held) {
+            raw[usize::from(entry.app)].release(&self.clocks, entry.culprit);
+        }
+        for begun in &self.begun {
+            raw[usize::from(begun.app)].end_positioning(&self.clocks, begun);
+        }
+        let names = self.columns.map(|of| of.map(|of| self.apps[usize::from(of)].app));
+        let known = (0..).zip(&raw).filter(|(_, app)| app.busy > 0);
+        known.map(|(index, app)| app.account((index > 0).then_some(app.app), &names)).collect()
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        size_of::<Blame>()
+            + self.apps.capacity() * size_of::<App>()
+            + self.of_app.allocation_size()
+            + self.entries.capacity() * size_of::<Entry>()
+            + self.begun.capacity() * size_of::<Begun>()
+    }
+}

@@ -1,0 +1,229 @@
+//! Worked examples behind a gate.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::num::NonZero;
+
+use super::super::*;
+use crate::Gate;
+use crate::gate::{Decision, Dispatch, GateConfig, Outcome};
+use crate::layout::Layout;
+use crate::policy::{Entitlement, Policy, Rate};
+use crate::request::{ClientId, FileId, Op, Request, RequestId};
+use crate::sched::{SchedulerConfig, SchedulerKind};
+
+/// By cause and by application, in ms.
+type Charged = (Vec<(Cause, u64)>, Vec<(u32, u64)>);
+
+/// A gate with accounts, at a time in ms.
+struct Example {
+    gate: Gate,
+    count: u64,
+}
+
+impl Example {
+    fn new(kind: SchedulerKind, depth: u32) -> Example {
+        let scheduler = SchedulerConfig::new(kind);
+        let config = GateConfig { scheduler, queue_max: 100, depth, layout: Layout::SINGLE };
+        let mut gate = Gate::new(&config).unwrap();
+        gate.set_accounting(Time::ZERO, true);
+        Example { gate, count: 0 }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    fn submit(&mut self, ms: u64, app: u32, file: u64, offset: u64) {
+        self.count += 1;
+        let request = Request {
+            id: RequestId(self.count),
+            file: FileId(file),
+            op: Op::Write,
+            offset,
+            bytes: 4096,
+            app: AppId(app),
+            client: ClientId(0),
+            target: None,
+            issued: None,
+        };
+        self.gate.submit(Example::at(ms), &request).unwrap();
+    }
+
+    fn next(&mut self, ms: u64) -> Option<Dispatch> {
+        match self.gate.next(Example::at(ms)) {
+            Decision::Dispatch(dispatch) => Some(dispatch),
+            _ => None,
+        }
+    }
+
+    fn complete(&mut self, ms: u64, dispatch: Option<Dispatch>) {
+        self.gate.complete(Example::at(ms), dispatch.unwrap().id, Outcome::Done { bytes: 4096 });
+    }
+
+    /// Of an application: causes and culprits, in ms.
+    fn of(&mut self, ms: u64, app: u32) -> Charged {
+        let accounts = self.gate.accounts(Example::at(ms)).unwrap();
+        let account = accounts.into_iter().find(|account| account.app == Some(AppId(app))).unwrap();
+        let ms = |span: Span| (span.as_nanos() + 500_000) / 1_000_000;
+        let causes = Cause::ALL.into_iter().zip(account.causes).map(|(cause, span)| (cause, ms(span)));
+        let apps = account.apps.into_iter().map(|(app, span)| (app.map_or(0, |app| app.0), ms(span)));
+        (causes.filter(|(_, ms)| *ms > 0).collect(), apps.filter(|(_, ms)| *ms > 0).collect())
+    }
+}
+
+#[test]
+fn who_waits_for_a_slot_waits_for_those_in_service() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    gate.submit(0, 1, 1, 0);
+    let first = gate.next(0);
+    gate.submit(0, 2, 2, 0);
+    gate.submit(0, 2, 2, 1 << 20);
+    assert_eq!(gate.next(0), None);
+    gate.complete(10, first);
+    let second = gate.next(10);
+    assert_eq!(gate.next(10), None);
+    // Half of what application 2 has is in service, half waits for it.
+    assert_eq!(gate.of(14, 2), (vec![(Cause::Slots, 12), (Cause::Own, 2)], vec![(1, 10), (2, 4)]));
+    gate.complete(20, second);
+    // Nobody asks the gate for a while.
+    let third = gate.next(23);
+    gate.complete(30, third);
+    let causes = vec![(Cause::Slots, 15), (Cause::HandOver, 3), (Cause::Own, 12)];
+    assert_eq!(gate.of(99, 2), (causes, vec![(2, 17), (1, 10)]));
+    assert_eq!(gate.of(99, 1), (vec![(Cause::Own, 10)], vec![(1, 10)]));
+}
+
+#[test]
+fn who_overlaps_waits_for_whom_it_overlaps() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 4);
+    gate.submit(0, 1, 1, 0);
+    let first = gate.next(0);
+    gate.submit(2, 2, 1, 0);
+    assert_eq!(gate.next(2), None);
+    gate.complete(10, first);
+    let second = gate.next(10);
+    gate.complete(15, second);
+    assert_eq!(gate.of(15, 2), (vec![(Cause::Order, 8), (Cause::Own, 5)], vec![(1, 8), (2, 5)]));
+}
+
+#[test]
+fn positioning_is_charged_to_who_came_between() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    gate.gate.set_prices(Prices::of_jumps([Span::from_millis(8); 2], [1; 6]));
+    gate.submit(0, 1, 1, 0);
+    let first = gate.next(0);
+    gate.complete(2, first);
+    gate.submit(2, 2, 2, 0);
+    let second = gate.next(2);
+    gate.complete(12, second);
+    // It goes on where it was; what a jump costs of what such a one takes is known from the second on.
+    for (from, offset) in [(20, 4096), (40, 8192)] {
+        gate.submit(from, 1, 1, offset);
+        let dispatch = gate.next(from);
+        gate.complete(from + 10, dispatch);
+        gate.submit(from + 10, 2, 2, from << 20);
+        let dispatch = gate.next(from + 10);
+        gate.complete(from + 14, dispatch);
+    }
+    let causes = vec![(Cause::Positioning, 18), (Cause::Own, 4)];
+    assert_eq!(gate.of(99, 1), (causes, vec![(2, 18), (1, 4)]));
+    // That it jumps by itself is nobody's fault.
+    assert_eq!(gate.of(99, 2), (vec![(Cause::Own, 18)], vec![(2, 18)]));
+}
+
+#[test]
+fn caps_and_shares_of_a_policy_are_told_apart() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let capped =
+        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
+    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let mut going = None;
+    for ms in 0..1000 {
+        if ms == 0 {
+            (0..4).for_each(|number| gate.submit(0, 1, 1, number << 20));
+        }
+        if going.is_none() {
+            going = gate.next(ms).map(|dispatch| (ms + 5, dispatch));
+        }
+        if let Some((end, dispatch)) = going.filter(|(end, _)| *end == ms) {
+            gate.complete(end, Some(dispatch));
+            going = gate.next(ms).map(|dispatch| (ms + 5, dispatch));
+        }
+    }
+    let (causes, apps) = gate.of(1000, 1);
+    let of = |cause| causes.iter().find(|(of, _)| *of == cause).map_or(0, |(_, ms)| *ms);
+    assert!(of(Cause::Cap) > 150 && of(Cause::Share) == 0, "{causes:?}");
+    assert!(apps.iter().all(|(app, _)| *app == 1), "{apps:?}");
+    // Another one fills the device: the share is what is waited for.
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    gate.gate.set_policy(Time::ZERO, Some(&Policy::default())).unwrap();
+    (0..20).for_each(|number| gate.submit(0, 2, 2, number << 20));
+    let mut dispatch = gate.next(0);
+    gate.submit(0, 1, 1, 0);
+    for end in 1..=21 {
+        gate.complete(5 * end, dispatch);
+        dispatch = gate.next(5 * end);
+    }
+    let (causes, apps) = gate.of(1000, 1);
+    assert!(causes.iter().any(|(cause, ms)| *cause == Cause::Share && *ms >= 5), "{causes:?}");
+    assert!(apps.contains(&(2, 5)), "{apps:?}");
+}
+
+#[test]
+fn a_deliberate_wait_is_charged_to_whom_it_is_for() {
+    let mut gate = Example::new(SchedulerKind::Aioli, 1);
+    let mut waited = None;
+    // A reader in sequence: the gate waits for it before it goes to the other one.
+    for step in 0..50 {
+        let ms = 10 * step;
+        gate.submit(ms, 1, 1, step * 4096);
+        if step == 5 {
+            gate.submit(ms, 2, 2, 0);
+        }
+        while let Some(dispatch) = gate.next(ms) {
+            gate.complete(ms, Some(dispatch));
+        }
+        let accounts = gate.gate.accounts(Example::at(ms + 1)).unwrap();
+        let of_wait = |account: &&Account| account.causes[Cause::Wait as usize] > Span::ZERO;
+        waited = waited.or_else(|| accounts.iter().find(of_wait).cloned());
+    }
+    let waited = waited.expect("the gate has waited");
+    assert_eq!(waited.apps[0].0, Some(AppId(1)), "{waited:?}");
+}
+
+#[test]
+fn accounts_can_begin_in_the_middle_and_switching_changes_nothing() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    gate.gate.set_accounting(Time::ZERO, false);
+    assert_eq!(gate.gate.accounts(Time::ZERO), None);
+    gate.submit(0, 1, 1, 0);
+    let first = gate.next(0);
+    gate.submit(0, 2, 2, 0);
+    gate.submit(0, 3, 1, 0);
+    assert_eq!(gate.next(0), None);
+    gate.gate.set_accounting(Example::at(5), true);
+    assert_eq!(gate.next(5), None);
+    gate.gate.switch(Example::at(7), &SchedulerConfig::new(SchedulerKind::Sjf));
+    gate.complete(10, first);
+    assert_eq!(gate.of(10, 1), (vec![(Cause::Own, 5)], vec![(1, 5)]));
+    assert_eq!(gate.of(10, 2), (vec![(Cause::Slots, 5)], vec![(1, 5)]));
+    assert_eq!(gate.of(10, 3), (vec![(Cause::Order, 5)], vec![(1, 5)]));
+}
+
+#[test]
+fn accounts_of_many_applications_are_bounded() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    for app in 0..5_000 {
+        gate.submit(app, app as u32, app, 0);
+        let dispatch = gate.next(app);
+        gate.complete(app + 1, dispatch);
+    }
+    let accounts = gate.gate.accounts(Example::at(6_000)).unwrap();
+    assert_eq!(accounts.len(), APPS_MAX + 1);
+    let sum: u64 = accounts.iter().map(|account| account.busy.as_nanos()).sum();
+    assert_eq!(sum, 5_000_000_000, "the others are together in one");
+    assert_eq!(accounts[0].app, None);
+    assert!(gate.gate.blame.as_ref().unwrap().allocated_bytes() < 700 * (APPS_MAX + 1) * 2);
+}

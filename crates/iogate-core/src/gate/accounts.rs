@@ -1,0 +1,124 @@
+//! Accounts of who slows whom down, if they are kept.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::service::Service;
+use super::{Blocker, Dispatch, DispatchId, Gate};
+use crate::blame::{Account, Blame, PartOf, Place, Range, Standing};
+use crate::queue::{NONE, Pending, QueueId, SlotId, State};
+use crate::time::Time;
+use crate::wait::WaitReason;
+
+impl Gate {
+    /// Keeps accounts of who slows whom down from now on, or keeps none. What is in the gate counts from now. O(n).
+    pub fn set_accounting(&mut self, now: Time, is_on: bool) {
+        let now = self.advance(now);
+        self.blame = is_on.then(|| Box::new(Blame::new(now, &self.pending.prices)));
+        let waiting = self.pending.slots_in(&[State::Queued, State::Deferred]);
+        for slot in waiting {
+            let place = match self.pending.slot(slot).state {
+                State::Deferred => Place::Deferred,
+                _ => Place::Queued,
+            };
+            self.account(now, slot, place);
+        }
+        for id in self.service.ids().collect::<Vec<_>>() {
+            for slot in self.service.slots(id, &self.pending).collect::<Vec<_>>() {
+                self.account(now, slot, Place::Queued);
+            }
+            self.account_begin(now, id);
+        }
+        for slot in self.pending.slots_in(&[State::Held]) {
+            self.account_hold(now, slot, self.blocker(slot));
+        }
+    }
+
+    /// The accounts so far, in the order in which applications came; none, if none are kept.
+    pub fn accounts(&mut self, now: Time) -> Option<Vec<Account>> {
+        let now = self.advance(now);
+        self.blame.as_mut().map(|blame| blame.accounts(now))
+    }
+
+    /// A request has come, or goes to another place.
+    #[inline]
+    pub(super) fn account(&mut self, now: Time, slot: SlotId, place: Place) {
+        if let Some(blame) = &mut self.blame {
+            blame.place(now, slot, self.pending.slot(slot).app, place);
+        }
+    }
+
+    pub(super) fn account_hold(&mut self, now: Time, slot: SlotId, blocker: Option<Blocker>) {
+        if self.blame.is_none() {
+            return;
+        }
+        let first = match blocker {
+            Some(Blocker::Request(blocker)) => blocker,
+            Some(Blocker::Dispatch(id)) => self.service.slots(id, &self.pending).next().unwrap_or(NONE),
+            None => NONE,
+        };
+        self.account(now, slot, Place::Held(first));
+    }
+
+    /// What the gate has decided.
+    #[inline]
+    pub(super) fn account_rest(&mut self, now: Time, waits: Option<WaitReason>) {
+        let Some(blame) = &mut self.blame else { return };
+        match waits {
+            None | Some(WaitReason::Cap) => blame.stands(now, Standing::Free),
+            Some(WaitReason::Window) => blame.stands(now, Standing::Window),
+            Some(WaitReason::Share) => {
+                let of = self.admission.as_ref().and_then(|admission| admission.lot_of());
+                blame.waits(now, of);
+            }
+            Some(_) => blame.waits(now, None),
+        }
+    }
+
+    #[inline]
+    pub(super) fn account_full(&mut self, now: Time) {
+        if let Some(blame) = &mut self.blame {
+            blame.stands(now, Standing::Full);
+        }
+    }
+
+    #[inline]
+    pub(super) fn account_dispatch(&mut self, now: Time, dispatch: &Dispatch) {
+        if self.blame.is_some() {
+            self.account_begin(now, dispatch.id);
+        }
+    }
+
+    #[cold]
+    fn account_begin(&mut self, now: Time, id: DispatchId) {
+        let Some(blame) = &mut self.blame else { return };
+        let mut parts = core::mem::take(&mut blame.parts);
+        parts_of(&self.service, &self.pending, id, &mut parts);
+        let Some(first) = parts.first() else { return };
+        let slot = self.pending.slot(first.slot);
+        let bytes: u64 = parts.iter().map(|part| u64::from(part.bytes)).sum();
+        let range = Range {
+            queue: QueueId::new(slot.file, slot.op).0,
+            offset: slot.offset,
+            end: slot.offset + bytes,
+            jump: self.pending.prices.saving(slot.op, 0),
+        };
+        blame.begins(now, id.0, &range, &parts);
+        blame.parts = parts;
+    }
+
+    #[inline]
+    pub(super) fn account_end(&mut self, now: Time, id: DispatchId) {
+        if let Some(blame) = &mut self.blame {
+            let mut parts = core::mem::take(&mut blame.parts);
+            parts_of(&self.service, &self.pending, id, &mut parts);
+            blame.ends(now, id.0, &parts);
+            blame.parts = parts;
+        }
+    }
+}
+
+fn parts_of(service: &Service, pending: &Pending, id: DispatchId, parts: &mut Vec<PartOf>) {
+    parts.clear();
+    parts.extend(service.slots(id, pending).map(|slot| PartOf { slot, bytes: pending.slot(slot).bytes }));
+}
