@@ -6,7 +6,7 @@
 //!
 //! Nothing is walked at an event but the columns in use. Between two events all is constant, so what A charges to B is a sum of
 //! (A's requests in a place) x (how much an instant there is B's). The second factor is the same for all applications: its integrals
-//! [`Clocks`] go up with time, and an application's account changes only when its number of requests changes, by
+//! go up with time, and an application's account changes only when its number of requests changes, by
 //! (old - new) x (the integral of now): summation by parts, in integers.
 //!
 //! Rounding: a request's part of an instant is 2^32/n, rounded down, and integrals are kept in 2^-6 ns, rounded down at each event.
@@ -25,7 +25,7 @@ pub(crate) use self::clocks::Standing;
 use self::clocks::{Clocks, WHOLE_BITS};
 use crate::hash::HashMap;
 use crate::queue::SlotId;
-use crate::request::AppId;
+use crate::request::{AppId, Op};
 use crate::sched::Prices;
 use crate::time::{Span, Time};
 
@@ -100,6 +100,8 @@ pub(crate) struct Blame {
     recent: (AppId, u16),
     /// Who has a column.
     columns: [Option<u16>; COLUMNS],
+    /// What a jump costs, by operation.
+    jumps: [Span; 2],
     /// By slot.
     entries: Vec<Entry>,
     /// By number of the dispatch.
@@ -119,6 +121,7 @@ impl Blame {
             of_app: HashMap::default(),
             recent: (AppId::default(), 0),
             columns: [None; COLUMNS],
+            jumps: jumps(prices),
             entries: Vec::new(),
             begun: Vec::new(),
             last: 0,
@@ -126,9 +129,16 @@ impl Blame {
         }
     }
 
+    /// What a jump costs more than going on.
+    pub(crate) fn jump(&self, op: Op) -> Span {
+        self.jumps[op as usize]
+    }
+
+    /// What the device charges is known better.
     pub(crate) fn set_prices(&mut self, now: Time, prices: &Prices) {
         self.clocks.advance(now);
         self.clocks.set_prices(prices);
+        self.jumps = jumps(prices);
     }
 
     /// A request has come, or goes to another place.
@@ -367,4 +377,8 @@ impl Blame {
             + self.entries.capacity() * size_of::<Entry>()
             + self.begun.capacity() * size_of::<Begun>()
     }
+}
+
+fn jumps(prices: &Prices) -> [Span; 2] {
+    [Op::Read, Op::Write].map(|op| prices.saving(op, 0))
 }

@@ -7,14 +7,16 @@ use super::service::Service;
 use super::{Blocker, Dispatch, DispatchId, Gate};
 use crate::blame::{Account, Blame, PartOf, Place, Range, Standing};
 use crate::queue::{NONE, Pending, QueueId, SlotId, State};
+use crate::sched::Prices;
 use crate::time::Time;
 use crate::wait::WaitReason;
 
 impl Gate {
-    /// Keeps accounts of who slows whom down from now on, or keeps none. What is in the gate counts from now. O(n).
-    pub fn set_accounting(&mut self, now: Time, is_on: bool) {
+    /// Keeps accounts of who slows whom down from now on, by what the device charges as far as that is known, or keeps none. What is in
+    /// the gate counts from now. O(n).
+    pub fn set_accounting(&mut self, now: Time, prices: Option<&Prices>) {
         let now = self.advance(now);
-        self.blame = is_on.then(|| Box::new(Blame::new(now, &self.pending.prices)));
+        self.blame = prices.map(|prices| Box::new(Blame::new(now, prices)));
         let waiting = self.pending.slots_in(&[State::Queued, State::Deferred]);
         for slot in waiting {
             let place = match self.pending.slot(slot).state {
@@ -101,7 +103,7 @@ impl Gate {
             queue: QueueId::new(slot.file, slot.op).0,
             offset: slot.offset,
             end: slot.offset + bytes,
-            jump: self.pending.prices.saving(slot.op, 0),
+            jump: blame.jump(slot.op),
         };
         blame.begins(now, id.0, &range, &parts);
         blame.parts = parts;

@@ -26,7 +26,7 @@ impl Example {
         let scheduler = SchedulerConfig::new(kind);
         let config = GateConfig { scheduler, queue_max: 100, depth, layout: Layout::SINGLE };
         let mut gate = Gate::new(&config).unwrap();
-        gate.set_accounting(Time::ZERO, true);
+        gate.set_accounting(Time::ZERO, Some(&Prices::default()));
         Example { gate, count: 0 }
     }
 
@@ -196,14 +196,14 @@ fn a_deliberate_wait_is_charged_to_whom_it_is_for() {
 #[test]
 fn accounts_can_begin_in_the_middle_and_switching_changes_nothing() {
     let mut gate = Example::new(SchedulerKind::Fifo, 1);
-    gate.gate.set_accounting(Time::ZERO, false);
+    gate.gate.set_accounting(Time::ZERO, None);
     assert_eq!(gate.gate.accounts(Time::ZERO), None);
     gate.submit(0, 1, 1, 0);
     let first = gate.next(0);
     gate.submit(0, 2, 2, 0);
     gate.submit(0, 3, 1, 0);
     assert_eq!(gate.next(0), None);
-    gate.gate.set_accounting(Example::at(5), true);
+    gate.gate.set_accounting(Example::at(5), Some(&Prices::default()));
     assert_eq!(gate.next(5), None);
     gate.gate.switch(Example::at(7), &SchedulerConfig::new(SchedulerKind::Sjf));
     gate.complete(10, first);
