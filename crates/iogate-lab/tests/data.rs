@@ -74,6 +74,14 @@ fn no_target_is_marked_for_names_that_have_lost_their_mark() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, a record is underway to a data server for more than five seconds, and the file is cut meanwhile: the record was written
+/// where its range had been, behind a hole.
+#[test]
+fn no_record_is_written_to_a_range_that_was_cut_off() {
+    let report = run(20_312_154, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -221,7 +221,7 @@ impl Ends {
         let (look, ranges, begun) = match told.answer {
             Answer::Look => (1, Vec::new(), None),
             Answer::Ranges(ranges) => (0, ranges, None),
-            Answer::Yours(begun) => (0, Vec::new(), begun),
+            Answer::Yours(begun) => (told.voids.into(), Vec::new(), begun),
             Answer::Unfinished => return Err(io::Error::from_raw_os_error(libc::EINPROGRESS)),
             Answer::TooLarge => return Err(io::Error::from_raw_os_error(libc::EFBIG)),
             Answer::Left => return Err(io::Error::from_raw_os_error(libc::EBADF)),

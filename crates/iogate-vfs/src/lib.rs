@@ -6,6 +6,7 @@
 //! | [`DirectoryTree`] | a directory of this machine as a tree |
 //! | [`StripedTree`] | names in one tree, data in several |
 //! | [`ends`] | who may use the end of a striped file |
+//! | [`fence`] | ranges of records that nobody may write to any more |
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
@@ -17,6 +18,7 @@ mod clock;
 mod credentials;
 mod directory;
 pub mod ends;
+pub mod fence;
 pub mod groups;
 mod object_id;
 mod private;

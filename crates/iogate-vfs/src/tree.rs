@@ -203,6 +203,11 @@ pub trait TreeFile: Send + Sync {
     /// for them: a gate joins requests of several handles on a file, and one handle then carries them out.
     fn data(&self) -> &FileHandle;
 
+    /// The same for writes to ranges that records were given, which whoever has the file refuses once it is [fenced](crate::fence).
+    fn range_data(&self) -> FileHandle {
+        FileHandle::clone(self.data())
+    }
+
     /// Which file it is.
     fn identity(&self) -> Identity;
 

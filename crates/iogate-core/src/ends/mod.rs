@@ -6,7 +6,8 @@
 //!
 //! - Who does not settle ranges within the *lease* keeps them, and the next one goes on behind them: a forwarder that is stopped
 //!   delays others and never blocks them. What it has not written by then stays its record's range: left alone, it would be a hole
-//!   between records. A size is set after all ranges are settled, or *void* because they are too old.
+//!   between records. A size is set after all ranges are settled, or *void* because they are too old; whoever sets it then sees to it
+//!   that nobody writes to them any more.
 //! - Who has begun to set a size keeps the end until it settles or leaves. Then the size stays begun: all who come are told to
 //!   finish it first. So is who opens the file while somebody sets its size, or waits to: who does that may be dead, and what is
 //!   written before the size is set in its place would be cut off.
@@ -19,6 +20,7 @@ mod tests;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::mem;
 
 use self::records::Records;
 use crate::hash::HashMap;
@@ -127,6 +129,8 @@ pub struct Told {
     pub note: Option<Note>,
     /// How many handles may write elsewhere than at the end.
     pub writers: u32,
+    /// With a size to set: ranges have been given that nobody has settled. They are void, and must not be written to later.
+    pub voids: bool,
     /// What.
     pub answer: Answer,
 }
@@ -163,6 +167,8 @@ struct File {
     holder: Option<Holder>,
     /// Unsettled ranges of those who had the end for too long.
     overdue: Vec<Overdue>,
+    /// Such ranges are waited for no more since a size was set last, though who has them may be alive.
+    has_late: bool,
     queue: VecDeque<Asked>,
 }
 
@@ -330,7 +336,7 @@ impl Ends {
                         None
                     }
                     Hold::Resize(size) if end == UNKNOWN => {
-                        found.begun = Some(size);
+                        (found.begun, found.has_late) = (Some(size), true);
                         found.holder = None;
                         return (None, self.advance(now, file));
                     }
@@ -399,6 +405,7 @@ impl Ends {
         if !is_noted {
             // Whatever is there now: it is noted next time.
             found.mark = UNKNOWN;
+            found.has_late |= matches!(holder.hold, Hold::Resize(_));
         }
         found.holder = None;
         self.advance(now, file)
@@ -417,9 +424,11 @@ impl Ends {
             }
             stays
         });
+        found.has_late |= found.overdue.iter().any(|overdue| overdue.party == party);
         found.overdue.retain(|overdue| overdue.party != party);
         if let Some(holder) = found.holder.as_mut().filter(|holder| holder.party == party) {
             holder.has_left = true;
+            found.has_late |= matches!(holder.hold, Hold::Append { .. } | Hold::Resize(_));
             if let Phase::Held(_) = holder.phase {
                 if let Hold::Resize(size) = holder.hold {
                     found.begun = Some(size);
@@ -472,7 +481,9 @@ impl Ends {
                 }
                 found.holder = None;
             }
+            let count = found.overdue.len();
             found.overdue.retain(|overdue| now.since(overdue.since) < rules.void);
+            found.has_late |= found.overdue.len() < count;
             let appends = matches!(found.queue.front(), Some(Asked { wish: Wish::Append(_), .. }));
             if !appends && !found.overdue.is_empty() {
                 break;
@@ -534,13 +545,14 @@ impl Ends {
                 None => (Hold::Bare, None, Answer::Yours(None)),
             },
         };
+        let voids = matches!(hold, Hold::Resize(_)) && mem::take(&mut found.has_late);
         let phase = if note.is_some() { Phase::Granting } else { Phase::Held(now) };
         found.holder = Some(Holder { ticket, party, hold, phase, writers_seen, has_left: false });
-        all.push(Told { waiter, file, ticket, note, writers, answer });
+        all.push(Told { waiter, file, ticket, note, writers, voids, answer });
     }
 }
 
 /// An answer that gives nothing.
 fn told(waiter: Waiter, file: Identity, answer: Answer) -> Told {
-    Told { waiter, file, ticket: 0, note: None, writers: 0, answer }
+    Told { waiter, file, ticket: 0, note: None, writers: 0, voids: false, answer }
 }

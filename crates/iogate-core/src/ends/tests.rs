@@ -111,6 +111,33 @@ fn who_is_stopped_delays_others_and_keeps_its_range() {
 }
 
 #[test]
+fn who_sets_a_size_over_ranges_that_are_not_settled_is_told_until_it_is_set() {
+    let mut ends = ends();
+    (0..3).for_each(|_| opened(&mut ends, false));
+    let late = range(&mut ends, at(0), 1, append(1, 1, 10), 0);
+    assert_eq!(ends.ask(at(10), FILE, 2, 22, Wish::Resize(0)), []);
+    assert_eq!(ends.reap(at(4999)), [], "it may still be written to");
+    let all = ends.reap(at(5000));
+    let cut = only(&mut ends, at(5000), all);
+    assert_eq!((&cut.answer, cut.voids), (&Answer::Yours(None), true));
+    // It could not be set everywhere.
+    assert_eq!(ends.settle(at(5100), FILE, 2, cut.ticket, UNKNOWN), (None, vec![]));
+    let all = ends.ask(at(5200), FILE, 3, 33, Wish::Take);
+    let cut = only(&mut ends, at(5200), all);
+    assert_eq!((&cut.answer, cut.voids), (&Answer::Yours(Some(0)), true));
+    assert!(ends.settle(at(5300), FILE, 3, cut.ticket, 0).0.is_some());
+    assert_eq!(ends.noted(at(5300), FILE, cut.ticket, true), []);
+    // Who is late is told to write elsewhere; what is settled needs no such care.
+    assert_eq!(ends.settle(at(5400), FILE, 1, late.ticket, 0), (None, vec![]));
+    let again = range(&mut ends, at(5400), 1, append(1, 1, 10), 0);
+    assert_eq!(again.answer, Answer::Ranges(vec![Range { offset: 0, is_there: range::NEW }]));
+    ends.settle(at(5500), FILE, 1, again.ticket, 10);
+    let all = ends.ask(at(5600), FILE, 2, 24, Wish::Resize(0));
+    let cut = only(&mut ends, at(5600), all);
+    assert_eq!((&cut.answer, cut.voids), (&Answer::Yours(None), false));
+}
+
+#[test]
 fn a_range_that_was_lost_is_given_again_to_the_same_record() {
     let mut ends = ends();
     (0..2).for_each(|_| opened(&mut ends, false));

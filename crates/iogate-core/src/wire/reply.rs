@@ -118,7 +118,8 @@ record! {
         ticket: u64,
         /// Nanoseconds after which somebody else may get the file's end, if it is not settled.
         lease: u64,
-        /// 1: the server does not know where the file ends: find out, and ask again with the ticket; no ranges are given yet.
+        /// Of a Reserve, 1: the server does not know where the file ends: find out, and ask again with the ticket; no ranges are given yet.
+        /// Of a Resize, 1: ranges have been given that nobody has settled: the size is to be set with [`FENCE`](super::set::FENCE).
         look: u8,
         /// How many handles write to the file elsewhere than at its end: if any, records are to be written with
         /// [`EXTEND`](super::transfer::EXTEND).

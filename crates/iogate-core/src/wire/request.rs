@@ -43,6 +43,9 @@ pub mod transfer {
     /// Of a write: it extends the file. Refused with `EEXIST`, and nothing written, if the file already reaches behind its first byte, and
     /// that is not by the same bytes.
     pub const EXTEND: u32 = 1 << 3;
+    /// Of a write: to ranges that records were given. Refused with `ECANCELED`, and nothing written, if the file was fenced since the
+    /// handle was renewed.
+    pub const RANGE: u32 = 1 << 4;
 }
 
 /// Which attributes a [`SetAttr`] sets.
@@ -63,6 +66,10 @@ pub mod set {
     pub const ATIME_NOW: u32 = 1 << 6;
     /// With `MTIME`: to the server's time.
     pub const MTIME_NOW: u32 = 1 << 7;
+    /// Of an open file, with `SIZE`: fences it first. Writes with `RANGE` are refused until their handles are renewed.
+    pub const FENCE: u32 = 1 << 8;
+    /// Of an open file: renews the handle, for ranges that are given from now on.
+    pub const RENEW: u32 = 1 << 9;
 }
 
 /// How a client proves who it is; the payload of a [`Hello`] is the proof.

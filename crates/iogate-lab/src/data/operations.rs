@@ -9,6 +9,7 @@ use std::sync::Arc;
 use iogate_core::wire::{Opened, Record, Request, Synced, Written, transfer};
 use iogate_engine::Origin;
 use iogate_vfs::ends::Party;
+use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
 use super::store;
@@ -28,6 +29,7 @@ pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
     /// Through which its end is asked for.
     pub(super) party: Option<Party>,
+    pub(super) pass: Pass,
 }
 
 /// A request as it came.
@@ -59,10 +61,10 @@ pub(super) fn errno(error: &io::Error) -> i32 {
 }
 
 /// Carries out everything but opening and what asks for ends; `file` is what is open under the request's handle.
-pub(super) fn carry_out(tree: &dyn Tree, file: Option<&dyn TreeFile>, asked: &Asked, moves: bool) -> Outcome {
+pub(super) fn carry_out(tree: &dyn Tree, open: Option<&OpenFile>, asked: &Asked, moves: bool) -> Outcome {
     let request = Request::decode(asked.kind, &asked.fields).map_err(|_| libc::EPROTO)?;
-    let carried_out = match file {
-        Some(file) => on_file(tree, file, asked, &request, moves),
+    let carried_out = match open {
+        Some(open) => on_file(tree, open, asked, &request, moves),
         None => by_path(tree, asked, &request),
     };
     carried_out.map_err(|error| errno(&error))
@@ -71,12 +73,12 @@ pub(super) fn carry_out(tree: &dyn Tree, file: Option<&dyn TreeFile>, asked: &As
 /// What is asked of an open file.
 fn on_file(
     tree: &dyn Tree,
-    file: &dyn TreeFile,
+    open: &OpenFile,
     asked: &Asked,
     request: &Request<'_>,
     moves: bool,
 ) -> io::Result<Reply> {
-    let caller = asked.caller;
+    let (file, caller) = (&open.file, asked.caller);
     Ok(match *request {
         Request::Close(_) => record(&file.close()),
         Request::Read(read) => {
@@ -89,6 +91,8 @@ fn on_file(
                 let appended = appended.unwrap_or_else(|| Err(io::Error::from_raw_os_error(libc::EBADF)));
                 return Ok(record(&Written { verifier, ..appended? }));
             }
+            let is_range = write.flags & transfer::RANGE != 0;
+            let _underway = is_range.then(|| open.pass.enter(&**file)).transpose()?;
             file.before_write(write.offset);
             let extends = write.flags & transfer::EXTEND != 0;
             let count = store::write(&*tree.store(), file.data(), write.offset, &asked.payload, extends)?;
@@ -103,7 +107,7 @@ fn on_file(
             Reply::default()
         }
         Request::GetAttr(_) => record(&file.attr()?),
-        Request::SetAttr(set) => record(&file.set_attr(caller, &set.change)?),
+        Request::SetAttr(set) => record(&open.pass.set_attr(&**file, caller, &set.change)?),
         Request::GetXattr(get) => bytes(file.xattr(caller, get.name)?),
         Request::SetXattr(set) => {
             file.set_xattr(caller, set.name, &asked.payload, set.flags)?;

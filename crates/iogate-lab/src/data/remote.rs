@@ -290,6 +290,28 @@ impl Data for RemoteData {
     }
 }
 
+/// The same for writes to ranges that records were given.
+struct RangeData(Arc<RemoteData>);
+
+impl Data for RangeData {
+    fn id(&self) -> FileId {
+        self.0.id()
+    }
+
+    fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        self.0.read(offset, bytes)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8], extends: bool) -> io::Result<usize> {
+        let flags = transfer::RANGE | if extends { transfer::EXTEND } else { 0 };
+        self.0.write(flags, offset, bytes, CALLER).map(|written| written.bytes as usize)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+}
+
 /// An open file.
 struct RemoteFile {
     of: Arc<RemoteData>,
@@ -327,6 +349,10 @@ impl RemoteFile {
 impl TreeFile for RemoteFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn range_data(&self) -> FileHandle {
+        Arc::new(Held(Arc::new(RangeData(Arc::clone(&self.of)))))
     }
 
     fn identity(&self) -> Identity {

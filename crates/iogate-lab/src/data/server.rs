@@ -15,6 +15,7 @@ use iogate_core::wire::{
 use iogate_core::{Span, Time};
 use iogate_engine::lock;
 use iogate_testkit::data::Event as Happened;
+use iogate_vfs::fence::{Fences, Pass};
 use iogate_vfs::{Caller, Tree};
 
 use super::Planted;
@@ -59,6 +60,8 @@ pub(super) struct Server {
     underway: HashMap<Identity, (u64, u32)>,
     /// Of a server of names: who may use the ends of files.
     pub(super) ends: Option<EndsHere>,
+    /// Of the objects that are here.
+    fences: Arc<Fences>,
 }
 
 pub(super) struct Session {
@@ -109,6 +112,7 @@ impl Server {
             failed_syncs: 0,
             underway: HashMap::new(),
             ends,
+            fences: Arc::default(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Server {
     pub(super) fn start(&mut self, net: &mut Net) {
         net.note(|| format!("server {} starts", self.number));
         self.tree = Some(SimTree::new(Arc::clone(&self.disk), net.planted));
+        self.fences = Arc::default();
         if let Some(ends) = &mut self.ends {
             ends.start();
         }
@@ -455,7 +460,7 @@ impl Server {
         let outcome = match found {
             Err(refusal) => Err(refusal.errno),
             Ok(_) if job.demand.opens => {
-                let opened = open_here(tree, self.ends.as_ref(), &job.asked);
+                let opened = open_here(tree, (self.ends.as_ref(), &self.fences), &job.asked);
                 match opened {
                     Ok((open, reply)) => {
                         net.dropped.push(Box::new(machine.fill(job.demand.handle, Arc::new(open))));
@@ -471,7 +476,7 @@ impl Server {
                 Some((_, place)) => write_at(tree, &open, &job.asked, place),
                 None => {
                     let moves = net.planted == Some(Planted::Moves);
-                    operations::carry_out(tree, Some(&*open.file), &job.asked, moves)
+                    operations::carry_out(tree, Some(&open), &job.asked, moves)
                 }
             },
             Ok(None) => operations::carry_out(tree, None, &job.asked, false),
@@ -516,7 +521,11 @@ fn outcome_of(reply: CachedReply) -> Outcome {
 }
 
 /// Opens a file, and begins to give its end.
-fn open_here(tree: &SimTree, ends: Option<&EndsHere>, asked: &Asked) -> Result<(OpenFile, Reply), i32> {
+fn open_here(
+    tree: &SimTree,
+    (ends, fences): (Option<&EndsHere>, &Arc<Fences>),
+    asked: &Asked,
+) -> Result<(OpenFile, Reply), i32> {
     let (file, mut opened, flags) = operations::open(tree, asked, ends.is_some())?;
     let party = match ends {
         Some(ends) => {
@@ -526,7 +535,7 @@ fn open_here(tree: &SimTree, ends: Option<&EndsHere>, asked: &Asked) -> Result<(
         }
         None => None,
     };
-    Ok((OpenFile { file, party }, operations::record(&opened)))
+    Ok((OpenFile { file, party, pass: Pass::new(fences) }, operations::record(&opened)))
 }
 
 /// A file that is to be opened, whether it is there or not.
@@ -546,7 +555,7 @@ fn write_at(tree: &SimTree, open: &OpenFile, asked: &Asked, place: u64) -> Outco
     let request = Request::Write(Transfer { flags: 0, offset: place, ..write });
     let mut fields = Vec::new();
     request.encode(&mut fields);
-    let reply = operations::carry_out(tree, Some(&*open.file), &Asked { fields, ..asked.clone() }, false)?;
+    let reply = operations::carry_out(tree, Some(open), &Asked { fields, ..asked.clone() }, false)?;
     match Written::decode(&reply.fields) {
         Ok(written) if written.bytes as usize == asked.payload.len() => Ok(reply),
         _ => Err(libc::ENOSPC),

@@ -345,7 +345,7 @@ impl RemoteFile {
     pub(super) fn new(opened: Opened, origin: Origin) -> RemoteFile {
         let opened = Arc::new(opened);
         opened.servers.note(&opened);
-        let data = Arc::new(RemoteData { opened: Arc::clone(&opened) });
+        let data = Arc::new(RemoteData { opened: Arc::clone(&opened), is_range: false });
         RemoteFile { opened, data, origin }
     }
 
@@ -390,6 +390,10 @@ impl RemoteFile {
 impl TreeFile for RemoteFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn range_data(&self) -> FileHandle {
+        Arc::new(RemoteData { opened: Arc::clone(&self.opened), is_range: true })
     }
 
     fn identity(&self) -> Identity {

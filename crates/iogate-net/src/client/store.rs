@@ -27,6 +27,8 @@ pub struct RemoteStore {
 #[derive(Debug)]
 pub(super) struct RemoteData {
     pub(super) opened: Arc<Opened>,
+    /// What is written is written to ranges that records were given.
+    pub(super) is_range: bool,
 }
 
 impl StoreFile for RemoteData {
@@ -35,11 +37,22 @@ impl StoreFile for RemoteData {
     }
 }
 
-pub(super) fn opened_of(handle: &FileHandle) -> io::Result<&Arc<Opened>> {
+fn data_of(handle: &FileHandle) -> io::Result<&RemoteData> {
     let any: &dyn Any = &**handle;
-    any.downcast_ref::<RemoteData>().map(|data| &data.opened).ok_or_else(|| {
+    any.downcast_ref().ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{handle:?} is not a file of a server"))
     })
+}
+
+pub(super) fn opened_of(handle: &FileHandle) -> io::Result<&Arc<Opened>> {
+    data_of(handle).map(|data| &data.opened)
+}
+
+/// What is asked of a server for a dispatch, and the flags.
+fn how(io: &Io) -> (Op, u32) {
+    let is_range = data_of(&io.file).is_ok_and(|data| data.is_range);
+    let flag = |is_set, flag| if is_set { flag } else { 0 };
+    (io.op, flag(io.extends, transfer::EXTEND) | flag(is_range, transfer::RANGE))
 }
 
 /// What is sent for a part of a transfer.
@@ -159,7 +172,7 @@ impl Store for RemoteStore {
         let caller = super::remote::own_caller();
         let opened =
             Opened::open(&self.servers, caller, path, OpenHow { flags, mode: 0o666, ..OpenHow::default() })?;
-        Ok(Arc::new(RemoteData { opened: Arc::new(opened) }))
+        Ok(Arc::new(RemoteData { opened: Arc::new(opened), is_range: false }))
     }
 
     fn adopt(&self, _fd: OwnedFd) -> io::Result<FileHandle> {
@@ -177,7 +190,7 @@ impl Store for RemoteStore {
         }
         let bytes: usize = io.segments.iter().map(|segment| segment.bytes).sum();
         let (server, end) = opened.route().server_of(io.offset, io.origin.client);
-        let how = (io.op, if io.extends { transfer::EXTEND } else { 0 });
+        let how = how(&io);
         let (offset, origin) = (io.offset, io.origin);
         if bytes <= self.servers.transfer_bytes_max as usize && end - offset >= bytes as u64 {
             let memory = Memory::Many(std::mem::take(&mut io.segments));
@@ -225,7 +238,7 @@ impl Store for RemoteStore {
 
 /// Carries out a dispatch in the calling thread.
 fn transfer_all(opened: &Opened, io: &Io) -> io::Result<u64> {
-    let how = (io.op, if io.extends { transfer::EXTEND } else { 0 });
+    let how = how(io);
     let (mut total, mut expected) = (0, 0);
     for segment in &io.segments {
         // SAFETY: the memory of a dispatch is the store's until it is done.

@@ -10,6 +10,7 @@ use iogate_core::wire::Gone;
 use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
 use iogate_vfs::ends::{Ends, RangeLog};
+use iogate_vfs::fence::Fences;
 use iogate_vfs::{Clock, Tree, Users};
 
 use super::answers::Answers;
@@ -97,6 +98,8 @@ pub(super) struct Served {
     pub(super) gone: Mutex<Vec<Gone>>,
     /// Of the striped files that have their names here.
     pub(super) ends: Arc<Ends>,
+    /// Of the objects that are here.
+    pub(super) fences: Arc<Fences>,
 }
 
 /// Most objects that wait for a client to be told of them; a sweep finds the others.
@@ -114,6 +117,7 @@ impl Served {
             entrance: Entrance::default(),
             gone: Mutex::default(),
             ends,
+            fences: Arc::default(),
         })
     }
 

@@ -13,6 +13,7 @@ use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
     RequestHeader, Synced, open,
 };
+use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, Groups, OpenHow, Tree};
 
 use super::CONTROL;
@@ -167,7 +168,10 @@ impl Session {
                 })?;
                 let attr = match set.handle {
                     NO_HANDLE => tree.set_attr(caller, path(set.path)?, set.identity, &change)?,
-                    handle => self.file(handle)?.file.set_attr(caller, &change)?,
+                    handle => {
+                        let open = self.file(handle)?;
+                        open.pass.set_attr(&*open.file, caller, &change)?
+                    }
                 };
                 Outcome::kept(&self.seen(attr))
             }
@@ -272,7 +276,8 @@ impl Session {
         let pending_size = begun.unwrap_or(u64::MAX);
         let opened = Opened { identity: file.identity(), pending_size, is_new, attr };
         let lane = self.export.appends.lane(&*file);
-        let file = OpenFile { file, flags: wish.flags, lane, party };
+        let pass = Pass::new(&self.export.fences);
+        let file = OpenFile { file, flags: wish.flags, lane, party, pass };
         if wish.flags & open::WRITE != 0 {
             file.lane.settle(&file, &self.export);
         }

@@ -14,6 +14,7 @@ use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written};
 
 use iogate_engine::SubmitError;
 use iogate_vfs::ends::{Given, Party};
+use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, TreeFile};
 
 use super::account::Account;
@@ -54,6 +55,8 @@ pub(super) struct OpenFile {
     pub(super) lane: Arc<Lane>,
     /// Through which the end of a striped file with its name here is asked for.
     pub(super) party: Option<Party>,
+    /// For writes to ranges that records were given.
+    pub(super) pass: Pass,
 }
 
 /// What is to be done with a request.

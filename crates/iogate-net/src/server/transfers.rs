@@ -10,6 +10,7 @@ use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
 use iogate_engine::{Completion, FileHandle, Origin, Transfer};
 use iogate_vfs::Caller;
+use iogate_vfs::fence::Underway;
 
 use super::buffer::Buffer;
 use super::connection::Connection;
@@ -111,7 +112,17 @@ impl Session {
             return Ok(());
         };
         let caller = self.writer(header);
-        let write = Write { answer, file, payload, wire: *write, caller };
+        let underway = match write.flags & transfer::RANGE {
+            0 => None,
+            _ => match file.pass.enter(&*file.file) {
+                Ok(underway) => Some(underway),
+                Err(error) => {
+                    answer.failed(&error);
+                    return Ok(());
+                }
+            },
+        };
+        let write = Write { answer, file, payload, wire: *write, caller, underway };
         if write.wire.flags & transfer::APPEND != 0 {
             self.append(write, taken);
         } else {
@@ -139,6 +150,8 @@ pub(super) struct Write {
     pub(super) wire: wire::Transfer,
     /// For which request.
     pub(super) caller: Caller,
+    /// It is to ranges that records were given.
+    underway: Option<Underway>,
 }
 
 impl Write {
@@ -185,8 +198,8 @@ impl Write {
 
     /// Makes it durable if that is asked for, and answers.
     pub(super) fn complete(self, result: io::Result<Written>) {
-        let Write { answer, file, payload, wire, .. } = self;
-        drop(payload);
+        let Write { answer, file, payload, wire, underway, .. } = self;
+        drop((payload, underway));
         let sync = wire.flags & (transfer::SYNC | transfer::DATA_SYNC);
         match result {
             Ok(written) if sync == 0 => {

@@ -7,12 +7,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::ends::UNKNOWN;
-use iogate_core::wire::{AppendRecord, Range, Written, open, range};
+use iogate_core::wire::{AppendRecord, Range, Reserved, Written, open, range};
 use iogate_core::{AppId, Op, Span, TargetId};
-use iogate_engine::store::{Io, Segment, Store};
+use iogate_engine::store::{Io, Segment, Store, StripedStore};
 use iogate_engine::{FileHandle, Origin, Transfer, lock};
 
 use super::file::StripedFile;
+use super::objects::Ranges;
 use crate::ends::{Ends, Given, Party};
 use crate::{Caller, TreeFile};
 
@@ -159,6 +160,12 @@ impl Stretch<'_> {
 enum Halt {
     /// What is left is to be tried again.
     Again,
+    /// So it is, but the file was fenced: with handles that are renewed, before the ticket is settled with this end. Who asks again gets
+    /// the ranges that it had, unless they have been cut off.
+    Fenced {
+        ticket: u64,
+        end: u64,
+    },
     Failed(io::Error),
 }
 
@@ -178,18 +185,31 @@ impl StripedFile {
     }
 
     fn append_batch(&self, batch: &[Arc<Queued>]) {
+        let mut fenced = Vec::new();
+        self.append_all(batch, &mut fenced);
+        fenced.into_iter().for_each(|(ticket, end)| self.settle(ticket, end));
+    }
+
+    /// Also tells what is still to be settled.
+    fn append_all(&self, batch: &[Arc<Queued>], fenced: &mut Vec<(u64, u64)>) {
         let mut left: Vec<&Arc<Queued>> = batch.iter().collect();
         for _ in 0..TRIES {
-            match self.append_once(&left) {
+            let halted = match self.append_once(&left) {
                 Ok(()) => return,
-                Err(Halt::Failed(error)) => {
-                    for queued in left {
-                        lock(&queued.result).get_or_insert_with(|| Err(again(&error)));
-                    }
-                    return;
+                Err(Halt::Failed(error)) => Err(error),
+                Err(Halt::Again) => Ok(()),
+                Err(Halt::Fenced { ticket, end }) => {
+                    fenced.push((ticket, end));
+                    self.objects.renew()
                 }
-                Err(Halt::Again) => left.retain(|queued| lock(&queued.result).is_none()),
+            };
+            if let Err(error) = halted {
+                for queued in left {
+                    lock(&queued.result).get_or_insert_with(|| Err(again(&error)));
+                }
+                return;
             }
+            left.retain(|queued| lock(&queued.result).is_none());
             if left.is_empty() {
                 return;
             }
@@ -227,11 +247,14 @@ impl StripedFile {
             let Some(failure) = failure else { continue };
             let whole = stretch.offset + done_bytes(stretch, count);
             let mut end = if stretch.is_new { whole } else { base };
+            if failure.raw_os_error() == Some(libc::ECANCELED) {
+                return Err(Halt::Fenced { ticket: reserved.ticket, end });
+            }
             if !extends
                 && clock.since(asked) < lease
                 && stretch.is_new
                 && reserved.writers == 0
-                && self.objects.set_size(end).is_err()
+                && self.objects.set_size(end, false).is_err()
             {
                 end = top;
             }
@@ -269,7 +292,9 @@ impl StripedFile {
     /// Writes through the gate, if there is one, and waits.
     fn write_now(&self, offset: u64, bytes: &[u8], origin: Origin, extends: bool) -> io::Result<usize> {
         let (tell, told) = mpsc::channel();
-        let (file, memory) = (FileHandle::clone(&self.data), bytes.as_ptr().cast_mut());
+        let ranges = Arc::new(Ranges(Arc::clone(&self.objects)));
+        let file: FileHandle = StripedStore::file(ranges, false, true);
+        let memory = bytes.as_ptr().cast_mut();
         match self.engine.as_ref().and_then(std::sync::Weak::upgrade) {
             Some(engine) => {
                 let bytes = bytes.len() as u32;
@@ -356,7 +381,7 @@ impl StripedFile {
         loop {
             match self.take_end(size) {
                 Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => self.finish_resize()?,
-                given => return self.cut(given?.reserved.ticket, size),
+                given => return self.cut(given?.reserved, size),
             }
         }
     }
@@ -365,7 +390,7 @@ impl StripedFile {
     pub(super) fn finish_resize(&self) -> io::Result<()> {
         let Given { reserved, begun, .. } = self.take_end(UNKNOWN)?;
         match begun {
-            Some(size) => self.cut(reserved.ticket, size),
+            Some(size) => self.cut(reserved, size),
             None => {
                 self.settle(reserved.ticket, UNKNOWN);
                 Ok(())
@@ -374,8 +399,10 @@ impl StripedFile {
     }
 
     /// Sets the size of the objects, as who has the end.
-    fn cut(&self, ticket: u64, size: u64) -> io::Result<()> {
-        let Err(error) = self.objects.set_size(size) else { return self.settle_noted(ticket, size) };
+    fn cut(&self, Reserved { ticket, look, .. }: Reserved, size: u64) -> io::Result<()> {
+        let Err(error) = self.objects.set_size(size, look != 0) else {
+            return self.settle_noted(ticket, size);
+        };
         // Where it cannot be so large, it is as large as it is. Else somebody has to finish it.
         let is_final = matches!(
             error.raw_os_error(),
@@ -391,7 +418,7 @@ impl StripedFile {
         loop {
             let Given { reserved, begun, .. } = self.take_end(UNKNOWN)?;
             if let Some(size) = begun {
-                self.cut(reserved.ticket, size)?;
+                self.cut(reserved, size)?;
                 continue;
             }
             let changed = change();

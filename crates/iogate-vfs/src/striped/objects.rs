@@ -259,6 +259,28 @@ impl Parts for Objects {
     }
 }
 
+/// A file's objects, for writes to ranges that records were given.
+#[derive(Debug)]
+pub(super) struct Ranges(pub(super) Arc<Objects>);
+
+impl Parts for Ranges {
+    fn id(&self) -> FileId {
+        Parts::id(&*self.0)
+    }
+
+    fn part(&self, target: usize, create: bool) -> io::Result<Option<FileHandle>> {
+        Ok(self.0.object(target, create)?.map(|object| object.range_data()))
+    }
+
+    fn asks_afar(&self, target: usize) -> bool {
+        self.0.asks_afar(target)
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.0.check()
+    }
+}
+
 impl Objects {
     /// The names-file has been opened, at some time after `since` if it is far, when the names had this verifier.
     pub(super) fn keep(&self, names: &Arc<dyn TreeFile>, since: Option<Time>, verifier: u64) {
@@ -432,12 +454,30 @@ impl Objects {
         (0..self.slots.len()).filter(|&target| !is_new || self.slots[target].file.get().is_some()).collect()
     }
 
-    /// Sets the file's size; the object that then has the last byte keeps it.
-    pub(super) fn set_size(&self, size: u64) -> io::Result<()> {
+    /// Sets the file's size; the object that then has the last byte keeps it. With `fences`, all are made and [fenced](crate::fence): also
+    /// one that is not there yet can be what somebody writes to later, unless there is no room for it.
+    pub(super) fn set_size(&self, size: u64, fences: bool) -> io::Result<()> {
         let last = size.checked_sub(1).map(|last| self.stripes.layout.target_of(last).0 as usize);
+        let which = set::SIZE | if fences { set::FENCE } else { 0 };
         self.stripes.each(|target| {
             let size = self.stripes.inner_size(target, size);
-            self.change(target, last == Some(target), &Change { which: set::SIZE, size, ..Change::default() })
+            if fences {
+                match self.object(target, true) {
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {}
+                    object => drop(object?),
+                }
+            }
+            self.change(target, last == Some(target), &Change { which, size, ..Change::default() })
+        })?;
+        Ok(())
+    }
+
+    /// Renews the handles that are open: they may write to ranges that are given from now on.
+    pub(super) fn renew(&self) -> io::Result<()> {
+        let change = Change { which: set::RENEW, ..Change::default() };
+        self.stripes.each(|target| match self.slots[target].file.get() {
+            Some(object) => object.set_attr(ROOT, &change).map(drop),
+            None => Ok(()),
         })?;
         Ok(())
     }
