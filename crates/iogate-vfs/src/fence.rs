@@ -151,10 +151,17 @@ impl Drop for Underway {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use iogate_core::wire::open;
+    use iogate_engine::store::DirectoryStore;
 
     use super::*;
     use crate::{DirectoryTree, OpenHow, Tree};
+
+    fn tree(root: &Path) -> DirectoryTree {
+        DirectoryTree::new(root, Arc::new(DirectoryStore::new(root).unwrap())).unwrap()
+    }
 
     fn file(tree: &DirectoryTree) -> Arc<dyn TreeFile> {
         let flags = open::READ | open::WRITE | open::CREATE;
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn what_is_late_is_refused_until_its_handle_is_renewed() {
         let dir = tempfile::tempdir().unwrap();
-        let tree = DirectoryTree::open(dir.path()).unwrap();
+        let tree = tree(dir.path());
         let file = file(&tree);
         let fences = Arc::default();
         let [late, cuts] = [(); 2].map(|()| Pass::new(&fences));
@@ -205,7 +212,7 @@ mod tests {
     #[test]
     fn a_fence_waits_for_what_is_underway() {
         let dir = tempfile::tempdir().unwrap();
-        let tree = DirectoryTree::open(dir.path()).unwrap();
+        let tree = tree(dir.path());
         let file = file(&tree);
         let fences = Arc::default();
         let [writes, cuts] = [(); 2].map(|()| Pass::new(&fences));
@@ -213,6 +220,7 @@ mod tests {
         std::thread::scope(|scope| {
             let cutting = scope.spawn(|| set(&cuts, &*file, set::SIZE | set::FENCE));
             while !is_refused(&writes, &*file) {
+                assert!(!cutting.is_finished());
                 std::thread::yield_now();
             }
             assert!(!cutting.is_finished());

@@ -163,3 +163,24 @@ fn who_says_goodbye_and_does_not_wait_has_ended_its_session() {
         wait_until("all sessions end", || setup.server.status().sessions == 0);
     }
 }
+
+#[test]
+fn a_range_is_not_written_to_after_a_fence_unless_its_handle_is_renewed() {
+    let setup = Setup::new();
+    let [mut late, mut cuts] = [(); 2].map(|()| Raw::greet(setup.unix()));
+    late.open(1, "f", RDWR).ok::<Opened>();
+    cuts.open(1, "f", RDWR).ok::<Opened>();
+    let to_range = Request::Write(Transfer { flags: transfer::RANGE, ..transfer(1, 0, 1) });
+    let set = |which| {
+        let change = Change { which, ..Change::default() };
+        Request::SetAttr(SetAttr { handle: 1, change, identity: Identity::default(), path: b"" })
+    };
+    late.ask(&to_range, b"1").ok::<Written>();
+    cuts.ask(&set(set::SIZE | set::FENCE), &[]).ok::<Attr>();
+    assert_eq!(late.ask(&to_range, b"2").errno, libc::ECANCELED);
+    assert_eq!(setup.tree.content("f"), b"1");
+    late.ask(&Request::Write(transfer(1, 0, 1)), b"3").ok::<Written>();
+    late.ask(&set(set::RENEW), &[]).ok::<Attr>();
+    late.ask(&to_range, b"4").ok::<Written>();
+    assert_eq!(setup.tree.content("f"), b"4");
+}
