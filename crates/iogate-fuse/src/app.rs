@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use iogate_core::{AppId, ClientId};
-use iogate_engine::Origin;
+use iogate_engine::{ClassBy, Origin};
 use iogate_vfs::Groups;
-use iogate_vfs::app::{AppFile, Process, application};
+use iogate_vfs::app::{AppFile, Process, application, application_of_user, job};
 
 use crate::declared_apps::DeclaredApps;
 
@@ -59,6 +59,8 @@ pub(crate) struct Applications {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     app: AppId,
+    /// Its job, if it is in one.
+    job: Option<AppId>,
     client: ClientId,
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
@@ -116,21 +118,25 @@ impl Applications {
         self.told.clone()
     }
 
-    /// Who sends a request, by the process (or thread) id in it; 0 is the kernel itself.
-    pub(crate) fn origin(&self, pid: u32) -> Origin {
+    /// Who sends a request, by the process (or thread) and the user in it; process 0 is the kernel itself.
+    pub(crate) fn origin(&self, by: ClassBy, pid: u32, uid: u32) -> Origin {
         if pid == 0 {
             return Origin::default();
         }
+        let user = application_of_user(uid);
+        let class = |app, job: Option<AppId>| match by {
+            ClassBy::App => app,
+            ClassBy::Job => job.unwrap_or(user),
+            ClassBy::User => user,
+        };
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
             Some(known) if known.is_fresh(&self.told) => Some(known),
             _ => self.ask(pid, None),
         };
-        known.map_or(Origin { client: ClientId(pid), ..Origin::default() }, |known| Origin {
-            app: known.app,
-            client: known.client,
-            issued: None,
-        })
+        let (app, job) = known.map_or((AppId(0), None), |known| (known.app, known.job));
+        let client = known.map_or(ClientId(pid), |known| known.client);
+        Origin { app: class(app, job), client, issued: None }
     }
 
     /// The supplementary groups of the process (or thread) that sends a request in the name of this user and group. Unknown if it does
@@ -192,8 +198,8 @@ impl Resolver {
             }
             _ => {
                 let process = process_in(&status).unwrap_or(pid);
-                let app = self.application(pid, process, session);
-                Known { app, client: ClientId(process), started, seen: Instant::now(), version, rights }
+                let (app, job) = self.application(pid, process, session);
+                Known { app, job, client: ClientId(process), started, seen: Instant::now(), version, rights }
             }
         };
         known.seen = Instant::now();
@@ -207,16 +213,17 @@ impl Resolver {
         known
     }
 
-    fn application(&self, pid: u32, process: u32, session: u32) -> AppId {
-        if let Some(app) = self.told.by(process) {
-            self.names.add(app, || app.to_string());
-            return app;
-        }
+    /// The application of a process, and its job.
+    fn application(&self, pid: u32, process: u32, session: u32) -> (AppId, Option<AppId>) {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let seen = Seen { pid, session, environment };
-        let Some((app, name)) = application(&seen, &self.programs) else { return AppId(0) };
-        self.names.add(app, || name);
-        app
+        let known = |(app, name)| {
+            self.names.add(app, || name);
+            app
+        };
+        let told = self.told.by(process).map(|app| (app, app.to_string()));
+        let app = told.or_else(|| application(&seen, &self.programs)).map_or(AppId(0), known);
+        (app, job(&seen).map(known))
     }
 }
 
@@ -334,26 +341,32 @@ mod tests {
     #[test]
     fn a_process_is_looked_at_once() {
         let applications = Applications::new(AppFile::default()).expect("a thread can be started");
-        let child = std::process::Command::new("sleep").arg("5").env("IOGATE_APP", "simulation").spawn();
+        let child = std::process::Command::new("sleep")
+            .arg("5")
+            .env("IOGATE_APP", "simulation")
+            .env("SLURM_JOB_ID", "4711")
+            .spawn();
         let mut child = child.expect("sleep is there");
         // Before its exec the child still has this process's environment.
         std::thread::sleep(Duration::from_millis(200));
-        let origin = applications.origin(child.id());
+        let origin = applications.origin(ClassBy::App, child.id(), 0);
         assert_eq!(origin.app, application_of_word("simulation"));
         assert_eq!(origin.client, ClientId(child.id()));
+        assert_eq!(applications.origin(ClassBy::User, child.id(), 7).app, application_of_user(7));
+        assert_eq!(applications.origin(ClassBy::Job, child.id(), 7).app, AppId(4711));
         assert_eq!(applications.names().get(origin.app).as_deref(), Some("simulation"));
-        assert_eq!(applications.origin(child.id()).app, origin.app);
+        assert_eq!(applications.origin(ClassBy::App, child.id(), 0).app, origin.app);
         let told = applications.told();
         for wrong in [&b"0"[..], b"", b"-1", b"weather", b"\xff"] {
             assert_eq!(told.tell(child.id(), wrong), Err(Errno::INVAL), "{wrong:?}");
         }
         told.tell(child.id(), b"99").expect("it is there");
-        assert_eq!(applications.origin(child.id()).app, AppId(99), "it counts at once");
+        assert_eq!(applications.origin(ClassBy::App, child.id(), 0).app, AppId(99), "it counts at once");
         assert_eq!(applications.names().get(AppId(99)).as_deref(), Some("99"));
         child.kill().expect("it runs");
         child.wait().expect("it was started here");
         assert_eq!(told.tell(child.id(), b"7"), Err(Errno::SRCH));
         assert_eq!(told.by(child.id()), None, "a later process of that number has said nothing");
-        assert_eq!(applications.origin(0).app, AppId(0));
+        assert_eq!(applications.origin(ClassBy::App, 0, 0).app, AppId(0));
     }
 }

@@ -88,7 +88,7 @@ impl Session {
             return Err(Errno::INVAL);
         }
         let file = self.fs.file(arg.fh)?;
-        let origin = self.applications.origin(header.pid);
+        let origin = self.applications.origin(self.engine.class_by(), header.pid, header.uid);
         let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
         let cached = arg.read_flags & READ_LOCKOWNER == 0;
         Ok(Data {
@@ -130,7 +130,7 @@ impl Session {
             _ => Some(Durability::Data),
         };
         let left = (file.is_remote() && preparation != Preparation::default()).then_some(preparation);
-        let origin = self.applications.origin(header.pid);
+        let origin = self.applications.origin(self.engine.class_by(), header.pid, header.uid);
         let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
         let mut data = Data {
             file,

@@ -16,6 +16,10 @@ use iogate_core::AppId;
 /// Words and sessions have ranges of their own, away from job numbers and from small numbers chosen by people.
 const WORDS: u32 = 0xC000_0000;
 const SESSIONS: u32 = 0x8000_0000;
+/// Users of low numbers are told by their own, others by a hash.
+const USERS: u32 = 0xA000_0000;
+const HIGH_USERS: u32 = 0xB000_0000;
+const USER_BITS: u32 = 28;
 
 /// Variables that name a job: the batch systems', whose numbers people know, before those of launchers alone.
 pub const JOBS: [&str; 7] = [
@@ -68,13 +72,33 @@ pub fn application(process: &dyn Process, programs: &AppFile) -> Option<(AppId, 
     if let Some(found) = programs.find_for(process) {
         return Some(found);
     }
-    if let Some(job) = JOBS.into_iter().find_map(variable) {
-        return Some((application_of_word(&job), format!("job {job}")));
+    if let Some(job) = job(process) {
+        return Some(job);
     }
     match process.session() {
         0 => None,
         session => Some((AppId(SESSIONS | session), format!("session {session}"))),
     }
+}
+
+/// The job of a process, as an application, and what people call it; `None` if it is in none.
+pub fn job(process: &dyn Process) -> Option<(AppId, String)> {
+    let variable = |name| process.variable(name).filter(|value| !value.is_empty());
+    let job = JOBS.into_iter().find_map(variable)?;
+    Some((application_of_word(&job), format!("job {job}")))
+}
+
+/// A user as an application.
+pub fn application_of_user(uid: u32) -> AppId {
+    if uid >> USER_BITS == 0 {
+        return AppId(USERS | uid);
+    }
+    AppId(HIGH_USERS | stable_hash(&uid.to_le_bytes()) >> (u32::BITS - USER_BITS))
+}
+
+/// The user that an application is, if it is one of those that can be told by it.
+pub fn user_of_application(app: AppId) -> Option<u32> {
+    (app.0 >> USER_BITS == USERS >> USER_BITS).then_some(app.0 & ((1 << USER_BITS) - 1))
 }
 
 /// The id that a value of `IOGATE_APP` stands for: the number that it is, or a stable one for a word.
@@ -190,6 +214,24 @@ mod tests {
         assert_eq!(application_of_word("lammps"), application_of_word("lammps"));
         assert_ne!(application_of_word("lammps"), application_of_word("gromacs"));
         assert_ne!(application_of_word("0"), AppId(0));
+    }
+
+    #[test]
+    fn users_are_applications_of_their_own() {
+        for uid in [0, 1000, 65_534, (1 << USER_BITS) - 1] {
+            assert_eq!(user_of_application(application_of_user(uid)), Some(uid));
+        }
+        let high = [1 << USER_BITS, 1_234_567_890, u32::MAX - 1].map(application_of_user);
+        assert!(high.iter().all(|app| app.0 >> USER_BITS == HIGH_USERS >> USER_BITS));
+        assert!(high[0] != high[1] && high[1] != high[2] && user_of_application(high[0]).is_none());
+        for other in [AppId(7), AppId(SESSIONS | 4_194_304), application_of_word("lammps")] {
+            assert_eq!(user_of_application(other), None);
+        }
+        assert_eq!(
+            job(&Given(&[("IOGATE_APP", "7"), ("SLURM_JOB_ID", "8")], 9)),
+            Some((AppId(8), "job 8".into()))
+        );
+        assert_eq!(job(&Given(&[("IOGATE_APP", "7")], 9)), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
+//! | [`shares`] | the file that says who is entitled to what |
 //! | [`Clock`] | what time it is for leases |
 //! | [`Watchdog`] | starts threads when all that there are are held up |
 
@@ -22,6 +23,7 @@ pub mod fence;
 pub mod groups;
 mod object_id;
 mod private;
+pub mod shares;
 mod striped;
 mod tree;
 pub mod users;

@@ -1,6 +1,7 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
 mod choosing;
+mod entitled;
 mod flight;
 mod frame;
 mod pool;
@@ -14,11 +15,13 @@ use std::sync::Arc;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::features::AppSeen;
 use iogate_core::auto::{Choice, Storage};
+use iogate_core::policy::Policy;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
 use crate::store::{FileHandle, Store};
+pub use entitled::ClassBy;
 pub(crate) use pool::precise_sleep;
 use shared::{AbortOnUnwind, Shared};
 use table::Done;
@@ -310,6 +313,23 @@ impl Engine {
         let current = self.with_gate(|gate, _| gate.scheduler().clone());
         self.switch(&current.changed(text, node)?);
         Ok(())
+    }
+
+    /// Says who is entitled to what, live, and what a class of it is; `None`: nobody to more than others. Front ends then give requests
+    /// the application that [`Engine::class_by`] asks for; those that are in the gate keep theirs.
+    ///
+    /// # Errors
+    /// As [`Policy::check`]; the policy before it stays.
+    pub fn set_policy(&self, policy: Option<(ClassBy, &Policy)>) -> Result<(), ConfigError> {
+        let by = policy.map_or(ClassBy::App, |(by, _)| by);
+        self.shared.kick(|state, now| state.gate.set_policy(now, policy.map(|(_, policy)| policy)))?;
+        self.shared.class_by.set(by);
+        Ok(())
+    }
+
+    /// What the application of a request is to be.
+    pub fn class_by(&self) -> ClassBy {
+        self.shared.class_by.get()
     }
 
     /// Gives a file a layout of its own, or takes it away. Holds for requests submitted from now on.

@@ -11,6 +11,7 @@ use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
 use super::choosing::{Choosing, Thinking};
+use super::entitled::InForce;
 use super::flight::{self, Flight, Share, Step};
 use super::frame::{self, List, Work};
 use super::pool::Pool;
@@ -39,6 +40,7 @@ pub(super) struct Shared {
     /// For the thread that chooses: there is something to look at, or it is to end.
     pub(super) ripe: Condvar,
     pub(super) clock: Clock,
+    pub(super) class_by: InForce,
     store: Arc<dyn Store>,
     pub(super) pool: Pool,
 }
@@ -153,6 +155,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             ripe: Condvar::new(),
             clock: Clock::new(),
+            class_by: InForce::default(),
             store,
             pool: Pool::default(),
         }

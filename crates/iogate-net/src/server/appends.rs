@@ -25,7 +25,7 @@ use super::export::Served;
 use super::incoming::TakenIn;
 use super::lock;
 use super::session::{OpenFile, Session};
-use super::transfers::{Write, origin};
+use super::transfers::Write;
 
 /// Lanes that are there before those that nobody uses are looked for.
 const LANES_MIN: usize = 1024;
@@ -181,7 +181,7 @@ impl Lane {
             for record in records {
                 let write = &record.write;
                 let verifier = write.file.file.verifier();
-                let appended = write.file.file.append(write.caller, origin(&write.wire), record.bytes());
+                let appended = write.file.file.append(write.caller, write.origin(), record.bytes());
                 let appended = appended.unwrap_or_else(|| Err(io::ErrorKind::Unsupported.into()));
                 record.complete(appended.map(|written| Written { verifier, ..written }));
             }
@@ -303,7 +303,7 @@ impl Lane {
     fn submit(self: &Arc<Self>, mut batch: Batch) -> Option<Done> {
         let write = &batch.records[0].write;
         let (file, session) = (Arc::clone(&write.file), Arc::clone(write.session()));
-        let (origin, bytes) = (origin(&write.wire), batch.bytes as u32);
+        let (origin, bytes) = (write.origin(), batch.bytes as u32);
         let memory = batch.memory();
         let (data, offset) = if let Some(Some(appender)) = self.appender.get() {
             let offset = lock(&self.queue).place(batch.place, bytes.into());

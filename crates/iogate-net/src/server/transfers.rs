@@ -8,8 +8,9 @@ use iogate_core::refusal::Refusal;
 use iogate_core::stats::Histogram;
 use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
-use iogate_engine::{Completion, FileHandle, Origin, Transfer};
+use iogate_engine::{ClassBy, Completion, FileHandle, Origin, Transfer};
 use iogate_vfs::Caller;
+use iogate_vfs::app::application_of_user;
 use iogate_vfs::fence::Underway;
 
 use super::buffer::Buffer;
@@ -63,7 +64,7 @@ impl Session {
             offset: read.offset,
             memory: buffer.as_mut_ptr(),
             bytes: read.bytes,
-            origin: origin(read),
+            origin: self.origin(read, self.writer(header)),
             extends: false,
         };
         let done = move |result: io::Result<usize>| {
@@ -164,7 +165,7 @@ impl Write {
             offset,
             memory: self.payload.as_mut_ptr(),
             bytes: self.wire.bytes,
-            origin: origin(&self.wire),
+            origin: self.origin(),
             extends: self.wire.flags & transfer::EXTEND != 0,
         };
         // From before the write: if what is behind the store loses its memory meanwhile, the client is told rather too much.
@@ -173,6 +174,11 @@ impl Write {
             self.complete(result.map(|bytes| Written { offset, bytes: bytes as u32, verifier }));
         };
         (transfer, Box::new(done))
+    }
+
+    /// Who sends it.
+    pub(super) fn origin(&self) -> Origin {
+        self.session().origin(&self.wire, self.caller)
     }
 
     /// The data.
@@ -219,10 +225,17 @@ impl Write {
     }
 }
 
-pub(super) fn origin(wire: &wire::Transfer) -> Origin {
-    Origin {
-        app: AppId(wire.app),
-        client: ClientId(wire.client),
-        issued: (wire.issued > 0).then(|| Time::from_nanos(wire.issued)),
+impl Session {
+    /// Who sends a read or write. A job is what the client says its application is.
+    fn origin(&self, wire: &wire::Transfer, caller: Caller) -> Origin {
+        let app = match self.export.engine.class_by() {
+            ClassBy::User => application_of_user(caller.uid),
+            ClassBy::App | ClassBy::Job => AppId(wire.app),
+        };
+        Origin {
+            app,
+            client: ClientId(wire.client),
+            issued: (wire.issued > 0).then(|| Time::from_nanos(wire.issued)),
+        }
     }
 }

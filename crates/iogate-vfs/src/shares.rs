@@ -1,0 +1,322 @@
+//! The file that says who is entitled to what (docs/policy.md), as TOML.
+//!
+//! It is checked whole: it is right, or nothing of it counts. The error names the line and the key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::ops::Range;
+
+use iogate_core::nearest::nearest;
+use iogate_core::policy::{Entitlement, Policy, Rate, WEIGHT_MAX};
+use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
+use iogate_core::{AppId, Span};
+use iogate_engine::ClassBy;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::app::{application_of_user, application_of_word};
+
+/// Bytes of a policy that a mount or a server takes.
+pub const BYTES_MAX: usize = 60 << 10;
+
+const TOP: [&str; 4] = ["by", "lot", "others", "class"];
+const KEYS: [&str; 5] = ["weight", "min", "max", "min_requests", "max_requests"];
+
+/// Who is entitled to what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shares {
+    /// What a class is.
+    pub by: ClassBy,
+    /// The classes, by what requests have as their application.
+    pub policy: Policy,
+    /// What the file calls them, in its order; `None`: there is no user of this name here.
+    pub names: Vec<(String, Option<AppId>, Entitlement)>,
+}
+
+/// What is wrong with a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {why}")]
+pub struct SharesError {
+    /// Where, from 1 on.
+    pub line: usize,
+    /// The key, what was expected and what was found.
+    pub why: String,
+}
+
+impl Shares {
+    /// An equal share for each.
+    pub fn equal(by: ClassBy) -> Shares {
+        Shares { by, ..Shares::default() }
+    }
+
+    /// Reads a policy. `user` knows users of this system by their names.
+    ///
+    /// # Errors
+    /// Says what is wrong first.
+    pub fn parse(text: &str, user: &dyn Fn(&str) -> Option<u32>) -> Result<Shares, SharesError> {
+        let document = DeTable::parse(text).map_err(|error| {
+            let at = error.span().unwrap_or_default();
+            SharesError { line: line(text, at), why: error.message().lines().collect::<Vec<_>>().join(", ") }
+        })?;
+        Reader { text, user }.document(document.get_ref())
+    }
+
+    /// In a line, for people.
+    pub fn in_short(&self) -> String {
+        let lot = self.policy.lot.map(|lot| format!(", lots of {}", format_time(lot.as_nanos())));
+        let classes = match self.names.len() {
+            0 if self.policy.others == Entitlement::default() => "an equal share for each".to_owned(),
+            0 => Shown(&self.policy.others).to_string(),
+            named => format!("{named} named; others: {}", Shown(&self.policy.others)),
+        };
+        format!("by {}: {classes}{}", self.by, lot.unwrap_or_default())
+    }
+}
+
+/// An entitlement for people.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a>(pub &'a Entitlement);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Entitlement { weight, min, max } = self.0;
+        write!(f, "weight {weight}")?;
+        for (name, rate) in [("at least", rate_shown(*min)), ("at most", rate_shown(*max))] {
+            if let Some(rate) = rate {
+                write!(f, ", {name} {rate}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rate for people, if there is one.
+pub fn rate_shown(rate: Rate) -> Option<String> {
+    let bytes = rate.bytes.map(|bytes| format!("{}/s", size(bytes.get())));
+    let requests = rate.requests.map(|requests| format!("{requests} requests/s"));
+    match (bytes, requests) {
+        (Some(bytes), Some(requests)) => Some(format!("{bytes} and {requests}")),
+        (bytes, requests) => bytes.or(requests),
+    }
+}
+
+/// With a unit in any case.
+fn size(bytes: u64) -> String {
+    let text = format_size(bytes);
+    if text.ends_with('B') { text } else { format!("{text}B") }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    user: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+type Value<'a> = Spanned<DeValue<'a>>;
+
+impl Reader<'_> {
+    fn document(&self, table: &DeTable<'_>) -> Result<Shares, SharesError> {
+        for key in table.keys() {
+            self.known(key.get_ref(), key.span(), "", &TOP)?;
+        }
+        let Some(by) = table.get("by") else {
+            let why = "by: expected what a class is, as in by = \"user\", found nothing".into();
+            return Err(SharesError { line: 1, why });
+        };
+        let names = ClassBy::ALL.map(ClassBy::name).join(", ");
+        let found = by.get_ref().as_str().and_then(ClassBy::by_name);
+        let by = found.ok_or_else(|| self.wrong(by, "by", &format!("one of {names}")))?;
+        let mut shares = Shares::equal(by);
+        if let Some(lot) = table.get("lot") {
+            let time = lot.get_ref().as_str().and_then(parse_time).filter(|time| *time > 0);
+            let time = time.ok_or_else(|| self.wrong(lot, "lot", "a time, as in \"20ms\""))?;
+            shares.policy.lot = Some(Span::from_nanos(time));
+        }
+        if let Some(others) = table.get("others") {
+            shares.policy.others = self.entitlement(others, "others")?;
+        }
+        let Some(classes) = table.get("class") else { return Ok(shares) };
+        let expected = "tables of classes, as in [class.alice]";
+        let classes = classes.get_ref().as_table().ok_or_else(|| self.wrong(classes, "class", expected))?;
+        // As they stand in the file.
+        let mut classes: Vec<_> = classes.iter().collect();
+        classes.sort_by_key(|(key, _)| key.span().start);
+        let mut seen = BTreeMap::new();
+        for (key, value) in classes {
+            let name = key.get_ref().as_ref();
+            let entitlement = self.entitlement(value, &format!("class.{name}"))?;
+            let class = self.class(by, name);
+            if let Some(class) = class
+                && let Some(before) = seen.insert(class, name)
+            {
+                let why = format!("class.{name}: expected each {by} once, found the one of class.{before}");
+                return Err(SharesError { line: line(self.text, key.span()), why });
+            }
+            shares.policy.apps.extend(class.map(|class| (class, entitlement)));
+            shares.names.push((name.into(), class, entitlement));
+        }
+        Ok(shares)
+    }
+
+    /// The application that requests of a class have.
+    fn class(&self, by: ClassBy, name: &str) -> Option<AppId> {
+        match by {
+            ClassBy::User => name.parse().ok().or_else(|| (self.user)(name)).map(application_of_user),
+            ClassBy::Job | ClassBy::App => Some(application_of_word(name)),
+        }
+    }
+
+    fn entitlement(&self, value: &Value<'_>, place: &str) -> Result<Entitlement, SharesError> {
+        let expected = "a table with weight, min, max, min_requests or max_requests";
+        let table = value.get_ref().as_table().ok_or_else(|| self.wrong(value, place, expected))?;
+        for key in table.keys() {
+            self.known(key.get_ref(), key.span(), place, &KEYS)?;
+        }
+        let mut entitlement = Entitlement::default();
+        if let Some(weight) = table.get("weight") {
+            let number = integer(weight).and_then(|number| u32::try_from(number).ok());
+            let fits = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+            let expected = format!("a whole number from 1 to {WEIGHT_MAX}");
+            entitlement.weight =
+                fits.ok_or_else(|| self.wrong(weight, &format!("{place}.weight"), &expected))?;
+        }
+        let bytes = |key: &str| {
+            self.optional(table, place, key, "a rate above 0, as in \"50MiB/s\"", |value| {
+                parse_rate(value.get_ref().as_str()?)
+            })
+        };
+        let requests = |key: &str| {
+            self.optional(table, place, key, "a whole number of requests a second above 0", integer)
+        };
+        entitlement.min = Rate { bytes: bytes("min")?, requests: requests("min_requests")? };
+        entitlement.max = Rate { bytes: bytes("max")?, requests: requests("max_requests")? };
+        let Entitlement { min, max, .. } = entitlement;
+        for (key, most, is_above) in [
+            ("min", "max", min.bytes.zip(max.bytes).is_some_and(|(min, max)| min > max)),
+            (
+                "min_requests",
+                "max_requests",
+                min.requests.zip(max.requests).is_some_and(|(min, max)| min > max),
+            ),
+        ] {
+            if let Some(value) = table.get(key).filter(|_| is_above) {
+                return Err(self.wrong(value, &format!("{place}.{key}"), &format!("at most {most}")));
+            }
+        }
+        Ok(entitlement)
+    }
+
+    fn optional(
+        &self,
+        table: &DeTable<'_>,
+        place: &str,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&Value<'_>) -> Option<u64>,
+    ) -> Result<Option<NonZeroU64>, SharesError> {
+        let Some(value) = table.get(key) else { return Ok(None) };
+        let number = read(value).and_then(NonZeroU64::new);
+        number.map(Some).ok_or_else(|| self.wrong(value, &format!("{place}.{key}"), expected))
+    }
+
+    fn known(&self, key: &str, at: Range<usize>, place: &str, known: &[&str]) -> Result<(), SharesError> {
+        if known.contains(&key) {
+            return Ok(());
+        }
+        let near = nearest(key, known.iter().copied());
+        let near = near.map_or_else(String::new, |near| format!("did you mean '{near}'? "));
+        let dot = if place.is_empty() { "" } else { "." };
+        let why = format!("{place}{dot}{key}: {near}expected one of {}", known.join(", "));
+        Err(SharesError { line: line(self.text, at), why })
+    }
+
+    fn wrong(&self, value: &Value<'_>, key: &str, expected: &str) -> SharesError {
+        let found: String =
+            self.text.get(value.span()).unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = format!("{key}: expected {expected}, found {found}");
+        SharesError { line: line(self.text, value.span()), why }
+    }
+}
+
+fn integer(value: &Value<'_>) -> Option<u64> {
+    let number = value.get_ref().as_integer()?;
+    u64::from_str_radix(number.as_str(), number.radix()).ok()
+}
+
+fn line(text: &str, at: Range<usize>) -> usize {
+    1 + text.bytes().take(at.start).filter(|&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Shares, SharesError> {
+        Shares::parse(text, &|name| (name == "alice").then_some(1000))
+    }
+
+    #[test]
+    fn a_policy_says_who_is_entitled_to_what() {
+        let shares = parse(
+            "by = \"user\"\nlot = \"20ms\"\n[others]\nmax = \"200MB/s\"\n[class.alice]\nweight = 4\nmin = \"50MiB/s\"\n\
+             [class.1001]\nmax_requests = 1_000\n[class.bob]\n",
+        )
+        .unwrap();
+        assert_eq!((shares.by, shares.policy.lot), (ClassBy::User, Some(Span::from_millis(20))));
+        let of = |uid| *shares.policy.of(application_of_user(uid));
+        assert_eq!((of(1000).weight, of(1000).min.bytes.unwrap().get()), (4, 50 << 20));
+        assert_eq!(of(1001).max.requests.unwrap().get(), 1_000);
+        assert_eq!(of(7).max.bytes.unwrap().get(), 200_000_000);
+        let names: Vec<(&str, bool)> =
+            shares.names.iter().map(|(name, class, _)| (name.as_str(), class.is_some())).collect();
+        assert_eq!(names, [("alice", true), ("1001", true), ("bob", false)]);
+        assert!(shares.policy.check().is_ok());
+        assert_eq!(Shown(&of(1000)).to_string(), "weight 4, at least 50MiB/s");
+        let app = parse("by = \"app\"\n[class.\"lammps\"]\nweight = 2").unwrap();
+        assert_eq!(app.policy.of(application_of_word("lammps")).weight, 2);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, at, says) in [
+            ("", 1, "by: expected what a class is"),
+            ("by = \"group\"", 1, "by: expected one of user, job, app, found \"group\""),
+            ("by = \"user\"\nlots = \"2ms\"", 2, "lots: did you mean 'lot'? expected one of by, lot"),
+            ("by = \"user\"\nlot = 0", 2, "lot: expected a time, as in \"20ms\", found 0"),
+            ("by = \"user\"\nlot = \"0ms\"", 2, "lot: expected"),
+            ("by = \"user\"\nclass = 1", 2, "class: expected tables"),
+            (
+                "by = \"user\"\n[class.alice]\nweight = 0",
+                3,
+                "class.alice.weight: expected a whole number from 1 to 10000, found 0",
+            ),
+            ("by = \"user\"\n[others]\nweight = -1", 3, "others.weight: expected"),
+            ("by = \"user\"\n[others]\n\nwieght = 2", 4, "others.wieght: did you mean 'weight'?"),
+            (
+                "by = \"user\"\n[others]\nmax = 5",
+                3,
+                "others.max: expected a rate above 0, as in \"50MiB/s\", found 5",
+            ),
+            ("by = \"user\"\n[others]\nmax = \"0MiB/s\"", 3, "others.max: expected a rate above 0"),
+            ("by = \"user\"\n[others]\nmax = \"10MiB\"", 3, "others.max: expected a rate"),
+            (
+                "by = \"user\"\n[others]\nmax_requests = \"10/s\"",
+                3,
+                "others.max_requests: expected a whole number",
+            ),
+            (
+                "by = \"user\"\n[others]\nmin = \"2MiB/s\"\nmax = \"1MiB/s\"",
+                3,
+                "others.min: expected at most max, found \"2MiB/s\"",
+            ),
+            ("by = \"user\"\n[class.alice]\n[class.1000]\n", 3, "class.1000: expected each user once"),
+            ("by = \"user\"\n[class.alice", 2, ""),
+            ("by = \"user\"\nby = \"app\"", 2, ""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.line, at, "{text:?}: {error}");
+            assert!(error.why.starts_with(says) && !error.why.is_empty(), "{text:?}: {error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+}
