@@ -61,6 +61,50 @@ pub fn chosen(choice: &Choice) -> String {
     out
 }
 
+/// What applications get now, and what they are entitled to.
+fn now(gate: &Summary) -> Table {
+    let mut table =
+        Table::new(["application", "now", "requests/s", "deferred", "weight", "at least", "at most"]);
+    for now in &gate.now {
+        let group = gate.apps.iter().find(|group| group.id == Some(now.app.into()));
+        let rate = |bytes_per_s: Option<u64>, requests_per_s: Option<u64>| {
+            let bytes = bytes_per_s.map(|rate| format!("{}/s", bytes(rate as f64)));
+            let requests = requests_per_s.map(|rate| format!("{} requests/s", count(rate)));
+            let both: Vec<String> = bytes.into_iter().chain(requests).collect();
+            if both.is_empty() { "-".into() } else { both.join(", ") }
+        };
+        table.row([
+            group.map_or_else(|| now.app.to_string(), |group| group.name.clone()),
+            format!("{}/s", bytes(now.bytes_per_s as f64)),
+            count(now.requests_per_s),
+            count(now.deferred.into()),
+            now.weight.map_or_else(|| "-".into(), |weight| weight.to_string()),
+            rate(now.min, now.min_requests),
+            rate(now.max, now.max_requests),
+        ]);
+    }
+    table
+}
+
+fn write_groups(out: &mut String, name: &str, groups: &[Group]) {
+    let header = [name, "requests", "bytes", "dispatches", "mean waiting", "max waiting", "first to last"];
+    let mut table = Table::new(header);
+    for group in groups {
+        table.row([
+            group.name.clone(),
+            count(group.requests),
+            bytes(group.bytes as f64),
+            count(group.dispatches),
+            time(group.waiting_mean_ns as f64),
+            time(group.waiting_max_ns as f64),
+            time(group.span_ns as f64),
+        ]);
+    }
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
+}
+
 /// What was counted: operations, sizes, waits, applications.
 pub(crate) fn tables(gate: &Summary) -> String {
     let mut out = String::new();
@@ -116,29 +160,14 @@ pub(crate) fn tables(gate: &Summary) -> String {
         writeln!(out, "\n{skewed} {what}").expect("text grows");
     }
 
-    let mut add = |name: &str, groups: &[Group]| {
-        let header =
-            [name, "requests", "bytes", "dispatches", "mean waiting", "max waiting", "first to last"];
-        let mut table = Table::new(header);
-        for group in groups {
-            table.row([
-                group.name.clone(),
-                count(group.requests),
-                bytes(group.bytes as f64),
-                count(group.dispatches),
-                time(group.waiting_mean_ns as f64),
-                time(group.waiting_max_ns as f64),
-                time(group.span_ns as f64),
-            ]);
-        }
-        if !table.is_empty() {
-            write!(out, "\n{table}").expect("text grows");
-        }
-    };
-    add("application", &gate.apps);
-    add("file", &gate.files);
+    write_groups(&mut out, "application", &gate.apps);
+    let table = now(gate);
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
+    write_groups(&mut out, "file", &gate.files);
     if gate.targets.len() > 1 {
-        add("target", &gate.targets);
+        write_groups(&mut out, "target", &gate.targets);
     }
     let mut table = Table::new(["application", "what it does"]);
     for pattern in &gate.patterns {

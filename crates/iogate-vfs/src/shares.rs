@@ -11,7 +11,7 @@ use iogate_core::nearest::nearest;
 use iogate_core::policy::{Entitlement, Policy, Rate, WEIGHT_MAX};
 use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
 use iogate_core::{AppId, Span};
-use iogate_engine::ClassBy;
+use iogate_engine::{ClassBy, Engine};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -62,16 +62,42 @@ impl Shares {
         Reader { text, user }.document(document.get_ref())
     }
 
-    /// In a line, for people.
-    pub fn in_short(&self) -> String {
-        let lot = self.policy.lot.map(|lot| format!(", lots of {}", format_time(lot.as_nanos())));
-        let classes = match self.names.len() {
-            0 if self.policy.others == Entitlement::default() => "an equal share for each".to_owned(),
-            0 => Shown(&self.policy.others).to_string(),
-            named => format!("{named} named; others: {}", Shown(&self.policy.others)),
-        };
-        format!("by {}: {classes}{}", self.by, lot.unwrap_or_default())
+    /// Puts it in force.
+    ///
+    /// # Errors
+    /// Says what a gate does not take; the policy before stays.
+    pub fn set(&self, engine: &Engine) -> Result<(), String> {
+        engine.set_policy(Some((self.by, &self.policy))).map_err(|error| error.to_string())
     }
+}
+
+/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (`job`, `app`), or what
+/// [`Engine::set`] takes. The error is for people, and what was in force stays.
+pub fn set(engine: &Engine, text: &str, node: u32, user: &dyn Fn(&str) -> Option<u32>) -> Result<(), String> {
+    if let Some(policy) = text.strip_prefix("policy=") {
+        if policy == "none" {
+            return engine.set_policy(None).map_err(|error| error.to_string());
+        }
+        return Shares::parse(policy, user).map_err(|error| format!("the policy, {error}"))?.set(engine);
+    }
+    if let Some(by) = text.strip_prefix("fair=") {
+        let names = ClassBy::ALL.map(ClassBy::name).join(", ");
+        let by = ClassBy::by_name(by).ok_or_else(|| format!("fair: expected one of {names}, found {by}"))?;
+        return Shares::equal(by).set(engine);
+    }
+    engine.set(text, node)
+}
+
+/// The policy in force, in a line; `None`: there is none.
+pub fn in_short(engine: &Engine) -> Option<String> {
+    let policy = engine.with_gate(|gate, _| gate.policy().cloned())?;
+    let lot = policy.lot.map(|lot| format!(", lots of {}", format_time(lot.as_nanos())));
+    let classes = match policy.apps.len() {
+        0 if policy.others == Entitlement::default() => "an equal share for each".to_owned(),
+        0 => format!("for each {}", Shown(&policy.others)),
+        named => format!("{named} named, for each other {}", Shown(&policy.others)),
+    };
+    Some(format!("by {}: {classes}{}", engine.class_by(), lot.unwrap_or_default()))
 }
 
 /// An entitlement for people.

@@ -15,6 +15,7 @@ use crate::settings;
 mod advise;
 mod bench;
 mod coord;
+mod policy;
 mod remote;
 mod reproduce;
 mod run;
@@ -25,6 +26,7 @@ mod turn;
 pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
+pub(crate) use policy::{PolicyArgs, PolicyCommand, SharesArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
 pub(crate) use reproduce::{Paper, ReproduceArgs};
 pub(crate) use run::RunArgs;
@@ -48,6 +50,7 @@ pub(crate) enum Command {
     Umount(UmountArgs),
     Status(StatusArgs),
     Set(SetArgs),
+    Policy(PolicyArgs),
     Record(RecordArgs),
     Serve(ServeArgs),
     Turn(TurnArgs),
@@ -154,6 +157,9 @@ pub(crate) struct MountArgs {
 
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
+
+    #[command(flatten)]
+    pub(crate) shares: SharesArgs,
 
     /// Most dispatches at once on the store
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -283,10 +289,13 @@ pub(crate) struct LayoutArgs {
     pub(crate) json: bool,
 }
 
-/// Change the scheduler or its parameters while programs go on
+/// Change the scheduler, its parameters or the policy while programs go on
 ///
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force. With
 /// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
+///
+/// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `fair=job` or `fair=app` an equal
+/// share for each, and `policy=none` takes it away. What is refused changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The mount point, or a server's address: HOST:PORT or unix:PATH
@@ -297,7 +306,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) export: Option<String>,
 
-    /// What to change, as in `scheduler=sjf age_max=1s` or `quantum_base=64KiB`
+    /// What to change, as in `scheduler=sjf age_max=1s`, `quantum_base=64KiB` or `policy=FILE`
     #[arg(value_name = "NAME=VALUE", required = true)]
     pub(crate) settings: Vec<String>,
 }

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Umount(args) => commands::control::umount(&args),
         Command::Status(args) => commands::control::status(&args),
         Command::Set(args) => commands::control::set(&args),
+        Command::Policy(args) => commands::policy::run(&args),
         Command::Record(args) => commands::record::record(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Turn(args) => commands::turn::run(&args),

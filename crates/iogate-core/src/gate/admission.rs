@@ -2,14 +2,17 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
 use crate::blame::Place;
-use crate::policy::{Arbiter, ClassId, Next, Policy};
+use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy};
 use crate::queue::{NONE, Pending, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
+use crate::stats::Sums;
+use crate::stats::summary::AppNow;
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
 
@@ -106,6 +109,24 @@ impl Gate {
     /// The policy in force.
     pub fn policy(&self) -> Option<&Policy> {
         self.admission.as_ref().map(|admission| admission.arbiter.policy())
+    }
+
+    /// What each application gets, and waits for, at this time. O(applications).
+    pub fn apps_now(&self, now: Time) -> Vec<AppNow> {
+        let of = |&(app, ref sums): &(AppId, Sums)| {
+            let [bytes_per_s, requests_per_s] = sums.recent.rates(now.max(self.now));
+            let mut found = AppNow { app: app.0, bytes_per_s, requests_per_s, ..AppNow::default() };
+            if let Some(admission) = &self.admission {
+                let Entitlement { weight, min, max } = *admission.arbiter.policy().of(app);
+                let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
+                found.weight = Some(weight);
+                found.deferred = admission.arbiter.waiting(app);
+                (found.min, found.min_requests) = (number(min.bytes), number(min.requests));
+                (found.max, found.max_requests) = (number(max.bytes), number(max.requests));
+            }
+            found
+        };
+        self.stats().apps.iter().map(of).collect()
     }
 
     /// A request that conflicts with nothing any more goes to the scheduler, or waits until it is admitted.

@@ -219,7 +219,9 @@ impl Service {
             let of_part = Sums { last: now, ..Sums::of_request(part.bytes, part.arrival, waited) };
             if part.app != app {
                 app_sums.dispatches = 1;
-                pending.stats.apps.sums(app).add(&app_sums);
+                let of_app = pending.stats.apps.sums(app);
+                of_app.add(&app_sums);
+                of_app.recent.add(now, app_sums.bytes, app_sums.requests);
                 (app, app_sums) = (pending.slot(slot).app, Sums::default());
             }
             app_sums.add(&of_part);
@@ -242,7 +244,9 @@ impl Service {
         let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
-        stats.apps.sums(app).add(&app_sums);
+        let of_app = stats.apps.sums(app);
+        of_app.add(&app_sums);
+        of_app.recent.add(now, app_sums.bytes, app_sums.requests);
         stats.files.sums(file).add(&sums);
         stats.targets.sums(target).add(&sums);
         stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());

@@ -276,6 +276,10 @@ impl Arbiter {
     fn end_think(&mut self, now: Time, id: ClassId) {
         self.charge_wait(now, id);
         let class = &mut self.classes[id.index()];
+        if class.estimate == 0 {
+            // It has not been there before: nothing says how long it thinks.
+            return;
+        }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
         class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
     }
@@ -379,6 +383,16 @@ impl Arbiter {
                 return;
             }
         }
+    }
+
+    /// Requests of an application that wait to be admitted.
+    pub(crate) fn waiting(&self, app: AppId) -> u32 {
+        let id = match self.of_app.get(&app) {
+            Some(id) => *id,
+            None if app == AppId::default() => ClassId::default(),
+            None => return 0,
+        };
+        self.classes[id.index()].waiting
     }
 
     /// Bytes of memory in use.

@@ -346,6 +346,22 @@ fn who_asks_for_one_at_a_time_has_its_share_where_going_to_and_fro_costs() {
     assert!(requests(0) * 4 > requests(1) * 3, "{} and {}", requests(0), requests(1));
 }
 
+/// Before it came, it did not think.
+#[test]
+fn who_comes_late_and_asks_for_one_at_a_time_has_its_share_from_the_start() {
+    let world = World {
+        policy: Policy::default(),
+        scheduler: SchedulerKind::Fifo,
+        depth: 1,
+        jump: 4 * MS,
+        known: true,
+    };
+    let late = App { think: 50_000, from: 4_000 * MS, ..App::greedy(1, 64 * 1024) };
+    let done = world.run(&[late, App::greedy(16, 64 * 1024)], 5_000 * MS);
+    let requests = |app| done.iter().filter(|one| one.app == app && one.began > 4_000 * MS).count();
+    assert!(requests(0) * 2 > requests(1), "{} and {}", requests(0), requests(1));
+}
+
 #[test]
 fn a_capped_writer_of_one_block_stops_nobody_else() {
     let config = GateConfig {

@@ -11,6 +11,7 @@ pub use tracked::Tracked;
 
 use crate::request::{AppId, FileId, Op, TargetId};
 use crate::time::{Span, Time};
+use crate::units::SECOND;
 use crate::wait::WaitReason;
 
 /// How many files, applications and targets are counted one by one; those that come later are counted together.
@@ -124,6 +125,46 @@ pub struct Sums {
     pub first: Time,
     /// Completion of the last.
     pub last: Time,
+    /// What was served of late; of applications only.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub recent: Recent,
+}
+
+/// What was served in the second that goes on, and in the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    second: u64,
+    /// Bytes and requests.
+    this: [u64; 2],
+    before: [u64; 2],
+}
+
+impl Recent {
+    pub(crate) fn add(&mut self, now: Time, bytes: u64, requests: u64) {
+        *self = self.at(now);
+        self.this = [self.this[0] + bytes, self.this[1] + requests];
+    }
+
+    /// Bytes and requests a second, over the last second: what was served in the one before counts as evenly spread over it.
+    pub fn rates(&self, now: Time) -> [u64; 2] {
+        let Recent { this, before, .. } = self.at(now);
+        let left = SECOND - now.as_nanos() % SECOND;
+        let of = |index: usize| {
+            let before = u128::from(before[index]) * u128::from(left) / u128::from(SECOND);
+            this[index].saturating_add(before as u64)
+        };
+        [of(0), of(1)]
+    }
+
+    /// As it is at this time, or at the latest that it has seen.
+    fn at(&self, now: Time) -> Recent {
+        let second = now.as_nanos() / SECOND;
+        match second.saturating_sub(self.second) {
+            0 => *self,
+            1 => Recent { second, this: [0; 2], before: self.this },
+            _ => Recent { second, ..Recent::default() },
+        }
+    }
 }
 
 impl Default for Sums {
@@ -136,6 +177,7 @@ impl Default for Sums {
             waiting_max: Span::ZERO,
             first: Time::MAX,
             last: Time::ZERO,
+            recent: Recent::default(),
         }
     }
 }
@@ -155,5 +197,27 @@ impl Sums {
         self.waiting_max = self.waiting_max.max(other.waiting_max);
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_the_last_second() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let mut recent = Recent::default();
+        assert_eq!(recent.rates(at(10)), [0, 0]);
+        // 100 bytes every 10 ms, from 5.0 s to 8.5 s.
+        for index in 0..350 {
+            recent.add(at(5_000 + index * 10), 100, 1);
+        }
+        assert_eq!(recent.rates(at(8_500)), [10_000, 100]);
+        assert_eq!(recent.rates(at(9_000)), [5_000, 50], "half of that second was idle");
+        assert_eq!(recent.rates(at(9_500)), [2_500, 25]);
+        assert_eq!(recent.rates(at(10_000)), [0, 0]);
+        // A clock that is late changes nothing.
+        assert_eq!(recent.rates(at(8_000)), recent.rates(at(8_000)));
     }
 }

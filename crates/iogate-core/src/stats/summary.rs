@@ -44,6 +44,9 @@ pub struct Summary {
     pub switches: u64,
     /// Per application, most bytes first.
     pub apps: Vec<Group>,
+    /// What applications get at this time, where somebody looks: in mounts and servers.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub now: Vec<AppNow>,
     /// What the arrivals of applications look like, where somebody looks: in mounts and servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub patterns: Vec<Pattern>,
@@ -144,6 +147,30 @@ pub struct Group {
     pub span_ns: u64,
 }
 
+/// What an application gets and waits for, and what it is entitled to, where there is a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct AppNow {
+    /// Its number, as in [`Group::id`].
+    pub app: u32,
+    /// Bytes served in the last second.
+    pub bytes_per_s: u64,
+    /// Requests served in the last second.
+    pub requests_per_s: u64,
+    /// Requests that the policy does not let run yet.
+    pub deferred: u32,
+    /// Its weight; `None`: there is no policy.
+    pub weight: Option<u32>,
+    /// It gets at least so many bytes a second.
+    pub min: Option<u64>,
+    /// It gets at least so many requests a second.
+    pub min_requests: Option<u64>,
+    /// It gets at most so many bytes a second.
+    pub max: Option<u64>,
+    /// It gets at most so many requests a second.
+    pub max_requests: Option<u64>,
+}
+
 /// What applications and files are called.
 pub trait Names {
     /// The name of an application.
@@ -195,11 +222,18 @@ impl Summary {
             rejected_full: stats.rejected_full,
             switches: stats.switches,
             apps: groups(&stats.apps, |app| (app.0.into(), names.app(app)), groups_max),
+            now: Vec::new(),
             patterns: Vec::new(),
             choice: None,
             files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
             targets: groups(&stats.targets, |target| (target.0.into(), target.to_string()), groups_max),
         }
+    }
+
+    /// With what the applications in it get now.
+    pub fn set_now(&mut self, now: Vec<AppNow>) {
+        self.now = now;
+        self.now.retain(|now| self.apps.iter().any(|group| group.id == Some(now.app.into())));
     }
 
     /// Reads and writes.

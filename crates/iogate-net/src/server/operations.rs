@@ -14,7 +14,7 @@ use iogate_core::wire::{
     RequestHeader, Synced, open,
 };
 use iogate_vfs::fence::Pass;
-use iogate_vfs::{Caller, Groups, OpenHow, Tree};
+use iogate_vfs::{Caller, Groups, OpenHow, Tree, shares};
 
 use super::CONTROL;
 use super::answers::Begun;
@@ -337,7 +337,8 @@ impl Session {
         self.refuse_others("the scheduler may be changed")?;
         let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
-        Ok(self.export.engine.set(text, self.server.node).map_err(invalid)?)
+        let user = |name: &str| crate::transport::auth::user_number(name).ok().flatten();
+        Ok(shares::set(&self.export.engine, text, self.server.node, &user).map_err(invalid)?)
     }
 }
 

@@ -3,16 +3,20 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+use iogate_core::AppId;
 use iogate_core::auto::pattern::patterns;
-use iogate_core::stats::summary::{Numbers, Summary};
+use iogate_core::stats::summary::{Names, Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::store::ModelledStore;
+use iogate_vfs::app::user_of_application;
+use iogate_vfs::shares;
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
 use super::export::Export;
 use super::session::Session;
 use super::{Shared, gate_in_short, lock};
+use crate::transport::auth;
 
 /// How a server is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -184,17 +188,29 @@ impl Shared {
     }
 }
 
+/// Users are called by their names, all else by its number.
+struct UserNames;
+
+impl Names for UserNames {
+    fn app(&self, app: AppId) -> String {
+        user_of_application(app).map_or_else(|| Numbers.app(app), auth::user_called)
+    }
+}
+
 impl GateStatus {
     fn of(export: &Export) -> GateStatus {
-        let (stats, config, now) =
-            export.engine.with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), now));
+        let (stats, config, apps, now) = export
+            .engine
+            .with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), gate.apps_now(now), now));
         let unix = crate::system::unix_now();
         let at = |last| unix.saturating_sub(now.since(last).as_nanos());
         let used = |device: &Arc<ModelledStore>| {
             let stats = device.device_stats();
             DeviceUse { busy_ns: stats.busy.as_nanos(), repositions: stats.repositions }
         };
-        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &Numbers, GROUPS_MAX);
+        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &UserNames, GROUPS_MAX);
+        summary.about.extend(shares::in_short(&export.engine).map(|policy| ("policy".into(), policy)));
+        summary.set_now(apps);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();
         GateStatus {

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
+use super::SharesArgs;
+
 /// Serve file systems to other nodes, each behind a gate: a forwarder, a data server, or both
 ///
 /// Stays in the foreground, says where it listens and then `ready`, and ends on SIGINT or SIGTERM when what it has accepted is
@@ -35,6 +37,9 @@ pub(crate) struct ServeArgs {
     /// Without a file: refuse all changes
     #[arg(long)]
     pub(crate) read_only: bool,
+
+    #[command(flatten)]
+    pub(crate) shares: SharesArgs,
 
     /// Check the configuration, and do nothing else
     #[arg(long)]

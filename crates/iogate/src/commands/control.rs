@@ -10,6 +10,7 @@ use iogate_net::Endpoint;
 use iogate_report::status;
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
+use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 use crate::output::print_or_watch;
@@ -48,14 +49,14 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
 }
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
-    const HINT: &str = "`iogate schedulers` lists schedulers and parameters; nothing was changed";
-    let settings = args.settings.join(",");
+    let settings = asked(&args.settings)?;
+    let hint = if is_policy(&settings) { POLICY_STAYS } else { SCHEDULER_STAYS };
     match &Place::of(&args.place)? {
         Place::Mount(_) if args.export.is_some() => {
             Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
         }
         Place::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
-            ControlError::Refused { .. } => Failure::usage(error).hint(HINT),
+            ControlError::Refused { .. } => Failure::usage(error).hint(hint),
             _ => Failure::failed(error),
         }),
         Place::Server(endpoint) => {
@@ -63,12 +64,39 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
             ask::configure(endpoint, export, &settings, PATIENCE).map_err(|error| {
                 let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::InvalidInput;
                 if error.downcast_ref().is_some_and(refused) {
-                    Failure::usage(error).hint(HINT)
+                    Failure::usage(error).hint(hint)
                 } else {
                     Failure::failed(error)
                 }
             })
         }
+    }
+}
+
+/// After a scheduler is refused.
+const SCHEDULER_STAYS: &str = "`iogate schedulers` lists schedulers and parameters; nothing was changed";
+/// After a policy is refused.
+const POLICY_STAYS: &str = "`iogate policy check FILE` explains a policy; nothing was changed";
+
+/// Whether a setting is a policy.
+fn is_policy(setting: &str) -> bool {
+    setting.starts_with("policy=") || setting.starts_with("fair=")
+}
+
+/// What is asked for, as the mount or the server takes it: of a policy its text, as the file may not be there.
+fn asked(settings: &[String]) -> Result<String, Failure> {
+    let Some(setting) = settings.iter().find(|setting| is_policy(setting)) else {
+        return Ok(settings.join(","));
+    };
+    if settings.len() > 1 {
+        let error = anyhow!("{setting}: a policy is set by itself, found {} settings", settings.len());
+        return Err(Failure::usage(error).hint(POLICY_STAYS));
+    }
+    match setting.strip_prefix("policy=").filter(|file| *file != "none") {
+        Some(file) => policy::read(Path::new(file))
+            .map(|(_, text)| format!("policy={text}"))
+            .map_err(|failure| failure.hint(POLICY_STAYS)),
+        None => Ok(setting.clone()),
     }
 }
 

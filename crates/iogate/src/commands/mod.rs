@@ -11,6 +11,7 @@ pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
 pub(crate) mod partial;
+pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod progress;

@@ -19,13 +19,16 @@ use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
 use iogate_net::Endpoint;
+use iogate_net::transport::auth;
 use iogate_report::units;
-use iogate_vfs::Tree;
+use iogate_vfs::app::user_of_application;
+use iogate_vfs::{Tree, shares};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
+use crate::commands::policy;
 use crate::commands::remote;
 use crate::devices;
 use crate::failure::Failure;
@@ -52,6 +55,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
     }
     let shown = Shown::of(args)?;
+    let shares = policy::of_flags(&args.shares)?;
     if !args.foreground {
         return in_background();
     }
@@ -81,6 +85,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     });
     if auto {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+    }
+    if let Some(shares) = &shares {
+        shares.set(&engine).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
     let cache = match args.cache {
         Cache::Direct => "direct: every read and write is a request",
@@ -320,7 +327,7 @@ impl Names for MountControl {
         match self.apps.get().and_then(|apps| apps.get(app)) {
             Some(name) => name,
             None if app.0 == 0 => "unknown".into(),
-            None => app.to_string(),
+            None => user_of_application(app).map_or_else(|| app.to_string(), auth::user_called),
         }
     }
 
@@ -344,14 +351,16 @@ impl Names for MountControl {
 impl Control for MountControl {
     fn status(&self) -> Vec<u8> {
         // Copied under the gate's lock, turned into text outside.
-        let (stats, config, now) = self.engine.with_gate(|gate, _| {
+        let (stats, config, apps, now) = self.engine.with_gate(|gate, time| {
             let now = format!("{} queued, {} dispatches in service", gate.queued(), gate.in_service());
-            (gate.stats().clone(), gate.config().clone(), now)
+            (gate.stats().clone(), gate.config().clone(), gate.apps_now(time), now)
         });
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
+        summary.set_now(apps);
         summary.patterns = patterns(&self.engine.seen());
         summary.choice = self.engine.choice();
         summary.about.clone_from(&self.about);
+        summary.about.extend(shares::in_short(&self.engine).map(|policy| ("policy".into(), policy)));
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
         }
@@ -370,7 +379,7 @@ impl Control for MountControl {
     }
 
     fn set(&self, text: &str) -> Result<(), String> {
-        self.engine.set(text, 0)
+        shares::set(&self.engine, text, 0, &policy::user)
     }
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {

@@ -274,6 +274,14 @@ pub fn user_number(name: &str) -> std::io::Result<Option<u32>> {
     Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
 }
 
+/// What people call a user of this system: `user alice`, or `user 1000`.
+pub fn user_called(uid: u32) -> String {
+    match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => format!("user {}", user.name),
+        _ => format!("user {uid}"),
+    }
+}
+
 /// A user by the name in its certificate.
 fn user_named(name: &str, users: &BTreeMap<String, Caller>) -> Result<User, AuthError> {
     let unknown = |expected| AuthError::UnknownName { name: name.into(), expected };

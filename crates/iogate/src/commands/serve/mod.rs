@@ -17,6 +17,7 @@ use signal_hook::iterator::Signals;
 
 use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
+use crate::commands::policy;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -29,6 +30,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         rustix::process::set_parent_process_death_signal(signal).context("the end of the parent")?;
     }
     let config = settings(args)?;
+    let shares = policy::of_flags(&args.shares)?;
     if args.check {
         return print("the configuration is right\n");
     }
@@ -39,6 +41,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     raise_descriptor_limit();
     let listeners = build::listeners(&config)?;
     let (settings, engines) = build::server(&config)?;
+    if let Some(shares) = &shares {
+        let set = engines.iter().try_for_each(|engine| shares.set(engine));
+        set.map_err(|error| Failure::usage(anyhow!(error)))?;
+    }
     let server = Server::start(settings, listeners).context("the server cannot be started")?;
     let mut lines = String::new();
     for endpoint in server.endpoints() {

@@ -1,0 +1,35 @@
+//! The flags that say who is entitled to what.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand, ValueHint};
+
+/// Who is entitled to what; without, the scheduler alone decides.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SharesArgs {
+    /// Give each user, each job or each application an equal share of the storage's time: user, job or app
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(["user", "job", "app"]))]
+    pub(crate) fair: Option<String>,
+
+    /// Say by a file who is entitled to what: weights, floors and caps (docs/policy.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "fair")]
+    pub(crate) policy: Option<PathBuf>,
+}
+
+/// Check policies: who is entitled to what of a mount or a server
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Check a policy, and print what it means
+    Check {
+        /// The policy (TOML)
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}

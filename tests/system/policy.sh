@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Who is entitled to what: users of a mount are told apart, a cap holds, a policy changes while programs wait for it, one that is
+# wrong changes nothing, and on a modelled disk 8 readers get as much as 64. A server takes the same.
+# limit: 120
+# variants: fifo aioli
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs fio jq setpriv
+[ "$(id -u)" -eq 0 ] || skip "acting as two users takes root"
+SERVER=
+end() {
+    local status=$?
+    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
+    clean_up "$status"
+}
+trap end EXIT
+as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; }
+
+# --- What is wrong is said with its line, before anything is mounted.
+printf 'by = "user"\n[class.2001]\nmax = "2MiB/s"\n' >"$SIDE/capped.toml"
+printf 'by = "user"\n[class.2001]\nweight = 0\n' >"$SIDE/broken.toml"
+refused 2 'broken.toml, line 3: class.2001.weight: expected a whole number from 1 to 10000, found 0' \
+    "$IOGATE" policy check "$SIDE/broken.toml"
+refused 2 'line 3: class.2001.weight' "$IOGATE" mount "$SRC" "$MNT" --policy "$SIDE/broken.toml"
+refused 2 'cannot be read' "$IOGATE" mount "$SRC" "$MNT" --policy "$SIDE/none.toml"
+refused 2 'cannot be used with' "$IOGATE" mount "$SRC" "$MNT" --policy "$SIDE/capped.toml" --fair user
+refused 2 'user, job, app' "$IOGATE" mount "$SRC" "$MNT" --fair group
+"$IOGATE" policy check "$SIDE/capped.toml" >"$SIDE/checked"
+grep -q '2001 .*2MiB/s' "$SIDE/checked" || fail "the check does not show the cap: $(cat "$SIDE/checked")"
+
+# --- Users are told apart, whatever their processes say of themselves.
+chmod 0777 "$SRC"
+chmod 0755 "$WORK" # its folders may be entered by all
+mount_gate --fair user
+status() { "$IOGATE" status "$MNT" --json >"$SIDE/status.json"; }
+number_of() { echo $((0xA0000000 + $1)); }
+for user in 2001 2002; do
+    IOGATE_APP=same as "$user" dd if=/dev/zero of="$MNT/of-$user" bs=64K count=4 status=none || fail "no write by $user"
+    status
+    jq -e --argjson app "$(number_of "$user")" '.apps[] | select(.id == $app) | .bytes == 262144' "$SIDE/status.json" >/dev/null ||
+        fail "user $user is not told apart: $(jq -c .apps "$SIDE/status.json")"
+done
+"$IOGATE" status "$MNT" | grep -q '^policy  *by user: an equal share for each' || fail "the status does not say the policy"
+
+# --- A cap, set while the mount is in use: 6 MiB at 2 MiB/s take at least 2.8 s, as two requests of 128 KiB may be ahead.
+"$IOGATE" set "$MNT" "policy=$SIDE/capped.toml" || fail "the policy cannot be set"
+began=$(date +%s%3N)
+as 2001 dd if=/dev/zero of="$MNT/of-2001" bs=128K count=48 status=none &
+capped=$!
+as 2002 dd if=/dev/zero of="$MNT/of-2002" bs=128K count=48 status=none || fail "no write beside the capped one"
+wait "$capped" || fail "no write by the capped one"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 2800 ] || fail "6 MiB at 2 MiB/s took $took ms"
+
+# --- One that is wrong leaves the one before in force; one that goes lets go who waits.
+printf 'by = "user"\n[class.2001]\nmax = "1kB/s"\n' >"$SIDE/stopped.toml"
+"$IOGATE" set "$MNT" "policy=$SIDE/stopped.toml"
+refused 2 'line 3: class.2001.weight.*' "$IOGATE" set "$MNT" "policy=$SIDE/broken.toml"
+grep -q 'nothing was changed' "$SIDE/refused" || fail "it does not say that nothing was changed"
+refused 2 'by itself' "$IOGATE" set "$MNT" "policy=$SIDE/capped.toml" scheduler=fifo
+refused 2 'one of user, job, app' "$IOGATE" set "$MNT" fair=group
+as 2001 dd if=/dev/zero of="$MNT/of-2001" bs=128K count=48 status=none &
+stopped=$!
+is_deferred() {
+    status
+    jq -e --argjson app "$(number_of 2001)" '.now[] | select(.app == $app) | .deferred > 0 and .max == 1000' "$SIDE/status.json" >/dev/null
+}
+eventually 30 is_deferred || fail "nothing is deferred: $(jq -c .now "$SIDE/status.json")"
+! is_gone "$stopped" || fail "48 KiB at 1 kB/s are over"
+"$IOGATE" set "$MNT" policy=none
+wait "$stopped" || fail "it fails when the policy goes"
+unmount_gate
+
+# --- Shares of a modelled disk: 8 readers of one application beside 64 of another one.
+truncate -s 1G "$SRC/many" "$SRC/few"
+mount_gate --fair app --store modelled --device hdd --depth 1
+reads() {
+    IOGATE_APP=$1 fio --name="$1" --filename="$MNT/$1" --readonly --ioengine=psync --rw=randread --bs=16k --size=1g --numjobs="$2" --thread \
+        --time_based --runtime=300 --group_reporting --output="$SIDE/$1.out" &
+}
+reads many 64
+many=$!
+reads few 8
+few=$!
+requests() { jq "[.apps[] | select(.name == \"$1\") | .requests] | add // 0" "$SIDE/status.json"; }
+have() {
+    status
+    [ "$(requests many)" -ge "$1" ] && [ "$(requests few)" -ge "$2" ]
+}
+eventually 60 have 64 20 || fail "they do not read: $(jq -c .apps "$SIDE/status.json")"
+many_before=$(requests many) few_before=$(requests few)
+eventually 60 have $((many_before + 300)) 0 || fail "many does not go on"
+many_got=$(($(requests many) - many_before)) few_got=$(($(requests few) - few_before))
+kill "$many" "$few"
+wait "$many" "$few" || true
+echo "$few_got requests of 8 readers beside $many_got of 64"
+# In arrival order they would be an eighth.
+[ $((few_got * 5)) -ge $((many_got * 2)) ] || fail "$few_got requests of 8 readers beside $many_got of 64"
+unmount_gate
+
+# --- A server takes the same flags and the same changes.
+refused 2 'line 3' "$IOGATE" serve --directory "$SRC" --listen "unix:$WORK/socket" --policy "$SIDE/broken.toml"
+"$IOGATE" serve --directory "$SRC" --listen "unix:$WORK/socket" --fair user >"$WORK/server.out" 2>>"$WORK/server.log" 3>&- &
+SERVER=$!
+eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start"
+says() { "$IOGATE" status "unix:$WORK/socket" --json | jq -e --arg what "$1" '[.. | objects | .about // [] | flatten | index($what) != null] | any' >/dev/null; }
+says 'by user: an equal share for each' || fail "the server does not say its policy"
+"$IOGATE" set "unix:$WORK/socket" "policy=$SIDE/capped.toml" || fail "a server's policy cannot be set"
+refused 2 'line 3: class.2001.weight' "$IOGATE" set "unix:$WORK/socket" "policy=$SIDE/broken.toml"
+says 'by user: 1 named, for each other weight 1' || fail "the broken policy is in force"
