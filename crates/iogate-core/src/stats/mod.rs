@@ -2,8 +2,10 @@
 //!
 //! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 
+pub mod counters;
 mod histogram;
 pub mod summary;
+pub mod top;
 mod tracked;
 
 pub use histogram::Histogram;

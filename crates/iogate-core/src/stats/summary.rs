@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::counters::Counters;
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
 use crate::auto::Choice;
 use crate::auto::pattern::Pattern;
@@ -57,6 +58,9 @@ pub struct Summary {
     pub files: Vec<Group>,
     /// Per target, most bytes first.
     pub targets: Vec<Group>,
+    /// What metrics have beside this: in mounts and servers.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub counters: Option<Counters>,
 }
 
 /// One operation over all files.
@@ -227,6 +231,7 @@ impl Summary {
             choice: None,
             files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
             targets: groups(&stats.targets, |target| (target.0.into(), target.to_string()), groups_max),
+            counters: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
 mod choosing;
+mod counters;
 mod entitled;
 mod flight;
 mod frame;
@@ -18,9 +19,11 @@ use iogate_core::auto::{Choice, Storage};
 use iogate_core::policy::Policy;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
+use iogate_core::stats::top::TopApps;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
 use crate::store::{FileHandle, Store};
+use crate::sync::Mutex;
 pub use entitled::ClassBy;
 pub(crate) use pool::precise_sleep;
 use shared::{AbortOnUnwind, Shared};
@@ -114,6 +117,8 @@ impl From<SubmitError> for io::Error {
 /// submitter should not be kept.
 pub struct Engine {
     shared: Arc<Shared>,
+    /// Which applications metrics name.
+    top: Mutex<TopApps>,
 }
 
 /// Most bytes that `read_at` and `write_at` submit as one request; what is longer is several, one after another.
@@ -126,7 +131,7 @@ impl Engine {
         let gate = Gate::new(&config.gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
-        Ok(Arc::new(Engine { shared }))
+        Ok(Arc::new(Engine { shared, top: Mutex::new(TopApps::default()) }))
     }
 
     /// Submits a transfer. Blocks while the gate is full (back-pressure); one that would not fit an empty gate (it

@@ -1,0 +1,17 @@
+//! What metrics have of the gate.
+
+use iogate_core::stats::counters::Counters;
+use iogate_core::stats::summary::Names;
+
+use super::Engine;
+use crate::sync::PoisonError;
+
+impl Engine {
+    /// The gate's counters, called `gate`. Who asks first is told first, so that nobody sees one decrease.
+    pub fn counters(&self, gate: &str, names: &dyn Names) -> Counters {
+        let mut top = self.top.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = self.with_gate(|gate, _| Counters::of(gate, &mut top));
+        drop(top);
+        counters.named(gate, names)
+    }
+}
