@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use super::summary::Names;
 use super::top::{AppCounts, TopApps};
-use super::{Histogram, OpStats};
-use crate::gate::Gate;
+use super::{Histogram, OpStats, Stats};
+use crate::request::AppId;
 
 /// Upper bounds of the classes of [`Times`], in ns: every second power of two, from a microsecond to 17 s. Each is the last value of a
 /// bucket of a [`Histogram`], so that no value is counted in a class that it exceeds.
@@ -84,28 +84,25 @@ pub struct App {
 }
 
 impl Counters {
-    /// Those of a gate, but for what applications are called. `top` knows what was told before.
-    pub fn of(gate: &Gate, top: &mut TopApps) -> Counters {
-        let stats = gate.stats();
+    /// From what a gate has counted, without names and without how full it is. `top` knows what was told before.
+    pub fn of(stats: &Stats, top: &mut TopApps) -> Counters {
         let times =
             |op: &OpStats| OpTimes { waiting: (&op.waiting_ns).into(), service: (&op.service_ns).into() };
         let (apps, other) = top.look(&stats.apps);
         Counters {
-            gate: String::new(),
-            queued: gate.queued() as u64,
-            in_service: gate.in_service() as u64,
             times: [times(&stats.ops[0]), times(&stats.ops[1])],
             apps: (apps.into_iter())
                 .map(|(app, counts)| App { app: app.0, name: String::new(), counts })
                 .collect(),
             other,
+            ..Counters::default()
         }
     }
 
     /// With the name of the gate, and those of applications.
     pub fn named(mut self, gate: &str, names: &dyn Names) -> Counters {
         self.gate = gate.into();
-        self.apps.iter_mut().for_each(|app| app.name = names.app(crate::AppId(app.app)));
+        self.apps.iter_mut().for_each(|app| app.name = names.app(AppId(app.app)));
         self
     }
 }

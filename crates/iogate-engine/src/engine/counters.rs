@@ -10,8 +10,11 @@ impl Engine {
     /// The gate's counters, called `gate`. Who asks first is told first, so that nobody sees one decrease.
     pub fn counters(&self, gate: &str, names: &dyn Names) -> Counters {
         let mut top = self.top.lock().unwrap_or_else(PoisonError::into_inner);
-        let counters = self.with_gate(|gate, _| Counters::of(gate, &mut top));
+        // Copied under the gate's lock, looked at outside.
+        let (stats, queued, in_service) =
+            self.with_gate(|gate, _| (gate.stats().clone(), gate.queued() as u64, gate.in_service().into()));
+        let counters = Counters::of(&stats, &mut top);
         drop(top);
-        counters.named(gate, names)
+        Counters { queued, in_service, ..counters }.named(gate, names)
     }
 }
