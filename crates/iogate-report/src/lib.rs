@@ -9,6 +9,7 @@
 //! | [`partial`] | runs of a part of an experiment, kept as they are done, and joined |
 //! | [`status`], [`comparison`] | a gate, and runs, for a terminal |
 //! | [`html`] | the same as a page with pictures |
+//! | [`metrics`] | what monitoring is told of mounts and servers, as OpenMetrics |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
 //! | [`units`] | quantities for people |
 //!
@@ -19,6 +20,7 @@ pub mod claims;
 pub mod comparison;
 pub mod experiment;
 pub mod html;
+pub mod metrics;
 pub mod partial;
 pub mod perfetto;
 pub mod recording;
