@@ -213,7 +213,7 @@ impl GateStatus {
         summary.set_now(apps);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();
-        summary.counters = Some(export.engine.counters(&export.name, &Numbers));
+        summary.counters = Some(export.engine.counters(&export.name, &UserNames));
         GateStatus {
             summary,
             last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),
