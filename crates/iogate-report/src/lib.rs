@@ -10,6 +10,7 @@
 //! | [`status`], [`comparison`] | a gate, and runs, for a terminal |
 //! | [`html`] | the same as a page with pictures |
 //! | [`metrics`] | what monitoring is told of mounts and servers, as OpenMetrics |
+//! | [`why`] | who slows an application down |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
 //! | [`units`] | quantities for people |
 //!
@@ -31,6 +32,7 @@ pub mod status;
 mod table;
 pub mod timeline;
 pub mod units;
+pub mod why;
 
 pub use experiment::ExperimentReport;
 pub use perfetto::Perfetto;

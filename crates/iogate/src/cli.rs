@@ -22,6 +22,7 @@ mod run;
 mod serve;
 mod sim;
 mod turn;
+mod why;
 
 pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
@@ -35,6 +36,7 @@ pub(crate) use serve::{
 };
 pub(crate) use sim::{ExperimentOutputs, MergeArgs, ScenarioChoice, SimArgs};
 pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
+pub(crate) use why::WhyArgs;
 
 /// Schedules the I/O of many applications on shared storage, so that they stop hurting each other.
 #[derive(Debug, Parser)]
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     Advise(AdviseArgs),
     Sim(SimArgs),
+    Why(WhyArgs),
     Merge(MergeArgs),
     Bench(BenchArgs),
     Scenario(ScenarioArgs),

@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => commands::replay::run(&args),
         Command::Advise(args) => commands::advise::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
+        Command::Why(args) => commands::why::run(&args),
         Command::Merge(args) => commands::partial::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),

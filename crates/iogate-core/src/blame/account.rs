@@ -1,11 +1,12 @@
 //! The account of one application.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::clocks::{Clocks, TIME_BITS};
 use super::{Begun, COLUMNS, REST};
 use crate::request::AppId;
-use crate::time::{Span, Time};
+use crate::time::Span;
 
 /// Accounts are in 2^-32 of what clocks are in.
 const PART_BITS: u32 = 32;
@@ -100,6 +101,29 @@ pub struct Account {
     pub apps: Vec<(Option<AppId>, Span)>,
 }
 
+impl Account {
+    /// The accounts of several gates together, by application.
+    pub fn together(all: impl IntoIterator<Item = Account>) -> Vec<Account> {
+        let mut sums: BTreeMap<Option<AppId>, Account> = BTreeMap::new();
+        for account in all {
+            let Some(sum) = sums.get_mut(&account.app) else {
+                sums.insert(account.app, account);
+                continue;
+            };
+            sum.busy += account.busy;
+            sum.causes.iter_mut().zip(account.causes).for_each(|(sum, span)| *sum += span);
+            for (app, span) in account.apps {
+                match sum.apps.iter_mut().find(|(of, _)| *of == app) {
+                    Some((_, sum)) => *sum += span,
+                    None => sum.apps.push((app, span)),
+                }
+            }
+            sum.apps.sort_by_key(|(app, span)| (core::cmp::Reverse(*span), *app));
+        }
+        sums.into_values().collect()
+    }
+}
+
 /// Where a request is, as far as the account is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
@@ -122,8 +146,8 @@ pub(super) struct App {
     clock: i128,
     /// For how long it had something in the gate, in ns.
     pub(super) busy: u64,
-    /// Until when that is added up.
-    pub(super) at: Time,
+    /// Until when that is added up, by [`Clocks::total`].
+    pub(super) at: i64,
     /// Where its last dispatch ended.
     end: u64,
     queue: u32,
@@ -140,13 +164,13 @@ pub(super) struct App {
 const _: () = assert!(size_of::<App>() <= 512, "an application costs at most 512 bytes");
 
 impl App {
-    pub(super) fn new(app: AppId, now: Time) -> App {
+    pub(super) fn new(app: AppId, at: i64) -> App {
         App {
             row: [0; COLUMNS + 1],
             causes: [0; Cause::ALL.len() - 1],
             clock: 0,
             busy: 0,
-            at: now,
+            at,
             end: 0,
             queue: u32::MAX,
             app,
@@ -195,11 +219,10 @@ impl App {
 
     /// The time since the last change goes by.
     fn pass(&mut self, clocks: &Clocks, part: i64) {
-        let span = clocks.now.since(self.at).as_nanos();
-        self.at = clocks.now;
+        let span = clocks.total - core::mem::replace(&mut self.at, clocks.total);
         if part > 0 {
-            self.busy += span;
-            self.clock += product(part, (span << TIME_BITS) as i64);
+            self.busy += (span >> TIME_BITS) as u64;
+            self.clock += product(part, span);
         }
     }
 
@@ -285,8 +308,7 @@ impl App {
     }
 
     pub(super) fn clock_at(&self, clocks: &Clocks) -> i128 {
-        let span = clocks.now.since(self.at).as_nanos();
-        self.clock + product(self.part(), (span << TIME_BITS) as i64)
+        self.clock + product(self.part(), clocks.total - self.at)
     }
 
     /// A dispatch has ended, or is as good as ended: what it spent on positioning is charged to who made that necessary, by the

@@ -6,8 +6,12 @@ use crate::time::Time;
 
 /// A dispatch in service weighs so much.
 pub(super) const WHOLE_BITS: u32 = 16;
-/// Integrals are in 2^-6 ns: they last for nine years.
+/// Integrals are in 2^-6 ns: they last for four years.
 pub(super) const TIME_BITS: u32 = 6;
+/// A clock that jumps further has not shown how long something took.
+const SPAN_MAX: u64 = 86_400_000_000_000;
+/// Where integrals stop, before they overflow.
+const TOTAL_MAX: i64 = i64::MAX / 2;
 /// Fractions are of 2^32.
 const ONE: u64 = 1 << 32;
 /// Most in service of which it is known what they do to each other.
@@ -108,11 +112,11 @@ impl Clocks {
     /// Goes on to `now`.
     #[inline]
     pub(super) fn advance(&mut self, now: Time) {
-        let span = now.since(self.now).as_nanos();
-        if span == 0 {
+        let span = now.since(self.now).as_nanos().min(SPAN_MAX);
+        self.now = self.now.max(now);
+        if span == 0 || self.total > TOTAL_MAX {
             return;
         }
-        self.now = now;
         let span = (span << TIME_BITS) as i64;
         self.total += span;
         let is_full = self.standing == Standing::Full && self.in_service > 0;

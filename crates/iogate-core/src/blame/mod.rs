@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 pub use self::account::{Account, Cause};
 use self::account::{App, Class};
 pub(crate) use self::clocks::Standing;
-use self::clocks::{Clocks, WHOLE_BITS};
+use self::clocks::{Clocks, TIME_BITS, WHOLE_BITS};
 use crate::hash::HashMap;
 use crate::queue::SlotId;
 use crate::request::{AppId, Op};
@@ -37,6 +37,7 @@ const REST: u8 = COLUMNS as u8;
 pub const APPS_MAX: usize = 1024;
 /// Who has nothing in the gate for so long gives up its column to somebody who needs one.
 const COLUMN_KEPT: Span = Span::from_secs(10);
+const COLUMN_KEPT_TICKS: i64 = (COLUMN_KEPT.as_nanos() << TIME_BITS) as i64;
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ impl Blame {
     pub(crate) fn new(now: Time, prices: &Prices) -> Blame {
         Blame {
             clocks: Clocks::new(now, prices),
-            apps: [App::new(AppId::default(), now)].into(),
+            apps: [App::new(AppId::default(), 0)].into(),
             of_app: HashMap::default(),
             recent: (AppId::default(), 0),
             columns: [None; COLUMNS],
@@ -154,7 +155,7 @@ impl Blame {
         if before.class == class && class != Class::Held {
             return;
         }
-        let index = if before.class == Class::None { self.open(now, app) } else { before.app };
+        let index = if before.class == Class::None { self.open(app) } else { before.app };
         if self.entries.len() <= slot as usize {
             self.entries.resize(slot as usize + 1, Entry { app: 0, class: Class::None, culprit: REST });
         }
@@ -272,17 +273,18 @@ impl Blame {
 
     /// The account of an application, a new one if need be.
     #[inline]
-    fn open(&mut self, now: Time, app: AppId) -> u16 {
+    fn open(&mut self, app: AppId) -> u16 {
         if self.recent == (app, self.recent.1) && self.recent.1 != 0 {
             return self.recent.1;
         }
-        let index = self.of_app.get(&app).copied().unwrap_or_else(|| self.begin_account(now, app));
+        let index = self.of_app.get(&app).copied().unwrap_or_else(|| self.begin_account(app));
         self.recent = (app, index);
         index
     }
 
     #[cold]
-    fn begin_account(&mut self, now: Time, app: AppId) -> u16 {
+    fn begin_account(&mut self, app: AppId) -> u16 {
+        let now = self.clocks.total;
         if self.apps.len() <= APPS_MAX {
             self.apps.push(App::new(app, now));
             let index = (self.apps.len() - 1) as u16;
@@ -315,12 +317,12 @@ impl Blame {
 
     #[cold]
     fn find_column(&mut self, index: u16) {
-        let now = self.clocks.now;
+        let now = self.clocks.total;
         let away = |of: &Option<u16>| match of {
-            None => Some(Time::ZERO),
+            None => Some(i64::MIN),
             Some(of) => {
                 let of = &self.apps[usize::from(*of)];
-                (of.is_idle() && now.since(of.at) >= COLUMN_KEPT).then_some(of.at)
+                (of.is_idle() && now - of.at >= COLUMN_KEPT_TICKS).then_some(of.at)
             }
         };
         let free = self.columns.iter().zip(0u8..).filter_map(|(of, column)| Some((away(of)?, column)));

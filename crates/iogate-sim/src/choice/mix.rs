@@ -213,6 +213,16 @@ impl Mix {
         }
     }
 
+    /// The same without one of its applications.
+    pub fn without(&self, app: u32) -> Mix {
+        let mut mix = self.clone();
+        // It stays in its place, so that the others draw the same numbers.
+        for process in mix.processes.iter_mut().filter(|process| process.app == app) {
+            process.requests = 0;
+        }
+        mix
+    }
+
     /// Its applications' numbers.
     pub fn apps(&self) -> u32 {
         self.processes.iter().map(|process| process.app).max().unwrap_or(0)

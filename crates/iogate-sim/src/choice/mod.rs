@@ -7,9 +7,11 @@
 //! | [`mix`] | random mixes; those to tune on and those to test with have nothing in common |
 //! | [`run`] | a mix behind a gate |
 //! | [`evaluate`] | what the choice made of a mix, against the fixed candidates |
+//! | [`gains`] | what each application of a mix gains without another one, and what accounts say of that |
 //! | [`phases`] | what it does when all applications go over to something else |
 
 pub mod evaluate;
+pub mod gains;
 pub mod mix;
 pub mod phases;
 pub mod run;

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use iogate_core::auto::Auto;
+use iogate_core::blame::Account;
 use iogate_core::{AppId, ClientId, Gate, Request, RequestId, SchedulerConfig, Span, Time};
 
 use super::mix::{Mix, Stint};
@@ -28,6 +29,8 @@ pub struct Ran {
     pub memory_max: usize,
     /// Bytes that were dispatched.
     pub bytes: u64,
+    /// Who slowed whom down, if the gate has kept accounts of that.
+    pub accounts: Vec<Account>,
 }
 
 struct State {
@@ -76,6 +79,7 @@ pub fn run_with(
         world.now = next.max(world.now);
         world.complete(auto.as_deref_mut());
     }
+    world.ran.accounts = world.serving.gate.accounts(world.now).unwrap_or_default();
     world.ran.requests = world.states.iter().map(|state| state.done).collect();
     world.ran
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `mod` | the run: from event to event; what processes do |
 //! | `request` | the way of a call: through gates and the network to the devices, and back |
+//! | `accounts` | who slows whom down at the servers |
 //! | `choosing` | the choice of a gate's scheduler beside it |
 //! | `below` | what lies below a server's gate: who asks it what begins, and who hears of an end |
 //! | `block` | the block layer of a server and its device |
@@ -24,6 +25,7 @@
 //! In one instant everything that happens by itself happens first (messages come in, devices finish, processes go on), in the
 //! order in which it was caused; then each gate that something has happened to is asked until it dispatches no more.
 
+mod accounts;
 mod below;
 mod block;
 mod build;
@@ -61,6 +63,7 @@ use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::Step;
 
+pub use accounts::simulate_with_accounts;
 pub use build::{apps, server_device};
 pub use observer::{Arrived, Observer, Phase, Served};
 

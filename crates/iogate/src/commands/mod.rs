@@ -24,3 +24,4 @@ pub(crate) mod scenario;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod turn;
+pub(crate) mod why;

@@ -227,3 +227,17 @@ fn accounts_of_many_applications_are_bounded() {
     assert_eq!(accounts[0].app, None);
     assert!(gate.gate.blame.as_ref().unwrap().allocated_bytes() < 700 * (APPS_MAX + 1) * 2);
 }
+
+#[test]
+fn a_clock_that_jumps_breaks_nothing() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let mut at = Time::ZERO;
+    for jump in [1, 1 << 62, 0, 1 << 63, u64::MAX, 7] {
+        gate.submit(0, 1, 1, 0);
+        let dispatch = gate.next(0);
+        at = at.max(Time::from_nanos(jump));
+        gate.gate.complete(at, dispatch.unwrap().id, Outcome::Done { bytes: 1 });
+        let accounts = gate.gate.accounts(at).unwrap();
+        assert!(accounts.iter().all(|account| account.busy <= Span::from_secs(6 * 86_400)), "{accounts:?}");
+    }
+}
