@@ -129,8 +129,13 @@ pub fn rate_shown(rate: Rate) -> Option<String> {
 
 /// With a unit in any case.
 fn size(bytes: u64) -> String {
+    const MB: u64 = 1_000_000;
     let text = format_size(bytes);
-    if text.ends_with('B') { text } else { format!("{text}B") }
+    match text.ends_with('B') {
+        true => text,
+        false if bytes.is_multiple_of(MB) => format!("{}MB", bytes / MB),
+        false => format!("{text}B"),
+    }
 }
 
 struct Reader<'a> {
@@ -298,6 +303,7 @@ mod tests {
         assert_eq!(names, [("alice", true), ("1001", true), ("bob", false)]);
         assert!(shares.policy.check().is_ok());
         assert_eq!(Shown(&of(1000)).to_string(), "weight 4, at least 50MiB/s");
+        assert_eq!(Shown(&of(7)).to_string(), "weight 1, at most 200MB/s");
         let app = parse("by = \"app\"\n[class.\"lammps\"]\nweight = 2").unwrap();
         assert_eq!(app.policy.of(application_of_word("lammps")).weight, 2);
     }
