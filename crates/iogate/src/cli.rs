@@ -10,6 +10,7 @@ use iogate_core::sched::SchedulerKind;
 
 use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
+use crate::metrics;
 use crate::settings;
 
 mod advise;
@@ -199,6 +200,12 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "DEVICE", conflicts_with = "remote")]
     pub(crate) device: Option<String>,
 
+    /// Tell monitoring what the gate does: answer GET /metrics there, in OpenMetrics (docs/metrics.md)
+    ///
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<metrics::Address>,
+
     /// Stay in the foreground until the mount ends
     #[arg(long, short)]
     pub(crate) foreground: bool,
@@ -272,6 +279,14 @@ pub(crate) struct StatusArgs {
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// As OpenMetrics (docs/metrics.md has the series)
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) openmetrics: bool,
+
+    /// The same in Prometheus's own text, for node_exporter's textfile collector
+    #[arg(long, conflicts_with_all = ["json", "openmetrics"])]
+    pub(crate) prometheus: bool,
 
     /// Again and again, every so many seconds
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = false)]

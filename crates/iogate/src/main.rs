@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod devices;
 mod failure;
+mod metrics;
 mod output;
 mod settings;
 mod storage;

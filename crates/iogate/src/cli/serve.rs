@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueHint};
 
 use super::SharesArgs;
+use crate::metrics;
 
 /// Serve file systems to other nodes, each behind a gate: a forwarder, a data server, or both
 ///
@@ -40,6 +41,12 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) shares: SharesArgs,
+
+    /// Tell monitoring what the gates do: answer GET /metrics there, in OpenMetrics (docs/metrics.md)
+    ///
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<metrics::Address>,
 
     /// Check the configuration, and do nothing else
     #[arg(long)]

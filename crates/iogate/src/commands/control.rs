@@ -7,12 +7,14 @@ use anyhow::{Context, anyhow};
 use iogate_core::stats::summary::Summary;
 use iogate_fuse::{ControlError, MountError};
 use iogate_net::Endpoint;
+use iogate_report::metrics::{Exposed, Form, text};
 use iogate_report::status;
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
+use crate::metrics;
 use crate::output::print_or_watch;
 
 /// How long a server may take to answer.
@@ -102,7 +104,31 @@ fn asked(settings: &[String]) -> Result<String, Failure> {
 
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
+    let form = match args {
+        StatusArgs { openmetrics: true, .. } => Some(Form::OpenMetrics),
+        StatusArgs { prometheus: true, .. } => Some(Form::Prometheus),
+        _ => None,
+    };
+    if let Some(form) = form {
+        return print_or_watch(args.watch, true, || Ok(text(&exposed(&place)?, form)));
+    }
     print_or_watch(args.watch, args.json, || shown(&place, args.json))
+}
+
+/// What monitoring is told, as the mount or the server itself would.
+fn exposed(place: &Place) -> Result<Exposed, Failure> {
+    match place {
+        Place::Server(endpoint) => Ok(metrics::of_server(ask::status_of(endpoint, PATIENCE)?)),
+        Place::Mount(mountpoint) => {
+            let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
+            Ok(Exposed { gates: vec![summary(mountpoint, &bytes)?], server: None })
+        }
+    }
+}
+
+fn summary(mountpoint: &Path, bytes: &[u8]) -> anyhow::Result<Summary> {
+    serde_json::from_slice(bytes)
+        .with_context(|| format!("the mount at {} answers in another version's words", mountpoint.display()))
 }
 
 fn shown(place: &Place, json: bool) -> Result<String, Failure> {
@@ -121,10 +147,7 @@ fn shown(place: &Place, json: bool) -> Result<String, Failure> {
     if json {
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }
-    let summary: Summary = serde_json::from_slice(&bytes).with_context(|| {
-        format!("the mount at {} answers in another version's words", mountpoint.display())
-    })?;
-    Ok(status::status(&summary))
+    Ok(status::status(&summary(mountpoint, &bytes)?))
 }
 
 #[cfg(test)]

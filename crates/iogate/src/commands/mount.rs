@@ -20,6 +20,7 @@ use iogate_fuse::{
 };
 use iogate_net::Endpoint;
 use iogate_net::transport::auth;
+use iogate_report::metrics::Exposed;
 use iogate_report::units;
 use iogate_vfs::app::user_of_application;
 use iogate_vfs::{Tree, shares};
@@ -32,6 +33,7 @@ use crate::commands::policy;
 use crate::commands::remote;
 use crate::devices;
 use crate::failure::Failure;
+use crate::metrics;
 use crate::storage;
 use crate::watched::WatchedStore;
 
@@ -94,9 +96,15 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Cache::Page => "the kernel's page cache",
     };
     about.push(("cache".into(), cache.into()));
+    let metrics = args.metrics.as_ref().map(metrics::Listener::bind).transpose()?;
+    if let Some(listener) = &metrics {
+        about.push(("metrics".into(), listener.place().into()));
+    }
+    let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
 
     let control = Arc::new(MountControl {
         engine: engine.clone(),
+        point: point.display().to_string(),
         names,
         files: OnceLock::new(),
         modelled,
@@ -105,6 +113,12 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         apps: OnceLock::new(),
         transport: OnceLock::new(),
     });
+    let told = Arc::downgrade(&control);
+    let told = move || told.upgrade().map(|control| Exposed { gates: vec![control.summary()], server: None });
+    let _serving = metrics
+        .map(|listener| listener.serve(move || told().unwrap_or_default()))
+        .transpose()
+        .context("no thread for metrics")?;
     let options = MountOptions {
         cache: match args.cache {
             Cache::Direct => CacheMode::Direct,
@@ -309,6 +323,8 @@ fn announce(log: Option<&File>) -> Result<(), Failure> {
 /// Answers for the mount.
 struct MountControl {
     engine: Arc<Engine>,
+    /// The mount point.
+    point: String,
     names: Option<Arc<WatchedStore>>,
     /// Known when the mount is up.
     files: OnceLock<Arc<FileNames>>,
@@ -348,8 +364,8 @@ impl Names for MountControl {
     }
 }
 
-impl Control for MountControl {
-    fn status(&self) -> Vec<u8> {
+impl MountControl {
+    fn summary(&self) -> Summary {
         // Copied under the gate's lock, turned into text outside.
         let (stats, config, apps, now) = self.engine.with_gate(|gate, time| {
             let now = format!("{} queued, {} dispatches in service", gate.queued(), gate.in_service());
@@ -359,6 +375,7 @@ impl Control for MountControl {
         summary.set_now(apps);
         summary.patterns = patterns(&self.engine.seen());
         summary.choice = self.engine.choice();
+        summary.counters = Some(self.engine.counters(&self.point, self));
         summary.about.clone_from(&self.about);
         summary.about.extend(shares::in_short(&self.engine).map(|policy| ("policy".into(), policy)));
         if let Some(transport) = self.transport.get() {
@@ -375,7 +392,13 @@ impl Control for MountControl {
             summary.about.push(("device".into(), device));
         }
         summary.about.push(("now".into(), now));
-        serde_json::to_vec(&summary).unwrap_or_default()
+        summary
+    }
+}
+
+impl Control for MountControl {
+    fn status(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.summary()).unwrap_or_default()
     }
 
     fn set(&self, text: &str) -> Result<(), String> {

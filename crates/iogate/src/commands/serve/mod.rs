@@ -8,6 +8,7 @@ mod security;
 mod values;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
@@ -19,6 +20,7 @@ use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
 use crate::commands::policy;
 use crate::failure::Failure;
+use crate::metrics;
 use crate::output::print;
 
 /// The last line on standard output before the server serves.
@@ -40,16 +42,26 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     raise_descriptor_limit();
     let listeners = build::listeners(&config)?;
+    let metrics = args.metrics.as_ref().map(metrics::Listener::bind).transpose()?;
     let (settings, engines) = build::server(&config)?;
     if let Some(shares) = &shares {
         let set = engines.iter().try_for_each(|engine| shares.set(engine));
         set.map_err(|error| Failure::usage(anyhow!(error)))?;
     }
-    let server = Server::start(settings, listeners).context("the server cannot be started")?;
+    let server = Arc::new(Server::start(settings, listeners).context("the server cannot be started")?);
     let mut lines = String::new();
     for endpoint in server.endpoints() {
         lines.push_str(&format!("listening at {endpoint}\n"));
     }
+    let _serving = match metrics {
+        None => None,
+        Some(listener) => {
+            lines.push_str(&format!("metrics at {}\n", listener.place()));
+            let server = Arc::downgrade(&server);
+            let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
+            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for metrics")?)
+        }
+    };
     print(&format!("{lines}{READY}\n"))?;
     signals.forever().next();
     server.shutdown();
