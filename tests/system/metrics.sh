@@ -31,7 +31,7 @@ done
 # A server, on a Unix socket, with a client.
 "$IOGATE" serve --directory "$SRC" --listen "unix:$SIDE/socket" --metrics "unix:$SIDE/metrics" >"$SIDE/serve" 2>&1 &
 server=$!
-is_ready() { grep -qx ready "$SIDE/serve"; }
+is_ready() { grep -qsx ready "$SIDE/serve"; }
 eventually 10 is_ready || fail "the server is not ready: $(cat "$SIDE/serve")"
 grep -qxF "metrics at unix:$SIDE/metrics" "$SIDE/serve" || fail "$(cat "$SIDE/serve")"
 curl -sS --max-time 30 --unix-socket "$SIDE/metrics" http://localhost/metrics >"$SIDE/plain"
@@ -61,7 +61,7 @@ has() {
 }
 query='iogate_app_request_bytes_total{app="4711"}'
 eventually 30 has "$query" "$bytes" || fail "Prometheus does not say $bytes: $(asked query --data-urlencode "query=$query")"
-IOGATE_APP=4711 dd if="$MNT/a" of=/dev/null bs=64k status=none
+IOGATE_APP=4711 dd if="$MNT/a" of=/dev/null bs=64k count=32 status=none
 eventually 30 has "$query" $((2 * bytes)) || fail "it does not grow: $(asked query --data-urlencode "query=$query")"
 requests=$(sed -n 's/^iogate_waiting_seconds_count{.*op="write"} //p' "$SIDE/open")
 eventually 30 has 'iogate_waiting_seconds_bucket{op="write",le="+Inf"}' "$requests" || fail "the histogram is not read"
