@@ -49,7 +49,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Mount(MountArgs),
+    Mount(Box<MountArgs>),
     Umount(UmountArgs),
     Status(StatusArgs),
     Set(SetArgs),

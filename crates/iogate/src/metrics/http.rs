@@ -6,7 +6,7 @@ use iogate_report::metrics::Form;
 const HEAD_MAX: usize = 8 << 10;
 
 /// What a request gets.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Metrics {
         form: Form,
