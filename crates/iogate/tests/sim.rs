@@ -254,3 +254,24 @@ fn the_twins_page_has_a_section_for_each_experiment_and_no_empty_rows() {
     assert!(rows.len() > 100 && empty.is_empty(), "{} rows, of these empty: {empty:#?}", rows.len());
     assert!(read("pages/twins.html").matches("<svg").count() >= 4);
 }
+
+#[test]
+fn why_names_who_slows_an_application_down_and_what_it_gains_without() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
+    let one = ["why", "s.toml", "--set", "servers.gate.scheduler=fifo", "--app", "a-2"];
+    let said = done(&[&one[..], &["--counterfactual", "a-1"]].concat(), folder.path());
+    for part in ["a-1 slowed it down most", "What to do: ", "Without a-1 it takes ", "whose time", "slots"] {
+        assert!(said.contains(part), "{said}\nshould contain\n{part}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&done(&[&one[..], &["--json"]].concat(), folder.path())).unwrap();
+    let why = &json[0]["apps"][0];
+    let sum: f64 =
+        why["causes"].as_array().unwrap().iter().map(|part| part["seconds"].as_f64().unwrap()).sum();
+    assert!((sum - why["busy_s"].as_f64().unwrap()).abs() < 1e-6, "{why}");
+    for (flag, app) in [("--app", "a-3"), ("--counterfactual", "a")] {
+        let said = ["unknown application", "expected one of: a-1, a-2"];
+        refused(&["why", "s.toml", flag, app], &[("s.toml", SCENARIO)], 2, &said);
+    }
+}
