@@ -168,6 +168,7 @@ fn limits_are_told_and_hold_for_one_alone() {
     });
     let mut clients: Vec<Raw> = (0..3).map(|_| Raw::greet(setup.tcp())).collect();
     Raw::connect(setup.tcp()).is_cut(libc::EUSERS, "this client has 3 connections");
+    wait_until("the one that was refused ends", || setup.server.status().connection_count == 3);
     let mut local = Raw::greet(setup.unix());
     Raw::connect(setup.unix()).is_cut(libc::EUSERS, "the server has 4 connections");
     for handle in 1..=3 {
