@@ -82,6 +82,15 @@ fn no_record_is_written_to_a_range_that_was_cut_off() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, a record is appended while a write by offset over two stripes is underway, and its second part is late. What is promised
+/// of such a write is that it is several, so the second one was written over the record: the simulation places
+/// records within a stripe since.
+#[test]
+fn a_record_is_placed_by_a_single_write() {
+    let report = run(20_605_835, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

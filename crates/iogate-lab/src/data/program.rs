@@ -15,7 +15,7 @@ use super::contents::{self, CELL};
 use super::network::MS;
 use super::operations::errno;
 use super::store;
-use super::world::{CALM, FAULTS, Shared, lock, sleep};
+use super::world::{CALM, FAULTS, STRIPE_BYTES, Shared, lock, sleep};
 
 const CALLER: Caller = Caller::new(0, 0);
 /// Cells of a file.
@@ -299,7 +299,8 @@ impl Program {
         RequestOrigin { client, number, step: 0, unanswered: 0 }
     }
 
-    /// Writes a record by its offset, far behind all that others may append meanwhile.
+    /// Writes a record by its offset, far behind all that others may append meanwhile, and within a stripe: over several, it would be
+    /// several writes, and what is appended behind the first one could be overwritten by the next.
     fn place(&self, log: usize) {
         let is_one_more = {
             let mut world = lock(&self.shared);
@@ -314,7 +315,7 @@ impl Program {
         };
         let bytes = contents::record(id, writer, number, 200);
         self.does((id, held.handle), Op::Place { writer, number }, || {
-            let offset = held.file.attr()?.size + FAR;
+            let offset = (held.file.attr()?.size + FAR).next_multiple_of(STRIPE_BYTES);
             let count = store::write(&*self.tree.store(), held.file.data(), offset, &bytes, false)?;
             Ok(if count == bytes.len() { Answer::Done } else { Answer::Failed(libc::ENOSPC) })
         });

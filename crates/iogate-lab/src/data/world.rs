@@ -64,6 +64,9 @@ impl Faults {
     }
 }
 
+/// How long a stripe is.
+pub(super) const STRIPE_BYTES: u64 = 1024;
+
 /// Everything but the programs' own state.
 pub(super) struct World {
     pub(super) net: Net,
@@ -242,7 +245,7 @@ pub(super) fn mount(shared: &Shared, fiber: usize, links: &[usize]) -> Option<Ar
     if targets.is_empty() {
         return Some(tree(names));
     }
-    let layout = Layout { first_target: 0, stripe_bytes: 1024, targets: targets.len() as u32 };
+    let layout = Layout { first_target: 0, stripe_bytes: STRIPE_BYTES, targets: targets.len() as u32 };
     loop {
         let clock = lock(shared).net.clock();
         let targets = targets.iter().map(tree).collect();
