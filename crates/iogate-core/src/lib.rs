@@ -19,6 +19,7 @@
 //! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
 //! | [`policy`] | who is entitled to how much of what a gate serves: weights, floors, caps |
+//! | [`allot`] | one policy over many gates: caps and totals as rates that are granted for a while |
 //! | [`recording`] | what arrives and completes at a gate, for somebody who reads it |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
@@ -40,6 +41,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod allot;
 pub mod answers;
 pub mod auto;
 pub mod blame;

@@ -1,0 +1,369 @@
+//! Who gets what of a class's cap: gates, leases, parts.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::class::Class;
+use super::fill::{Level, Want};
+use super::{Grant, Report, Terms, WHOLE};
+use crate::hash::HashMap;
+use crate::request::AppId;
+use crate::time::{Span, Time};
+
+/// Names a gate to an allotter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GateId(pub u64);
+
+/// A class of more gates than a few is divided anew so often, at most, and the total among classes.
+const PAUSE: Span = Span::from_millis(20);
+/// Most gates that it knows; others are not answered.
+const GATES_MAX: usize = 1 << 16;
+/// Most answers that the next report of a gate may be the first to tell of.
+const ANSWERS: usize = 2;
+
+/// Divides caps, and a total, over gates. `report` is O(classes of the report), and what is divided anew.
+///
+/// Time is the driver's, and never decreases. A driver that knows that a gate is gone for good says so with a report that leaves.
+#[derive(Debug)]
+pub struct Allotter {
+    terms: Terms,
+    began: Time,
+    now: Time,
+    gates: BTreeMap<GateId, Gate>,
+    /// When something of a gate changes by itself.
+    alarms: BTreeSet<(Time, GateId)>,
+    classes: HashMap<AppId, Class>,
+    /// What all gates may hold together, of all classes.
+    committed: u128,
+    /// Parts of all gates; of those of them that are absent; of those that nobody has heard of since the allotter began.
+    parts: u64,
+    parts_absent: u64,
+    parts_unknown: Option<u64>,
+    level: Level,
+    spare: u64,
+    /// When the total was divided, if there is one.
+    divided_at: Option<Time>,
+    /// Demands of a class while it is divided.
+    demands: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    /// Of its latest report.
+    number: u64,
+    heard: Time,
+    /// The latest answers: to which report, and when.
+    answers: [Option<(u64, Time)>; ANSWERS],
+    /// When the answer was sent by which it goes.
+    anchor: Option<Time>,
+    /// Whether it may use its part instead of a lease.
+    is_absent: bool,
+    /// Whether it may have a lease.
+    has_lease: bool,
+    part_held: u64,
+    part_offered: u64,
+    /// Classes that it has something of.
+    apps: Vec<AppId>,
+    alarm: Time,
+}
+
+impl Gate {
+    fn part(&self) -> u64 {
+        self.part_held.max(self.part_offered)
+    }
+}
+
+/// What there is of one class, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allotted {
+    /// Gates that have a demand of it, or hold something.
+    pub gates: u32,
+    /// What all of them ask for, use, and hold at most, in bytes a second.
+    pub demand: u64,
+    /// What they use.
+    pub used: u64,
+    /// What they may hold.
+    pub committed: u64,
+}
+
+fn narrow(sum: u128) -> u64 {
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+impl Allotter {
+    /// One that knows nothing of what gates hold.
+    pub fn new(terms: Terms, now: Time) -> Allotter {
+        Allotter {
+            terms,
+            began: now,
+            now,
+            gates: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            classes: HashMap::default(),
+            committed: 0,
+            parts: 0,
+            parts_absent: 0,
+            parts_unknown: None,
+            level: Level::FULL,
+            spare: 0,
+            divided_at: None,
+            demands: Vec::new(),
+        }
+    }
+
+    /// What it goes by.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Gates that it knows.
+    pub fn gates(&self) -> usize {
+        self.gates.len()
+    }
+
+    /// What there is of a class.
+    pub fn allotted(&self, app: AppId) -> Allotted {
+        self.classes.get(&app).map_or(Allotted::default(), |class| Allotted {
+            gates: class.gates() as u32,
+            demand: narrow(class.demand()),
+            used: narrow(class.used()),
+            committed: narrow(class.committed()),
+        })
+    }
+
+    /// A gate has reported. `None`: there is nothing to answer, as it is an older report than one that has come, or the gate leaves.
+    pub fn report(&mut self, now: Time, id: GateId, report: &Report) -> Option<Grant> {
+        self.go_on(now);
+        if self.gates.get(&id).is_some_and(|gate| gate.number >= report.number) {
+            return None;
+        }
+        if report.leaves {
+            self.forget(id);
+            return None;
+        }
+        if self.gates.len() >= GATES_MAX && !self.gates.contains_key(&id) {
+            return None;
+        }
+        self.hear(id, report);
+        self.take_in(id, report);
+        Some(self.answer(id, report))
+    }
+
+    /// Goes on to `now`: leases run out, gates become absent and are forgotten.
+    fn go_on(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        while let Some(&(at, id)) = self.alarms.first().filter(|(at, _)| *at <= self.now) {
+            self.alarms.remove(&(at, id));
+            self.expire(id);
+        }
+    }
+
+    fn once(&self) -> Span {
+        self.terms.lease + self.terms.skew
+    }
+
+    /// What becomes of a gate by itself.
+    fn expire(&mut self, id: GateId) {
+        let (now, once, absent_max) = (self.now, self.once(), self.terms.absent_max);
+        let Some(gate) = self.gates.get_mut(&id) else { return };
+        if now >= gate.heard + once + absent_max {
+            return self.forget(id);
+        }
+        let is_absent = gate.anchor.is_none_or(|anchor| now >= anchor + once);
+        if is_absent && !gate.is_absent {
+            gate.is_absent = true;
+            self.parts_absent += gate.part();
+        }
+        let lease_end = gate.answers[0].map_or(now, |(_, sent)| sent + once);
+        if gate.has_lease && now >= lease_end {
+            gate.has_lease = false;
+            let apps = core::mem::take(&mut gate.apps);
+            apps.into_iter().for_each(|app| self.clear(app, id, None));
+        }
+        self.plan(id);
+    }
+
+    /// Sets the alarm of a gate.
+    fn plan(&mut self, id: GateId) {
+        let (once, absent_max) = (self.once(), self.terms.absent_max);
+        let Some(gate) = self.gates.get_mut(&id) else { return };
+        let forgotten = gate.heard + once + absent_max;
+        let absent = gate.anchor.filter(|_| !gate.is_absent).map(|anchor| anchor + once);
+        let ends = gate.answers[0].filter(|_| gate.has_lease).map(|(_, sent)| sent + once);
+        let at = [absent, ends].into_iter().flatten().fold(forgotten, Time::min);
+        self.alarms.remove(&(gate.alarm, id));
+        gate.alarm = at;
+        self.alarms.insert((at, id));
+    }
+
+    /// A gate holds nothing, and has no part.
+    fn forget(&mut self, id: GateId) {
+        let Some(gate) = self.gates.remove(&id) else { return };
+        self.alarms.remove(&(gate.alarm, id));
+        self.parts -= gate.part();
+        if gate.is_absent {
+            self.parts_absent -= gate.part();
+        }
+        gate.apps.into_iter().for_each(|app| self.clear(app, id, None));
+    }
+
+    fn clear(&mut self, app: AppId, id: GateId, number: Option<u64>) {
+        let Some(class) = self.classes.get_mut(&app) else { return };
+        let before = class.committed();
+        class.clear(id, number);
+        self.committed = self.committed - before + class.committed();
+        if class.gates() == 0 {
+            self.classes.remove(&app);
+        }
+    }
+
+    /// What a report says of its gate.
+    fn hear(&mut self, id: GateId, report: &Report) {
+        let (now, once) = (self.now, self.once());
+        let part = u64::from(report.part);
+        if !self.gates.contains_key(&id) {
+            if part > 0 {
+                // It was here in an earlier life of the allotter. So were others, who have the rest.
+                let unknown = self.parts_unknown.get_or_insert(WHOLE.saturating_sub(self.parts));
+                *unknown = unknown.saturating_sub(part);
+            }
+            self.gates.insert(
+                id,
+                Gate {
+                    number: 0,
+                    heard: now,
+                    answers: [None; ANSWERS],
+                    anchor: None,
+                    is_absent: true,
+                    has_lease: false,
+                    part_held: 0,
+                    part_offered: 0,
+                    apps: Vec::new(),
+                    alarm: now,
+                },
+            );
+        }
+        let Some(gate) = self.gates.get_mut(&id) else { return };
+        let before = gate.part();
+        let absent_before = if gate.is_absent { before } else { 0 };
+        (gate.number, gate.heard) = (report.number, now);
+        (gate.part_held, gate.part_offered) = (part, 0);
+        let applied = gate.answers.iter().flatten().find(|(number, _)| *number == report.applied);
+        gate.anchor = applied.map(|(_, sent)| *sent);
+        gate.answers = [None, applied.copied()];
+        gate.is_absent = gate.anchor.is_none_or(|anchor| now >= anchor + once);
+        self.parts = self.parts - before + part;
+        self.parts_absent = self.parts_absent - absent_before + if gate.is_absent { part } else { 0 };
+    }
+
+    /// What it says of classes.
+    fn take_in(&mut self, id: GateId, report: &Report) {
+        let mut apps = Vec::with_capacity(report.classes.len());
+        for demand in &report.classes {
+            let Some(cap) = self.terms.cap_of(demand.app) else { continue };
+            let class = self.classes.entry(demand.app).or_insert_with(|| Class::new(cap));
+            let before = class.committed();
+            class.report(id, report.number, [demand.demand, demand.used, demand.held]);
+            self.committed = self.committed - before + class.committed();
+            apps.push(demand.app);
+        }
+        let Some(gate) = self.gates.get_mut(&id) else { return };
+        let old = core::mem::replace(&mut gate.apps, apps);
+        for app in old {
+            self.clear(app, id, Some(report.number));
+        }
+    }
+
+    /// So much of a cap is kept for gates that may use their parts of it.
+    fn kept(&self, cap: u64) -> u64 {
+        let is_early = self.now < self.began + self.terms.absent_max;
+        let unknown = self.parts_unknown.filter(|_| is_early).unwrap_or(0);
+        let kept = u128::from(cap) * u128::from(self.parts_absent + unknown);
+        u64::try_from(kept.div_ceil(u128::from(WHOLE))).unwrap_or(u64::MAX)
+    }
+
+    /// Divides the total among classes, if it is time.
+    fn divide(&mut self) {
+        let Some(total) = self.terms.total else { return };
+        let pause = Span::from_micros(self.classes.len() as u64).max(PAUSE);
+        if self.divided_at.is_some_and(|at| self.now.since(at) < pause) {
+            return;
+        }
+        let total = total.get() - self.kept(total.get()).min(total.get());
+        let wants: Vec<Want> = self.classes.iter().map(|(app, class)| self.want(*app, class)).collect();
+        self.level = Level::of(total, &wants);
+        let demand: u64 = wants.iter().fold(0, |sum, want| sum.saturating_add(want.demand));
+        self.spare = if self.level.is_full() {
+            total.saturating_sub(demand) / (self.classes.len() as u64 + 1)
+        } else {
+            0
+        };
+        self.divided_at = Some(self.now);
+    }
+
+    fn want(&self, app: AppId, class: &Class) -> Want {
+        self.terms.want(app, narrow(class.demand()).min(class.cap))
+    }
+
+    fn answer(&mut self, id: GateId, report: &Report) -> Grant {
+        let now = self.now;
+        let learns = now < self.began + self.once();
+        self.divide();
+        let total = self.terms.total.map(|total| total.get() - self.kept(total.get()).min(total.get()));
+        let mut demands = core::mem::take(&mut self.demands);
+        let mut granted = Vec::with_capacity(report.classes.len());
+        for demand in &report.classes {
+            let app = demand.app;
+            let Some(cap) = self.terms.cap_of(app) else { continue };
+            let usable = cap - self.kept(cap).min(cap);
+            let Some(class) = self.classes.get(&app) else { continue };
+            let is_due = class.is_due(now, usable, self.divided_at, PAUSE);
+            let of_total = self
+                .terms
+                .total
+                .map(|_| self.level.of_want(&self.want(app, class)).saturating_add(self.spare));
+            let Some(class) = self.classes.get_mut(&app) else { continue };
+            if is_due {
+                class.fill(now, usable, of_total.unwrap_or(usable), &mut demands);
+            }
+            let before = class.committed();
+            let mut free = usable.saturating_sub(narrow(before));
+            if let Some(total) = total {
+                free = free.min(total.saturating_sub(narrow(self.committed)));
+            }
+            granted.push((app, class.offer(id, free, learns)));
+            self.committed = self.committed - before + class.committed();
+        }
+        self.demands = demands;
+        let part = self.offer_part(id);
+        if let Some(gate) = self.gates.get_mut(&id) {
+            gate.answers[0] = Some((report.number, now));
+            gate.has_lease = true;
+        }
+        self.plan(id);
+        Grant {
+            number: report.number,
+            lease: self.terms.lease,
+            every: self.terms.every,
+            part,
+            classes: granted,
+        }
+    }
+
+    /// Offers a gate its part of all caps: the same for each, as far as others have given it up.
+    fn offer_part(&mut self, id: GateId) -> u32 {
+        let is_early = self.now < self.began + self.terms.absent_max;
+        let unknown = self.parts_unknown.filter(|_| is_early).unwrap_or(0);
+        let free = WHOLE.saturating_sub(self.parts + unknown);
+        let each = WHOLE / self.gates.len().max(1) as u64;
+        let Some(gate) = self.gates.get_mut(&id) else { return 0 };
+        let before = gate.part();
+        gate.part_offered = each.min(gate.part_held + free).min(u32::MAX.into());
+        let more = gate.part() - before;
+        self.parts += more;
+        if gate.is_absent {
+            self.parts_absent += more;
+        }
+        gate.part_offered as u32
+    }
+}

@@ -1,0 +1,257 @@
+//! A gate's side: what it holds, until when, and what it has when nobody answers.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::fill::{Level, Want};
+use super::meter::{Meter, Usage};
+use super::{Demand, Grant, Report, Terms, WHOLE};
+use crate::request::AppId;
+use crate::time::{Span, Time};
+
+/// By what a gate goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It has had no grant yet: it has nothing, for the length of a lease and the grace; then as [`Phase::Alone`].
+    New,
+    /// It holds a lease.
+    Lease,
+    /// The lease has run out, those of others may not have: the less of the lease and its part.
+    Grace,
+    /// Its part.
+    Alone,
+    /// It has left: nothing.
+    Left,
+}
+
+/// What one gate may use of caps that all gates share. Times are by the gate's own clock.
+#[derive(Debug)]
+pub struct Holder {
+    terms: Terms,
+    /// How many gates are expected, where nobody has ever said how many there are.
+    expected: u32,
+    began: Time,
+    /// The latest report, and when it was sent; whether its answer has not come.
+    number: u64,
+    sent: Time,
+    is_asking: bool,
+    /// The report whose grant it goes by, and until when; 0: none.
+    applied: u64,
+    until: Time,
+    /// When to report next.
+    due: Time,
+    every: Span,
+    part: u64,
+    has_left: bool,
+    classes: BTreeMap<AppId, Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// By the lease, and by the one before.
+    granted: u64,
+    before: u64,
+    /// Without one.
+    alone: u64,
+    meter: Meter,
+    /// Whether the gate still knows the class.
+    is_seen: bool,
+}
+
+/// The answer to a report is given up after so many times the time between reports.
+const PATIENCE: u64 = 4;
+
+impl Holder {
+    /// One that holds nothing. `expected`: how many gates there are thought to be where no allotter has ever answered; 0: such a gate gets
+    /// nothing.
+    pub fn new(terms: Terms, expected: u32, now: Time) -> Holder {
+        Holder {
+            every: terms.every,
+            terms,
+            expected,
+            began: now,
+            number: 0,
+            sent: now,
+            is_asking: false,
+            applied: 0,
+            until: now,
+            due: now,
+            part: 0,
+            has_left: false,
+            classes: BTreeMap::new(),
+        }
+    }
+
+    /// By what it goes at `now`.
+    pub fn phase(&self, now: Time) -> Phase {
+        let (end, early) = match self.applied {
+            0 => (self.began + self.terms.lease, Phase::New),
+            _ => (self.until, Phase::Grace),
+        };
+        match now {
+            _ if self.has_left => Phase::Left,
+            _ if self.applied > 0 && now < self.until => Phase::Lease,
+            _ if now < end + self.terms.grace() => early,
+            _ => Phase::Alone,
+        }
+    }
+
+    /// What a class may use at `now`, in bytes a second; `None`: as much as it likes, as it has no cap.
+    pub fn rate(&self, now: Time, app: AppId) -> Option<u64> {
+        let cap = self.terms.cap_of(app)?;
+        let Some(held) = self.classes.get(&app) else { return Some(0) };
+        Some(match self.phase(now) {
+            Phase::Lease => held.granted,
+            Phase::Grace => held.granted.min(self.alone(cap, held)),
+            Phase::Alone => self.alone(cap, held),
+            Phase::New | Phase::Left => 0,
+        })
+    }
+
+    fn alone(&self, cap: u64, held: &Held) -> u64 {
+        match self.terms.total {
+            Some(_) => held.alone,
+            None => self.part_of(cap),
+        }
+    }
+
+    /// Its part of every cap, in 2^-32, for when nobody answers.
+    pub fn part(&self) -> u32 {
+        u32::try_from(self.part).unwrap_or(u32::MAX)
+    }
+
+    /// Classes of which it has something, or something is asked.
+    pub fn apps(&self) -> impl Iterator<Item = AppId> + '_ {
+        self.classes.keys().copied()
+    }
+
+    /// When rates next change by themselves.
+    pub fn changes_at(&self, now: Time) -> Time {
+        match self.phase(now) {
+            Phase::New => self.began + self.terms.lease + self.terms.grace(),
+            Phase::Lease => self.until,
+            Phase::Grace => self.until + self.terms.grace(),
+            Phase::Alone | Phase::Left => Time::MAX,
+        }
+    }
+
+    /// When it wants to report: [`Holder::report`] is to be called then.
+    pub fn due(&self) -> Time {
+        if self.has_left { Time::MAX } else { self.due }
+    }
+
+    /// A class waits that has nothing: a report is due at once, unless one is on its way.
+    pub fn urge(&mut self, now: Time) {
+        if !self.is_asking {
+            self.due = self.due.min(now);
+        }
+    }
+
+    /// What to send at `now`, as the gate has counted this up to now of all classes that it knows. Whatever was sent before is void.
+    pub fn report(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) -> Report {
+        self.observe(now, usages);
+        let phase = self.phase(now);
+        let of = |(app, held): (&AppId, &Held)| Demand {
+            app: *app,
+            demand: held.meter.demand(),
+            used: held.meter.used(),
+            held: self.rate(now, *app).unwrap_or(0),
+        };
+        let has_something = |demand: &Demand| demand.demand > 0 || demand.held > 0;
+        let classes: Vec<Demand> = self.classes.iter().map(of).filter(has_something).collect();
+        self.number += 1;
+        (self.sent, self.is_asking) = (now, true);
+        self.due = now + Span::from_nanos(self.every.as_nanos().saturating_mul(PATIENCE));
+        Report {
+            number: self.number,
+            applied: if phase == Phase::Lease { self.applied } else { 0 },
+            part: self.part(),
+            leaves: false,
+            classes,
+        }
+    }
+
+    /// The gate ends: it uses nothing any more, and says so.
+    pub fn leave(&mut self) -> Report {
+        self.has_left = true;
+        self.classes.clear();
+        self.number += 1;
+        Report { number: self.number, leaves: true, ..Report::default() }
+    }
+
+    /// A grant has come. False: it answers no report, or an earlier one than the latest, or its lease is over.
+    pub fn granted(&mut self, now: Time, grant: &Grant) -> bool {
+        if self.has_left || !self.is_asking || grant.number != self.number {
+            return false;
+        }
+        self.is_asking = false;
+        self.every = grant.every;
+        let until = self.sent + grant.lease;
+        if now >= until {
+            self.due = now;
+            return false;
+        }
+        let mut was_lowered = self.phase(now) != Phase::Lease;
+        for held in self.classes.values_mut() {
+            // What is not named is nothing.
+            (held.before, held.granted) = (held.granted, 0);
+        }
+        for (app, rate) in &grant.classes {
+            if let Some(held) = self.classes.get_mut(app) {
+                held.granted = *rate;
+            }
+        }
+        was_lowered |= self.classes.values().any(|held| held.granted < held.before);
+        was_lowered |= u64::from(grant.part) < self.part;
+        (self.applied, self.until, self.part) = (grant.number, until, grant.part.into());
+        // What it has given up somebody else may have as soon as it has said so.
+        self.due = if was_lowered { now } else { (self.sent + self.every).max(now) };
+        true
+    }
+
+    fn observe(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) {
+        self.classes.values_mut().for_each(|held| held.is_seen = false);
+        for usage in usages {
+            if self.terms.cap_of(usage.app).is_none() {
+                continue;
+            }
+            let rate = self.rate(now, usage.app).unwrap_or(0);
+            let held = self.classes.entry(usage.app).or_default();
+            held.meter.observe(now, &usage, rate, self.every);
+            held.is_seen = true;
+        }
+        self.classes.retain(|_, held| held.is_seen || held.granted > 0);
+        for (app, held) in self.classes.iter_mut().filter(|(_, held)| !held.is_seen) {
+            held.meter.observe(now, &Usage { app: *app, ..Usage::default() }, held.granted, self.every);
+        }
+        self.divide_part();
+    }
+
+    /// Its part of a cap.
+    fn part_of(&self, cap: u64) -> u64 {
+        let part = match self.part {
+            0 => WHOLE.checked_div(self.expected.into()).unwrap_or(0),
+            part => part,
+        };
+        (u128::from(cap) * u128::from(part) / u128::from(WHOLE)) as u64
+    }
+
+    /// Where there is a total, its part of that is divided among its classes.
+    fn divide_part(&mut self) {
+        let Some(total) = self.terms.total else { return };
+        let total = self.part_of(total.get());
+        let of = |(app, held): (&AppId, &Held)| {
+            let most = self.part_of(self.terms.cap_of(*app).unwrap_or(0));
+            self.terms.want(*app, held.meter.demand().min(most))
+        };
+        let wants: Vec<Want> = self.classes.iter().map(of).collect();
+        let level = Level::of(total, &wants);
+        let asked = wants.iter().fold(0u64, |sum, want| sum.saturating_add(want.demand));
+        let spare = if level.is_full() { (total - asked) / (wants.len() as u64 + 1) } else { 0 };
+        let most: Vec<u64> =
+            self.classes.keys().map(|app| self.part_of(self.terms.cap_of(*app).unwrap_or(0))).collect();
+        for ((held, want), most) in self.classes.values_mut().zip(&wants).zip(most) {
+            held.alone = (level.of_want(want) + spare).min(most);
+        }
+    }
+}

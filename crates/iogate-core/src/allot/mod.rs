@@ -1,0 +1,147 @@
+//! One policy over many gates: who may use how much of what all of them serve together.
+//!
+//! Each gate has a [`Holder`], and one [`Allotter`] serves all. A holder reports, some times a second, the *demand* and the use of each
+//! class at its gate; the answer is a *grant*: an *allotment*, in bytes a second, for each of them, and all of it is a *lease* that ends by
+//! itself. Reports and grants may be lost, late, doubled and out of order, gates come and go, and the allotter may be started anew.
+//!
+//! - *Who gets what*: a class's cap is divided over its gates by max-min fairness ([`level`]): no gate has more than another one that wants
+//!   more. Where a total is given, it is first divided among classes, by weights and floors ([`Level`]).
+//! - *No two gates hold the same byte a second*: what is taken away from one gate is given to another only when the first has said that it
+//!   has given it up, or its lease has run out. A holder keeps to this: one report is on its way at a time, and only the answer to the
+//!   latest one counts. So a report says all that its gate holds, and no answer to an earlier one is taken any more.
+//! - *Whose clock*: a lease runs from when the report was *sent*, by the holder's clock, and from when the grant was sent, by the
+//!   allotter's, which is later. Clocks need not agree on the time, only on how long a lease takes: to within `skew`.
+//! - *Nobody answers*: a holder keeps its lease to its end, then the less of that and its *part* of the cap for [`Terms::grace`], then
+//!   its part. Parts are granted like rates, but do not run out: those of all gates together are never more than the whole. The allotter
+//!   keeps the part of a gate that it does not hear of for [`Terms::absent_max`], so that others are not in its place; after that, a gate
+//!   that is cut off and lives has it nevertheless: with k such gates of n, at most k/n of a cap too much.
+//! - *The allotter is started anew*: for the length of a lease it grants no more than what gates say that they hold. From the parts that
+//!   they hold it knows what those have that it has not heard of, and keeps that for [`Terms::absent_max`]. Gates that are new tell it
+//!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of.
+//!
+//! The division is that of Doorman (YouTube's cooperative rate limits), the leases are Gray and Cheriton's (SOSP 1989).
+//!
+//! | file | part |
+//! |---|---|
+//! | `fill` | max-min fairness |
+//! | `allotter` | who gets what: gates, leases, parts |
+//! | `class` | what one class has at all gates |
+//! | `holder` | a gate's side |
+//! | `meter` | what a class at a gate asks for |
+
+mod allotter;
+mod class;
+mod fill;
+mod holder;
+mod meter;
+
+use alloc::vec::Vec;
+use core::num::NonZeroU64;
+
+pub use self::allotter::{Allotted, Allotter, GateId};
+pub use self::fill::{Level, Want, level};
+pub use self::holder::{Holder, Phase};
+pub use self::meter::Usage;
+use crate::policy::{Entitlement, Policy};
+use crate::request::AppId;
+use crate::time::Span;
+
+/// A part of every cap, in 2^-32: this is the whole.
+pub const WHOLE: u64 = 1 << 32;
+
+/// What all gates and the allotter go by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Who is entitled to what, over all gates: caps, and where there is a total, weights and floors. Only rates in bytes count.
+    pub policy: Policy,
+    /// What all gates may serve together, in bytes a second; `None`: only caps are divided.
+    pub total: Option<NonZeroU64>,
+    /// How long a grant counts.
+    pub lease: Span,
+    /// How long from a report to the next.
+    pub every: Span,
+    /// By how much two clocks may differ in how long four leases take.
+    pub skew: Span,
+    /// For how long the part of a gate is kept that is not heard of.
+    pub absent_max: Span,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            policy: Policy::default(),
+            total: None,
+            lease: Span::from_secs(1),
+            every: Span::from_millis(100),
+            skew: Span::from_millis(10),
+            absent_max: Span::from_secs(60),
+        }
+    }
+}
+
+impl Terms {
+    /// The most that a class may have at all gates together, in bytes a second; `None`: it is not allotted.
+    pub fn cap_of(&self, app: AppId) -> Option<u64> {
+        let max = self.policy.of(app).max.bytes;
+        match (max, self.total) {
+            (Some(max), Some(total)) => Some(max.get().min(total.get())),
+            (max, total) => max.or(total).map(NonZeroU64::get),
+        }
+    }
+
+    /// For how long after its lease a gate has no more than it had by it. The leases of all others that were granted before it is known
+    /// to be absent have run out then.
+    pub fn grace(&self) -> Span {
+        let once = self.lease + self.skew;
+        once + once + self.skew + self.skew
+    }
+
+    /// What a class asks of the total.
+    fn want(&self, app: AppId, demand: u64) -> Want {
+        let Entitlement { weight, min, .. } = *self.policy.of(app);
+        Want { weight, floor: min.bytes.map_or(0, NonZeroU64::get), demand }
+    }
+}
+
+/// What a gate tells the allotter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Counts a gate's reports, from 1.
+    pub number: u64,
+    /// The report whose grant the gate goes by; 0: by none, as its lease has run out.
+    pub applied: u64,
+    /// Its part of every cap, in 2^-32.
+    pub part: u32,
+    /// The gate goes: it holds nothing from now on.
+    pub leaves: bool,
+    /// All classes that it has a demand of, or holds something of.
+    pub classes: Vec<Demand>,
+}
+
+/// One class at one gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// The class.
+    pub app: AppId,
+    /// What it would use, in bytes a second.
+    pub demand: u64,
+    /// What it has used.
+    pub used: u64,
+    /// What it may use at most until the answer is there.
+    pub held: u64,
+}
+
+/// What the allotter answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// The report that it answers.
+    pub number: u64,
+    /// How long it counts, from when that report was sent.
+    pub lease: Span,
+    /// How long from that report to the next.
+    pub every: Span,
+    /// The gate's part of every cap, in 2^-32, for when nobody answers.
+    pub part: u32,
+    /// What each class that was reported may use, in bytes a second.
+    pub classes: Vec<(AppId, u64)>,
+}

@@ -1,0 +1,474 @@
+//! One policy over many gates: what is divided, and that no two gates hold the same byte a second, whatever becomes of messages, gates
+//! and the allotter.
+
+use std::collections::{BTreeMap, BinaryHeap};
+
+use iogate_core::allot::{
+    Allotter, Demand, GateId, Grant, Holder, Level, Phase, Report, Terms, Usage, Want, level,
+};
+use iogate_core::policy::{Entitlement, Policy, Rate};
+use iogate_core::{AppId, Span, Time};
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+fn at(ms: u64) -> Time {
+    Time::from_nanos(ms * MS)
+}
+
+fn capped(caps: &[(u32, u64)]) -> Terms {
+    let of = |&(app, max): &(u32, u64)| {
+        let max = Rate { bytes: max.try_into().ok(), requests: None };
+        (AppId(app), Entitlement { max, ..Entitlement::default() })
+    };
+    let policy = Policy { apps: caps.iter().map(of).collect(), ..Policy::default() };
+    Terms { policy, ..Terms::default() }
+}
+
+/// Gives out one unit after the other, to who has least and wants more.
+fn naive(total: u64, demands: &[u64]) -> Vec<u64> {
+    let mut got = vec![0; demands.len()];
+    for _ in 0..total {
+        let poorest = (0..got.len()).filter(|&gate| got[gate] < demands[gate]).min_by_key(|&gate| got[gate]);
+        let Some(poorest) = poorest else { break };
+        got[poorest] += 1;
+    }
+    got
+}
+
+proptest! {
+    #[test]
+    fn a_level_is_what_giving_unit_by_unit_comes_to(
+        total in 0u64..400,
+        demands in proptest::collection::vec(0u64..100, 1..12),
+    ) {
+        let reference = naive(total, &demands);
+        let level = level(total, &mut demands.clone());
+        for (demand, expected) in demands.iter().zip(&reference) {
+            let got = level.min(*demand);
+            // What is less than a unit for each is left over.
+            prop_assert!(got == *expected || got + 1 == *expected, "{got} instead of {expected}");
+        }
+        let sum: u64 = demands.iter().map(|demand| level.min(*demand)).sum();
+        prop_assert!(sum <= total);
+        prop_assert!(total.min(demands.iter().sum()) - sum < demands.len() as u64);
+    }
+
+    /// No class could have more without one that has no more for its weight having less, but for floors.
+    #[test]
+    fn a_total_is_divided_by_weight_above_floors(
+        total in 1u64..1_000_000,
+        wants in proptest::collection::vec((1u32..20, 0u64..100_000, 0u64..400_000), 1..12),
+    ) {
+        let wants: Vec<Want> =
+            wants.into_iter().map(|(weight, floor, demand)| Want { weight, floor, demand }).collect();
+        let level = Level::of(total, &wants);
+        let got: Vec<u64> = wants.iter().map(|want| level.of_want(want)).collect();
+        let sum: u64 = got.iter().sum();
+        prop_assert!(sum <= total);
+        let asked: u64 = wants.iter().map(|want| want.demand).sum();
+        let weights: u64 = wants.iter().map(|want| u64::from(want.weight)).sum();
+        prop_assert!(sum + weights >= total.min(asked), "{sum} of {total} are given");
+        let floors: u64 = wants.iter().map(|want| want.floor.min(want.demand)).sum();
+        for (want, got_by) in wants.iter().zip(&got) {
+            prop_assert!(*got_by <= want.demand);
+            if floors <= total {
+                prop_assert!(*got_by >= want.floor.min(want.demand), "a floor does not hold");
+            }
+            let wish = if floors <= total { want.demand } else { want.floor.min(want.demand) };
+            if *got_by >= wish {
+                continue;
+            }
+            // Who wants more has, for its weight, no less than any other that is above its floor.
+            for (other, &others) in wants.iter().zip(&got) {
+                if others > other.floor || floors > total {
+                    let (mine, its) = ((*got_by + 1) * u64::from(other.weight), others * u64::from(want.weight));
+                    prop_assert!(mine + u64::from(other.weight) >= its, "{want:?} has {got_by}, {other:?} {others}");
+                }
+            }
+        }
+    }
+}
+
+/// A gate that reports demands as it is told, and nothing is lost.
+#[derive(Default)]
+struct Exact {
+    number: u64,
+    part: u32,
+    held: BTreeMap<AppId, u64>,
+}
+
+impl Exact {
+    fn report(&mut self, allotter: &mut Allotter, now: Time, gate: u64, demands: &[(AppId, u64)]) {
+        self.number += 1;
+        let of = |&(app, demand): &(AppId, u64)| Demand {
+            app,
+            demand,
+            used: 0,
+            held: self.held.get(&app).copied().unwrap_or(0),
+        };
+        let report = Report {
+            number: self.number,
+            applied: self.number - 1,
+            part: self.part,
+            leaves: false,
+            classes: demands.iter().map(of).collect(),
+        };
+        let grant = allotter.report(now, GateId(gate), &report).expect("it is a new report");
+        assert_eq!(grant.number, self.number);
+        let held: BTreeMap<AppId, u64> = grant.classes.into_iter().collect();
+        let is_lowered = self.held.iter().any(|(app, rate)| held.get(app).is_none_or(|now| now < rate));
+        (self.part, self.held) = (grant.part, held);
+        if is_lowered {
+            // As a holder does: what it has given up others may have as soon as it has said so.
+            self.report(allotter, now, gate, demands);
+        }
+    }
+}
+
+proptest! {
+    /// After any demands before: each gate tells of its demand, and two reports later each has what is its due.
+    #[test]
+    fn two_reports_of_unchanged_demands_are_enough(
+        cap in 1_000u64..1_000_000,
+        before in proptest::collection::vec(0u64..300_000, 2..24),
+        seed in any::<u64>(),
+    ) {
+        let app = AppId(1);
+        let terms = capped(&[(1, cap)]);
+        let mut allotter = Allotter::new(terms, Time::ZERO);
+        let mut gates: Vec<Exact> = before.iter().map(|_| Exact::default()).collect();
+        let mut now = 0;
+        let after: Vec<u64> =
+            before.iter().enumerate().map(|(gate, demand)| (demand ^ seed.rotate_left(gate as u32)) % 300_000).collect();
+        let round = |allotter: &mut Allotter, gates: &mut [Exact], now: &mut u64, demands: &[u64]| {
+            for (gate, demand) in demands.iter().enumerate() {
+                *now += 100 / demands.len() as u64 + 1;
+                gates[gate].report(allotter, at(*now), gate as u64, &[(app, *demand)]);
+                let sum: u64 = gates.iter().map(|gate| gate.held.get(&app).copied().unwrap_or(0)).sum();
+                assert!(sum <= cap, "{sum} of {cap}");
+            }
+        };
+        for _ in 0..25 {
+            round(&mut allotter, &mut gates, &mut now, &before);
+        }
+        // In the second round some give up what others get, at the latest in the third.
+        for _ in 0..3 {
+            round(&mut allotter, &mut gates, &mut now, &after);
+        }
+        let reference = level(cap, &mut after.clone());
+        let slack = gates.len() as u64 + 1;
+        for (gate, demand) in after.iter().enumerate() {
+            let held = gates[gate].held.get(&app).copied().unwrap_or(0);
+            let due = reference.min(*demand);
+            prop_assert!(held + slack >= due, "gate {gate} of {after:?} has {held}, its due is {due}");
+        }
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_is_spread_and_a_part_is_left() {
+    let mut allotter = Allotter::new(capped(&[(1, 1_000)]), Time::ZERO);
+    let mut gates = [Exact::default(), Exact::default()];
+    for ms in (0..3_000).step_by(100) {
+        for (gate, exact) in gates.iter_mut().enumerate() {
+            exact.report(&mut allotter, at(ms), gate as u64, &[(AppId(1), 100)]);
+        }
+        if ms < 1_010 {
+            assert_eq!(gates[0].held[&AppId(1)], 0, "nothing is granted while old leases may hold");
+        }
+    }
+    // 800 are not asked for: a third to each gate, a third for one that comes.
+    assert_eq!(gates.map(|gate| gate.held[&AppId(1)]), [366, 366]);
+}
+
+#[test]
+fn a_total_is_divided_among_classes_and_then_over_gates() {
+    let weighted = |app: u32, weight| (AppId(app), Entitlement { weight, ..Entitlement::default() });
+    let policy = Policy { apps: [weighted(1, 1), weighted(2, 3)].into(), ..Policy::default() };
+    let terms = Terms { policy, total: 8_000.try_into().ok(), ..Terms::default() };
+    let mut allotter = Allotter::new(terms, Time::ZERO);
+    let mut gates = [Exact::default(), Exact::default(), Exact::default()];
+    // The first class is at all gates, the second at one: shares are of all, not of a gate.
+    let demands = [&[(AppId(1), 9_000)][..], &[(AppId(1), 9_000)], &[(AppId(1), 9_000), (AppId(2), 9_000)]];
+    for ms in (0..3_000).step_by(50) {
+        for (gate, exact) in gates.iter_mut().enumerate() {
+            exact.report(&mut allotter, at(ms), gate as u64, demands[gate]);
+            let now: u64 = allotter.allotted(AppId(1)).committed + allotter.allotted(AppId(2)).committed;
+            assert!(now <= 8_000, "{now}");
+        }
+    }
+    let held =
+        |app| gates.iter().map(|gate| gate.held.get(&AppId(app)).copied().unwrap_or(0)).collect::<Vec<_>>();
+    assert_eq!((held(1), held(2)), (vec![666; 3], vec![0, 0, 6_000]));
+}
+
+#[test]
+fn one_that_begins_anew_keeps_what_gates_may_have_that_it_has_not_heard_of() {
+    let terms = capped(&[(1, 1_000)]);
+    let demands = [(AppId(1), 5_000)];
+    let mut before = Allotter::new(terms.clone(), at(0));
+    let mut gates: Vec<Exact> = (0..4).map(|_| Exact::default()).collect();
+    for ms in (0..3_000).step_by(100) {
+        for (gate, exact) in gates.iter_mut().enumerate() {
+            exact.report(&mut before, at(ms), gate as u64, &demands);
+        }
+    }
+    assert_eq!(gates.iter().map(|gate| gate.part).collect::<Vec<_>>(), [1 << 30; 4]);
+    // Only the first gate finds its successor: for a minute it does not get what the others may use.
+    let mut after = Allotter::new(terms, at(3_000));
+    let mut held = |ms| {
+        gates[0].report(&mut after, at(ms), 0, &demands);
+        gates[0].held[&AppId(1)]
+    };
+    let of_first: Vec<u64> = (3_000..62_900).step_by(100).map(&mut held).collect();
+    assert!(of_first.iter().all(|held| *held == 250), "{of_first:?}");
+    let at_last = (62_900..64_000).step_by(100).map(&mut held).last();
+    assert_eq!(at_last, Some(1_000));
+}
+
+#[test]
+fn old_and_doubled_reports_are_not_answered() {
+    let mut allotter = Allotter::new(capped(&[(1, 1_000)]), Time::ZERO);
+    let report = |number| Report { number, ..Report::default() };
+    assert!(allotter.report(at(1), GateId(1), &report(2)).is_some());
+    assert!(allotter.report(at(2), GateId(1), &report(2)).is_none());
+    assert!(allotter.report(at(3), GateId(1), &report(1)).is_none());
+    assert!(allotter.report(at(4), GateId(1), &Report { leaves: true, ..report(3) }).is_none());
+    assert_eq!(allotter.gates(), 0);
+}
+
+#[test]
+fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
+    let mut holder = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
+    let usage = |admitted| [Usage { app: AppId(1), admitted, capped: Span::ZERO, deferred: 5 }];
+    assert_eq!(
+        (holder.phase(at(0)), holder.rate(at(0), AppId(1)), holder.rate(at(0), AppId(2))),
+        (Phase::New, Some(0), None)
+    );
+    let report = holder.report(at(10), usage(0));
+    assert!(report.classes[0].demand > 0 && report.classes[0].held == 0, "{report:?}");
+    let grant = Grant {
+        number: 1,
+        lease: Span::from_secs(1),
+        every: Span::from_millis(100),
+        part: 1 << 30,
+        classes: vec![(AppId(1), 900)],
+    };
+    assert!(!holder.granted(at(20), &Grant { number: 0, ..grant.clone() }));
+    assert!(holder.granted(at(20), &grant));
+    assert!(!holder.granted(at(21), &grant), "doubled");
+    assert_eq!((holder.phase(at(1_009)), holder.rate(at(1_009), AppId(1))), (Phase::Lease, Some(900)));
+    assert_eq!((holder.phase(at(1_010)), holder.rate(at(1_010), AppId(1))), (Phase::Grace, Some(250)));
+    let alone = 1_010 + 2 * 1_010 + 20;
+    assert_eq!(holder.changes_at(at(1_010)), at(alone));
+    assert_eq!((holder.phase(at(alone)), holder.rate(at(alone), AppId(1))), (Phase::Alone, Some(250)));
+    // One that has never been answered goes by how many there are thought to be.
+    let mut new = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
+    new.report(at(0), usage(0));
+    assert_eq!(new.rate(at(3_100), AppId(1)), Some(250));
+    holder.leave();
+    assert_eq!((holder.phase(at(1_020)), holder.due()), (Phase::Left, Time::MAX));
+}
+
+/// Gates, an allotter and what is between them, as a seed says.
+struct Chaos {
+    seed: u64,
+    now: u64,
+    allotter: Option<Allotter>,
+    gates: BTreeMap<u64, (Holder, i64)>,
+    next_gate: u64,
+    /// By time, then number.
+    mail: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
+    letters: BTreeMap<u64, Letter>,
+    caps: Vec<(AppId, u64)>,
+    total: Option<u64>,
+    loss: u64,
+    terms: Terms,
+    phases: BTreeMap<&'static str, u64>,
+}
+
+#[derive(Clone)]
+enum Letter {
+    Up(u64, Report),
+    Down(u64, Grant),
+}
+
+impl Chaos {
+    fn random(&mut self, below: u64) -> u64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.seed >> 33) % below
+    }
+
+    /// What a gate's clock shows: some start together, and go as much too fast or too slow as they may.
+    fn clock(&self, rate: i64) -> Time {
+        let now = self.now as i64 * MS as i64;
+        Time::from_nanos((5_000_000_000 + now + now / 1_000_000 * rate) as u64)
+    }
+
+    fn post(&mut self, letter: &Letter) {
+        if self.random(100) < self.loss {
+            return;
+        }
+        let copies = if self.random(10) == 0 { 2 } else { 1 };
+        for _ in 0..copies {
+            let delay = match self.random(20) {
+                0 => self.random(4_000),
+                1..=4 => self.random(400),
+                _ => self.random(20),
+            };
+            let number = self.letters.keys().last().map_or(0, |last| last + 1);
+            self.letters.insert(number, letter.clone());
+            self.mail.push(std::cmp::Reverse((self.now + delay, number)));
+        }
+    }
+
+    fn join(&mut self) {
+        // Over four leases no more than half of the skew, either way.
+        let rate = [0, 1_200, -1_200][self.random(3) as usize];
+        let holder = Holder::new(self.terms.clone(), 0, self.clock(rate));
+        self.gates.insert(self.next_gate, (holder, rate));
+        self.next_gate += 1;
+    }
+
+    fn step(&mut self) {
+        self.now += 1;
+        while let Some(&std::cmp::Reverse((due, number))) =
+            self.mail.peek().filter(|mail| mail.0.0 <= self.now)
+        {
+            let _ = due;
+            self.mail.pop();
+            match self.letters.remove(&number).unwrap() {
+                Letter::Up(gate, report) => {
+                    let now = at(self.now);
+                    let Some(allotter) = &mut self.allotter else { continue };
+                    if let Some(grant) = allotter.report(now, GateId(gate), &report) {
+                        self.post(&Letter::Down(gate, grant));
+                    }
+                }
+                Letter::Down(gate, grant) => {
+                    let Some((_, rate)) = self.gates.get(&gate) else { continue };
+                    let now = self.clock(*rate);
+                    self.gates.get_mut(&gate).unwrap().0.granted(now, &grant);
+                }
+            }
+        }
+        for gate in self.gates.keys().copied().collect::<Vec<_>>() {
+            let now = self.clock(self.gates[&gate].1);
+            if self.gates[&gate].0.due() > now {
+                continue;
+            }
+            let apps: Vec<AppId> = self.caps.iter().map(|(app, _)| *app).collect();
+            let mut usages = Vec::new();
+            for app in apps {
+                if self.random(4) > 0 {
+                    let deferred = if self.random(2) == 0 { 0 } else { self.random(100_000) };
+                    let admitted = self.random(3) * self.now * 100;
+                    let capped = Span::from_nanos(self.random(3) * self.now * MS);
+                    usages.push(Usage { app, admitted, capped, deferred });
+                }
+            }
+            let report = self.gates.get_mut(&gate).unwrap().0.report(now, usages);
+            self.post(&Letter::Up(gate, report));
+        }
+    }
+
+    fn check(&mut self) {
+        let mut all = 0;
+        for &(app, cap) in &self.caps {
+            let rates =
+                self.gates.values().map(|(holder, rate)| holder.rate(self.clock(*rate), app).unwrap());
+            let sum: u64 = rates.sum();
+            assert!(sum <= cap, "{sum} of {cap} at {} ms, seed {}", self.now, self.seed);
+            all += sum;
+        }
+        if let Some(total) = self.total {
+            assert!(all <= total, "{all} of {total} at {} ms, seed {}", self.now, self.seed);
+        }
+        let phases: Vec<Phase> =
+            self.gates.values().map(|(holder, rate)| holder.phase(self.clock(*rate))).collect();
+        for phase in phases {
+            let name = match phase {
+                Phase::New => "new",
+                Phase::Lease => "lease",
+                Phase::Grace => "grace",
+                Phase::Alone => "alone",
+                Phase::Left => "left",
+            };
+            *self.phases.entry(name).or_default() += 1;
+        }
+    }
+}
+
+fn chaos(seed: u64, with_total: bool) -> BTreeMap<&'static str, u64> {
+    let caps = vec![(1, 1_000_000), (2, 77_777), (3, 10)];
+    let total = with_total.then_some(900_000);
+    let mut terms = capped(&caps);
+    terms.total = total.and_then(|total| total.try_into().ok());
+    terms.absent_max = Span::from_secs(10_000);
+    let mut world = Chaos {
+        seed,
+        now: 0,
+        allotter: Some(Allotter::new(terms.clone(), Time::ZERO)),
+        gates: BTreeMap::new(),
+        next_gate: 0,
+        mail: BinaryHeap::new(),
+        letters: BTreeMap::new(),
+        caps: caps.iter().map(|&(app, cap)| (AppId(app), cap)).collect(),
+        total,
+        loss: 5,
+        terms,
+        phases: BTreeMap::new(),
+    };
+    for _ in 0..5 {
+        world.join();
+    }
+    let (mut gone_until, mut has_restarted) = (0, false);
+    for _ in 0..25_000 {
+        match world.random(3_000) {
+            0 => world.loss = [0, 5, 30, 95][world.random(4) as usize],
+            1 if world.gates.len() > 2 => {
+                // Somebody leaves, and may say so.
+                let index = world.random(2) as usize;
+                let gate = *world.gates.keys().nth(index).unwrap();
+                let (mut holder, _) = world.gates.remove(&gate).unwrap();
+                if world.random(2) == 0 {
+                    let report = holder.leave();
+                    world.post(&Letter::Up(gate, report));
+                }
+            }
+            // One that begins anew knows what there was from any gate of before: gates that are new would tell it nothing.
+            2 if !has_restarted && world.gates.len() < 9 => world.join(),
+            3 if world.gates.values().all(|(holder, _)| holder.part() > 0) => {
+                world.allotter = None;
+                has_restarted = true;
+                gone_until = world.now + [0, 300, 6_000][world.random(3) as usize];
+            }
+            _ => {}
+        }
+        if world.allotter.is_none() && world.now >= gone_until {
+            world.allotter = Some(Allotter::new(world.terms.clone(), at(world.now)));
+        }
+        world.step();
+        world.check();
+    }
+    world.phases
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    /// Messages are lost, late and doubled, clocks go wrong as far as they may, gates come and go, the allotter is gone and begins anew: at
+    /// no time do all gates together have more than the cap.
+    #[test]
+    fn no_two_gates_hold_the_same_byte_a_second(seed in any::<u64>(), with_total in any::<bool>()) {
+        chaos(seed, with_total);
+    }
+}
+
+#[test]
+fn the_chaos_comes_to_all_phases() {
+    let phases = chaos(7, false);
+    for phase in ["new", "lease", "grace", "alone"] {
+        assert!(phases.get(phase).is_some_and(|count| *count > 500), "{phase}: {phases:?}");
+    }
+}
