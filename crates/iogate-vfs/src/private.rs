@@ -26,6 +26,47 @@ pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     make_and_open(std::os::fd::AsFd::as_fd(&own), name)
 }
 
+/// A secret that is kept in it, made when it is first needed.
+pub(crate) fn secret(root: BorrowedFd<'_>, name: &str) -> Result<[u8; 16], Errno> {
+    let own = make_and_open(root, NAME)?;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    for _ in 0..2 {
+        match rustix::fs::openat(&own, name, flags, Mode::empty()) {
+            Ok(file) => {
+                let mut secret = [0; 16];
+                let count = rustix::io::read(&file, &mut secret[..])?;
+                return if count == secret.len() { Ok(secret) } else { Err(Errno::IO) };
+            }
+            Err(Errno::NOENT) => make_secret(&own, name)?,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Err(Errno::NOENT)
+}
+
+/// Bytes that nobody can guess.
+pub(crate) fn random() -> Result<[u8; 16], Errno> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())?;
+    Ok(bytes)
+}
+
+/// Nobody sees it before it is whole and durable; another process may be first.
+fn make_secret(own: &OwnedFd, name: &str) -> Result<(), Errno> {
+    let secret = random()?;
+    let new = format!("{name}.{}", std::process::id());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(own, &new, flags, Mode::RUSR | Mode::WUSR)?;
+    let made = rustix::io::write(&file, &secret)
+        .and_then(|_| rustix::fs::fsync(&file))
+        .and_then(|()| rustix::fs::linkat(own, &new, own, name, rustix::fs::AtFlags::empty()));
+    let _ = rustix::fs::unlinkat(own, &new, rustix::fs::AtFlags::empty());
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        made => made.and_then(|()| rustix::fs::fsync(own)),
+    }
+}
+
 fn make_and_open(dir: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat(dir, name, flags, Mode::empty()) {

@@ -16,6 +16,7 @@ use crate::settings;
 mod advise;
 mod bench;
 mod coord;
+mod nfs;
 mod policy;
 mod remote;
 mod reproduce;
@@ -28,6 +29,7 @@ mod why;
 pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
+pub(crate) use nfs::NfsArgs;
 pub(crate) use policy::{PolicyArgs, PolicyCommand, SharesArgs};
 pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
 pub(crate) use reproduce::{Paper, ReproduceArgs};
@@ -56,6 +58,7 @@ pub(crate) enum Command {
     Policy(PolicyArgs),
     Record(RecordArgs),
     Serve(ServeArgs),
+    Nfs(Box<NfsArgs>),
     Turn(TurnArgs),
     Probe(ProbeArgs),
     Profile(ProfileArgs),

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Policy(args) => commands::policy::run(&args),
         Command::Record(args) => commands::record::record(&args),
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Nfs(args) => commands::nfs::run(&args),
         Command::Turn(args) => commands::turn::run(&args),
         Command::Profile(args) => commands::profile::run(&args),
         Command::Probe(args) => commands::probe::run(&args),

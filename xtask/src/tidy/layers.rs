@@ -6,11 +6,12 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 12] = [
+const LAYERS: [&str; 13] = [
     "iogate-core",
     "iogate-engine",
     "iogate-vfs",
     "iogate-fuse",
+    "iogate-nfs",
     "iogate-net",
     "iogate-turn",
     "iogate-python",

@@ -8,6 +8,7 @@ mod beneath;
 mod caller;
 mod entries;
 mod file;
+pub mod held;
 mod open_files;
 mod removed;
 mod stat;
@@ -210,6 +211,26 @@ impl DirectoryTree {
         }
     }
 
+    /// An open file, which is not counted yet.
+    fn file_of(&self, fd: OwnedFd, known: &stat::Known, object: ObjectName) -> io::Result<DirectoryFile> {
+        let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
+        let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
+        Ok(DirectoryFile {
+            fd,
+            data,
+            layout,
+            identity: known.identity,
+            store: Arc::clone(&self.store),
+            names: Arc::clone(&self.names),
+            object,
+            opened: known.attr,
+            counted: None,
+            verifier: Arc::clone(&self.verifier),
+            is_closed: AtomicBool::new(false),
+            syncs_names: false,
+        })
+    }
+
     /// Opens a file and counts it. `None`: its last name went meanwhile.
     fn open_counted(
         &self,
@@ -240,22 +261,8 @@ impl DirectoryTree {
             FileType::Directory => false,
             _ => return Err(Errno::NXIO.into()),
         };
-        let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
-        let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
-        let mut file = DirectoryFile {
-            fd,
-            data,
-            layout,
-            identity: known.identity,
-            store: Arc::clone(&self.store),
-            names: Arc::clone(&self.names),
-            object: given.unwrap_or_default(),
-            opened: known.attr,
-            counted: None,
-            verifier: Arc::clone(&self.verifier),
-            is_closed: AtomicBool::new(false),
-            syncs_names,
-        };
+        let mut file = self.file_of(fd, &known, given.unwrap_or_default())?;
+        file.syncs_names = syncs_names;
         if !is_file {
             return Ok(Some(Arc::new(file)));
         }
@@ -307,8 +314,9 @@ fn expect(held: &OwnedFd, identity: Identity) -> Result<(), Errno> {
     }
 }
 
-fn reopen(held: &OwnedFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(CWD, ProcPath::new(held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
+fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // By reference: what is held is held until it is open.
+    rustix::fs::openat(CWD, ProcPath::new(&held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl Tree for DirectoryTree {

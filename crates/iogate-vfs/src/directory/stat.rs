@@ -20,6 +20,8 @@ use crate::object_id::{OBJECT, ObjectId};
 pub(super) struct Known {
     pub(super) attr: Attr,
     pub(super) identity: Identity,
+    /// The number of its file system.
+    pub(super) device: u64,
 }
 
 /// Looks at a name in a directory, without following it.
@@ -107,7 +109,8 @@ pub(super) fn object_of(fd: impl AsFd) -> [u8; 16] {
 
 fn statx(dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Known, Errno> {
     let stat = rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
-    Ok(Known { attr: attr_of(&stat), identity: identity_of(&stat) })
+    let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
+    Ok(Known { attr: attr_of(&stat), identity: identity_of(&stat), device })
 }
 
 fn attr_of(stat: &Statx) -> Attr {

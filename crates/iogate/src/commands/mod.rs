@@ -10,6 +10,7 @@ pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
+pub(crate) mod nfs;
 pub(crate) mod partial;
 pub(crate) mod policy;
 pub(crate) mod probe;

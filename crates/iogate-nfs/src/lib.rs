@@ -1,0 +1,22 @@
+//! NFS version 3 (RFC 1813) in front of a directory and its gate: each user of each client is an application.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`xdr`], [`rpc`], [`wire`] | the messages, from bytes and to bytes; nothing else |
+//! | [`handle`] | what a client names a file by |
+//! | [`answers`] | what is remembered, so that nothing is carried out twice |
+//! | `service` | what calls do |
+//! | `server` | sockets, threads, and how much of both a client may have |
+//!
+//! The first four know no file, no socket and no thread.
+
+pub mod answers;
+pub mod handle;
+pub mod rpc;
+mod server;
+mod service;
+pub mod wire;
+pub mod xdr;
+
+pub use server::{Access, Counts, Limits, Network, NetworkError, Server, ServerConfig};
+pub use service::Export;

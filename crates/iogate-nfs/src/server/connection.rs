@@ -1,0 +1,349 @@
+//! A connection: records come in, answers go out, and neither waits for the other.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use iogate_engine::lock;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+
+use super::Shared;
+use super::budget::Client;
+use crate::rpc::records::Records;
+use crate::service::Answer;
+use crate::wire::RECORD_BYTES_MAX;
+
+/// Most records that are taken at once.
+const RECORDS_AT_ONCE: usize = 32;
+/// Most bytes that are taken at once.
+const BYTES_AT_ONCE: usize = 2 << 20;
+/// Most answers that are sent by one call.
+const ANSWERS_AT_ONCE: usize = 16;
+/// How long a client may take nothing of its answers.
+const STALL: Duration = Duration::from_secs(60);
+
+/// What a call and its answer take, until the client has the answer or is gone.
+pub(super) struct Charge {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(super) fn new(shared: &Arc<Shared>, client: &Arc<Client>, bytes: usize) -> Charge {
+        shared.budget.take(client, bytes);
+        Charge { shared: Arc::clone(shared), client: Arc::clone(client), bytes }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shared.budget.give_back(&self.client, self.bytes);
+        self.shared.resume();
+    }
+}
+
+struct Outgoing {
+    answer: Answer,
+    /// Bytes of it that were sent.
+    sent: usize,
+    _charge: Option<Charge>,
+}
+
+impl Outgoing {
+    fn bytes(&self) -> usize {
+        self.answer.head.len() + self.answer.data.len()
+    }
+
+    /// What is left to be sent.
+    fn parts(&self) -> [&[u8]; 2] {
+        let head = self.answer.head.get(self.sent..).unwrap_or_default();
+        let data = self.sent.saturating_sub(self.answer.head.len());
+        [head, &self.answer.data[data..]]
+    }
+}
+
+#[derive(Default)]
+struct Outbox {
+    queue: VecDeque<Outgoing>,
+    /// A thread sends: it takes what comes meanwhile.
+    is_sending: bool,
+    /// The socket takes no more, since then.
+    stalled: Option<Instant>,
+}
+
+/// What the kernel is asked to tell, and whether a thread looks after that just now.
+struct Interest {
+    handling: bool,
+    read: bool,
+    write: bool,
+}
+
+/// A connection.
+pub(super) struct Connection {
+    pub(super) token: u64,
+    pub(super) client: Arc<Client>,
+    stream: TcpStream,
+    shared: Weak<Shared>,
+    records: Mutex<Records>,
+    outbox: Mutex<Outbox>,
+    interest: Mutex<Interest>,
+    is_closed: AtomicBool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        token: u64,
+        client: Arc<Client>,
+        stream: TcpStream,
+        shared: &Arc<Shared>,
+    ) -> Arc<Connection> {
+        client.connections.fetch_add(1, Ordering::SeqCst);
+        Arc::new(Connection {
+            token,
+            client,
+            stream,
+            shared: Arc::downgrade(shared),
+            records: Mutex::new(Records::new(RECORD_BYTES_MAX)),
+            outbox: Mutex::default(),
+            interest: Mutex::new(Interest { handling: true, read: true, write: false }),
+            is_closed: false.into(),
+        })
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
+    /// Something was told of the connection: this thread looks after it until [`Connection::rearm`].
+    pub(super) fn begin(&self) {
+        lock(&self.interest).handling = true;
+    }
+
+    /// Asks the kernel again; to read only if the client may have more underway.
+    pub(super) fn rearm(self: &Arc<Self>, shared: &Shared) {
+        let mut interest = lock(&self.interest);
+        interest.handling = false;
+        interest.read = !shared.is_draining() && shared.budget.may_read(&self.client);
+        self.ask(shared, &interest);
+        let is_paused = !interest.read;
+        drop(interest);
+        if is_paused && !shared.is_draining() {
+            shared.pause(self);
+        }
+    }
+
+    /// Reads again.
+    pub(super) fn resume(&self, shared: &Shared) {
+        let mut interest = lock(&self.interest);
+        if !interest.read {
+            interest.read = true;
+            if !interest.handling {
+                self.ask(shared, &interest);
+            }
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn want_write(&self, shared: &Shared) {
+        let mut interest = lock(&self.interest);
+        interest.write = true;
+        if !interest.handling {
+            self.ask(shared, &interest);
+        }
+    }
+
+    fn ask(&self, shared: &Shared, interest: &Interest) {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut flags = EventFlags::ONESHOT;
+        if interest.read {
+            flags |= EventFlags::IN;
+        }
+        if interest.write {
+            flags |= EventFlags::OUT;
+        }
+        if let Err(error) = shared.ask(self.stream.as_fd(), self.token, flags) {
+            tracing::debug!(%error, "a connection cannot be waited for");
+            self.close(shared);
+        }
+    }
+
+    /// Takes what has come. Returns whole records; `false`: the connection has ended.
+    pub(super) fn receive(&self, scratch: &mut [u8], taken: &mut Vec<Vec<u8>>) -> bool {
+        let mut records = lock(&self.records);
+        let mut bytes = 0;
+        while taken.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
+            let (got, room) = match records.direct() {
+                Some((record, room)) => {
+                    let spare = &mut record.spare_capacity_mut()[..room];
+                    let got = match recv(&self.stream, spare, RecvFlags::empty()) {
+                        Ok((_, got)) => Ok(got),
+                        Err(errno) => Err(errno),
+                    };
+                    if let Ok(got) = got {
+                        let length = record.len() + got.min(room);
+                        // SAFETY: so many bytes behind the record were received into its capacity.
+                        unsafe { record.set_len(length) };
+                        taken.extend(records.appended(got.min(room)));
+                    }
+                    (got, room)
+                }
+                None => {
+                    let got = recv(&self.stream, &mut *scratch, RecvFlags::empty()).map(|(got, _)| got);
+                    if let Ok(got) = got
+                        && let Err(error) = records.feed(&scratch[..got], |record| taken.push(record))
+                    {
+                        tracing::debug!(%error, client = %self.client.address, "a connection is closed");
+                        return false;
+                    }
+                    (got, scratch.len())
+                }
+            };
+            match got {
+                Ok(0) => return false,
+                Ok(got) => {
+                    bytes += got;
+                    // If there is more, the kernel tells.
+                    if got < room {
+                        return true;
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Sends an answer, or leaves it to whoever sends just now. Does not block.
+    pub(super) fn send(&self, answer: Answer, charge: Option<Charge>) {
+        let mut outbox = lock(&self.outbox);
+        if self.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        outbox.queue.push_back(Outgoing { answer, sent: 0, _charge: charge });
+        if outbox.is_sending || outbox.stalled.is_some() {
+            return;
+        }
+        outbox.is_sending = true;
+        drop(outbox);
+        self.send_all();
+    }
+
+    /// The socket takes more.
+    pub(super) fn flush(&self) {
+        lock(&self.interest).write = false;
+        let mut outbox = lock(&self.outbox);
+        if outbox.is_sending || outbox.queue.is_empty() {
+            outbox.stalled = None;
+            return;
+        }
+        (outbox.is_sending, outbox.stalled) = (true, None);
+        drop(outbox);
+        self.send_all();
+    }
+
+    /// Sends until there is nothing left, or the socket takes no more.
+    fn send_all(&self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut batch: VecDeque<Outgoing> = VecDeque::new();
+        loop {
+            {
+                let mut outbox = lock(&self.outbox);
+                while batch.len() < ANSWERS_AT_ONCE
+                    && let Some(next) = outbox.queue.pop_front()
+                {
+                    batch.push_back(next);
+                }
+                if batch.is_empty() {
+                    outbox.is_sending = false;
+                    return;
+                }
+            }
+            let parts: Vec<IoSlice<'_>> = batch
+                .iter()
+                .flat_map(Outgoing::parts)
+                .filter(|part| !part.is_empty())
+                .map(IoSlice::new)
+                .collect();
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let sent = sendmsg(&self.stream, &parts, &mut SendAncillaryBuffer::default(), flags);
+            drop(parts);
+            match sent {
+                Ok(mut sent) => {
+                    while let Some(first) = batch.front_mut() {
+                        let left = first.bytes() - first.sent;
+                        if sent < left {
+                            first.sent += sent;
+                            break;
+                        }
+                        sent -= left;
+                        batch.pop_front();
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let mut outbox = lock(&self.outbox);
+                    for left in std::mem::take(&mut batch).into_iter().rev() {
+                        outbox.queue.push_front(left);
+                    }
+                    (outbox.is_sending, outbox.stalled) = (false, Some(Instant::now()));
+                    drop(outbox);
+                    return self.want_write(&shared);
+                }
+                Err(_) => {
+                    lock(&self.outbox).is_sending = false;
+                    return self.close(&shared);
+                }
+            }
+        }
+    }
+
+    /// Whether the client has taken nothing for too long.
+    pub(super) fn is_stalled(&self) -> bool {
+        lock(&self.outbox).stalled.is_some_and(|since| since.elapsed() > STALL)
+    }
+
+    /// Ends the connection: what was taken in is carried out, and nobody is told.
+    pub(super) fn close(&self, shared: &Shared) {
+        if self.is_closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        shared.forget(self);
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let unsent = std::mem::take(&mut lock(&self.outbox).queue);
+        drop(unsent);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.client.connections.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Memory that records come in by.
+pub(super) fn scratch() -> Box<[u8]> {
+    vec![0; 128 << 10].into()
+}
+
+/// Takes the next connection of a listener.
+pub(super) fn accept(listener: &std::net::TcpListener) -> io::Result<(TcpStream, std::net::SocketAddr)> {
+    let (stream, address) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+    Ok((stream, address))
+}

@@ -1,0 +1,508 @@
+//! The server: threads that wait for all connections together, read calls, and carry them out.
+//!
+//! Who reads a call carries it out, as to wake another thread costs more than most calls do. Before that it has the kernel tell others
+//! of the connection again, so that what takes its time holds nobody up; of several calls that came together, others take their part.
+
+mod access;
+mod budget;
+mod connection;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use iogate_engine::{Engine, lock};
+use iogate_vfs::Watchdog;
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::service::{Asked, Export, Job, Service};
+use crate::wire::TRANSFER_BYTES_MAX;
+pub use access::{Access, Network, NetworkError};
+pub use budget::Limits;
+use budget::{Budget, Client};
+use connection::{Charge, Connection, accept, scratch};
+
+const LISTENER: u64 = 0;
+const JOBS: u64 = 1;
+const END: u64 = 2;
+const FIRST_CONNECTION: u64 = 16;
+
+/// How often files are closed that nobody uses.
+const SWEEP: Duration = Duration::from_secs(5);
+/// How long calls that were taken may go on when the server ends.
+const DRAIN: Duration = Duration::from_secs(30);
+/// What a call costs beside its bytes.
+const CALL_BYTES: usize = 512;
+
+/// All that a server needs.
+pub struct ServerConfig {
+    /// What is served.
+    pub export: Export,
+    /// Who may come in.
+    pub access: Access,
+    /// What it may spend.
+    pub limits: Limits,
+}
+
+/// What a server does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections.
+    pub connections: usize,
+    /// Calls that are underway.
+    pub underway: usize,
+    /// Bytes of these.
+    pub bytes: usize,
+    /// Calls since it began.
+    pub calls: u64,
+    /// Connections that were refused.
+    pub refused: u64,
+}
+
+struct Waiting {
+    client: Arc<Client>,
+    job: Job,
+}
+
+/// What the threads share.
+struct Shared {
+    epoll: OwnedFd,
+    /// Counts jobs that wait.
+    jobs_told: OwnedFd,
+    end_told: OwnedFd,
+    listener: TcpListener,
+    access: Access,
+    budget: Budget,
+    engine: Arc<Engine>,
+    service: std::sync::OnceLock<Arc<Service>>,
+    jobs: Mutex<VecDeque<Waiting>>,
+    connections: Mutex<HashMap<u64, Arc<Connection>>>,
+    next_token: AtomicU64,
+    paused: Mutex<Vec<Arc<Connection>>>,
+    paused_count: AtomicUsize,
+    watchdog: Watchdog,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+    draining: AtomicBool,
+    ended: AtomicBool,
+    calls: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// A server. Ends when dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+}
+
+impl Server {
+    /// Serves an export to who connects to a listener.
+    pub fn start(config: ServerConfig, listener: TcpListener) -> io::Result<Server> {
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            jobs_told: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?,
+            end_told: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            listener,
+            access: config.access,
+            budget: Budget::new(config.limits),
+            engine: Arc::clone(&config.export.engine),
+            service: std::sync::OnceLock::new(),
+            jobs: Mutex::default(),
+            connections: Mutex::default(),
+            next_token: FIRST_CONNECTION.into(),
+            paused: Mutex::default(),
+            paused_count: 0.into(),
+            watchdog: Watchdog::default(),
+            handles: Mutex::default(),
+            draining: false.into(),
+            ended: false.into(),
+            calls: 0.into(),
+            refused: 0.into(),
+        });
+        let weak = Arc::downgrade(&shared);
+        // What is to be durable before it is answered, after its write.
+        let own = shared.budget.client(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let spawn = move |job: Job| match weak.upgrade() {
+            Some(shared) => shared.queue(&own, job),
+            None => job(),
+        };
+        let service = Arc::new(Service::new(config.export, Arc::new(spawn))?);
+        let _ = shared.service.set(service);
+        let server = Server { shared };
+        server.shared.begin()?;
+        Ok(server)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.shared.listener.local_addr()
+    }
+
+    /// Whether handles stay good when the server starts again, and when others rename files.
+    pub fn has_lasting_handles(&self) -> bool {
+        self.shared.service().has_lasting_handles()
+    }
+
+    /// What it does.
+    pub fn counts(&self) -> Counts {
+        let (underway, bytes) = self.shared.budget.underway();
+        Counts {
+            connections: lock(&self.shared.connections).len(),
+            underway,
+            bytes,
+            calls: self.shared.calls.load(Ordering::Relaxed),
+            refused: self.shared.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes no more calls, answers those that were taken, and ends. May be called again.
+    pub fn shutdown(&self) {
+        let shared = &self.shared;
+        shared.draining.store(true, Ordering::SeqCst);
+        let until = Instant::now() + DRAIN;
+        while shared.budget.underway().0 > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        shared.ended.store(true, Ordering::SeqCst);
+        let _ = rustix::io::write(&shared.end_told, &1u64.to_ne_bytes());
+        shared.watchdog.wake();
+        loop {
+            // The watch may be starting one.
+            let handles = std::mem::take(&mut *lock(&shared.handles));
+            if handles.is_empty() {
+                break;
+            }
+            for handle in handles {
+                handle.thread().unpark();
+                let _ = handle.join();
+            }
+        }
+        let connections: Vec<_> = lock(&shared.connections).values().cloned().collect();
+        connections.iter().for_each(|connection| connection.close(shared));
+        lock(&shared.paused).clear();
+        // What was not committed is the clients' to send again; what fails here nobody could be told.
+        shared.service().sweep();
+        shared.service().sweep();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+impl Shared {
+    fn service(&self) -> &Arc<Service> {
+        self.service.get().unwrap_or_else(|| unreachable!("it is there before any thread is"))
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    fn begin(self: &Arc<Self>) -> io::Result<()> {
+        let add = |fd: BorrowedFd<'_>, token, flags| -> io::Result<()> {
+            Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), flags)?)
+        };
+        add(self.listener.as_fd(), LISTENER, EventFlags::IN | EventFlags::EXCLUSIVE)?;
+        add(self.jobs_told.as_fd(), JOBS, EventFlags::IN | EventFlags::EXCLUSIVE)?;
+        add(self.end_told.as_fd(), END, EventFlags::IN)?;
+        let cpus = std::thread::available_parallelism().map_or(2, usize::from);
+        for _ in 0..cpus.clamp(2, self.budget.limits.threads.max(2)) {
+            self.start_thread()?;
+        }
+        let shared = Arc::clone(self);
+        let watch =
+            std::thread::Builder::new().name("iogate-nfs-watch".into()).spawn(move || shared.watch())?;
+        self.watchdog.set_thread(watch.thread());
+        lock(&self.handles).push(watch);
+        let shared = Arc::clone(self);
+        let sweep =
+            std::thread::Builder::new().name("iogate-nfs-sweep".into()).spawn(move || shared.sweep())?;
+        lock(&self.handles).push(sweep);
+        Ok(())
+    }
+
+    fn start_thread(self: &Arc<Self>) -> io::Result<()> {
+        let number = self.watchdog.add();
+        let shared = Arc::clone(self);
+        let started =
+            std::thread::Builder::new().name(format!("iogate-nfs-{number}")).spawn(move || shared.serve());
+        match started {
+            Ok(handle) => lock(&self.handles).push(handle),
+            Err(error) => {
+                self.watchdog.remove();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(self: Arc<Self>) {
+        while !self.has_ended() {
+            self.watchdog.rest(None, || self.has_ended());
+            let start = || {
+                if let Err(error) = self.start_thread() {
+                    tracing::warn!(%error, "no further thread can be started");
+                }
+            };
+            self.watchdog.watch(self.budget.limits.threads, None, || self.has_ended(), start);
+        }
+    }
+
+    /// Closes what nobody uses, until the server ends.
+    fn sweep(self: Arc<Self>) {
+        iogate_engine::privileges::limit_thread_or_warn();
+        while !self.has_ended() {
+            std::thread::park_timeout(SWEEP);
+            guarded(|| self.service().sweep());
+            let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
+            for connection in connections.iter().filter(|connection| connection.is_stalled()) {
+                tracing::info!(client = %connection.client.address, "a client does not take its answers: its connection is closed");
+                connection.close(&self);
+            }
+        }
+    }
+
+    fn serve(self: Arc<Self>) {
+        iogate_engine::privileges::limit_thread_or_warn();
+        let (mut scratch, mut records) = (scratch(), Vec::new());
+        let mut events: Vec<Event> = Vec::with_capacity(1);
+        while !self.has_ended() {
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), None) {
+                Ok(_) => {}
+                Err(Errno::INTR) => continue,
+                Err(error) => {
+                    tracing::error!(%error, "connections cannot be waited for");
+                    return;
+                }
+            }
+            let Some(event) = events.first() else { continue };
+            let (token, flags) = (event.data.u64(), event.flags);
+            if token == END {
+                return;
+            }
+            self.watchdog.on_busy();
+            guarded(|| match token {
+                LISTENER => self.accept(),
+                JOBS => self.work(),
+                _ => self.on_event(token, flags, &mut scratch, &mut records),
+            });
+            records.clear();
+            self.watchdog.on_idle();
+        }
+    }
+
+    fn accept(self: &Arc<Self>) {
+        if self.is_draining() {
+            return;
+        }
+        let (stream, address) = match accept(&self.listener) {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    tracing::debug!(%error, "a connection cannot be accepted");
+                    // Without descriptors the kernel would tell again at once.
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                return;
+            }
+        };
+        let client = self.budget.client(address.ip().to_canonical());
+        let limits = &self.budget.limits;
+        let is_full = lock(&self.connections).len() >= limits.connections
+            || client.connections.load(Ordering::SeqCst) >= limits.connections_per_client;
+        if is_full || !self.access.admits(address) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            let why = if is_full { "there are too many" } else { "it is not admitted" };
+            tracing::warn!(client = %address, why, "a connection is refused");
+            return;
+        }
+        let token = self.next_token.fetch_add(1, Ordering::Relaxed);
+        let connection = Connection::new(token, client, stream, self);
+        lock(&self.connections).insert(token, Arc::clone(&connection));
+        let data = EventData::new_u64(token);
+        if epoll::add(&self.epoll, connection.fd(), data, EventFlags::ONESHOT).is_err() {
+            return connection.close(self);
+        }
+        connection.rearm(self);
+    }
+
+    fn on_event(
+        self: &Arc<Self>,
+        token: u64,
+        flags: EventFlags,
+        scratch: &mut [u8],
+        records: &mut Vec<Vec<u8>>,
+    ) {
+        let connection = lock(&self.connections).get(&token).cloned();
+        let Some(connection) = connection else { return };
+        connection.begin();
+        let is_broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        if flags.contains(EventFlags::OUT) || is_broken {
+            connection.flush();
+        }
+        let mut goes_on = true;
+        if flags.contains(EventFlags::IN) || is_broken {
+            goes_on = connection.receive(scratch, records);
+        }
+        let calls: Vec<(Vec<u8>, Charge)> = records
+            .drain(..)
+            .map(|record| {
+                let charge = Charge::new(self, &connection.client, record.len() + CALL_BYTES);
+                (record, charge)
+            })
+            .collect();
+        if goes_on {
+            connection.rearm(self);
+        } else {
+            connection.close(self);
+        }
+        self.carry_out(&connection, calls);
+    }
+
+    /// Carries out calls that have come together.
+    fn carry_out(self: &Arc<Self>, connection: &Arc<Connection>, calls: Vec<(Vec<u8>, Charge)>) {
+        let service = self.service();
+        let address = connection.client.address;
+        let (mut batch, mut first) = (Vec::new(), None);
+        self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
+        for (record, charge) in calls {
+            match service.ask(&record) {
+                Asked::Answered(answer) => connection.send(answer, Some(charge)),
+                Asked::Nonsense(error) => {
+                    tracing::debug!(%error, client = %address, "a connection is closed");
+                    connection.close(self);
+                    break;
+                }
+                Asked::Data(call) => {
+                    let (to, shared) = (Arc::clone(connection), Arc::clone(self));
+                    let respond = move |answer: crate::service::Answer| {
+                        // What is read was not known when the call came.
+                        let more = answer.data.len().min(TRANSFER_BYTES_MAX as usize);
+                        let data = Charge::new(&shared, &to.client, more);
+                        drop(charge);
+                        to.send(answer, Some(data));
+                    };
+                    service.transfer(address, &call, record, &mut batch, Box::new(respond));
+                }
+                Asked::Other(call) => {
+                    let (to, shared) = (Arc::clone(connection), Arc::clone(self));
+                    let job: Job =
+                        Box::new(move || match shared.service().carry_out(address, &call, &record) {
+                            Some(answer) => to.send(answer, Some(charge)),
+                            None => drop(charge),
+                        });
+                    if first.is_none() {
+                        first = Some(job);
+                    } else {
+                        self.queue(&connection.client, job);
+                    }
+                }
+            }
+        }
+        if !batch.is_empty() {
+            // SAFETY: the memory of each belongs to its completion, which the engine calls when it is done with it.
+            unsafe { self.engine.submit_all(batch) };
+        }
+        if let Some(job) = first {
+            self.run(&connection.client, job);
+        }
+    }
+
+    /// Runs a job in this thread, unless the client has as many as it may have.
+    fn run(self: &Arc<Self>, client: &Arc<Client>, job: Job) {
+        if client.running.fetch_add(1, Ordering::SeqCst) >= self.budget.limits.threads_per_client {
+            client.running.fetch_sub(1, Ordering::SeqCst);
+            return self.queue(client, job);
+        }
+        guarded(job);
+        client.running.fetch_sub(1, Ordering::SeqCst);
+        self.work_on();
+    }
+
+    /// Leaves a job to whoever has time.
+    fn queue(&self, client: &Arc<Client>, job: Job) {
+        lock(&self.jobs).push_back(Waiting { client: Arc::clone(client), job });
+        let _ = rustix::io::write(&self.jobs_told, &1u64.to_ne_bytes());
+    }
+
+    /// Somebody has left a job.
+    fn work(self: &Arc<Self>) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.jobs_told, &mut count[..]);
+        self.work_on();
+    }
+
+    /// Carries out jobs while there are some whose clients may have another thread.
+    fn work_on(self: &Arc<Self>) {
+        loop {
+            let most = self.budget.limits.threads_per_client;
+            let mut jobs = lock(&self.jobs);
+            let may_run = |waiting: &Waiting| waiting.client.running.load(Ordering::SeqCst) < most;
+            let Some(place) = jobs.iter().position(may_run) else { return };
+            let Some(Waiting { client, job }) = jobs.remove(place) else { return };
+            client.running.fetch_add(1, Ordering::SeqCst);
+            drop(jobs);
+            guarded(job);
+            client.running.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// A connection's client has as much underway as it may have.
+    fn pause(&self, connection: &Arc<Connection>) {
+        self.paused_count.fetch_add(1, Ordering::SeqCst);
+        lock(&self.paused).push(Arc::clone(connection));
+        // It may have got its answers just before.
+        self.resume();
+    }
+
+    /// Something is not underway any more: who waits for that is read from again.
+    fn resume(&self) {
+        if self.paused_count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut ready = Vec::new();
+        lock(&self.paused).retain(|connection| {
+            let is_ready = connection.is_closed() || self.budget.may_read(&connection.client);
+            if is_ready {
+                ready.push(Arc::clone(connection));
+            }
+            !is_ready
+        });
+        self.paused_count.fetch_sub(ready.len(), Ordering::SeqCst);
+        // Not under the lock: one that cannot be read from is closed, and what it has underway is given back.
+        ready.iter().for_each(|connection| connection.resume(self));
+    }
+
+    fn ask(&self, fd: BorrowedFd<'_>, token: u64, flags: EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, fd, EventData::new_u64(token), flags)?)
+    }
+
+    /// A connection has ended.
+    fn forget(&self, connection: &Connection) {
+        let _ = epoll::delete(&self.epoll, connection.fd());
+        lock(&self.connections).remove(&connection.token);
+    }
+}
+
+/// Runs what must not end the thread.
+fn guarded(run: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(run)).is_err() {
+        tracing::error!("a defect in a call: it is not answered, and the server goes on");
+    }
+}

@@ -1,0 +1,362 @@
+//! What calls do: from a record to its answer, over a directory and its gate. No socket is known here.
+
+mod attr;
+mod data;
+mod listing;
+mod lru;
+mod mounts;
+mod names;
+mod objects;
+mod open_files;
+mod order;
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use iogate_core::{AppId, ClientId};
+use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer, lock};
+use iogate_vfs::app::{application_of_user, application_of_word, stable_hash};
+use iogate_vfs::held::{Known, known};
+use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
+
+use crate::answers::{Answers, CallKey, Keeping, Known as KnownCall};
+use crate::handle::Sealer;
+use crate::rpc::{
+    Accepted, Call, CallError, Credential, put_accepted, put_auth_error, put_rpc_mismatch, records,
+};
+use crate::wire::{
+    Fattr, FileHandle, MOUNT_PROGRAM, MountRequest, NFS_PROGRAM, Reply, Request, Status, VERSION, Wcc,
+    procedure,
+};
+use crate::xdr::Reader;
+use attr::{fattr, status};
+use mounts::Mounts;
+use objects::{Object, Objects};
+use open_files::OpenFiles;
+use order::Order;
+
+/// What is served, and to whom.
+pub struct Export {
+    /// What clients mount: the directory's path.
+    pub path: Vec<u8>,
+    /// The files.
+    pub tree: Arc<DirectoryTree>,
+    /// The gate that all reads and writes pass; over the tree's store.
+    pub engine: Arc<Engine>,
+    /// Nothing can be changed.
+    pub read_only: bool,
+    /// Whose ids a client's are here.
+    pub users: Users,
+    /// The groups of users are looked up here, and not taken from calls, which have room for sixteen.
+    pub own_groups: bool,
+    /// What handles are sealed with: kept, so that they stay good.
+    pub secret: [u8; 16],
+    /// The kernel may find files by handles of its own, if it can.
+    pub kernel_handles: bool,
+}
+
+/// An answer: the head of a record, and data that follows it.
+pub(crate) struct Answer {
+    /// The record's mark and what comes before the data.
+    pub(crate) head: Vec<u8>,
+    /// The data and its padding.
+    pub(crate) data: Vec<u8>,
+}
+
+/// Sends an answer. Must not block.
+pub(crate) type Respond = Box<dyn FnOnce(Answer) + Send>;
+/// Something that may take its time.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+/// Has a job done by another thread.
+pub(crate) type Spawn = Arc<dyn Fn(Job) + Send + Sync>;
+
+/// What is to be done with a record.
+pub(crate) enum Asked {
+    /// It is answered at once.
+    Answered(Answer),
+    /// It is no call: the connection is of no use.
+    Nonsense(CallError),
+    /// A read or write: [`Service::transfer`].
+    Data(Call),
+    /// Anything else: [`Service::carry_out`].
+    Other(Call),
+}
+
+/// A directory as clients of NFS see it.
+pub(crate) struct Service {
+    export: Export,
+    objects: Objects,
+    open_files: OpenFiles,
+    order: Order,
+    answers: Mutex<Answers>,
+    mounts: Mounts,
+    spawn: Spawn,
+}
+
+/// A file that a call names, and what there is to know of it.
+struct Named {
+    object: Arc<Object>,
+    known: Known,
+    attr: Fattr,
+}
+
+impl Service {
+    pub(crate) fn new(export: Export, spawn: Spawn) -> io::Result<Service> {
+        let sealer = Sealer::new(export.secret, 0);
+        let objects = Objects::new(Arc::clone(&export.tree), sealer, export.kernel_handles)?;
+        Ok(Service {
+            open_files: OpenFiles::new(Arc::clone(&export.tree)),
+            export,
+            objects,
+            order: Order::default(),
+            answers: Mutex::new(Answers::new(Keeping::default())),
+            mounts: Mounts::default(),
+            spawn,
+        })
+    }
+
+    /// Whether handles stay good when the server starts again, and when others rename files.
+    pub(crate) fn has_lasting_handles(&self) -> bool {
+        self.objects.are_lasting()
+    }
+
+    /// Reads the head of a record.
+    pub(crate) fn ask(&self, record: &[u8]) -> Asked {
+        let call = match Call::take(&mut Reader::new(record)) {
+            Ok(call) => call,
+            Err(error) => {
+                let mut head = vec![0; 4];
+                match error {
+                    CallError::NotACall(_) => return Asked::Nonsense(error),
+                    CallError::RpcMismatch { xid } => put_rpc_mismatch(&mut head, xid),
+                    CallError::Auth { xid, status } => put_auth_error(&mut head, xid, status),
+                }
+                return Asked::Answered(finish(head));
+            }
+        };
+        let refused = match (call.program, call.version) {
+            (NFS_PROGRAM | MOUNT_PROGRAM, VERSION) => None,
+            (NFS_PROGRAM | MOUNT_PROGRAM, _) => Some(Accepted::Versions { low: VERSION, high: VERSION }),
+            _ => Some(Accepted::NoProgram),
+        };
+        if let Some(accepted) = refused {
+            return Asked::Answered(plain(call.xid, accepted));
+        }
+        match (call.program, call.procedure) {
+            (NFS_PROGRAM, procedure::READ | procedure::WRITE) => Asked::Data(call),
+            // Clients ask so whether the server is there, and must not wait for anything.
+            (_, procedure::NULL) => Asked::Answered(plain(call.xid, Accepted::Success)),
+            _ => Asked::Other(call),
+        }
+    }
+
+    /// Carries out what [`Service::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
+    pub(crate) fn carry_out(&self, client: IpAddr, call: &Call, record: &[u8]) -> Option<Answer> {
+        let is_kept = call.program == NFS_PROGRAM && Request::is_kept(call.procedure);
+        let key = CallKey::new(client, call.xid, call.procedure, record);
+        if is_kept {
+            match lock(&self.answers).begin(key) {
+                KnownCall::New => {}
+                KnownCall::Underway => return None,
+                KnownCall::Answered(answer) => {
+                    return Some(Answer { head: answer.to_vec(), data: Vec::new() });
+                }
+            }
+        }
+        // A defect while it is carried out must not make it underway for ever.
+        let forget = Forget { answers: &self.answers, key: is_kept.then_some(key) };
+        let answer = self.answer(client, call, record);
+        if is_kept {
+            lock(&self.answers).done(key, &answer.head, Instant::now());
+        }
+        drop(forget);
+        Some(answer)
+    }
+
+    fn answer(&self, client: IpAddr, call: &Call, record: &[u8]) -> Answer {
+        let Some(mut from) = arguments(record) else { return plain(call.xid, Accepted::GarbageArgs) };
+        let mut head = vec![0; 4];
+        if call.program == MOUNT_PROGRAM {
+            return match MountRequest::take(call.procedure, &mut from) {
+                Ok(Some(request)) => {
+                    put_accepted(&mut head, call.xid, Accepted::Success);
+                    self.mount(client, self.caller(call), &request).put(&mut head);
+                    finish(head)
+                }
+                Ok(None) => plain(call.xid, Accepted::NoProcedure),
+                Err(_) => plain(call.xid, Accepted::GarbageArgs),
+            };
+        }
+        match Request::take(call.procedure, &mut from) {
+            Ok(Some(request)) => {
+                put_accepted(&mut head, call.xid, Accepted::Success);
+                self.reply(self.caller(call), &request).put(&mut head);
+                finish(head)
+            }
+            Ok(None) => plain(call.xid, Accepted::NoProcedure),
+            Err(_) => plain(call.xid, Accepted::GarbageArgs),
+        }
+    }
+
+    fn reply(&self, caller: Caller, request: &Request<'_>) -> Reply {
+        match *request {
+            // Reads and writes go through the gate, by `transfer`.
+            Request::Null | Request::Read { .. } | Request::Write { .. } => Reply::Null,
+            Request::GetAttr(file) => Reply::GetAttr(self.named(&file).map(|named| named.attr)),
+            Request::SetAttr { file, attr, guard } => self.set_attr(caller, &file, &attr, guard),
+            Request::LookUp(place) => self.look_up(caller, &place),
+            Request::Access { file, access } => self.access(caller, &file, access),
+            Request::ReadLink(file) => self.read_link(caller, &file),
+            Request::Create { place, how } => self.create(caller, &place, &how),
+            Request::MkDir { place, attr } => {
+                self.make(caller, &place, &attr, names::Made::Node(libc::S_IFDIR, 0))
+            }
+            Request::SymLink { place, attr, target } => {
+                self.make(caller, &place, &attr, names::Made::Link(target))
+            }
+            Request::MkNod { place, node } => self.make_node(caller, &place, &node),
+            Request::Remove(place) => self.remove(caller, &place, false),
+            Request::RmDir(place) => self.remove(caller, &place, true),
+            Request::Rename { from, to } => self.rename(caller, &from, &to),
+            Request::Link { file, place } => self.link(caller, &file, &place),
+            Request::ReadDir { dir, cookie, count, .. } => self.read_dir(caller, &dir, cookie, count),
+            Request::ReadDirPlus { dir, cookie, dir_count, count, .. } => {
+                self.read_dir_plus(caller, &dir, cookie, dir_count, count)
+            }
+            Request::FsStat(file) => self.fs_stat(&file),
+            Request::FsInfo(file) => self.fs_info(&file),
+            Request::PathConf(file) => self.path_conf(&file),
+            Request::Commit { file, .. } => self.commit(caller, &file),
+        }
+    }
+
+    /// Takes in a read or write: adds it to a batch for the gate, or answers it at once.
+    pub(crate) fn transfer(
+        self: &Arc<Self>,
+        client: IpAddr,
+        call: &Call,
+        record: Vec<u8>,
+        batch: &mut Vec<(Transfer, Completion)>,
+        respond: Respond,
+    ) {
+        let request = arguments(&record).map(|mut from| Request::take(call.procedure, &mut from));
+        match request {
+            Some(Ok(Some(Request::Read { file, offset, count }))) => {
+                drop(record);
+                self.read(client, call, (file, offset, count), batch, respond);
+            }
+            Some(Ok(Some(Request::Write { file, offset, count, stable, data }))) => {
+                let bytes = (count as usize).min(data.len());
+                let at = data.as_ptr().addr() - record.as_ptr().addr();
+                let write = data::Write { file, offset, stable, at, bytes };
+                self.write(client, call, &write, record, batch, respond);
+            }
+            _ => respond(plain(call.xid, Accepted::GarbageArgs)),
+        }
+    }
+
+    /// Closes what nobody has used for a while.
+    pub(crate) fn sweep(&self) {
+        self.open_files.sweep();
+        self.objects.sweep();
+    }
+
+    /// In whose name a call is carried out.
+    fn caller(&self, call: &Call) -> Caller {
+        let caller = match &call.credential {
+            Credential::None => return self.export.users.server(Caller::NOBODY),
+            Credential::Sys { uid, gid, groups, group_count } => {
+                let groups = match self.export.own_groups {
+                    true => Groups::UNKNOWN,
+                    false => Groups::of(groups[..*group_count].iter().copied()),
+                };
+                Caller { groups, ..Caller::new(*uid, *gid) }
+            }
+        };
+        self.export.users.server(caller)
+    }
+
+    /// Who sends a read or write, for the gate: each user of each client is an application.
+    fn origin(&self, client: IpAddr, caller: Caller) -> Origin {
+        let app = match self.export.engine.class_by() {
+            ClassBy::User => application_of_user(caller.uid),
+            ClassBy::App | ClassBy::Job => self.application(client, caller.uid),
+        };
+        let number = stable_hash(client.to_string().as_bytes());
+        Origin { app, client: ClientId(number), issued: None }
+    }
+
+    fn application(&self, client: IpAddr, uid: u32) -> AppId {
+        application_of_word(&format!("{client} {uid}"))
+    }
+
+    fn named(&self, handle: &FileHandle) -> Result<Named, Status> {
+        let (object, known) = self.objects.find(handle)?;
+        let attr = self.attr_of(&known);
+        Ok(Named { object, known, attr })
+    }
+
+    fn attr_of(&self, known: &Known) -> Fattr {
+        fattr(known, self.objects.fsid(), &self.export.users)
+    }
+
+    /// The attributes of a file that is held, if they can be had.
+    fn look(&self, held: impl AsFd) -> Option<Fattr> {
+        known(held).ok().map(|known| self.attr_of(&known))
+    }
+
+    /// Carries out a change of a file, with its attributes before and after.
+    fn changing<R>(&self, named: &Named, change: impl FnOnce() -> io::Result<R>) -> (Result<R, Status>, Wcc) {
+        if self.export.read_only {
+            return (Err(Status::RoFs), Wcc { before: None, after: Some(named.attr) });
+        }
+        let identity = named.object.identity;
+        self.order.begin(identity, || self.look(&*named.object));
+        let result = change();
+        let wcc = self.order.end(identity, || self.look(&*named.object));
+        (result.map_err(|error| status(&error)), wcc)
+    }
+}
+
+/// Has a call be new again if it ends without an answer.
+struct Forget<'a> {
+    answers: &'a Mutex<Answers>,
+    key: Option<CallKey>,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            lock(self.answers).forget(key);
+        }
+    }
+}
+
+/// The arguments of a call that could be read before.
+fn arguments(record: &[u8]) -> Option<Reader<'_>> {
+    let mut from = Reader::new(record);
+    Call::take(&mut from).ok()?;
+    Some(from)
+}
+
+/// An answer without results.
+fn plain(xid: u32, accepted: Accepted) -> Answer {
+    let mut head = vec![0; 4];
+    put_accepted(&mut head, xid, accepted);
+    finish(head)
+}
+
+/// Writes the mark of a record that is complete.
+fn finish(head: Vec<u8>) -> Answer {
+    finish_with(head, Vec::new())
+}
+
+/// As [`finish`], with data behind it.
+fn finish_with(mut head: Vec<u8>, data: Vec<u8>) -> Answer {
+    let bytes = head.len() - 4 + data.len();
+    head[..4].copy_from_slice(&records::mark(bytes));
+    Answer { head, data }
+}

@@ -1,0 +1,273 @@
+//! From handles to files, and back.
+//!
+//! As root, and where the file system has handles of its own, the kernel finds a file by what is in the client's handle, after renames and
+//! restarts, too. Elsewhere a table has the directory and the name of each file that a client has a handle of, as long as the
+//! server runs; a file that others rename is then stale.
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use iogate_core::wire::Identity;
+use iogate_engine::lock;
+use iogate_vfs::held::{Known, known};
+use iogate_vfs::{DirectoryTree, kernel_handle};
+
+use super::lru::Lru;
+use crate::handle::{KernelHandle, Key, Sealer};
+use crate::wire::{FileHandle, Status};
+
+/// Most files that are held beside those in use.
+const HELD_MAX: usize = 4096;
+/// Most files that the table knows.
+const PLACES_MAX: usize = 1 << 20;
+/// Most directories between a file and the root.
+const DEPTH_MAX: usize = 2048;
+
+/// A file that is held.
+#[derive(Debug)]
+pub(crate) struct Object {
+    fd: OwnedFd,
+    pub(crate) key: Key,
+    pub(crate) identity: Identity,
+}
+
+impl AsFd for Object {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Where files are that a client has a handle of, for want of handles of the kernel's.
+#[derive(Debug, Default)]
+struct Table {
+    places: HashMap<Key, (Key, Vec<u8>)>,
+    /// The order in which they came.
+    order: VecDeque<Key>,
+}
+
+impl Table {
+    fn put(&mut self, key: Key, dir: Key, name: &[u8]) {
+        if self.places.insert(key, (dir, name.to_vec())).is_none() {
+            self.order.push_back(key);
+        }
+        while self.places.len() > PLACES_MAX {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.places.remove(&oldest);
+        }
+    }
+
+    fn path(&self, key: Key) -> Option<PathBuf> {
+        let (mut names, mut at) = (Vec::new(), key);
+        while at != Key::Root {
+            let (dir, name) = self.places.get(&at)?;
+            names.push(name);
+            at = *dir;
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+        }
+        Some(names.into_iter().rev().map(|name| OsString::from_vec(name.clone())).collect())
+    }
+}
+
+/// The files of an export.
+pub(crate) struct Objects {
+    tree: Arc<DirectoryTree>,
+    sealer: Sealer,
+    /// The root, open for reading, if the kernel finds files.
+    mount: Option<OwnedFd>,
+    root: Arc<Object>,
+    device: u64,
+    held: Mutex<Lru<Key, Arc<Object>>>,
+    table: Mutex<Table>,
+}
+
+impl Objects {
+    /// Of a tree. `kernel`: the kernel may find files, if it can.
+    pub(crate) fn new(tree: Arc<DirectoryTree>, sealer: Sealer, kernel: bool) -> io::Result<Objects> {
+        let fd = tree.hold_root()?;
+        let Known { identity, device, .. } = known(&fd)?;
+        let root = Arc::new(Object { fd, key: Key::Root, identity });
+        let mount = tree.open_root()?;
+        let found =
+            kernel_handle::handle_of(&root, |kind, bytes| kernel_handle::hold(mount.as_fd(), kind, bytes));
+        let does =
+            kernel && matches!(found, Ok(Ok(fd)) if known(&fd).is_ok_and(|known| known.identity == identity));
+        Ok(Objects {
+            tree,
+            sealer,
+            mount: does.then_some(mount),
+            root,
+            device,
+            held: Mutex::new(Lru::new(HELD_MAX)),
+            table: Mutex::default(),
+        })
+    }
+
+    /// Whether handles stay good when the server starts again, and when others rename files.
+    pub(crate) fn are_lasting(&self) -> bool {
+        self.mount.is_some()
+    }
+
+    /// The same for all files here.
+    pub(crate) fn fsid(&self) -> u64 {
+        self.sealer.fsid()
+    }
+
+    /// The root.
+    pub(crate) fn root(&self) -> &Arc<Object> {
+        &self.root
+    }
+
+    /// The handle of a file.
+    pub(crate) fn handle(&self, object: &Object) -> FileHandle {
+        self.sealer.seal(&object.key)
+    }
+
+    /// The file that a handle leads to, and what there is to know of it.
+    pub(crate) fn find(&self, handle: &FileHandle) -> Result<(Arc<Object>, Known), Status> {
+        let key = self.sealer.open(handle).ok_or(Status::BadHandle)?;
+        if key == Key::Root {
+            let known = known(&self.root).map_err(|_| Status::Io)?;
+            return Ok((Arc::clone(&self.root), known));
+        }
+        let held = lock(&self.held).get(&key).map(Arc::clone);
+        if let Some(object) = held {
+            let known = known(&object).map_err(|_| Status::Io)?;
+            if known.attr.links > 0 {
+                return Ok((object, known));
+            }
+            lock(&self.held).remove(&key);
+            return Err(Status::Stale);
+        }
+        let fd = self.hold(&key)?;
+        let known = known(&fd).map_err(|_| Status::Io)?;
+        let is_it = match key {
+            Key::Number { inode, generation } => known.identity == Identity { inode, generation },
+            _ => known.device == self.device,
+        };
+        if !is_it || known.attr.links == 0 {
+            return Err(Status::Stale);
+        }
+        let object = Arc::new(Object { fd, key, identity: known.identity });
+        let _gone = lock(&self.held).put(key, Arc::clone(&object));
+        Ok((object, known))
+    }
+
+    fn hold(&self, key: &Key) -> Result<OwnedFd, Status> {
+        let held = match (key, &self.mount) {
+            (Key::Kernel(handle), Some(mount)) => {
+                kernel_handle::hold(mount.as_fd(), handle.kind(), handle.as_bytes())
+            }
+            (Key::Number { .. }, None) => {
+                let path = lock(&self.table).path(*key).ok_or(Status::Stale)?;
+                self.tree.hold_path(&path)
+            }
+            // Of a server that ran as somebody else.
+            _ => return Err(Status::Stale),
+        };
+        held.map_err(|error| match error.raw_os_error() {
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Status::Jukebox,
+            _ => Status::Stale,
+        })
+    }
+
+    /// Takes in a file that was just found in a directory, or made there.
+    pub(crate) fn adopt(
+        &self,
+        fd: OwnedFd,
+        known: &Known,
+        dir: &Object,
+        name: &[u8],
+    ) -> io::Result<Arc<Object>> {
+        let key = self.key(&fd, known, dir, name)?;
+        if key == Key::Root {
+            return Ok(Arc::clone(&self.root));
+        }
+        let mut held = lock(&self.held);
+        if let Some(object) = held.get(&key) {
+            return Ok(Arc::clone(object));
+        }
+        let object = Arc::new(Object { fd, key, identity: known.identity });
+        let gone = held.put(key, Arc::clone(&object));
+        drop((held, gone));
+        Ok(object)
+    }
+
+    /// The handle of an entry of a directory, which need not be held.
+    pub(crate) fn handle_of_entry(
+        &self,
+        fd: &OwnedFd,
+        known: &Known,
+        dir: &Object,
+        name: &[u8],
+    ) -> io::Result<FileHandle> {
+        Ok(self.sealer.seal(&self.key(fd, known, dir, name)?))
+    }
+
+    fn key(&self, fd: &OwnedFd, known: &Known, dir: &Object, name: &[u8]) -> io::Result<Key> {
+        if known.device != self.device {
+            return Err(io::Error::from_raw_os_error(libc::EXDEV));
+        }
+        if known.identity == self.root.identity {
+            return Ok(Key::Root);
+        }
+        if self.mount.is_some() {
+            let handle = kernel_handle::handle_of(fd, KernelHandle::new)?;
+            return handle
+                .map(Key::Kernel)
+                .ok_or_else(|| io::Error::other("the file system's handles are too long"));
+        }
+        let Identity { inode, generation } = known.identity;
+        let key = Key::Number { inode, generation };
+        match name {
+            b"." => {}
+            // It is known: who asks for it came through it.
+            b".." => {
+                if !lock(&self.table).places.contains_key(&key) {
+                    return Err(io::Error::from_raw_os_error(libc::ESTALE));
+                }
+            }
+            _ => lock(&self.table).put(key, dir.key, name),
+        }
+        Ok(key)
+    }
+
+    /// A file has lost a name, and shall not be kept on the disk by being held.
+    pub(crate) fn let_go(&self, identity: Identity) {
+        let mut held = lock(&self.held);
+        let going = held.remove_if_value(|object| object.identity == identity);
+        drop(held);
+        drop(going);
+    }
+
+    /// Lets go what was not used since the last sweep.
+    pub(crate) fn sweep(&self) {
+        let gone = lock(&self.held).sweep();
+        drop(gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_paths_and_forgets_the_oldest() {
+        let mut table = Table::default();
+        let key = |inode| Key::Number { inode, generation: 0 };
+        table.put(key(1), Key::Root, b"a");
+        table.put(key(2), key(1), b"b");
+        assert_eq!(table.path(key(2)), Some("a/b".into()));
+        table.put(key(1), Key::Root, b"c");
+        assert_eq!(table.path(key(2)), Some("c/b".into()), "a directory was renamed");
+        assert_eq!((table.path(Key::Root), table.path(key(3))), (Some("".into()), None));
+        table.put(key(1), key(2), b"x");
+        assert_eq!(table.path(key(2)), None, "no way to the root");
+    }
+}

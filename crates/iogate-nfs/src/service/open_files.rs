@@ -1,0 +1,146 @@
+//! Files that are open, as NFS has no OPEN: kept for the next call of the same user on the same file, in bounded number.
+//!
+//! What a user may do is checked again when a file's owner, group or permissions have changed, and after a while in any case, as access
+//! control lists can change without that.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use iogate_core::wire::Identity;
+use iogate_engine::lock;
+use iogate_vfs::held::Known;
+use iogate_vfs::{Caller, DirectoryTree, Groups, TreeFile};
+
+use super::lru::Lru;
+use super::objects::Object;
+
+/// Most files that are kept open beside those in use.
+const OPEN_MAX: usize = 2048;
+/// How long a permission is believed where nothing that is looked at has changed.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// A file that is open for a user.
+pub(crate) struct OpenFile {
+    pub(crate) file: Arc<dyn TreeFile>,
+    pub(crate) object: Arc<Object>,
+    /// Permissions, owner and group when it was opened.
+    rights: [u32; 3],
+    since: Instant,
+    /// Something was written by it that is not known to be durable.
+    is_dirty: AtomicBool,
+}
+
+impl OpenFile {
+    /// Something is written by it that may stay in memory.
+    pub(crate) fn soil(&self) {
+        self.is_dirty.store(true, Ordering::Release);
+    }
+
+    /// Makes what was written durable; returns the verifier that holds then.
+    pub(crate) fn sync(&self, data_only: bool) -> io::Result<u64> {
+        // Before: what is written meanwhile counts again.
+        self.is_dirty.store(false, Ordering::Release);
+        self.file.sync(data_only)
+    }
+}
+
+/// Who has it open, and what for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    identity: Identity,
+    uid: u32,
+    gid: u32,
+    groups: Groups,
+    writes: bool,
+}
+
+/// The files that are open.
+pub(crate) struct OpenFiles {
+    tree: Arc<DirectoryTree>,
+    files: Mutex<Lru<Key, Arc<OpenFile>>>,
+    /// Those that have to be synced before they are closed, as an error would go with them.
+    closing: Mutex<Vec<Arc<OpenFile>>>,
+}
+
+fn rights(known: &Known) -> [u32; 3] {
+    [known.attr.mode, known.attr.uid, known.attr.gid]
+}
+
+impl OpenFiles {
+    pub(crate) fn new(tree: Arc<DirectoryTree>) -> OpenFiles {
+        OpenFiles { tree, files: Mutex::new(Lru::new(OPEN_MAX)), closing: Mutex::default() }
+    }
+
+    /// The file, open for reading or for writing in the caller's name.
+    pub(crate) fn open(
+        &self,
+        caller: Caller,
+        object: &Arc<Object>,
+        known: &Known,
+        writes: bool,
+    ) -> io::Result<Arc<OpenFile>> {
+        let Caller { uid, gid, groups, .. } = caller;
+        let key = Key { identity: object.identity, uid, gid, groups, writes };
+        let found = lock(&self.files).get(&key).map(Arc::clone);
+        if let Some(open) =
+            found.filter(|open| open.rights == rights(known) && open.since.elapsed() < BELIEVED)
+        {
+            return Ok(open);
+        }
+        let file = self.tree.open_held_file(caller, object.as_fd(), writes)?;
+        let open = Arc::new(OpenFile {
+            file,
+            object: Arc::clone(object),
+            rights: rights(known),
+            since: Instant::now(),
+            is_dirty: false.into(),
+        });
+        let gone = lock(&self.files).put(key, Arc::clone(&open));
+        self.close(gone);
+        Ok(open)
+    }
+
+    /// Closes what is open of a file that is about to lose a name; if that is its last one, nobody asks for what was written.
+    pub(crate) fn let_go(&self, identity: Identity, is_last: bool) {
+        let gone = lock(&self.files).remove_if(|key| key.identity == identity);
+        if !is_last {
+            self.close(gone);
+        }
+    }
+
+    /// Closes what was not used since the last sweep.
+    pub(crate) fn sweep(&self) {
+        let gone = lock(&self.files).sweep();
+        self.close(gone);
+        self.sync_closing();
+    }
+
+    fn sync_closing(&self) {
+        let closing = std::mem::take(&mut *lock(&self.closing));
+        for open in closing {
+            if let Err(error) = open.sync(true) {
+                tracing::warn!(%error, inode = open.object.identity.inode, "writes that were not committed are lost");
+            }
+        }
+    }
+
+    /// As many as this, and whoever closes the next one syncs.
+    const CLOSING_MAX: usize = 64;
+
+    fn close(&self, gone: impl IntoIterator<Item = Arc<OpenFile>>) {
+        let mut is_full = false;
+        for open in gone {
+            if open.is_dirty.load(Ordering::Acquire) {
+                let mut closing = lock(&self.closing);
+                closing.push(open);
+                is_full = closing.len() > Self::CLOSING_MAX;
+            }
+        }
+        if is_full {
+            self.sync_closing();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The flags of `iogate nfs`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use iogate_net::Endpoint;
+use iogate_nfs::Network;
+use iogate_vfs::Caller;
+
+use super::{SchedulerArgs, SharesArgs};
+use crate::metrics;
+
+/// Serve a directory by NFS version 3, behind a gate: clients need nothing of iogate's
+///
+/// Each user of each client is an application. Stays in the foreground, says where it listens, how to mount, and then `ready`, and
+/// ends on SIGINT or SIGTERM when what it has accepted is done.
+#[derive(Debug, Args)]
+#[command(after_long_help = "docs/nfs.md says how to mount, what is promised, and who is believed.")]
+pub(crate) struct NfsArgs {
+    /// The directory
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+
+    /// Where to listen, for NFS and MOUNT
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:2049")]
+    pub(crate) listen: SocketAddr,
+
+    /// Who may come in: an address, or a network as in 10.0.0.0/24; may be given several times [default: this machine]
+    ///
+    /// A client there is believed what it says of its users.
+    #[arg(long = "allow", value_name = "NETWORK")]
+    pub(crate) networks: Vec<Network>,
+
+    /// Let clients come from any port, and not only from those that take root: each user of a client can then say to be any other
+    #[arg(long)]
+    pub(crate) any_port: bool,
+
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerArgs,
+
+    #[command(flatten)]
+    pub(crate) shares: SharesArgs,
+
+    /// Most dispatches at once on the store
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Most requests in the gate; further ones wait outside
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) queue: u32,
+
+    /// Refuse all changes
+    #[arg(long)]
+    pub(crate) read_only: bool,
+
+    /// Take clients' root for the anonymous user: the default
+    #[arg(long, overrides_with = "no_root_squash")]
+    pub(crate) root_squash: bool,
+
+    /// Let clients' root be root here
+    #[arg(long)]
+    pub(crate) no_root_squash: bool,
+
+    /// Who the anonymous user is
+    #[arg(long, value_name = "UID:GID", default_value = "65534:65534")]
+    pub(crate) anonymous: Caller,
+
+    /// Look the groups of users up here, by this machine's user database: a call has room for sixteen
+    #[arg(long)]
+    pub(crate) own_groups: bool,
+
+    /// Answer `iogate status`, `set` and `record` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
+    #[arg(long, value_name = "unix:PATH")]
+    pub(crate) control: Option<Endpoint>,
+
+    /// Tell monitoring what the gate does: answer GET /metrics there, in OpenMetrics (docs/metrics.md); with --control
+    ///
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
+    #[arg(long, value_name = "ADDRESS", requires = "control")]
+    pub(crate) metrics: Option<metrics::Address>,
+}

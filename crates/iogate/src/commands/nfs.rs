@@ -1,0 +1,217 @@
+//! `iogate nfs`: a directory for clients of NFS, behind a gate.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::{GateConfig, SchedulerKind};
+use iogate_engine::layouts::OpenLayouts;
+use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
+use iogate_engine::{Engine, EngineConfig};
+use iogate_net::server::{self, Server};
+use iogate_net::transport::auth::Policy;
+use iogate_net::{Endpoint, Listener};
+use iogate_nfs::{Access, Export, Limits, ServerConfig};
+use iogate_vfs::users::Squash;
+use iogate_vfs::{DirectoryTree, Users, held};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cli::NfsArgs;
+use crate::commands::layout::{LayoutChoice, MountLayout};
+use crate::commands::policy;
+use crate::commands::serve::{READY, raise_descriptor_limit};
+use crate::failure::Failure;
+use crate::metrics;
+use crate::output::print;
+use crate::storage;
+
+/// Under which the secret of handles is kept.
+const SECRET: &str = "nfs-handles";
+
+pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
+    let default = storage::default_scheduler(Some(&args.directory));
+    let pinned = args.scheduler.config_or_auto(default)?;
+    let shares = policy::of_flags(&args.shares)?;
+    check(args)?;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    // Before it listens, so that no signal finds it without a handler.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    raise_descriptor_limit();
+    let path = std::fs::canonicalize(&args.directory)
+        .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
+    let (tree, engine, layout) = gate(args, &path, pinned, default)?;
+    if let Some(shares) = &shares {
+        shares.set(&engine).map_err(|error| Failure::usage(anyhow!(error)))?;
+    }
+    let listener = TcpListener::bind(args.listen)
+        .with_context(|| format!("cannot listen at {}: is another server of NFS there?", args.listen))?;
+    let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
+    let users = Users::new(squash, args.anonymous, Vec::new(), Vec::new()).context("users")?;
+    let (secret, warning) = secret(&tree, args.read_only)?;
+    let export = Export {
+        path: path.as_os_str().as_bytes().to_vec(),
+        tree: Arc::clone(&tree),
+        engine: Arc::clone(&engine),
+        read_only: args.read_only,
+        users,
+        own_groups: args.own_groups,
+        secret,
+        kernel_handles: true,
+    };
+    let access = Access { networks: args.networks.clone(), any_port: args.any_port };
+    let config = ServerConfig { export, access, limits: Limits::default() };
+    let nfs = iogate_nfs::Server::start(config, listener).context("the server cannot be started")?;
+    let control = control(args, &tree, &engine, &layout)?;
+
+    let address = nfs.address().context("where it listens")?;
+    let mut lines = format!("listening at {address}\nmount with: {}\n", mount_command(address, &path));
+    let _serving = match (&args.metrics, &control) {
+        (Some(place), Some(control)) => {
+            let listener = metrics::Listener::bind(place)?;
+            lines.push_str(&format!("metrics at {}\n", listener.place()));
+            let server = Arc::downgrade(control);
+            let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
+            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for metrics")?)
+        }
+        _ => None,
+    };
+    if let Some(warning) = warning {
+        eprintln!("warning: {warning}");
+    }
+    if !nfs.has_lasting_handles() {
+        eprintln!(
+            "warning: file handles last until this server ends, or a file is renamed here: for others it takes root, and a file system \
+             that has handles"
+        );
+    }
+    print(&format!("{lines}{READY}\n"))?;
+    signals.forever().next();
+    nfs.shutdown();
+    if let Some(control) = &control {
+        control.shutdown();
+    }
+    engine.shutdown();
+    Ok(())
+}
+
+/// Refuses what would let anybody in, and what is not there.
+fn check(args: &NfsArgs) -> Result<(), Failure> {
+    if !args.listen.ip().is_loopback() && args.networks.is_empty() {
+        let error = anyhow!("--listen {}: expected --allow with it, as clients are believed", args.listen);
+        return Err(Failure::usage(error).hint("--allow 10.0.0.0/24 lets in clients of that network"));
+    }
+    if let Some(endpoint @ Endpoint::Tcp { .. }) = &args.control {
+        let error = anyhow!("--control {endpoint}: expected unix:PATH, as only this machine may ask");
+        return Err(Failure::usage(error));
+    }
+    Ok(())
+}
+
+type Gate = (Arc<DirectoryTree>, Arc<Engine>, MountLayout);
+
+/// The files, and the gate in front of their data.
+fn gate(
+    args: &NfsArgs,
+    path: &Path,
+    pinned: Option<iogate_core::SchedulerConfig>,
+    default: SchedulerKind,
+) -> Result<Gate, Failure> {
+    let how = DirectoryOptions { backend: Backend::Auto, direct: false };
+    let store = DirectoryStore::with(path, how)
+        .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
+    let store = Arc::new(store);
+    let mut layout = LayoutChoice::Auto(None).of_mount(path);
+    let auto = pinned.is_none();
+    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
+    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
+    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+    engine.know(storage::known(Some(path)));
+    if auto {
+        engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+    }
+    let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
+    let tree = Arc::new(tree);
+    if let Some(layouts) = layout.layouts.take() {
+        tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
+    }
+    Ok((tree, engine, layout))
+}
+
+/// What handles are sealed with, and what to warn of.
+fn secret(tree: &DirectoryTree, read_only: bool) -> Result<([u8; 16], Option<String>), Failure> {
+    match tree.kept_secret(SECRET) {
+        Ok(secret) => Ok((secret, None)),
+        Err(error) => {
+            let why =
+                if read_only { "nothing can be kept there" } else { "the secret of handles is not kept" };
+            let warning = format!(
+                "{error}: {why}, so that clients have to mount again when this server has been started again"
+            );
+            Ok((held::random_secret().context("no random numbers")?, Some(warning)))
+        }
+    }
+}
+
+/// What answers for the gate, to users of this machine.
+fn control(
+    args: &NfsArgs,
+    tree: &Arc<DirectoryTree>,
+    engine: &Arc<Engine>,
+    layout: &MountLayout,
+) -> Result<Option<Arc<Server>>, Failure> {
+    let Some(endpoint) = &args.control else { return Ok(None) };
+    let listener = Listener::bind(endpoint, Policy::Peer).context("--control")?;
+    let export = server::Export {
+        name: "nfs".into(),
+        tree: tree.clone(),
+        engine: Arc::clone(engine),
+        read_only: args.read_only,
+        striping: layout.gate,
+        users: Users::default(),
+        forwarders: Vec::new(),
+        answers: None,
+        devices: Vec::new(),
+    };
+    let settings = server::ServerConfig {
+        exports: vec![export],
+        node: 0,
+        nodes: 1,
+        limits: server::Limits::default(),
+        // Nobody comes back to a file that is removed: clients of NFS do not expect it to be there.
+        session_grace: Duration::ZERO,
+    };
+    Ok(Some(Arc::new(Server::start(settings, vec![listener]).context("--control")?)))
+}
+
+/// How a client with Linux mounts it.
+fn mount_command(address: SocketAddr, path: &Path) -> String {
+    let port = address.port();
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => "SERVER".into(),
+        std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+        ip => ip.to_string(),
+    };
+    let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
+    format!("mount -t nfs -o {options} {host}:{} MOUNTPOINT", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_to_mount_is_said_as_the_address_is() {
+        let command = |address: &str| mount_command(address.parse().unwrap(), Path::new("/srv/a"));
+        assert!(command("127.0.0.1:2050").ends_with(
+            "-o vers=3,proto=tcp,port=2050,mountport=2050,mountproto=tcp,nolock 127.0.0.1:/srv/a MOUNTPOINT"
+        ));
+        assert!(command("[::1]:1").contains(" [::1]:/srv/a "));
+        assert!(command("0.0.0.0:1").contains(" SERVER:/srv/a "));
+    }
+}
