@@ -17,7 +17,7 @@ use super::Shared;
 use super::budget::Client;
 use crate::rpc::records::Records;
 use crate::service::Answer;
-use crate::wire::RECORD_BYTES_MAX;
+use crate::wire::{NFS_PROGRAM, RECORD_BYTES_MAX, TRANSFER_BYTES_MAX, procedure};
 
 /// Most records that are taken at once.
 const RECORDS_AT_ONCE: usize = 32;
@@ -25,6 +25,8 @@ const RECORDS_AT_ONCE: usize = 32;
 const BYTES_AT_ONCE: usize = 2 << 20;
 /// Most answers that are sent by one call.
 const ANSWERS_AT_ONCE: usize = 16;
+/// What a call costs beside its bytes.
+const CALL_BYTES: usize = 512;
 /// How long a client may take nothing of its answers.
 const STALL: Duration = Duration::from_secs(60);
 
@@ -78,11 +80,72 @@ struct Outbox {
     stalled: Option<Instant>,
 }
 
+/// What has come and was not taken.
+struct Incoming {
+    records: Records,
+    /// Records, which the client may not have underway yet.
+    complete: VecDeque<Vec<u8>>,
+}
+
 /// What the kernel is asked to tell, and whether a thread looks after that just now.
 struct Interest {
     handling: bool,
     read: bool,
     write: bool,
+}
+
+impl Incoming {
+    /// Reads what has come; `false`: the connection has ended.
+    fn read(&mut self, stream: &TcpStream, scratch: &mut [u8]) -> bool {
+        let Incoming { records, complete } = self;
+        let mut bytes = 0;
+        while complete.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
+            let (got, room) = match records.direct() {
+                Some((record, room)) => {
+                    let spare = &mut record.spare_capacity_mut()[..room];
+                    let got = recv(stream, spare, RecvFlags::empty()).map(|(_, got)| got.min(room));
+                    if let Ok(got) = got {
+                        let length = record.len() + got;
+                        // SAFETY: so many bytes behind the record were received into its capacity.
+                        unsafe { record.set_len(length) };
+                        complete.extend(records.appended(got));
+                    }
+                    (got, room)
+                }
+                None => {
+                    let got = recv(stream, &mut *scratch, RecvFlags::empty()).map(|(got, _)| got);
+                    if let Ok(got) = got
+                        && let Err(error) = records.feed(&scratch[..got], |record| complete.push_back(record))
+                    {
+                        tracing::debug!(%error, "a connection is closed");
+                        return false;
+                    }
+                    (got, scratch.len())
+                }
+            };
+            match got {
+                Ok(0) => return false,
+                // If there is more, the kernel tells.
+                Ok(got) if got < room => return true,
+                Ok(got) => bytes += got,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// What a call takes: its bytes, and those that it wants to read.
+fn cost(record: &[u8]) -> usize {
+    let word = |at: usize| {
+        let bytes = record.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let reads = word(12) == NFS_PROGRAM && word(20) == procedure::READ;
+    let wanted = if reads { word(record.len() - 4).min(TRANSFER_BYTES_MAX) } else { 0 };
+    record.len() + CALL_BYTES + wanted as usize
 }
 
 /// A connection.
@@ -91,7 +154,9 @@ pub(super) struct Connection {
     pub(super) client: Arc<Client>,
     stream: TcpStream,
     shared: Weak<Shared>,
-    records: Mutex<Records>,
+    incoming: Mutex<Incoming>,
+    /// Records have come that were not taken.
+    has_more: AtomicBool,
     outbox: Mutex<Outbox>,
     interest: Mutex<Interest>,
     is_closed: AtomicBool,
@@ -110,7 +175,11 @@ impl Connection {
             client,
             stream,
             shared: Arc::downgrade(shared),
-            records: Mutex::new(Records::new(RECORD_BYTES_MAX)),
+            incoming: Mutex::new(Incoming {
+                records: Records::new(RECORD_BYTES_MAX),
+                complete: VecDeque::new(),
+            }),
+            has_more: false.into(),
             outbox: Mutex::default(),
             interest: Mutex::new(Interest { handling: true, read: true, write: false }),
             is_closed: false.into(),
@@ -170,7 +239,8 @@ impl Connection {
         if interest.read {
             flags |= EventFlags::IN;
         }
-        if interest.write {
+        // What has come is not told of again; as soon as answers can be sent, it is taken.
+        if interest.write || interest.read && self.has_more() {
             flags |= EventFlags::OUT;
         }
         if let Err(error) = shared.ask(self.stream.as_fd(), self.token, flags) {
@@ -179,52 +249,27 @@ impl Connection {
         }
     }
 
-    /// Takes what has come. Returns whole records; `false`: the connection has ended.
-    pub(super) fn receive(&self, scratch: &mut [u8], taken: &mut Vec<Vec<u8>>) -> bool {
-        let mut records = lock(&self.records);
-        let mut bytes = 0;
-        while taken.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
-            let (got, room) = match records.direct() {
-                Some((record, room)) => {
-                    let spare = &mut record.spare_capacity_mut()[..room];
-                    let got = match recv(&self.stream, spare, RecvFlags::empty()) {
-                        Ok((_, got)) => Ok(got),
-                        Err(errno) => Err(errno),
-                    };
-                    if let Ok(got) = got {
-                        let length = record.len() + got.min(room);
-                        // SAFETY: so many bytes behind the record were received into its capacity.
-                        unsafe { record.set_len(length) };
-                        taken.extend(records.appended(got.min(room)));
-                    }
-                    (got, room)
-                }
-                None => {
-                    let got = recv(&self.stream, &mut *scratch, RecvFlags::empty()).map(|(got, _)| got);
-                    if let Ok(got) = got
-                        && let Err(error) = records.feed(&scratch[..got], |record| taken.push(record))
-                    {
-                        tracing::debug!(%error, client = %self.client.address, "a connection is closed");
-                        return false;
-                    }
-                    (got, scratch.len())
-                }
-            };
-            match got {
-                Ok(0) => return false,
-                Ok(got) => {
-                    bytes += got;
-                    // If there is more, the kernel tells.
-                    if got < room {
-                        return true;
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
-            }
+    /// Whether records have come that were not taken.
+    pub(super) fn has_more(&self) -> bool {
+        self.has_more.load(Ordering::SeqCst)
+    }
+
+    /// Takes calls that have come, as many as the client may have underway; `false`: the connection has ended.
+    pub(super) fn receive(
+        &self,
+        shared: &Arc<Shared>,
+        scratch: &mut [u8],
+        taken: &mut Vec<(Vec<u8>, Charge)>,
+    ) -> bool {
+        let mut incoming = lock(&self.incoming);
+        let goes_on = !incoming.complete.is_empty() || incoming.read(&self.stream, scratch);
+        while taken.len() < RECORDS_AT_ONCE && shared.budget.may_read(&self.client) {
+            let Some(record) = incoming.complete.pop_front() else { break };
+            let cost = cost(&record);
+            taken.push((record, Charge::new(shared, &self.client, cost)));
         }
-        true
+        self.has_more.store(!incoming.complete.is_empty(), Ordering::SeqCst);
+        goes_on
     }
 
     /// Sends an answer, or leaves it to whoever sends just now. Does not block.

@@ -25,7 +25,6 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::service::{Asked, Export, Job, Service};
-use crate::wire::TRANSFER_BYTES_MAX;
 pub use access::{Access, Network, NetworkError};
 pub use budget::Limits;
 use budget::{Budget, Client};
@@ -40,8 +39,6 @@ const FIRST_CONNECTION: u64 = 16;
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long calls that were taken may go on when the server ends.
 const DRAIN: Duration = Duration::from_secs(30);
-/// What a call costs beside its bytes.
-const CALL_BYTES: usize = 512;
 
 /// All that a server needs.
 pub struct ServerConfig {
@@ -279,7 +276,7 @@ impl Shared {
 
     fn serve(self: Arc<Self>) {
         iogate_engine::privileges::limit_thread_or_warn();
-        let (mut scratch, mut records) = (scratch(), Vec::new());
+        let (mut scratch, mut calls) = (scratch(), Vec::new());
         let mut events: Vec<Event> = Vec::with_capacity(1);
         while !self.has_ended() {
             events.clear();
@@ -300,9 +297,9 @@ impl Shared {
             guarded(|| match token {
                 LISTENER => self.accept(),
                 JOBS => self.work(),
-                _ => self.on_event(token, flags, &mut scratch, &mut records),
+                _ => self.on_event(token, flags, &mut scratch, &mut calls),
             });
-            records.clear();
+            calls.clear();
             self.watchdog.on_idle();
         }
     }
@@ -347,7 +344,7 @@ impl Shared {
         token: u64,
         flags: EventFlags,
         scratch: &mut [u8],
-        records: &mut Vec<Vec<u8>>,
+        calls: &mut Vec<(Vec<u8>, Charge)>,
     ) {
         let connection = lock(&self.connections).get(&token).cloned();
         let Some(connection) = connection else { return };
@@ -357,16 +354,9 @@ impl Shared {
             connection.flush();
         }
         let mut goes_on = true;
-        if flags.contains(EventFlags::IN) || is_broken {
-            goes_on = connection.receive(scratch, records);
+        if flags.contains(EventFlags::IN) || is_broken || connection.has_more() {
+            goes_on = connection.receive(self, scratch, calls);
         }
-        let calls: Vec<(Vec<u8>, Charge)> = records
-            .drain(..)
-            .map(|record| {
-                let charge = Charge::new(self, &connection.client, record.len() + CALL_BYTES);
-                (record, charge)
-            })
-            .collect();
         if goes_on {
             connection.rearm(self);
         } else {
@@ -376,12 +366,12 @@ impl Shared {
     }
 
     /// Carries out calls that have come together.
-    fn carry_out(self: &Arc<Self>, connection: &Arc<Connection>, calls: Vec<(Vec<u8>, Charge)>) {
+    fn carry_out(self: &Arc<Self>, connection: &Arc<Connection>, calls: &mut Vec<(Vec<u8>, Charge)>) {
         let service = self.service();
         let address = connection.client.address;
         let (mut batch, mut first) = (Vec::new(), None);
         self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
-        for (record, charge) in calls {
+        for (record, charge) in calls.drain(..) {
             match service.ask(&record) {
                 Asked::Answered(answer) => connection.send(answer, Some(charge)),
                 Asked::Nonsense(error) => {
@@ -390,14 +380,8 @@ impl Shared {
                     break;
                 }
                 Asked::Data(call) => {
-                    let (to, shared) = (Arc::clone(connection), Arc::clone(self));
-                    let respond = move |answer: crate::service::Answer| {
-                        // What is read was not known when the call came.
-                        let more = answer.data.len().min(TRANSFER_BYTES_MAX as usize);
-                        let data = Charge::new(&shared, &to.client, more);
-                        drop(charge);
-                        to.send(answer, Some(data));
-                    };
+                    let to = Arc::clone(connection);
+                    let respond = move |answer| to.send(answer, Some(charge));
                     service.transfer(address, &call, record, &mut batch, Box::new(respond));
                 }
                 Asked::Other(call) => {

@@ -1,0 +1,232 @@
+//! What clients send that is wrong, too much, or sent again.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::*;
+use iogate_nfs::Limits;
+use iogate_nfs::rpc::{Accepted, take_reply};
+use iogate_nfs::wire::*;
+use iogate_nfs::xdr::Reader;
+
+fn accepted(record: &[u8]) -> Option<Accepted> {
+    take_reply(&mut Reader::new(record)).unwrap().1
+}
+
+#[test]
+fn what_is_not_there_is_said_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let versions = Some(Accepted::Versions { low: 3, high: 3 });
+    const NFSACL: u32 = 100_227;
+    for (program, version, procedure, expected) in [
+        (NFSACL, 3, 0, Some(Accepted::NoProgram)),
+        (100_021, 4, 1, Some(Accepted::NoProgram)),
+        (NFS_PROGRAM, 4, 0, versions),
+        (NFS_PROGRAM, 2, 1, versions),
+        (MOUNT_PROGRAM, 1, 1, versions),
+        (NFS_PROGRAM, 3, 22, Some(Accepted::NoProcedure)),
+        (MOUNT_PROGRAM, 3, 6, Some(Accepted::NoProcedure)),
+        (NFS_PROGRAM, 3, 0, Some(Accepted::Success)),
+        (MOUNT_PROGRAM, 3, 0, Some(Accepted::Success)),
+        (NFS_PROGRAM, 3, procedure::GETATTR, Some(Accepted::GarbageArgs)),
+        (NFS_PROGRAM, 3, procedure::WRITE, Some(Accepted::GarbageArgs)),
+    ] {
+        let record = client.call_raw(program, version, procedure, &[]);
+        assert_eq!(accepted(&record), expected, "{program} {version} {procedure}");
+    }
+    assert!(matches!(client.mount(b"/elsewhere"), MountReply::Mount(Err(2))));
+    assert!(matches!(client.mount(b"/export/../etc"), MountReply::Mount(Err(2))));
+    assert!(matches!(client.mount(b"/"), MountReply::Mount(Ok((root, _))) if root == client.root));
+    let dir = client.mkdir(client.root, b"dir").unwrap();
+    assert!(matches!(client.mount(b"/export/dir/"), MountReply::Mount(Ok((root, _))) if root == dir));
+    let exports = client.call_raw(MOUNT_PROGRAM, 3, MountRequest::Exports.procedure(), &[]);
+    let exports = MountReply::take(5, &mut Reader::new(&exports[24..])).unwrap();
+    let export = Export { path: b"/export".into(), clients: vec![] };
+    assert_eq!(exports, Some(MountReply::Exports(vec![export])));
+    let mounts = client.call_raw(MOUNT_PROGRAM, 3, MountRequest::Dump.procedure(), &[]);
+    let Some(MountReply::Mounts(mounts)) = MountReply::take(2, &mut Reader::new(&mounts[24..])).unwrap()
+    else {
+        panic!("no list")
+    };
+    assert!(mounts.iter().any(|mounted| mounted.host == "127.0.0.1" && mounted.path == b"/export/dir/"));
+}
+
+#[test]
+fn a_call_that_is_sent_again_is_answered_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let root = client.root;
+    client.create(root, b"file", 0o600).unwrap();
+    let remove = Request::Remove(Place { dir: root, name: b"file" });
+    assert!(matches!(client.call(&remove), Reply::Removed(Status::Ok, _)));
+    let again = |client: &mut Client| {
+        client.xid -= 1;
+        client.call(&remove)
+    };
+    assert!(matches!(again(&mut client), Reply::Removed(Status::Ok, _)));
+    // Also by another connection, as a client comes back.
+    let mut other = Client::connect(&server);
+    other.xid = client.xid;
+    assert!(matches!(again(&mut other), Reply::Removed(Status::Ok, _)));
+    assert!(
+        matches!(client.call(&remove), Reply::Removed(Status::NoEnt, _)),
+        "another number is another call"
+    );
+    // The number again for something else.
+    client.xid -= 1;
+    let rmdir = client.call(&Request::Remove(Place { dir: root, name: b"other" }));
+    assert!(matches!(rmdir, Reply::Removed(Status::NoEnt, _)));
+}
+
+/// Whether a connection is ended by the server.
+fn is_ended(mut stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    !matches!(stream.read(&mut [0; 16]), Ok(count) if count > 0)
+}
+
+#[test]
+fn nonsense_ends_its_connection_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let address = server.address().unwrap();
+    let long = (RECORD_BYTES_MAX as u32 + 1) | 1 << 31;
+    for bytes in
+        [&b"GET / HTTP/1.1\r\n\r\n"[..], &long.to_be_bytes(), &[0x80, 0, 0, 4, 1, 2, 3, 4], &[0; 400]]
+    {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(bytes).unwrap();
+        assert!(is_ended(&stream), "{bytes:?}");
+    }
+    // Half a record, and nothing more: it costs nobody anything.
+    let mut half = TcpStream::connect(address).unwrap();
+    half.write_all(&[0x80, 0x10, 0, 0, 1, 2, 3]).unwrap();
+    assert!(client.attr(client.root).is_ok());
+    drop(half);
+    // A call in many fragments, byte by byte.
+    let mut record = Vec::new();
+    let call = iogate_nfs::rpc::Call {
+        xid: 9,
+        program: NFS_PROGRAM,
+        version: 3,
+        procedure: 0,
+        credential: iogate_nfs::rpc::Credential::None,
+    };
+    call.put(&mut record);
+    let mut stream = TcpStream::connect(address).unwrap();
+    let chunks = record.chunks(7).collect::<Vec<_>>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let mark = chunk.len() as u32 | u32::from(index + 1 == chunks.len()) << 31;
+        for byte in mark.to_be_bytes().iter().chain(*chunk) {
+            stream.write_all(&[*byte]).unwrap();
+        }
+    }
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut answer = [0; 28];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(accepted(&answer[4..]), Some(Accepted::Success));
+}
+
+#[test]
+fn who_takes_no_answers_is_bounded_and_costs_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { calls_per_client: 64, bytes_per_client: 4 << 20, ..Limits::default() };
+    let server = serve(folder.path(), How { limits, ..How::default() });
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o600).unwrap();
+    client.write(file, 0, &vec![7; 1 << 20], Stable::Unstable).unwrap();
+
+    let mut greedy = TcpStream::connect(server.address().unwrap()).unwrap();
+    let mut record = vec![0; 4];
+    let request = Request::Read { file, offset: 0, count: 1 << 20 };
+    let credential = user(0, 0, &[]);
+    let call = iogate_nfs::rpc::Call {
+        xid: 5,
+        program: NFS_PROGRAM,
+        version: 3,
+        procedure: procedure::READ,
+        credential,
+    };
+    call.put(&mut record);
+    request.put(&mut record);
+    let mark = iogate_nfs::rpc::records::mark(record.len() - 4);
+    record[..4].copy_from_slice(&mark);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (stop, record) = (&stop, &record);
+        let sender = greedy.try_clone().unwrap();
+        scope.spawn(move || {
+            let mut sender = sender;
+            for _ in 0..100_000 {
+                if stop.load(Ordering::SeqCst) || sender.write_all(record).is_err() {
+                    return;
+                }
+            }
+        });
+        eventually("it has more than it may have", || server.counts().bytes >= 4 << 20);
+        for _ in 0..20 {
+            let counts = server.counts();
+            assert!(counts.underway <= 64, "{counts:?}");
+            // One call goes beyond.
+            assert!(counts.bytes <= 6 << 20, "{counts:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It goes on as it takes its answers.
+        let mut answer = vec![0; 1 << 20];
+        for _ in 0..200 {
+            greedy.read_exact(&mut answer).unwrap();
+        }
+        stop.store(true, Ordering::SeqCst);
+        greedy.shutdown(std::net::Shutdown::Both).unwrap();
+    });
+    drop(greedy);
+    eventually("all is given back", || server.counts().underway == 0);
+    assert_eq!(client.read(file, 0, 3), Ok((vec![7; 3], false)), "the same client by another connection");
+}
+
+#[test]
+fn connections_are_bounded_and_what_was_taken_is_answered_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { connections_per_client: 3, ..Limits::default() };
+    let server = serve(folder.path(), How { limits, ..How::default() });
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&server)).collect();
+    let refused = TcpStream::connect(server.address().unwrap()).unwrap();
+    assert!(is_ended(&refused));
+    assert_eq!(server.counts().refused, 1);
+    drop(clients.pop());
+    eventually("there is room again", || server.counts().connections == 2);
+    let client = &mut Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o600).unwrap();
+    let write = Request::Write { file, offset: 0, count: 4, stable: Stable::FileSync, data: b"last" };
+    client.begin(&write);
+    eventually("it has come", || server.counts().calls >= 5);
+    drop(server);
+    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"last");
+    assert!(matches!(client.end(procedure::WRITE), Reply::Write { result: Ok(_), .. }));
+}
+
+#[test]
+fn a_server_that_comes_back_on_its_port_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let address = server.address().unwrap();
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o600).unwrap();
+    let (first, _) = client.write(file, 0, b"abc", Stable::Unstable).unwrap();
+    drop(server);
+    assert!(is_ended(&client.stream));
+    let server = serve_at(folder.path(), How::default(), TcpListener::bind(address).unwrap());
+    client.stream = TcpStream::connect(address).unwrap();
+    if server.has_lasting_handles() {
+        let (second, _) = client.write(file, 3, b"def", Stable::Unstable).unwrap();
+        assert_eq!(first.verifier, second.verifier, "nothing was lost");
+        assert_eq!(client.read(file, 0, 9), Ok((b"abcdef".into(), true)));
+    }
+}
