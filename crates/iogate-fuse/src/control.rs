@@ -14,7 +14,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
-use crate::abi::{GetxattrOut, InHeader};
+use crate::abi::{GetxattrOut, InHeader, ROOT_ID};
 use crate::declared_apps::DeclaredApps;
 
 const STATUS: &CStr = c"user.iogate.status";
@@ -123,9 +123,11 @@ impl ControlFiles {
         ControlFiles { control, last_error: Mutex::default(), owner, told }
     }
 
-    /// The value of a control attribute; `None` if the name is not one.
+    /// The value of a control attribute; `None` if the name is not one, or asked of another node than the root.
     pub(crate) fn get(&self, name: &CStr, asking: &InHeader) -> Option<Result<Vec<u8>, Errno>> {
-        if name == STATUS {
+        if asking.nodeid != ROOT_ID {
+            None
+        } else if name == STATUS {
             Some(Ok(self.control.status()))
         } else if name == ERROR {
             Some(Ok(self.last_error.lock().expect("assigning does not panic").clone().into_bytes()))
@@ -152,8 +154,11 @@ impl ControlFiles {
         })
     }
 
-    /// Sets through a control attribute; `None` if the name is not one.
+    /// Sets through a control attribute; `None` if the name is not one, or set on another node than the root.
     pub(crate) fn set(&self, name: &CStr, value: &[u8], asking: &InHeader) -> Option<Result<(), Errno>> {
+        if asking.nodeid != ROOT_ID {
+            return None;
+        }
         if name == APP {
             return Some(self.told.tell(asking.pid, value));
         }

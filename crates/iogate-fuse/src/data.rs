@@ -84,7 +84,7 @@ impl Session {
     /// Prepares a read.
     pub(crate) fn read(&self, header: &InHeader, mut input: Input<'_>) -> Result<Data, Errno> {
         let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
-        if arg.size > self.request_bytes_max {
+        if arg.size > self.agreed.request_bytes_max {
             return Err(Errno::INVAL);
         }
         let file = self.fs.file(arg.fh)?;
@@ -113,7 +113,7 @@ impl Session {
     ) -> Result<(Data, &'a [u8]), Errno> {
         let arg: WriteIn = input.record().ok_or(Errno::INVAL)?;
         let bytes = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
-        if arg.size > self.request_bytes_max {
+        if arg.size > self.agreed.request_bytes_max {
             return Err(Errno::INVAL);
         }
         let file = self.fs.file(arg.fh)?;

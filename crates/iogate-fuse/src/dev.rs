@@ -96,7 +96,7 @@ fn serve(session: &Arc<Session>, channel: &Arc<OwnedFd>) {
 }
 
 fn receive_buffer(session: &Session) -> Buffer {
-    session.pool.take(DATA_START + session.request_bytes_max as usize)
+    session.pool.take(DATA_START + session.agreed.request_bytes_max as usize)
 }
 
 struct Server<'a> {
@@ -114,7 +114,8 @@ impl Server<'_> {
             return;
         };
         if !has_reply(header.opcode) {
-            self.session.fs.handle_forget(&header, Input::contiguous(&request[size_of::<InHeader>()..]));
+            let input = Input::contiguous(&request[size_of::<InHeader>()..]);
+            input.forgotten(&header, |node, lookups| self.session.fs.forget(node, lookups));
             return;
         }
         let reply = Reply { channel: Some(self.channel.clone()), unique: header.unique };

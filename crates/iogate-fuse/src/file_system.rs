@@ -6,17 +6,15 @@ use std::sync::Arc;
 use iogate_engine::{FileHandle, Origin};
 use rustix::io::Errno;
 
-use crate::abi::{InHeader, Input, op};
+use crate::abi::op;
 use crate::append::AppendGuard;
 use crate::coherence::Coherence;
+use crate::operations::{Attributes, Directories, Files, Names, Xattrs};
 
-/// The operations that a mount is asked for, apart from reading and writing open files.
-pub(crate) trait FileSystem: Send + Sync {
-    /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
-    fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno>;
-
-    /// Carries out a request that has no reply.
-    fn handle_forget(&self, header: &InHeader, input: Input<'_>);
+/// What a mount is asked for.
+pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs + Send + Sync {
+    /// Takes back as many lookups of a node.
+    fn forget(&self, node: u64, lookups: u64);
 
     /// The open file with this handle; `EBADF` if it is not open.
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno>;

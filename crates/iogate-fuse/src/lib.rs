@@ -11,6 +11,7 @@
 //! | `session` | agreeing with the kernel, threads, the end |
 //! | `dev`, `uring` | the two transports: `/dev/fuse`, and io_uring |
 //! | `file_system` | what the transports see of what is mounted |
+//! | `operations` | decodes everything but reads and writes |
 //! | `data` | reads and writes |
 //! | `coherence` | mapped memory and direct writes of the same file |
 //! | `notify` | telling the kernel to drop what it has cached |
@@ -36,6 +37,7 @@ mod file_system;
 mod handle;
 mod mount;
 mod notify;
+mod operations;
 mod options;
 mod passthrough;
 mod session;

@@ -28,7 +28,7 @@ use crate::mount::{self, Places};
 use crate::notify::Notifier;
 use crate::options::{CacheMode, MountOptions, Transport};
 use crate::passthrough::{self, caller};
-use crate::{tree, uring};
+use crate::{operations, tree, uring};
 
 /// Most requests that the kernel itself starts (read-ahead, asynchronous direct I/O) and that are underway at once.
 const BACKGROUND_MAX: u16 = 1024;
@@ -40,7 +40,8 @@ pub(crate) struct Session {
     pub(crate) fs: Box<dyn FileSystem>,
     pub(crate) engine: Arc<Engine>,
     pub(crate) applications: Arc<Applications>,
-    pub(crate) request_bytes_max: u32,
+    pub(crate) agreed: Agreed,
+    control: ControlFiles,
     pub(crate) pool: Arc<Pool>,
     /// For metadata operations that may take long.
     pub(crate) workers: Arc<Workers>,
@@ -74,7 +75,7 @@ impl Session {
 
     /// Carries out a request that is neither a read nor a write, and appends the reply's body to `out`.
     pub(crate) fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
-        self.fs.handle(header, input, out)?;
+        operations::carry_out(&*self.fs, &self.control, self.agreed, header, input, out)?;
         match header.opcode {
             op::OPEN | op::CREATE | op::TMPFILE | op::OPENDIR => {
                 self.open.fetch_add(1, Ordering::Relaxed);
@@ -260,8 +261,8 @@ pub fn mount(
     privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, _, control| {
-        passthrough::FileSystem::new(root, gate, store, options, agreed, control)
+    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, _| {
+        passthrough::FileSystem::new(root, gate, store, options, agreed)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
     })
@@ -281,24 +282,9 @@ pub fn mount_tree(
     let mountpoint = mount::check_mountpoint(mountpoint)?;
     mount::check_empty(&mountpoint)?;
     let root = tree::root(&*tree).map_err(unreadable)?;
-    start(
-        OsStr::new(name),
-        mountpoint,
-        engine,
-        options,
-        control,
-        |agreed, options, names, applications, control| {
-            Ok(Box::new(tree::FileSystem::new(
-                tree,
-                &root,
-                options,
-                agreed,
-                names.clone(),
-                applications.clone(),
-                control,
-            )))
-        },
-    )
+    start(OsStr::new(name), mountpoint, engine, options, control, |agreed, options, names, applications| {
+        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), applications.clone())))
+    })
 }
 
 /// Attaches to a mount point that has been checked, and serves the file system that `make` makes.
@@ -313,7 +299,6 @@ fn start(
         &MountOptions,
         &Arc<FileNames>,
         &Arc<Applications>,
-        ControlFiles,
     ) -> Result<Box<dyn FileSystem>, MountError>,
 ) -> Result<Mounted, MountError> {
     let options = &within_bounds(options);
@@ -327,10 +312,11 @@ fn start(
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
     let session = Arc::new(Session {
-        fs: make(agreed, options, &file_names, &applications, control)?,
+        fs: make(agreed, options, &file_names, &applications)?,
         engine,
         applications,
-        request_bytes_max: agreed.request_bytes_max,
+        agreed,
+        control,
         pool: Arc::default(),
         workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),
         data_workers: Workers::new("iogate-worker", options.threads_max, prepare_thread),

@@ -58,7 +58,7 @@ pub(crate) fn start(session: &Arc<Session>, depth: u16) -> io::Result<()> {
     let (registered, results) = channel();
     let queues = possible_cpus()?;
     for id in 0..queues {
-        let queue = Arc::new(Queue::new(id, depth, session.request_bytes_max as usize)?);
+        let queue = Arc::new(Queue::new(id, depth, session.agreed.request_bytes_max as usize)?);
         let registered = registered.clone();
         session.start_thread(format!("iogate-ring-{id}"), move |session| {
             SERVED.set(queue.address());

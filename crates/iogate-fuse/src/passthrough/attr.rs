@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::file::OpenFile;
 use super::inode::{HeldInode, ProcPath};
 use super::{FileSystem, open_again};
-use crate::abi::{Attr, AttrOut, GETATTR_FH, GetattrIn, InHeader, Input, SetattrIn, StatfsOut, fattr};
+use crate::abi::{Attr, AttrOut, GETATTR_FH, GetattrIn, InHeader, SetattrIn, StatfsOut, fattr};
+use crate::operations::Attributes;
 
 /// A file's attributes as the kernel wants them.
 pub(super) fn attr_of(stat: &Stat) -> Attr {
@@ -40,25 +40,6 @@ pub(super) fn stat(fd: impl AsFd) -> Result<Stat, Errno> {
 }
 
 impl FileSystem {
-    pub(super) fn getattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetattrIn = input.record().ok_or(Errno::INVAL)?;
-        let stat = if arg.flags & GETATTR_FH != 0 {
-            match self.files.get(arg.fh) {
-                Ok(file) => stat(&file.fd)?,
-                Err(_) => stat(self.inodes.get(header.nodeid)?.as_fd())?,
-            }
-        } else {
-            stat(self.inodes.get(header.nodeid)?.as_fd())?
-        };
-        out.extend_from_slice(self.attr_out(&stat).as_bytes());
-        Ok(())
-    }
-
     fn attr_out(&self, stat: &Stat) -> AttrOut {
         AttrOut {
             attr_valid: self.timeout.as_secs(),
@@ -67,14 +48,22 @@ impl FileSystem {
             attr: attr_of(stat),
         }
     }
+}
 
-    pub(super) fn setattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: SetattrIn = input.record().ok_or(Errno::INVAL)?;
+impl Attributes for FileSystem {
+    fn getattr(&self, header: &InHeader, arg: GetattrIn) -> Result<AttrOut, Errno> {
+        let stat = if arg.flags & GETATTR_FH != 0 {
+            match self.files.get(arg.fh) {
+                Ok(file) => stat(&file.fd)?,
+                Err(_) => stat(self.inodes.get(header.nodeid)?.as_fd())?,
+            }
+        } else {
+            stat(self.inodes.get(header.nodeid)?.as_fd())?
+        };
+        Ok(self.attr_out(&stat))
+    }
+
+    fn setattr(&self, header: &InHeader, arg: SetattrIn) -> Result<AttrOut, Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         let file = if arg.valid & fattr::FH != 0 { Some(self.files.get(arg.fh)?) } else { None };
 
@@ -120,13 +109,12 @@ impl FileSystem {
                 AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW,
             )?;
         }
-        out.extend_from_slice(self.attr_out(&stat(inode.as_fd())?).as_bytes());
-        Ok(())
+        Ok(self.attr_out(&stat(inode.as_fd())?))
     }
 
-    pub(super) fn statfs(&self, header: &InHeader, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn statfs(&self, header: &InHeader) -> Result<StatfsOut, Errno> {
         let statvfs = rustix::fs::fstatfs(self.inodes.get(header.nodeid)?.as_fd())?;
-        let reply = StatfsOut {
+        Ok(StatfsOut {
             blocks: statvfs.f_blocks,
             bfree: statvfs.f_bfree,
             bavail: statvfs.f_bavail,
@@ -137,9 +125,7 @@ impl FileSystem {
             frsize: statvfs.f_frsize as u32,
             padding: 0,
             spare: [0; 6],
-        };
-        out.extend_from_slice(reply.as_bytes());
-        Ok(())
+        })
     }
 }
 

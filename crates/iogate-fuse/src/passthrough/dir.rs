@@ -10,7 +10,8 @@ use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::inode::HeldInode;
-use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenIn, OpenOut, ReadIn, ReleaseIn};
+use crate::abi::{Dirent, EntryOut, InHeader, OpenOut, ReadIn};
+use crate::operations::Directories;
 
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -99,34 +100,25 @@ impl DirStream {
     }
 }
 
-impl FileSystem {
-    pub(super) fn opendir(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let _: OpenIn = input.record().ok_or(Errno::INVAL)?;
+impl Directories for FileSystem {
+    fn opendir(&self, header: &InHeader) -> Result<OpenOut, Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         let fd = super::open_again(&inode, libc::O_RDONLY | libc::O_DIRECTORY)?;
         let fh = self.dirs.insert(OpenDir { stream: DirStream::new(fd).into() });
-        out.extend_from_slice(OpenOut { fh, open_flags: 0, padding: 0 }.as_bytes());
-        Ok(())
+        Ok(OpenOut { fh, open_flags: 0, padding: 0 })
     }
 
-    pub(super) fn releasedir(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: ReleaseIn = input.record().ok_or(Errno::INVAL)?;
-        self.dirs.remove(arg.fh).map(drop)
+    fn releasedir(&self, handle: u64) -> Result<(), Errno> {
+        self.dirs.remove(handle).map(drop)
     }
 
-    pub(super) fn readdir(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-        plus: bool,
-    ) -> Result<(), Errno> {
-        let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
+    fn fsyncdir(&self, _: &InHeader, handle: u64, data_only: bool) -> Result<(), Errno> {
+        let dir = self.dirs.get(handle)?;
+        let stream = dir.stream.lock().expect("no directory operation panics");
+        if data_only { rustix::fs::fdatasync(&stream.fd) } else { rustix::fs::fsync(&stream.fd) }
+    }
+
+    fn readdir(&self, header: &InHeader, arg: ReadIn, plus: bool, out: &mut Vec<u8>) -> Result<(), Errno> {
         let dir = self.dirs.get(arg.fh)?;
         let parent = self.inodes.get(header.nodeid)?;
         let mut stream = dir.stream.lock().expect("no directory operation panics");
@@ -168,7 +160,9 @@ impl FileSystem {
         }
         Ok(())
     }
+}
 
+impl FileSystem {
     /// The attributes that go with a directory entry; none (node id 0) for `.` and `..` and for what is gone by now.
     fn entry_plus(&self, parent: &HeldInode, name: &CStr) -> EntryOut {
         if matches!(name.to_bytes(), b"." | b"..") {

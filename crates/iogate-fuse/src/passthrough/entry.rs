@@ -5,27 +5,15 @@ use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::attr::{attr_of, stat};
 use super::caller::in_name_of;
 use super::inode::HeldInode;
-use crate::abi::{EntryOut, InHeader, Input, LinkIn, MkdirIn, MknodIn, Rename2In, RenameIn, op};
+use crate::abi::{EntryOut, InHeader, MkdirIn, MknodIn, Rename2In};
+use crate::operations::Names;
 
 impl FileSystem {
-    pub(super) fn lookup(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let name = input.file_name()?;
-        let parent = self.inodes.get(header.nodeid)?;
-        out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
-        Ok(())
-    }
-
     /// Looks a name up and counts the lookup.
     pub(super) fn look_up(&self, parent: &HeldInode, name: &CStr) -> Result<EntryOut, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -47,90 +35,55 @@ impl FileSystem {
             attr: attr_of(&stat),
         })
     }
+}
 
-    pub(super) fn mknod(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: MknodIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.file_name()?;
+impl Names for FileSystem {
+    fn lookup(&self, header: &InHeader, name: &CStr) -> Result<EntryOut, Errno> {
+        let parent = self.inodes.get(header.nodeid)?;
+        self.look_up(&parent, name)
+    }
+
+    fn mknod(&self, header: &InHeader, arg: MknodIn, name: &CStr) -> Result<EntryOut, Errno> {
         let parent = self.inodes.get(header.nodeid)?;
         in_name_of(header, arg.umask, || {
             let kind = FileType::from_raw_mode(arg.mode);
             rustix::fs::mknodat(&parent, name, kind, Mode::from_raw_mode(arg.mode & 0o7777), arg.rdev.into())
         })?;
-        out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
-        Ok(())
+        self.look_up(&parent, name)
     }
 
-    pub(super) fn mkdir(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: MkdirIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.file_name()?;
+    fn mkdir(&self, header: &InHeader, arg: MkdirIn, name: &CStr) -> Result<EntryOut, Errno> {
         let parent = self.inodes.get(header.nodeid)?;
         let mode = Mode::from_raw_mode(arg.mode & 0o7777);
         in_name_of(header, arg.umask, || rustix::fs::mkdirat(&parent, name, mode))?;
-        out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
-        Ok(())
+        self.look_up(&parent, name)
     }
 
-    pub(super) fn symlink(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let name = input.file_name()?;
-        let target = input.name().ok_or(Errno::INVAL)?;
+    fn symlink(&self, header: &InHeader, name: &CStr, target: &CStr) -> Result<EntryOut, Errno> {
         let parent = self.inodes.get(header.nodeid)?;
         in_name_of(header, 0, || rustix::fs::symlinkat(target, &parent, name))?;
-        out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
-        Ok(())
+        self.look_up(&parent, name)
     }
 
-    pub(super) fn readlink(&self, header: &InHeader, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn readlink(&self, header: &InHeader) -> Result<Vec<u8>, Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         let target = rustix::fs::readlinkat(inode.as_fd(), c"", Vec::new())?;
-        out.extend_from_slice(target.to_bytes());
-        Ok(())
+        Ok(target.into_bytes())
     }
 
-    pub(super) fn link(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: LinkIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.file_name()?;
-        let inode = self.inodes.get(arg.oldnodeid)?;
+    fn link(&self, header: &InHeader, node: u64, name: &CStr) -> Result<EntryOut, Errno> {
+        let inode = self.inodes.get(node)?;
         let parent = self.inodes.get(header.nodeid)?;
         rustix::fs::linkat(CWD, inode.proc_path().as_bytes(), &parent, name, AtFlags::SYMLINK_FOLLOW)?;
-        out.extend_from_slice(self.look_up(&parent, name)?.as_bytes());
-        Ok(())
+        self.look_up(&parent, name)
     }
 
-    pub(super) fn unlink(&self, header: &InHeader, mut input: Input<'_>, dir: bool) -> Result<(), Errno> {
-        let name = input.file_name()?;
+    fn unlink(&self, header: &InHeader, name: &CStr, directory: bool) -> Result<(), Errno> {
         let parent = self.inodes.get(header.nodeid)?;
-        rustix::fs::unlinkat(&parent, name, if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() })
+        rustix::fs::unlinkat(&parent, name, if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() })
     }
 
-    pub(super) fn rename(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg = if header.opcode == op::RENAME2 {
-            input.record::<Rename2In>().ok_or(Errno::INVAL)?
-        } else {
-            let RenameIn { newdir } = input.record().ok_or(Errno::INVAL)?;
-            Rename2In { newdir, flags: 0, padding: 0 }
-        };
-        let from = input.file_name()?;
-        let to = input.file_name()?;
+    fn rename(&self, header: &InHeader, arg: Rename2In, from: &CStr, to: &CStr) -> Result<(), Errno> {
         let parent = self.inodes.get(header.nodeid)?;
         let new_parent = self.inodes.get(arg.newdir)?;
         rustix::fs::renameat_with(&parent, from, &new_parent, to, RenameFlags::from_bits_retain(arg.flags))

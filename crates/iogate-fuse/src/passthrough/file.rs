@@ -1,5 +1,6 @@
 //! Open files, apart from reading and writing them.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -7,19 +8,19 @@ use iogate_engine::layouts::OpenLayout;
 use iogate_engine::{FileHandle, Store};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::attr::clear_suid_sgid;
 use super::caller::in_name_of;
 use super::inode::{HeldInode, Inode, ProcPath};
 use super::{FileSystem, open_again};
 use crate::abi::{
-    CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input,
-    LseekIn, LseekOut, OPEN_KILL_SUIDGID, OpenIn, OpenOut, ReleaseIn, WriteOut, fopen,
+    CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, InHeader, LseekIn, OPEN_KILL_SUIDGID, OpenIn, OpenOut,
+    fopen,
 };
 use crate::append::AppendGuard;
 use crate::coherence::Coherence;
 use crate::file_system::{Opened, errno_of};
+use crate::operations::Files;
 use crate::options::CacheMode;
 
 /// Flags that the source's file is not opened with: the offset of an append is decided here, the memory of a
@@ -65,70 +66,15 @@ impl Opened for OpenFile {
 }
 
 impl FileSystem {
-    pub(super) fn open(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: OpenIn = input.record().ok_or(Errno::INVAL)?;
-        let inode = self.inodes.get(header.nodeid)?;
-        let flags = arg.flags as i32 & !FLAGS_KEPT_BACK & !(libc::O_CREAT | libc::O_EXCL);
-        let fd = open_again(&inode, flags)?;
-        if arg.open_flags & OPEN_KILL_SUIDGID != 0 {
-            clear_suid_sgid(fd.as_fd())?;
-        }
-        let reply = self.opened(fd, inode.inode)?;
-        out.extend_from_slice(reply.as_bytes());
-        Ok(())
-    }
-
-    pub(super) fn create(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.file_name()?;
-        let parent = self.inodes.get(header.nodeid)?;
-        // The kernel has checked that the caller may create, not that it may open what somebody else creates
-        // meanwhile: that file has to be looked up (the kernel does on ESTALE) and opened with its own checks.
-        let flags = (arg.flags as i32 & !FLAGS_KEPT_BACK) | libc::O_CREAT | libc::O_EXCL;
-        let created = in_name_of(header, arg.umask, || open_at(&parent, name, flags, arg.mode));
-        let fd = match created {
-            Err(Errno::EXIST) if arg.flags as i32 & libc::O_EXCL == 0 => return Err(Errno::STALE),
-            created => created?,
-        };
-        self.created(fd, out)
-    }
-
-    pub(super) fn tmpfile(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
-        let parent = self.inodes.get(header.nodeid)?;
-        let flags = (arg.flags as i32 & !FLAGS_KEPT_BACK & !libc::O_CREAT) | libc::O_TMPFILE;
-        let fd = in_name_of(header, arg.umask, || open_at(&parent, c".", flags, arg.mode))?;
-        self.created(fd, out)
-    }
-
-    /// Replies with the entry and the handle of a file that was just created.
-    fn created(&self, fd: OwnedFd, out: &mut Vec<u8>) -> Result<(), Errno> {
+    /// The entry and the handle of a file that was just created.
+    fn created(&self, fd: OwnedFd) -> Result<(EntryOut, OpenOut), Errno> {
         let path = ProcPath::new(fd.as_fd());
         let path_fd =
             rustix::fs::openat(CWD, path.as_bytes(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let entry: EntryOut = self.enter(path_fd)?;
         let opened = self.inodes.get(entry.nodeid).and_then(|inode| self.opened(fd, inode.inode));
         match opened {
-            Ok(opened) => {
-                out.extend_from_slice(entry.as_bytes());
-                out.extend_from_slice(opened.as_bytes());
-                Ok(())
-            }
+            Ok(opened) => Ok((entry, opened)),
             Err(errno) => {
                 self.inodes.forget(entry.nodeid, 1);
                 Err(errno)
@@ -147,44 +93,60 @@ impl FileSystem {
         };
         Ok(OpenOut { fh, open_flags, padding: 0 })
     }
+}
 
-    pub(super) fn release(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: ReleaseIn = input.record().ok_or(Errno::INVAL)?;
-        self.files.remove(arg.fh).map(drop)
+impl Files for FileSystem {
+    fn open(&self, header: &InHeader, arg: OpenIn) -> Result<OpenOut, Errno> {
+        let inode = self.inodes.get(header.nodeid)?;
+        let flags = arg.flags as i32 & !FLAGS_KEPT_BACK & !(libc::O_CREAT | libc::O_EXCL);
+        let fd = open_again(&inode, flags)?;
+        if arg.open_flags & OPEN_KILL_SUIDGID != 0 {
+            clear_suid_sgid(fd.as_fd())?;
+        }
+        self.opened(fd, inode.inode)
     }
 
-    /// A close: some network file systems report a failed write-back here.
-    pub(super) fn flush(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FlushIn = input.record().ok_or(Errno::INVAL)?;
-        let file = self.files.get(arg.fh)?;
+    fn create(&self, header: &InHeader, arg: CreateIn, name: &CStr) -> Result<(EntryOut, OpenOut), Errno> {
+        let parent = self.inodes.get(header.nodeid)?;
+        // The kernel has checked that the caller may create, not that it may open what somebody else creates
+        // meanwhile: that file has to be looked up (the kernel does on ESTALE) and opened with its own checks.
+        let flags = (arg.flags as i32 & !FLAGS_KEPT_BACK) | libc::O_CREAT | libc::O_EXCL;
+        let created = in_name_of(header, arg.umask, || open_at(&parent, name, flags, arg.mode));
+        let fd = match created {
+            Err(Errno::EXIST) if arg.flags as i32 & libc::O_EXCL == 0 => return Err(Errno::STALE),
+            created => created?,
+        };
+        self.created(fd)
+    }
+
+    fn tmpfile(&self, header: &InHeader, arg: CreateIn) -> Result<(EntryOut, OpenOut), Errno> {
+        let parent = self.inodes.get(header.nodeid)?;
+        let flags = (arg.flags as i32 & !FLAGS_KEPT_BACK & !libc::O_CREAT) | libc::O_TMPFILE;
+        let fd = in_name_of(header, arg.umask, || open_at(&parent, c".", flags, arg.mode))?;
+        self.created(fd)
+    }
+
+    fn release(&self, handle: u64) -> Result<(), Errno> {
+        self.files.remove(handle).map(drop)
+    }
+
+    /// Some network file systems report a failed write-back here.
+    fn flush(&self, handle: u64) -> Result<(), Errno> {
+        let file = self.files.get(handle)?;
         let duplicate = rustix::io::fcntl_dupfd_cloexec(&file.fd, 0)?;
         super::close(duplicate)
     }
 
-    pub(super) fn fsync(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
-        let file = self.files.get(arg.fh)?;
-        file.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
+    fn fsync(&self, handle: u64, data_only: bool) -> Result<(), Errno> {
+        self.files.get(handle)?.sync(data_only)
     }
 
-    pub(super) fn fsyncdir(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
-        let dir = self.dirs.get(arg.fh)?;
-        let stream = dir.stream.lock().expect("no directory operation panics");
-        if arg.fsync_flags & FSYNC_FDATASYNC != 0 {
-            rustix::fs::fdatasync(&stream.fd)
-        } else {
-            rustix::fs::fsync(&stream.fd)
-        }
-    }
-
-    pub(super) fn syncfs(&self, header: &InHeader) -> Result<(), Errno> {
+    fn syncfs(&self, header: &InHeader) -> Result<(), Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         rustix::fs::syncfs(open_again(&inode, libc::O_RDONLY)?)
     }
 
-    pub(super) fn fallocate(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FallocateIn = input.record().ok_or(Errno::INVAL)?;
+    fn fallocate(&self, header: &InHeader, arg: FallocateIn) -> Result<(), Errno> {
         let file = self.files.get(arg.fh)?;
         rustix::fs::fallocate(&file.fd, FallocateFlags::from_bits_retain(arg.mode), arg.offset, arg.length)?;
         // The kernel says of writes by whom these bits go, and leaves this to us. The source's file system goes by us.
@@ -194,8 +156,7 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(super) fn lseek(&self, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
-        let arg: LseekIn = input.record().ok_or(Errno::INVAL)?;
+    fn lseek(&self, arg: LseekIn) -> Result<u64, Errno> {
         let file = self.files.get(arg.fh)?;
         let from = match arg.whence as i32 {
             libc::SEEK_DATA => SeekFrom::Data(arg.offset),
@@ -203,17 +164,13 @@ impl FileSystem {
             // The kernel knows the others itself.
             _ => return Err(Errno::INVAL),
         };
-        let offset = rustix::fs::seek(&file.fd, from)?;
-        out.extend_from_slice(LseekOut { offset }.as_bytes());
-        Ok(())
+        rustix::fs::seek(&file.fd, from)
     }
 
-    pub(super) fn copy_file_range(&self, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn copy_file_range(&self, arg: CopyFileRangeIn) -> Result<u32, Errno> {
         if !self.copy_offload {
-            // The kernel then copies by reads and writes, which go through the gate.
             return Err(Errno::NOSYS);
         }
-        let arg: CopyFileRangeIn = input.record().ok_or(Errno::INVAL)?;
         let from = self.files.get(arg.fh_in)?;
         let to = self.files.get(arg.fh_out)?;
         let (mut from_offset, mut to_offset) = (arg.off_in, arg.off_out);
@@ -226,12 +183,11 @@ impl FileSystem {
             Some(&mut to_offset),
             bytes,
         )?;
-        out.extend_from_slice(WriteOut { size: copied as u32, padding: 0 }.as_bytes());
-        Ok(())
+        Ok(copied as u32)
     }
 }
 
-fn open_at(parent: &HeldInode, name: &std::ffi::CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
+fn open_at(parent: &HeldInode, name: &CStr, flags: i32, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::from_bits_retain(flags as u32) | OFlags::CLOEXEC;
     rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(mode & 0o7777))
 }

@@ -22,9 +22,8 @@ use rustix::io::Errno;
 use self::dir::OpenDir;
 use self::file::OpenFile;
 use self::inode::{HeldInode, InodeTable};
-use crate::abi::{InHeader, Input, op};
-use crate::control::ControlFiles;
-use crate::file_system::{Agreed, FileSystem as Operations, Opened};
+use crate::abi::op;
+use crate::file_system::{Agreed, FileSystem as Mounted, Opened};
 use crate::handle::Handles;
 use crate::options::{CacheMode, MountOptions};
 
@@ -35,13 +34,10 @@ pub(crate) struct FileSystem {
     dirs: Handles<OpenDir>,
     store: Arc<dyn Store>,
     layouts: Option<Arc<OpenLayouts>>,
-    control: ControlFiles,
     cache: CacheMode,
     copy_offload: bool,
     timeout: Duration,
     request_bytes_max: u32,
-    /// Bytes of a `SetxattrIn`, as agreed on with the kernel.
-    setxattr_in_bytes: usize,
 }
 
 impl FileSystem {
@@ -51,7 +47,6 @@ impl FileSystem {
         store: Arc<dyn Store>,
         options: &MountOptions,
         agreed: Agreed,
-        control: ControlFiles,
     ) -> Result<FileSystem, Errno> {
         let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine));
         Ok(FileSystem {
@@ -61,59 +56,17 @@ impl FileSystem {
             dirs: Handles::default(),
             store,
             layouts,
-            control,
             cache: options.cache,
             copy_offload: options.copy_offload,
             timeout: options.metadata_timeout,
             request_bytes_max: agreed.request_bytes_max,
-            setxattr_in_bytes: agreed.setxattr_in_bytes,
         })
     }
 }
 
-impl Operations for FileSystem {
-    fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
-        match header.opcode {
-            op::LOOKUP => self.lookup(header, input, out),
-            op::GETATTR => self.getattr(header, input, out),
-            op::SETATTR => self.setattr(header, input, out),
-            op::READLINK => self.readlink(header, out),
-            op::SYMLINK => self.symlink(header, input, out),
-            op::MKNOD => self.mknod(header, input, out),
-            op::MKDIR => self.mkdir(header, input, out),
-            op::UNLINK => self.unlink(header, input, false),
-            op::RMDIR => self.unlink(header, input, true),
-            op::RENAME | op::RENAME2 => self.rename(header, input),
-            op::LINK => self.link(header, input, out),
-            op::OPEN => self.open(header, input, out),
-            op::CREATE => self.create(header, input, out),
-            op::TMPFILE => self.tmpfile(header, input, out),
-            op::RELEASE => self.release(input),
-            op::FLUSH => self.flush(input),
-            op::FSYNC => self.fsync(input),
-            op::FSYNCDIR => self.fsyncdir(input),
-            op::SYNCFS => self.syncfs(header),
-            op::STATFS => self.statfs(header, out),
-            op::FALLOCATE => self.fallocate(header, input),
-            op::LSEEK => self.lseek(input, out),
-            op::COPY_FILE_RANGE => self.copy_file_range(input, out),
-            op::OPENDIR => self.opendir(header, input, out),
-            op::READDIR => self.readdir(header, input, out, false),
-            op::READDIRPLUS => self.readdir(header, input, out, true),
-            op::RELEASEDIR => self.releasedir(input),
-            op::GETXATTR => self.getxattr(header, input, out),
-            op::SETXATTR => self.setxattr(header, input),
-            op::LISTXATTR => self.listxattr(header, input, out),
-            op::REMOVEXATTR => self.removexattr(header, input),
-            op::IOCTL => Err(Errno::NOTTY),
-            op::DESTROY => Ok(()),
-            // Locks stay in the kernel; what else is new is not supported, and the kernel stops asking.
-            _ => Err(Errno::NOSYS),
-        }
-    }
-
-    fn handle_forget(&self, header: &InHeader, input: Input<'_>) {
-        input.forgotten(header, |node, count| self.inodes.forget(node, count));
+impl Mounted for FileSystem {
+    fn forget(&self, node: u64, lookups: u64) {
+        self.inodes.forget(node, lookups);
     }
 
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno> {

@@ -1,4 +1,4 @@
-//! Extended attributes, and the mount's controls that look like some on the root.
+//! Extended attributes.
 
 use std::ffi::CStr;
 use std::os::fd::AsFd;
@@ -10,49 +10,23 @@ use zerocopy::IntoBytes;
 use super::FileSystem;
 use super::attr::{change_mode, stat};
 use super::inode::HeldInode;
-use crate::abi::{GetxattrIn, GetxattrOut, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
-use crate::control::value_reply;
+use crate::abi::{GetxattrOut, InHeader, SETXATTR_ACL_KILL_SGID, SetxattrIn};
+use crate::operations::Xattrs;
 
-impl FileSystem {
-    pub(super) fn getxattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.name().ok_or(Errno::INVAL)?;
-        if header.nodeid == ROOT_ID
-            && let Some(value) = self.control.get(name, header)
-        {
-            return value_reply(out, arg.size, &value?);
-        }
+impl Xattrs for FileSystem {
+    fn getxattr(&self, header: &InHeader, name: &CStr, room: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         let path = inode.proc_path();
-        fill(out, arg.size, |buffer| rustix::fs::getxattr(path.as_bytes(), name, buffer))
+        fill(out, room, |buffer| rustix::fs::getxattr(path.as_bytes(), name, buffer))
     }
 
-    pub(super) fn listxattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
+    fn listxattr(&self, header: &InHeader, room: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
         let inode = self.inodes.get(header.nodeid)?;
         let path = inode.proc_path();
-        fill(out, arg.size, |buffer| rustix::fs::listxattr(path.as_bytes(), buffer))
+        fill(out, room, |buffer| rustix::fs::listxattr(path.as_bytes(), buffer))
     }
 
-    pub(super) fn setxattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: SetxattrIn = input.record_of(self.setxattr_in_bytes).ok_or(Errno::INVAL)?;
-        let name = input.name().ok_or(Errno::INVAL)?;
-        let value = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
-        if header.nodeid == ROOT_ID
-            && let Some(result) = self.control.set(name, value, header)
-        {
-            return result;
-        }
+    fn setxattr(&self, header: &InHeader, arg: SetxattrIn, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         may_change(header, name)?;
         let inode = self.inodes.get(header.nodeid)?;
         let flags = XattrFlags::from_bits_retain(arg.flags);
@@ -63,8 +37,7 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(super) fn removexattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let name = input.name().ok_or(Errno::INVAL)?;
+    fn removexattr(&self, header: &InHeader, name: &CStr) -> Result<(), Errno> {
         may_change(header, name)?;
         let inode = self.inodes.get(header.nodeid)?;
         rustix::fs::removexattr(inode.proc_path().as_bytes(), name)

@@ -5,14 +5,12 @@ use std::io;
 use iogate_core::wire::{self, Change, Timestamp, open, set};
 use iogate_vfs::Caller;
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::node::Node;
-use crate::abi::{
-    Attr, AttrOut, EntryOut, GETATTR_FH, GetattrIn, InHeader, Input, SetattrIn, StatfsOut, fattr,
-};
+use crate::abi::{Attr, AttrOut, EntryOut, GETATTR_FH, GetattrIn, InHeader, SetattrIn, StatfsOut, fattr};
 use crate::file_system::errno_of;
+use crate::operations::Attributes;
 
 /// A file's attributes as the kernel wants them.
 fn attr_of(attr: &wire::Attr) -> Attr {
@@ -82,26 +80,6 @@ impl FileSystem {
         }
     }
 
-    pub(super) fn getattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetattrIn = input.record().ok_or(Errno::INVAL)?;
-        let node = self.nodes.get(header.nodeid)?;
-        let file = (arg.flags & GETATTR_FH != 0).then(|| self.files.get(arg.fh).ok()).flatten();
-        let file = file.map(|file| file.file.clone()).or_else(|| node.open_for(0));
-        let attr = match file.map(|file| file.attr().map_err(|error| errno_of(&error))) {
-            // Not open, or no longer: whoever keeps the tree has lost the file.
-            None | Some(Err(Errno::STALE)) => self.attr_by_path(self.caller(header), &node)?,
-            Some(attr) => attr?,
-        };
-        node.saw(&attr);
-        out.extend_from_slice(self.attr_out(&attr).as_bytes());
-        Ok(())
-    }
-
     pub(super) fn attr_by_path(&self, caller: Caller, node: &Node) -> Result<wire::Attr, Errno> {
         self.at([(node.id, b"")], |[path]| {
             let attr = self.tree.attr(caller, path)?;
@@ -112,14 +90,23 @@ impl FileSystem {
             Ok(attr)
         })
     }
+}
 
-    pub(super) fn setattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: SetattrIn = input.record().ok_or(Errno::INVAL)?;
+impl Attributes for FileSystem {
+    fn getattr(&self, header: &InHeader, arg: GetattrIn) -> Result<AttrOut, Errno> {
+        let node = self.nodes.get(header.nodeid)?;
+        let file = (arg.flags & GETATTR_FH != 0).then(|| self.files.get(arg.fh).ok()).flatten();
+        let file = file.map(|file| file.file.clone()).or_else(|| node.open_for(0));
+        let attr = match file.map(|file| file.attr().map_err(|error| errno_of(&error))) {
+            // Not open, or no longer: whoever keeps the tree has lost the file.
+            None | Some(Err(Errno::STALE)) => self.attr_by_path(self.caller(header), &node)?,
+            Some(attr) => attr?,
+        };
+        node.saw(&attr);
+        Ok(self.attr_out(&attr))
+    }
+
+    fn setattr(&self, header: &InHeader, arg: SetattrIn) -> Result<AttrOut, Errno> {
         let node = self.nodes.get(header.nodeid)?;
         let change = change_of(&arg);
         let caller = self.caller(header);
@@ -140,13 +127,12 @@ impl FileSystem {
             }
         };
         node.saw(&attr);
-        out.extend_from_slice(self.attr_out(&attr).as_bytes());
-        Ok(())
+        Ok(self.attr_out(&attr))
     }
 
-    pub(super) fn statfs(&self, out: &mut Vec<u8>) -> Result<(), Errno> {
+    fn statfs(&self, _: &InHeader) -> Result<StatfsOut, Errno> {
         let space = self.tree.space().map_err(|error| errno_of(&error))?;
-        let reply = StatfsOut {
+        Ok(StatfsOut {
             blocks: space.blocks,
             bfree: space.blocks_free,
             bavail: space.blocks_available,
@@ -157,8 +143,6 @@ impl FileSystem {
             frsize: space.block_bytes as u32,
             padding: 0,
             spare: [0; 6],
-        };
-        out.extend_from_slice(reply.as_bytes());
-        Ok(())
+        })
     }
 }

@@ -5,13 +5,14 @@
 
 use std::sync::Mutex;
 
-use iogate_core::wire::Attr;
+use iogate_core::wire::{Attr, open};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::node::Node;
-use crate::abi::{Dirent, EntryOut, InHeader, Input, OpenOut, ROOT_ID, ReadIn, ReleaseIn};
+use crate::abi::{Dirent, EntryOut, InHeader, OpenOut, ROOT_ID, ReadIn};
+use crate::operations::Directories;
 
 /// Most entries that are fetched at a time.
 const FETCHED_MAX: usize = 8192;
@@ -71,27 +72,26 @@ impl Reply<'_> {
     }
 }
 
-impl FileSystem {
-    pub(super) fn opendir(&self, header: &InHeader, out: &mut Vec<u8>) -> Result<(), Errno> {
+impl Directories for FileSystem {
+    fn opendir(&self, header: &InHeader) -> Result<OpenOut, Errno> {
         self.nodes.get(header.nodeid)?;
         let fh = self.dirs.insert(OpenDir::default());
-        out.extend_from_slice(OpenOut { fh, open_flags: 0, padding: 0 }.as_bytes());
-        Ok(())
+        Ok(OpenOut { fh, open_flags: 0, padding: 0 })
     }
 
-    pub(super) fn releasedir(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: ReleaseIn = input.record().ok_or(Errno::INVAL)?;
-        self.dirs.remove(arg.fh).map(drop)
+    fn releasedir(&self, handle: u64) -> Result<(), Errno> {
+        self.dirs.remove(handle).map(drop)
     }
 
-    pub(super) fn readdir(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-        plus: bool,
-    ) -> Result<(), Errno> {
-        let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
+    fn fsyncdir(&self, header: &InHeader, _: u64, data_only: bool) -> Result<(), Errno> {
+        let flags = open::READ | open::DIRECTORY;
+        self.at([(header.nodeid, b"")], |[path]| {
+            let directory = self.open_at(self.caller(header), path, flags, 0)?;
+            directory.sync(data_only).map(drop)
+        })
+    }
+
+    fn readdir(&self, header: &InHeader, arg: ReadIn, plus: bool, out: &mut Vec<u8>) -> Result<(), Errno> {
         let dir = self.dirs.get(arg.fh)?;
         let node = self.nodes.get(header.nodeid)?;
         let mut stream = dir.stream.lock().expect("no directory operation panics");
@@ -135,7 +135,9 @@ impl FileSystem {
         }
         Ok(())
     }
+}
 
+impl FileSystem {
     fn inode_of_dot(&self, node: &Node, number: usize) -> u64 {
         let parent = (number == 1 && node.id != ROOT_ID).then(|| self.nodes.parent_inode(node.id)).flatten();
         parent.unwrap_or(node.inode)

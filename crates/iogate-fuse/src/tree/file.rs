@@ -1,5 +1,6 @@
 //! Open files, apart from reading and writing them.
 
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,17 +10,14 @@ use iogate_core::wire::{Change, open, set};
 use iogate_engine::{FileHandle, Origin};
 use iogate_vfs::{Caller, OpenHow, TreeFile};
 use rustix::io::Errno;
-use zerocopy::IntoBytes;
 
 use super::FileSystem;
 use super::node::Node;
-use crate::abi::{
-    CreateIn, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, InHeader, Input, LseekIn, LseekOut, OpenIn,
-    OpenOut, ReleaseIn, fopen,
-};
+use crate::abi::{CreateIn, EntryOut, FallocateIn, InHeader, LseekIn, OpenIn, OpenOut, fopen};
 use crate::append::AppendGuard;
 use crate::coherence::Coherence;
 use crate::file_system::{Opened, errno_of};
+use crate::operations::Files;
 use crate::options::CacheMode;
 
 /// An open file.
@@ -99,13 +97,48 @@ fn access_of(flags: u32) -> u32 {
 }
 
 impl FileSystem {
-    pub(super) fn open(
+    pub(super) fn open_at(
         &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: OpenIn = input.record().ok_or(Errno::INVAL)?;
+        caller: Caller,
+        path: &Path,
+        flags: u32,
+        mode: u32,
+    ) -> io::Result<Arc<dyn TreeFile>> {
+        let flags = flags | open::NO_FOLLOW;
+        let file = self.tree.open(caller, path, OpenHow { flags, mode, ..OpenHow::default() })?;
+        self.names.add(file.data().id(), path);
+        Ok(file)
+    }
+
+    /// A file that is open already, for what `flags` say.
+    fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Option<Arc<dyn TreeFile>> {
+        let file = node.open_for(flags & (open::READ | open::WRITE))?;
+        if flags & open::TRUNCATE != 0 {
+            let change = Change { which: set::SIZE, ..Change::default() };
+            file.set_attr(caller, &change).ok()?;
+        }
+        Some(file)
+    }
+
+    fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32, appends: bool) -> OpenOut {
+        node.opened(&file, flags);
+        let told = file.losses().into();
+        let fh = self.files.insert(OpenFile { file, node, told });
+        // What was only read cannot have been lost.
+        let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
+        let open_flags = no_flush
+            | match self.cache {
+                CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
+                // Through its cache the kernel would write records where it believes the end to be, in pieces: other nodes append, too.
+                CacheMode::Page if appends => fopen::DIRECT_IO | fopen::KEEP_CACHE,
+                CacheMode::Page => fopen::KEEP_CACHE,
+            };
+        OpenOut { fh, open_flags, padding: 0 }
+    }
+}
+
+impl Files for FileSystem {
+    fn open(&self, header: &InHeader, arg: OpenIn) -> Result<OpenOut, Errno> {
         let appends = arg.flags as i32 & libc::O_APPEND != 0;
         let node = self.nodes.get(header.nodeid)?;
         let flags = access_of(arg.flags);
@@ -127,36 +160,12 @@ impl FileSystem {
             Err(Errno::NOENT) => return Err(Errno::STALE),
             opened => opened?,
         };
-        out.extend_from_slice(self.opened(file, node, flags, appends).as_bytes());
-        Ok(())
+        Ok(self.opened(file, node, flags, appends))
     }
 
-    fn open_at(&self, caller: Caller, path: &Path, flags: u32, mode: u32) -> io::Result<Arc<dyn TreeFile>> {
-        let flags = flags | open::NO_FOLLOW;
-        let file = self.tree.open(caller, path, OpenHow { flags, mode, ..OpenHow::default() })?;
-        self.names.add(file.data().id(), path);
-        Ok(file)
-    }
-
-    /// A file that is open already, for what `flags` say.
-    fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Option<Arc<dyn TreeFile>> {
-        let file = node.open_for(flags & (open::READ | open::WRITE))?;
-        if flags & open::TRUNCATE != 0 {
-            let change = Change { which: set::SIZE, ..Change::default() };
-            file.set_attr(caller, &change).ok()?;
-        }
-        Some(file)
-    }
-
-    pub(super) fn create(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: CreateIn = input.record().ok_or(Errno::INVAL)?;
+    fn create(&self, header: &InHeader, arg: CreateIn, name: &CStr) -> Result<(EntryOut, OpenOut), Errno> {
         let appends = arg.flags as i32 & libc::O_APPEND != 0;
-        let place = (header.nodeid, input.file_name()?.to_bytes());
+        let place = (header.nodeid, name.to_bytes());
         let caller = self.caller(header);
         let exclusive = if arg.flags as i32 & libc::O_EXCL != 0 { open::EXCLUSIVE } else { 0 };
         let flags = access_of(arg.flags) | open::CREATE | exclusive;
@@ -170,62 +179,31 @@ impl FileSystem {
             self.nodes.forget(node.id, 1);
             node = another?;
         }
-        out.extend_from_slice(self.entry_out(&node, &attr).as_bytes());
-        out.extend_from_slice(self.opened(file, node, flags, appends).as_bytes());
-        Ok(())
+        let entry = self.entry_out(&node, &attr);
+        Ok((entry, self.opened(file, node, flags, appends)))
     }
 
-    fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32, appends: bool) -> OpenOut {
-        node.opened(&file, flags);
-        let told = file.losses().into();
-        let fh = self.files.insert(OpenFile { file, node, told });
-        // What was only read cannot have been lost.
-        let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
-        let open_flags = no_flush
-            | match self.cache {
-                CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
-                // Through its cache the kernel would write records where it believes the end to be, in pieces: other nodes append, too.
-                CacheMode::Page if appends => fopen::DIRECT_IO | fopen::KEEP_CACHE,
-                CacheMode::Page => fopen::KEEP_CACHE,
-            };
-        OpenOut { fh, open_flags, padding: 0 }
+    /// Tells of what is known to be lost.
+    fn flush(&self, handle: u64) -> Result<(), Errno> {
+        self.files.get(handle)?.tell_losses()
     }
 
-    /// A close: tells of what is known to be lost.
-    pub(super) fn flush(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FlushIn = input.record().ok_or(Errno::INVAL)?;
-        self.files.get(arg.fh)?.tell_losses()
-    }
-
-    pub(super) fn release(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: ReleaseIn = input.record().ok_or(Errno::INVAL)?;
-        let open = self.files.remove(arg.fh)?;
+    fn release(&self, handle: u64) -> Result<(), Errno> {
+        let open = self.files.remove(handle)?;
         open.node.closed(&open.file);
         Ok(())
     }
 
-    pub(super) fn fsync(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
-        self.files.get(arg.fh)?.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0)
+    fn fsync(&self, handle: u64, data_only: bool) -> Result<(), Errno> {
+        self.files.get(handle)?.sync(data_only)
     }
 
-    pub(super) fn fsyncdir(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FsyncIn = input.record().ok_or(Errno::INVAL)?;
-        let flags = open::READ | open::DIRECTORY;
-        self.at([(header.nodeid, b"")], |[path]| {
-            let directory = self.open_at(self.caller(header), path, flags, 0)?;
-            directory.sync(arg.fsync_flags & FSYNC_FDATASYNC != 0).map(drop)
-        })
-    }
-
-    pub(super) fn fallocate(&self, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: FallocateIn = input.record().ok_or(Errno::INVAL)?;
+    fn fallocate(&self, _: &InHeader, arg: FallocateIn) -> Result<(), Errno> {
         let open = self.files.get(arg.fh)?;
         open.file.allocate(arg.mode, arg.offset, arg.length).map_err(|error| errno_of(&error))
     }
 
-    pub(super) fn lseek(&self, mut input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
-        let arg: LseekIn = input.record().ok_or(Errno::INVAL)?;
+    fn lseek(&self, arg: LseekIn) -> Result<u64, Errno> {
         let open = self.files.get(arg.fh)?;
         let hole = match arg.whence as i32 {
             libc::SEEK_DATA => false,
@@ -233,8 +211,6 @@ impl FileSystem {
             // The kernel knows the others itself.
             _ => return Err(Errno::INVAL),
         };
-        let offset = open.file.seek(arg.offset, hole).map_err(|error| errno_of(&error))?;
-        out.extend_from_slice(LseekOut { offset }.as_bytes());
-        Ok(())
+        open.file.seek(arg.offset, hole).map_err(|error| errno_of(&error))
     }
 }

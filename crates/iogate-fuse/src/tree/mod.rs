@@ -23,11 +23,10 @@ use rustix::io::Errno;
 use self::dir::OpenDir;
 use self::file::OpenFile;
 use self::nodes::{Nodes, Place};
-use crate::abi::{InHeader, Input, op};
+use crate::abi::{InHeader, op};
 use crate::app::Applications;
-use crate::control::ControlFiles;
 use crate::file_names::FileNames;
-use crate::file_system::{Agreed, FileSystem as Operations, Opened, errno_of};
+use crate::file_system::{Agreed, FileSystem as Mounted, Opened, errno_of};
 use crate::handle::Handles;
 use crate::options::{CacheMode, MountOptions};
 
@@ -39,7 +38,6 @@ pub(crate) struct FileSystem {
     dirs: Handles<OpenDir>,
     names: Arc<FileNames>,
     applications: Arc<Applications>,
-    control: ControlFiles,
     cache: CacheMode,
     timeout: Duration,
     agreed: Agreed,
@@ -69,7 +67,6 @@ impl FileSystem {
         agreed: Agreed,
         names: Arc<FileNames>,
         applications: Arc<Applications>,
-        control: ControlFiles,
     ) -> FileSystem {
         FileSystem {
             tree,
@@ -78,7 +75,6 @@ impl FileSystem {
             dirs: Handles::default(),
             names,
             applications,
-            control,
             cache: options.cache,
             timeout: options.metadata_timeout,
             agreed,
@@ -110,49 +106,9 @@ impl FileSystem {
     }
 }
 
-impl Operations for FileSystem {
-    fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
-        match header.opcode {
-            op::LOOKUP => self.lookup(header, input, out),
-            op::GETATTR => self.getattr(header, input, out),
-            op::SETATTR => self.setattr(header, input, out),
-            op::READLINK => self.readlink(header, out),
-            op::SYMLINK => self.symlink(header, input, out),
-            op::MKNOD => self.mknod(header, input, out),
-            op::MKDIR => self.mkdir(header, input, out),
-            op::UNLINK => self.unlink(header, input, false),
-            op::RMDIR => self.unlink(header, input, true),
-            op::RENAME | op::RENAME2 => self.rename(header, input),
-            op::LINK => self.link(header, input, out),
-            op::OPEN => self.open(header, input, out),
-            op::CREATE => self.create(header, input, out),
-            op::FLUSH => self.flush(input),
-            op::RELEASE => self.release(input),
-            op::FSYNC => self.fsync(input),
-            op::FSYNCDIR => self.fsyncdir(header, input),
-            op::STATFS => self.statfs(out),
-            op::FALLOCATE => self.fallocate(input),
-            op::LSEEK => self.lseek(input, out),
-            op::OPENDIR => self.opendir(header, out),
-            op::READDIR => self.readdir(header, input, out, false),
-            op::READDIRPLUS => self.readdir(header, input, out, true),
-            op::RELEASEDIR => self.releasedir(input),
-            op::GETXATTR => self.getxattr(header, input, out),
-            op::SETXATTR => self.setxattr(header, input),
-            op::LISTXATTR => self.listxattr(header, input, out),
-            op::REMOVEXATTR => self.removexattr(header, input),
-            op::IOCTL => Err(Errno::NOTTY),
-            // A file without a name could not be given one later, which programs that make one count on.
-            op::TMPFILE => Err(Errno::OPNOTSUPP),
-            op::DESTROY => Ok(()),
-            // Locks stay in the kernel, copies are reads and writes through the gate;
-            // the kernel stops asking.
-            _ => Err(Errno::NOSYS),
-        }
-    }
-
-    fn handle_forget(&self, header: &InHeader, input: Input<'_>) {
-        input.forgotten(header, |node, count| self.nodes.forget(node, count));
+impl Mounted for FileSystem {
+    fn forget(&self, node: u64, lookups: u64) {
+        self.nodes.forget(node, lookups);
     }
 
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno> {

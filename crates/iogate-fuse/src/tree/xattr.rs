@@ -1,5 +1,6 @@
-//! Extended attributes, and the mount's controls that look like some on the root.
+//! Extended attributes.
 
+use std::ffi::CStr;
 use std::io;
 use std::path::Path;
 
@@ -9,24 +10,13 @@ use rustix::io::Errno;
 
 use super::FileSystem;
 use super::node::Node;
-use crate::abi::{GetxattrIn, InHeader, Input, ROOT_ID, SETXATTR_ACL_KILL_SGID, SetxattrIn};
+use crate::abi::{InHeader, SETXATTR_ACL_KILL_SGID, SetxattrIn};
 use crate::control::value_reply;
 use crate::file_system::errno_of;
+use crate::operations::Xattrs;
 
-impl FileSystem {
-    pub(super) fn getxattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
-        let name = input.name().ok_or(Errno::INVAL)?;
-        if header.nodeid == ROOT_ID
-            && let Some(value) = self.control.get(name, header)
-        {
-            return value_reply(out, arg.size, &value?);
-        }
+impl Xattrs for FileSystem {
+    fn getxattr(&self, header: &InHeader, name: &CStr, room: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
         let (caller, name) = (self.caller(header), name.to_bytes());
         let node = self.nodes.get(header.nodeid)?;
         if is_listed(name) && node.has_no_xattrs(self.timeout) {
@@ -34,30 +24,16 @@ impl FileSystem {
         }
         let value =
             self.on(&node, |file| file.xattr(caller, name), |path| self.tree.xattr(caller, path, name))?;
-        value_reply(out, arg.size, &value)
+        value_reply(out, room, &value)
     }
 
-    pub(super) fn listxattr(
-        &self,
-        header: &InHeader,
-        mut input: Input<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Errno> {
-        let arg: GetxattrIn = input.record().ok_or(Errno::INVAL)?;
+    fn listxattr(&self, header: &InHeader, room: u32, out: &mut Vec<u8>) -> Result<(), Errno> {
         let (caller, node) = (self.caller(header), self.nodes.get(header.nodeid)?);
         let names = self.on(&node, |file| file.xattrs(caller), |path| self.tree.xattrs(caller, path))?;
-        value_reply(out, arg.size, &names)
+        value_reply(out, room, &names)
     }
 
-    pub(super) fn setxattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let arg: SetxattrIn = input.record_of(self.agreed.setxattr_in_bytes).ok_or(Errno::INVAL)?;
-        let name = input.name().ok_or(Errno::INVAL)?;
-        let value = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
-        if header.nodeid == ROOT_ID
-            && let Some(result) = self.control.set(name, value, header)
-        {
-            return result;
-        }
+    fn setxattr(&self, header: &InHeader, arg: SetxattrIn, name: &CStr, value: &[u8]) -> Result<(), Errno> {
         let node = self.nodes.get(header.nodeid)?;
         let caller = self.caller(header);
         let (name, identity) = (name.to_bytes(), node.identity());
@@ -83,8 +59,8 @@ impl FileSystem {
         Ok(())
     }
 
-    pub(super) fn removexattr(&self, header: &InHeader, mut input: Input<'_>) -> Result<(), Errno> {
-        let name = input.name().ok_or(Errno::INVAL)?.to_bytes();
+    fn removexattr(&self, header: &InHeader, name: &CStr) -> Result<(), Errno> {
+        let name = name.to_bytes();
         let node = self.nodes.get(header.nodeid)?;
         let (caller, identity) = (self.caller(header), node.identity());
         let removed = self.on(
@@ -95,7 +71,9 @@ impl FileSystem {
         node.lists_changed();
         removed
     }
+}
 
+impl FileSystem {
     /// Carries out an operation on an open file of a node, which is sure to be the node's; else by path.
     fn on<R>(
         &self,
