@@ -2,9 +2,14 @@
 //!
 //! `cargo bench -p iogate-core --bench gate -- [--quick] [--json] [--only SCHEDULER]
 //! [--queued N] [--pattern P] [--rounds N]`. Time is the thread's CPU time; the table shows medians of rounds.
+//!
+//! With `--accounts`: what accounts of who slows whom down cost, of two gates side by side, round by round, with 4 and with 16
+//! applications, at depths of 1 and 16; time goes on between a dispatch and its completion.
+
+use std::collections::VecDeque;
 
 use iogate_core::{
-    AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
+    AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
     SchedulerConfig, SchedulerKind, Span, Time,
 };
 
@@ -16,6 +21,8 @@ struct Case {
     files: u64,
     pattern: Pattern,
     queued: usize,
+    apps: u32,
+    depth: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +63,7 @@ impl Source {
             op: Op::Read,
             offset: piece * u64::from(BYTES),
             bytes: BYTES,
-            app: AppId(id as u32 % 4),
+            app: AppId(1 + id as u32 % self.case.apps),
             client: ClientId(0),
             target: None,
             issued: None,
@@ -69,7 +76,7 @@ fn filled(case: Case) -> (Gate, Source, Time) {
     let config = GateConfig {
         scheduler: SchedulerConfig::new(case.kind),
         queue_max: u32::MAX / 2,
-        depth: 1,
+        depth: case.depth,
         layout: Layout { first_target: 0, stripe_bytes: 65_536, targets: 4 },
     };
     let mut gate = Gate::new(&config).expect("valid settings");
@@ -107,6 +114,82 @@ fn measure(gate: &mut Gate, source: &mut Source, now: &mut Time, requests: u64) 
     (cpu_ns() - start) as f64 / (source.count - first) as f64
 }
 
+/// The same where dispatches take time, and as many as may are in service.
+fn measure_in_time(
+    gate: &mut Gate,
+    source: &mut Source,
+    now: &mut Time,
+    requests: u64,
+    going: &mut VecDeque<DispatchId>,
+) -> f64 {
+    let (queued, depth) = (source.case.queued, source.case.depth as usize);
+    let (start, first) = (cpu_ns(), source.count);
+    while source.count - first < requests {
+        *now = *now + Span::from_nanos(100);
+        let mut is_full = false;
+        match gate.next(*now) {
+            Decision::Dispatch(dispatch) => going.push_back(dispatch.id),
+            Decision::WaitUntil(until, _) => *now = until,
+            // A scheduler may want fewer at once.
+            Decision::Idle => is_full = true,
+        }
+        *now = *now + Span::from_nanos(100);
+        if (is_full || going.len() >= depth)
+            && let Some(id) = going.pop_front()
+        {
+            gate.complete(*now, id, Outcome::Done { bytes: u64::from(BYTES) });
+        }
+        *now = *now + Span::from_nanos(100);
+        while gate.len() < queued {
+            gate.submit(*now, &source.request()).expect("there is room");
+        }
+    }
+    (cpu_ns() - start) as f64 / (source.count - first) as f64
+}
+
+/// What accounts cost.
+fn compare_accounts(rounds: usize, requests: u64, queued: usize) {
+    println!("CPU ns a request, medians of {rounds} rounds and their extremes; {queued} queued");
+    println!(
+        "{:<10} {:>5} {:>6} {:>8} {:>16} {:>8} {:>16} {:>11}",
+        "scheduler", "apps", "depth", "off", "", "on", "", "difference"
+    );
+    for (kind, apps, depth) in [SchedulerKind::Fifo, SchedulerKind::Sjf, SchedulerKind::Aioli]
+        .into_iter()
+        .flat_map(|kind| [(1, 1), (4, 1), (4, 16), (16, 16)].map(|(apps, depth)| (kind, apps, depth)))
+    {
+        let case = Case { kind, files: 32, pattern: Pattern::Random, queued, apps, depth };
+        let mut sides = [false, true].map(|is_on| {
+            let (mut gate, source, now) = filled(case);
+            if is_on {
+                let prices = *gate.prices();
+                gate.set_accounting(now, Some(&prices));
+            }
+            (gate, source, now, VecDeque::new(), Vec::new())
+        });
+        for round in 0..=rounds {
+            for (gate, source, now, going, ns) in &mut sides {
+                let took = measure_in_time(gate, source, now, requests, going);
+                // The first one warms up.
+                if round > 0 {
+                    ns.push(took);
+                }
+            }
+        }
+        let [off, on] = sides.map(|(.., mut ns)| (median(&mut ns), ns[0], ns[ns.len() - 1]));
+        let extremes = |of: (f64, f64, f64)| format!("{:.0} to {:.0}", of.1, of.2);
+        println!(
+            "{:<10} {apps:>5} {depth:>6} {:>8.0} {:>16} {:>8.0} {:>16} {:>11.0}",
+            kind.name(),
+            off.0,
+            extremes(off),
+            on.0,
+            extremes(on),
+            on.0 - off.0
+        );
+    }
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -120,6 +203,10 @@ fn main() {
     let rounds = value("--rounds").and_then(|n| n.parse().ok()).unwrap_or(if quick { 1 } else { 7 });
     let all_lengths: &[usize] = if quick { &[1_000, 10_000] } else { &[1_000, 10_000, 100_000, 1_000_000] };
     let only_length = value("--queued").and_then(|n| n.parse().ok());
+    if has("--accounts") {
+        let requests = if quick { 20_000 } else { 200_000 };
+        return compare_accounts(rounds, requests, only_length.unwrap_or(1_000));
+    }
     let lengths: Vec<usize> = only_length.map_or(all_lengths.to_vec(), |length| vec![length]);
 
     let mut rows = Vec::new();
@@ -133,7 +220,7 @@ fn main() {
                     if value("--pattern").is_some_and(|only| *only != format!("{pattern:?}").to_lowercase()) {
                         continue;
                     }
-                    let case = Case { kind, files, pattern, queued };
+                    let case = Case { kind, files, pattern, queued, apps: 4, depth: 1 };
                     let (mut gate, mut source, mut now) = filled(case);
                     let bytes_each = gate.allocated_bytes() as f64 / queued as f64;
                     let requests = if quick { 20_000 } else { 200_000 };

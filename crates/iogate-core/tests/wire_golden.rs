@@ -7,10 +7,10 @@ use std::fmt::Write;
 use iogate_core::wire::{
     Allocate, AppendRecord, Attr, Cancel, Change, Claim, Close, Configure, Entry, Evict, Failure, GetAttr,
     GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link, ListXattr, MAGIC, MakeNode, Offset,
-    Open, Opened, Ping, Range, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew,
-    Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr,
-    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink,
-    VERSION, Welcome, Written,
+    Open, Opened, Ping, Range, ReadAccounts, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr,
+    Rename, Renew, Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize,
+    Seek, SetAttr, SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp,
+    Transfer, Unlink, VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -104,6 +104,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::Status(Status {}),
         Request::Configure(Configure { scheduler: b"fifo" }),
         Request::ReadRecording(ReadRecording { name: 1, from: 2, bytes: 3 }),
+        Request::ReadAccounts(ReadAccounts { from: 1 }),
         Request::Claim(claim),
         Request::Release(Release { token: 1, bytes: 2 }),
         Request::Renew(Renew { token: 1 }),

@@ -2,7 +2,8 @@
 //!
 //! `user.iogate.status` is read, `user.iogate.set` written with `key=value`, and after a refusal
 //! `user.iogate.error` says why. A process that writes a number to `user.iogate.app`, or reads `user.iogate.app.NUMBER`, says to
-//! which application it belongs. `user.iogate.record.NAME.FROM` reads what a recording has from an event on. None of them is listed.
+//! which application it belongs. `user.iogate.record.NAME.FROM` reads what a recording has from an event on, `user.iogate.accounts.FROM`
+//! accounts of who slows whom down. None of them is listed.
 
 use std::ffi::CStr;
 use std::io;
@@ -22,6 +23,7 @@ const SET: &CStr = c"user.iogate.set";
 const ERROR: &CStr = c"user.iogate.error";
 const APP: &CStr = c"user.iogate.app";
 const RECORD: &str = "user.iogate.record.";
+const ACCOUNTS: &str = "user.iogate.accounts.";
 /// The kernel's bound for the value of an extended attribute.
 const VALUE_BYTES_MAX: usize = 1 << 16;
 
@@ -32,6 +34,12 @@ pub trait Control: Send + Sync {
 
     /// Changes a setting, given as `key=value`; the error is for people.
     fn set(&self, text: &str) -> Result<(), String>;
+
+    /// Accounts of the gate from number `from` on, at most 64 KiB. By default an empty text.
+    fn accounts(&self, from: u32) -> Vec<u8> {
+        let _ = from;
+        Vec::new()
+    }
 
     /// What a recording has from event `from` on, as at most `room` bytes ([`iogate_core::recording`]). There are none by default.
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
@@ -61,6 +69,12 @@ pub enum ControlError {
 /// Asks the mount at `mountpoint` for its status.
 pub fn status(mountpoint: &Path) -> Result<Vec<u8>, ControlError> {
     read(mountpoint, STATUS)
+}
+
+/// Asks the mount at `mountpoint` for accounts of its gate, from number `from` on, as its [`Control`] gives them.
+pub fn accounts(mountpoint: &Path, from: u32) -> Result<Vec<u8>, ControlError> {
+    let name = std::ffi::CString::new(format!("{ACCOUNTS}{from}")).expect("a number has no zero byte");
+    read(mountpoint, &name)
 }
 
 /// Tells the mount at `mountpoint` to change a setting, given as `key=value`.
@@ -133,6 +147,9 @@ impl ControlFiles {
             Some(Ok(self.last_error.lock().expect("assigning does not panic").clone().into_bytes()))
         } else if let Some(which) = name.to_bytes().strip_prefix(RECORD.as_bytes()) {
             Some(self.recorded(which, asking))
+        } else if let Some(from) = name.to_bytes().strip_prefix(ACCOUNTS.as_bytes()) {
+            let from = std::str::from_utf8(from).ok().and_then(|from| from.parse().ok());
+            Some(from.map(|from| self.control.accounts(from)).ok_or(Errno::INVAL))
         } else {
             // The kernel lets only those set an attribute who may write the root, and nobody on a read-only mount.
             let app = name.to_bytes().strip_prefix(APP.to_bytes())?.strip_prefix(b".")?;

@@ -45,7 +45,7 @@ mod tree;
 mod uring;
 
 pub use app::AppNames;
-pub use control::{Control, ControlError, record, set, status};
+pub use control::{Control, ControlError, accounts, record, set, status};
 pub use error::MountError;
 pub use file_names::FileNames;
 pub use iogate_vfs::app::{AppFile, application_of_word};

@@ -68,6 +68,11 @@ impl Why {
         }
     }
 
+    /// How long it waited for others, in seconds.
+    pub fn for_others_s(&self) -> f64 {
+        self.apps.iter().filter(|part| part.name != self.app).map(|part| part.seconds).sum()
+    }
+
     /// The other application that it waited for longest, if that is worth a word.
     pub fn culprit(&self) -> Option<&Part> {
         self.apps.iter().find(|part| part.name != self.app).filter(|part| part.percent >= 100.0 * WORTH)
@@ -81,13 +86,11 @@ impl Why {
         others.max_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
     }
 
-    /// A sentence, what to do, and tables.
-    pub fn text(&self) -> String {
+    /// Who, how much, why, and what to do: a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
         let span = |seconds: f64| time(seconds * 1e9);
-        let mut out = String::new();
-        let mut say = |text: String| writeln!(out, "{text}").expect("text grows");
         let (app, busy) = (&self.app, span(self.busy_s));
-        say(match self.culprit() {
+        let mut said = vec![match self.culprit() {
             Some(Part { name, seconds, percent }) => format!(
                 "{app} had requests in the gate for {busy}; {name} slowed it down most: {} of that, {percent:.0} %.",
                 span(*seconds)
@@ -95,21 +98,28 @@ impl Why {
             None => {
                 format!("{app} had requests in the gate for {busy}; no other application slowed it down.")
             }
-        });
+        }];
         if let Some((cause, part)) = self.main_cause().filter(|(_, part)| part.percent >= 100.0 * WORTH) {
-            say(format!("Mostly ({:.0} %) because {}.", part.percent, cause.meaning()));
-            say(format!("What to do: {}.", advice(cause, self.culprit())));
+            said.push(format!("Mostly ({:.0} %) because {}.", part.percent, cause.meaning()));
+            said.push(format!("What to do: {}.", advice(cause, self.culprit())));
         }
         for Gain { without, with_s, without_s } in &self.gains {
             let (gain, took) = (with_s - without_s, span(*with_s));
             let percent = if *with_s > 0.0 { 100.0 * gain / with_s } else { 0.0 };
-            say(match gain >= 0.0 {
+            said.push(match gain >= 0.0 {
                 true => {
                     format!("Without {without} it takes {} less than {took}, {percent:.0} %.", span(gain))
                 }
                 false => format!("Without {without} it takes {} longer than {took}.", span(-gain)),
             });
         }
+        said
+    }
+
+    /// The sentences, and tables.
+    pub fn text(&self) -> String {
+        let span = |seconds: f64| time(seconds * 1e9);
+        let mut out = self.sentences().join("\n") + "\n";
         for (name, parts) in [("whose time", &self.apps), ("cause", &self.causes)] {
             let mut table = Table::new([name, "time", "percent"]);
             for Part { name, seconds, percent } in parts {

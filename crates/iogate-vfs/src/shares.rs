@@ -11,7 +11,7 @@ use iogate_core::nearest::nearest;
 use iogate_core::policy::{Entitlement, Policy, Rate, WEIGHT_MAX};
 use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
 use iogate_core::{AppId, Span};
-use iogate_engine::{ClassBy, Engine};
+use iogate_engine::{Accounts, ClassBy, Engine};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -71,8 +71,8 @@ impl Shares {
     }
 }
 
-/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (`job`, `app`), or what
-/// [`Engine::set`] takes. The error is for people, and what was in force stays.
+/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (`job`, `app`), `accounts=on`
+/// (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
 pub fn set(engine: &Engine, text: &str, node: u32, user: &dyn Fn(&str) -> Option<u32>) -> Result<(), String> {
     if let Some(policy) = text.strip_prefix("policy=") {
         if policy == "none" {
@@ -84,6 +84,13 @@ pub fn set(engine: &Engine, text: &str, node: u32, user: &dyn Fn(&str) -> Option
         let names = ClassBy::ALL.map(ClassBy::name).join(", ");
         let by = ClassBy::by_name(by).ok_or_else(|| format!("fair: expected one of {names}, found {by}"))?;
         return Shares::equal(by).set(engine);
+    }
+    if let Some(kept) = text.strip_prefix("accounts=") {
+        let accounts = Accounts::by_name(kept);
+        engine.keep_accounts(
+            accounts.ok_or_else(|| format!("accounts: expected on, off or asked, found {kept}"))?,
+        );
+        return Ok(());
     }
     engine.set(text, node)
 }

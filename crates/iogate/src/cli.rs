@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use iogate_core::SchedulerConfig;
 use iogate_core::sched::SchedulerKind;
@@ -209,6 +210,11 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) metrics: Option<metrics::Address>,
 
+    /// Keep accounts of who slows whom down: always (on), never (off), or from when `iogate why` asks until nobody has asked for ten
+    /// minutes (asked)
+    #[arg(long, value_name = "WHEN", default_value = "asked", value_parser = PossibleValuesParser::new(["on", "off", "asked"]))]
+    pub(crate) accounts: String,
+
     /// Stay in the foreground until the mount ends
     #[arg(long, short)]
     pub(crate) foreground: bool,
@@ -316,7 +322,8 @@ pub(crate) struct LayoutArgs {
 /// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
 ///
 /// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `fair=job` or `fair=app` an equal
-/// share for each, and `policy=none` takes it away. What is refused changes nothing.
+/// share for each, and `policy=none` takes it away. `accounts=on`, `off` or `asked` says whether the gate keeps accounts for `iogate why`.
+/// What is refused changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The mount point, or a server's address: HOST:PORT or unix:PATH

@@ -135,6 +135,26 @@ pub(super) enum Class {
     None,
 }
 
+/// Requests by class.
+pub(super) type Counts = [u32; Class::None as usize];
+
+/// A request's part of an instant where there are so many.
+const PARTS: [i64; 64] = {
+    let mut parts = [0; 64];
+    let mut requests = 1;
+    while requests < parts.len() {
+        parts[requests] = (1 << PART_BITS) / requests as i64;
+        requests += 1;
+    }
+    parts
+};
+
+#[inline]
+fn part_of(counts: &Counts) -> i64 {
+    let requests: u32 = counts.iter().sum();
+    PARTS.get(requests as usize).copied().unwrap_or_else(|| (1 << PART_BITS) / i64::from(requests))
+}
+
 /// The account while it is kept.
 #[derive(Clone)]
 pub(super) struct App {
@@ -152,13 +172,15 @@ pub(super) struct App {
     end: u64,
     queue: u32,
     pub(super) app: AppId,
-    counts: [u32; Class::None as usize],
+    counts: Counts,
     /// What dispatches took that had to go back, of the device's time.
     took: u32,
     /// Its weight in service.
     pub(super) serving: u32,
     pub(super) column: u8,
     is_capped: bool,
+    /// Its requests have changed at this instant, which is not booked.
+    is_changed: bool,
 }
 
 const _: () = assert!(size_of::<App>() <= 512, "an application costs at most 512 bytes");
@@ -179,6 +201,7 @@ impl App {
             serving: 0,
             column: REST,
             is_capped: false,
+            is_changed: false,
         }
     }
 
@@ -192,26 +215,41 @@ impl App {
 
     /// A request's part of an instant.
     fn part(&self) -> i64 {
-        let requests = self.requests();
-        if requests == 0 { 0 } else { ((1u64 << PART_BITS) / u64::from(requests)) as i64 }
+        part_of(&self.counts)
+    }
+
+    /// Its requests are about to change: the time up to now goes by as they are. Returns what they were, the first time at an instant.
+    #[inline]
+    pub(super) fn begin_change(&mut self, clocks: &Clocks) -> Option<Counts> {
+        if self.is_changed {
+            return None;
+        }
+        self.is_changed = true;
+        let part = self.part();
+        self.pass(clocks, part);
+        Some(self.counts)
     }
 
     /// Requests go from one class to another.
     #[inline]
-    pub(super) fn shift(&mut self, clocks: &Clocks, from: Class, to: Class, count: u32) {
-        let (part, counts) = (self.part(), self.counts);
+    pub(super) fn shift(&mut self, from: Class, to: Class, count: u32) {
         let (from, to) = (self.class(from), self.class(to));
-        self.pass(clocks, part);
         if from != Class::None {
             self.counts[from as usize] -= count;
         }
         if to != Class::None {
             self.counts[to as usize] += count;
         }
-        let after = self.part();
+    }
+
+    /// Books what has changed since [`App::begin_change`], at the same instant.
+    #[inline]
+    pub(super) fn book_changes(&mut self, clocks: &Clocks, was: &Counts) {
+        self.is_changed = false;
+        let (before, after) = (part_of(was), self.part());
         let by = |class: Class| {
-            let (was, is) = (counts[class as usize], self.counts[class as usize]);
-            i64::from(was) * part - i64::from(is) * after
+            let (was, is) = (was[class as usize], self.counts[class as usize]);
+            i64::from(was) * before - i64::from(is) * after
         };
         let by = [Class::Queued, Class::Deferred, Class::Capped, Class::Served].map(by);
         self.book(clocks, by);
@@ -271,9 +309,11 @@ impl App {
     pub(super) fn set_capped(&mut self, clocks: &Clocks, is_capped: bool) {
         if self.is_capped != is_capped {
             let deferred = self.counts[self.class(Class::Deferred) as usize];
-            self.shift(clocks, Class::Deferred, Class::None, deferred);
+            let was = self.begin_change(clocks).unwrap_or(self.counts);
+            self.shift(Class::Deferred, Class::None, deferred);
             self.is_capped = is_capped;
-            self.shift(clocks, Class::None, Class::Deferred, deferred);
+            self.shift(Class::None, Class::Deferred, deferred);
+            self.book_changes(clocks, &was);
         }
     }
 

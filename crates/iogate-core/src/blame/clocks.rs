@@ -17,6 +17,17 @@ const ONE: u64 = 1 << 32;
 /// Most in service of which it is known what they do to each other.
 const KNOWN: usize = 32;
 
+/// An equal part of so many.
+const EACH: [u64; KNOWN + 1] = {
+    let mut each = [ONE; KNOWN + 1];
+    let mut count = 1;
+    while count <= KNOWN {
+        each[count] = ONE / count as u64;
+        count += 1;
+    }
+    each
+};
+
 /// What a request that the scheduler has waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -32,6 +43,7 @@ pub(crate) enum Standing {
 }
 
 /// The integrals.
+#[derive(Clone)]
 pub(super) struct Clocks {
     pub(super) now: Time,
     /// Dispatches in service, and how much of them is whose, by column.
@@ -98,11 +110,14 @@ impl Clocks {
     #[inline]
     pub(super) fn set_in_service(&mut self, count: u32) {
         self.in_service = count;
-        self.each = ONE / u64::from(count.max(1));
         self.share = match self.shares.get(count as usize) {
-            Some(share) => *share,
+            Some(share) => {
+                self.each = EACH[count as usize];
+                *share
+            }
             // Beyond what is known more are no faster.
             None => {
+                self.each = ONE / u64::from(count);
                 let own = self.shares[KNOWN].0 * KNOWN as u64 / u64::from(count);
                 (own.max(self.each), (ONE - own.max(self.each)) / u64::from(count - 1))
             }

@@ -7,7 +7,8 @@
 //! Nothing is walked at an event but the columns in use. Between two events all is constant, so what A charges to B is a sum of
 //! (A's requests in a place) x (how much an instant there is B's). The second factor is the same for all applications: its integrals
 //! go up with time, and an application's account changes only when its number of requests changes, by
-//! (old - new) x (the integral of now): summation by parts, in integers.
+//! (old - new) x (the integral of now): summation by parts, in integers. All that changes at one instant is booked once, when time goes
+//! on.
 //!
 //! Rounding: a request's part of an instant is 2^32/n, rounded down, and integrals are kept in 2^-6 ns, rounded down at each event.
 //! What is lost by that, less than a thousandth, goes to [`Cause::Own`], so that causes sum to the time exactly.
@@ -16,13 +17,16 @@ mod account;
 mod clocks;
 #[cfg(test)]
 mod tests;
+mod window;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use self::account::{Account, Cause};
-use self::account::{App, Class};
+use self::account::{App, Class, Counts};
 pub(crate) use self::clocks::Standing;
 use self::clocks::{Clocks, TIME_BITS, WHOLE_BITS};
+pub use self::window::window;
 use crate::hash::HashMap;
 use crate::queue::SlotId;
 use crate::request::{AppId, Op};
@@ -91,8 +95,29 @@ pub(crate) struct Range {
     pub(crate) jump: Span,
 }
 
+/// Some of the accounts of a gate, as whoever asks is told: a reply has room for so many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Page {
+    /// When these are the accounts, on the gate's clock.
+    pub at: Time,
+    /// Since when they are kept.
+    pub began: Time,
+    /// The accounts.
+    pub accounts: Vec<Account>,
+    /// What their applications are called.
+    pub names: Vec<(AppId, String)>,
+    /// What to ask for next; `None`: these were the last.
+    pub next: Option<u32>,
+}
+
+/// Accounts in a [`Page`]: as JSON, with names of 100 bytes, they have less than 60 KiB.
+pub const PAGE_ACCOUNTS: u32 = 40;
+
 /// The accounts of a gate's applications.
 pub(crate) struct Blame {
+    /// Since when there are any.
+    began: Time,
     clocks: Clocks,
     /// The first is of all that have none of their own.
     apps: Vec<App>,
@@ -109,6 +134,8 @@ pub(crate) struct Blame {
     begun: Vec<Begun>,
     /// Whose dispatch was the last.
     last: u16,
+    /// Whose requests have changed at this instant, and what they were before.
+    changed: Vec<(u16, Counts)>,
     /// For the gate to fill.
     pub(crate) parts: Vec<PartOf>,
 }
@@ -117,6 +144,7 @@ impl Blame {
     /// Nothing is in the gate.
     pub(crate) fn new(now: Time, prices: &Prices) -> Blame {
         Blame {
+            began: now,
             clocks: Clocks::new(now, prices),
             apps: [App::new(AppId::default(), 0)].into(),
             of_app: HashMap::default(),
@@ -126,6 +154,7 @@ impl Blame {
             entries: Vec::new(),
             begun: Vec::new(),
             last: 0,
+            changed: Vec::new(),
             parts: Vec::new(),
         }
     }
@@ -135,9 +164,36 @@ impl Blame {
         self.jumps[op as usize]
     }
 
+    /// Goes on to `now`.
+    #[inline]
+    fn advance(&mut self, now: Time) {
+        if now > self.clocks.now {
+            self.book();
+            self.clocks.advance(now);
+        }
+    }
+
+    /// Books what has changed at this instant.
+    #[inline]
+    fn book(&mut self) {
+        for (index, was) in self.changed.drain(..) {
+            self.apps[usize::from(index)].book_changes(&self.clocks, &was);
+        }
+    }
+
+    /// Requests of an application go from one class to another.
+    #[inline]
+    fn shift(&mut self, index: u16, from: Class, to: Class, count: u32) {
+        let this = &mut self.apps[usize::from(index)];
+        if let Some(was) = this.begin_change(&self.clocks) {
+            self.changed.push((index, was));
+        }
+        this.shift(from, to, count);
+    }
+
     /// What the device charges is known better.
     pub(crate) fn set_prices(&mut self, now: Time, prices: &Prices) {
-        self.clocks.advance(now);
+        self.advance(now);
         self.clocks.set_prices(prices);
         self.jumps = jumps(prices);
     }
@@ -145,7 +201,7 @@ impl Blame {
     /// A request has come, or goes to another place.
     #[inline]
     pub(crate) fn place(&mut self, now: Time, slot: SlotId, app: AppId, place: Place) {
-        self.clocks.advance(now);
+        self.advance(now);
         let (class, culprit) = match place {
             Place::Held(blocker) => (Class::Held, self.column_of(self.entry(blocker).app)),
             Place::Deferred => (Class::Deferred, REST),
@@ -160,20 +216,19 @@ impl Blame {
             self.entries.resize(slot as usize + 1, Entry { app: 0, class: Class::None, culprit: REST });
         }
         self.entries[slot as usize] = Entry { app: index, class, culprit };
-        let this = &mut self.apps[usize::from(index)];
         if before.class == Class::Held {
-            this.release(&self.clocks, before.culprit);
+            self.apps[usize::from(index)].release(&self.clocks, before.culprit);
         }
-        this.shift(&self.clocks, before.class, class, 1);
+        self.shift(index, before.class, class, 1);
         if class == Class::Held {
-            this.hold(&self.clocks, culprit);
+            self.apps[usize::from(index)].hold(&self.clocks, culprit);
         }
     }
 
     /// What the gate waits for has changed.
     #[inline]
     pub(crate) fn stands(&mut self, now: Time, standing: Standing) {
-        self.clocks.advance(now);
+        self.advance(now);
         self.clocks.standing = standing;
     }
 
@@ -185,14 +240,15 @@ impl Blame {
 
     /// The deferred requests of an application wait for its cap now, or for others.
     pub(crate) fn capped(&mut self, now: Time, app: AppId, is_capped: bool) {
-        self.clocks.advance(now);
+        self.advance(now);
         let Some(&index) = self.of_app.get(&app) else { return };
+        self.book();
         self.apps[usize::from(index)].set_capped(&self.clocks, is_capped);
     }
 
     /// Requests go into service together.
     pub(crate) fn begins(&mut self, now: Time, id: u32, range: &Range, parts: &[PartOf]) {
-        self.clocks.advance(now);
+        self.advance(now);
         let Some(first) = parts.first() else { return };
         let index = self.entry(first.slot).app;
         self.give_column(index);
@@ -218,7 +274,7 @@ impl Blame {
 
     /// A dispatch has ended.
     pub(crate) fn ends(&mut self, now: Time, id: u32, parts: &[PartOf]) {
-        self.clocks.advance(now);
+        self.advance(now);
         let Some(&begun) = self.begun.get(id as usize) else { return };
         self.apps[usize::from(begun.app)].end_positioning(&self.clocks, &begun);
         self.weigh(&begun, parts, false);
@@ -236,7 +292,10 @@ impl Blame {
         for of_app in parts.chunk_by(|a, b| app(a) == app(b)) {
             let index = app(&of_app[0]);
             let bytes: u64 = of_app.iter().map(|part| u64::from(part.bytes)).sum();
-            let weight = ((bytes << WHOLE_BITS) / all.max(1)) as u32;
+            let weight = match of_app.len() == parts.len() {
+                true => 1 << WHOLE_BITS,
+                false => ((bytes << WHOLE_BITS) / all.max(1)) as u32,
+            };
             let theirs = ((u64::from(weight) * core::mem::take(&mut positioning)) >> 32) as u32;
             let this = &mut self.apps[usize::from(index)];
             add(&mut this.serving, weight - theirs);
@@ -251,11 +310,13 @@ impl Blame {
     }
 
     fn move_parts(&mut self, parts: &[PartOf], class: Class) {
-        let app = |part: &PartOf| self.entries[part.slot as usize].app;
-        for of_app in parts.chunk_by(|a, b| app(a) == app(b)) {
-            let this = self.entries[of_app[0].slot as usize];
-            let count = of_app.len() as u32;
-            self.apps[usize::from(this.app)].shift(&self.clocks, this.class, class, count);
+        let mut rest = parts;
+        while let [first, ..] = rest {
+            let this = self.entries[first.slot as usize];
+            let is_its = |part: &&PartOf| self.entries[part.slot as usize].app == this.app;
+            let count = rest.iter().take_while(is_its).count();
+            self.shift(this.app, this.class, class, count as u32);
+            rest = &rest[count..];
         }
         for part in parts {
             self.entries[part.slot as usize].class = class;
@@ -292,6 +353,7 @@ impl Blame {
             return index;
         }
         // The one that has been away for longest.
+        self.book();
         let idle = (1..self.apps.len()).filter(|&index| self.apps[index].is_idle());
         let Some(index) = idle.min_by_key(|&index| self.apps[index].at) else { return 0 };
         if let Some(column) = self.columns.iter().position(|of| *of == Some(index as u16)) {
@@ -317,6 +379,7 @@ impl Blame {
 
     #[cold]
     fn find_column(&mut self, index: u16) {
+        self.book();
         let now = self.clocks.total;
         let away = |of: &Option<u16>| match of {
             None => Some(i64::MIN),
@@ -356,18 +419,48 @@ impl Blame {
     }
 
     /// All accounts up to `now`.
-    pub(crate) fn accounts(&mut self, now: Time) -> Vec<Account> {
-        self.clocks.advance(now);
-        let mut raw = self.apps.clone();
-        raw.iter_mut().for_each(|app| app.settle(&self.clocks));
+    pub(crate) fn accounts(&self, now: Time) -> Vec<Account> {
+        self.some(now, 0..self.apps.len())
+    }
+
+    /// The accounts from number `from` on, as many as a page has.
+    pub(crate) fn page(&self, now: Time, from: u32) -> Page {
+        let all = self.apps.len();
+        let first = (from as usize).min(all);
+        let end = (first + PAGE_ACCOUNTS as usize).min(all);
+        Page {
+            at: now,
+            began: self.began,
+            accounts: self.some(now, first..end),
+            names: Vec::new(),
+            next: (end < all).then_some(end as u32),
+        }
+    }
+
+    /// Those of some applications, by number.
+    fn some(&self, now: Time, which: core::ops::Range<usize>) -> Vec<Account> {
+        let mut clocks = self.clocks.clone();
+        let mut raw = self.apps[which.clone()].to_vec();
+        let at = |app: u16| usize::from(app).checked_sub(which.start).filter(|at| *at < which.len());
+        for (index, was) in &self.changed {
+            if let Some(at) = at(*index) {
+                raw[at].book_changes(&clocks, was);
+            }
+        }
+        clocks.advance(now);
+        raw.iter_mut().for_each(|app| app.settle(&clocks));
         for entry in self.entries.iter().filter(|entry| entry.class == Class::Held) {
-            raw[usize::from(entry.app)].release(&self.clocks, entry.culprit);
+            if let Some(at) = at(entry.app) {
+                raw[at].release(&clocks, entry.culprit);
+            }
         }
         for begun in &self.begun {
-            raw[usize::from(begun.app)].end_positioning(&self.clocks, begun);
+            if let Some(at) = at(begun.app) {
+                raw[at].end_positioning(&clocks, begun);
+            }
         }
         let names = self.columns.map(|of| of.map(|of| self.apps[usize::from(of)].app));
-        let known = (0..).zip(&raw).filter(|(_, app)| app.busy > 0);
+        let known = which.zip(&raw).filter(|(_, app)| app.busy > 0);
         known.map(|(index, app)| app.account((index > 0).then_some(app.app), &names)).collect()
     }
 

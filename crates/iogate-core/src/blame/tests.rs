@@ -1,6 +1,7 @@
 //! The accounts against a reference that walks each instant and each request.
 
 mod examples;
+mod windows;
 
 use alloc::vec::Vec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -283,7 +284,7 @@ impl Both {
     fn pass(&mut self, ns: u64) {
         self.now = self.now + Span::from_nanos(ns);
         self.naive.advance(self.now.as_nanos());
-        self.blame.clocks.advance(self.now);
+        self.blame.advance(self.now);
     }
 
     fn slots_of(&self, class: Class) -> Vec<SlotId> {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::service::Service;
 use super::{Blocker, Dispatch, DispatchId, Gate};
-use crate::blame::{Account, Blame, PartOf, Place, Range, Standing};
+use crate::blame::{Account, Blame, Page, PartOf, Place, Range, Standing};
 use crate::queue::{NONE, Pending, QueueId, SlotId, State};
 use crate::sched::Prices;
 use crate::time::Time;
@@ -37,9 +37,20 @@ impl Gate {
     }
 
     /// The accounts so far, in the order in which applications came; none, if none are kept.
-    pub fn accounts(&mut self, now: Time) -> Option<Vec<Account>> {
-        let now = self.advance(now);
-        self.blame.as_mut().map(|blame| blame.accounts(now))
+    pub fn accounts(&self, now: Time) -> Option<Vec<Account>> {
+        self.blame.as_ref().map(|blame| blame.accounts(now.max(self.now)))
+    }
+
+    /// Some of the accounts so far, without names: those from number `from` on. None, if none are kept. O([`PAGE_ACCOUNTS`] + n).
+    ///
+    /// [`PAGE_ACCOUNTS`]: crate::blame::PAGE_ACCOUNTS
+    pub fn accounts_page(&self, now: Time, from: u32) -> Option<Page> {
+        self.blame.as_ref().map(|blame| blame.page(now.max(self.now), from))
+    }
+
+    /// Whether accounts are kept.
+    pub fn keeps_accounts(&self) -> bool {
+        self.blame.is_some()
     }
 
     /// A request has come, or goes to another place.

@@ -122,6 +122,8 @@ requests! {
     41 Configure(Configure<'a>),
     /// Reads a recording of the gate.
     42 ReadRecording(ReadRecording),
+    /// Reads accounts of the gate.
+    43 ReadAccounts(ReadAccounts),
     /// Wants a turn.
     50 Claim(Claim<'a>),
     /// Ends a turn.

@@ -482,6 +482,15 @@ record! {
 }
 
 record! {
+    /// Reads who slows whom down at the gate of the session's export. Answered with JSON as payload: a [`Page`](crate::blame::Page), or
+    /// `null` if the gate keeps no accounts.
+    ReadAccounts {
+        /// The first account that is asked for; 0 first, then as the answer before says.
+        from: u32,
+    }
+}
+
+record! {
     /// Ends the session: its handles are closed, its replies forgotten. Answered with nothing.
     Goodbye {}
 }

@@ -1,5 +1,6 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
+mod accounts;
 mod choosing;
 mod counters;
 mod entitled;
@@ -24,6 +25,7 @@ use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, Sch
 
 use crate::store::{FileHandle, Store};
 use crate::sync::Mutex;
+pub use accounts::Accounts;
 pub use entitled::ClassBy;
 pub(crate) use pool::precise_sleep;
 use shared::{AbortOnUnwind, Shared};

@@ -10,6 +10,7 @@ use iogate_core::auto::features::Features;
 use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
+use super::accounts::Keeping;
 use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
 use super::flight::{self, Flight, Share, Step};
@@ -50,6 +51,8 @@ pub(super) struct State {
     /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
     pub(super) seen: Features,
     pub(super) recordings: Recordings,
+    /// Whether accounts are kept.
+    pub(super) keeping: Keeping,
     /// What chooses the scheduler is told of all that comes and completes, if there is something that does.
     pub(super) choosing: Choosing,
     pub(super) thinking: Thinking,
@@ -89,6 +92,7 @@ impl Drop for AbortOnUnwind {
 impl State {
     /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
     fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
+        self.end_accounts(now);
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
@@ -141,6 +145,7 @@ impl Shared {
             gate,
             seen: Features::default(),
             recordings: Recordings::default(),
+            keeping: Keeping::default(),
             choosing: Choosing::default(),
             thinking: Thinking::default(),
             table: Table::default(),

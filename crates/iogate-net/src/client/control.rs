@@ -2,7 +2,7 @@
 
 use std::io;
 
-use iogate_core::wire::{Configure, Evict, ReadRecording, Request, Status};
+use iogate_core::wire::{Configure, Evict, ReadAccounts, ReadRecording, Request, Status};
 use iogate_vfs::Caller;
 
 use super::call::Answer;
@@ -30,6 +30,17 @@ impl Client {
     /// for other users than root and the server's own; the error's text is the server's.
     pub fn record(&self, name: u64, from: u64, bytes: u32) -> io::Result<Vec<u8>> {
         match self.call(&Request::ReadRecording(ReadRecording { name, from, bytes }), self.user())? {
+            Answer::Other { payload, .. } => Ok(payload),
+            Answer::Read(_) | Answer::Written(_) => Err(io::Error::from_raw_os_error(libc::EPROTO)),
+        }
+    }
+
+    /// Accounts of the gate of the export that the client uses, from number `from` on, as JSON: an optional [`Page`]. Fails as
+    /// `Unsupported` at a server of an earlier version.
+    ///
+    /// [`Page`]: iogate_core::blame::Page
+    pub fn accounts(&self, from: u32) -> io::Result<Vec<u8>> {
+        match self.call(&Request::ReadAccounts(ReadAccounts { from }), self.user())? {
             Answer::Other { payload, .. } => Ok(payload),
             Answer::Read(_) | Answer::Written(_) => Err(io::Error::from_raw_os_error(libc::EPROTO)),
         }

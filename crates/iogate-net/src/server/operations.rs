@@ -74,8 +74,10 @@ impl Session {
             }
             _ => {}
         }
-        let is_control =
-            matches!(request, Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_));
+        let is_control = matches!(
+            request,
+            Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_) | Request::ReadAccounts(_)
+        );
         let takes_long = matches!(request, Request::Sync(_) | Request::Allocate(_) | Request::Goodbye(_));
         let since = Instant::now();
         let job = move || asked.carry_out(since);
@@ -96,6 +98,7 @@ impl Session {
             Request::GetXattr(_) | Request::ListXattr(_) => VALUE_BYTES_MAX as usize,
             Request::Status(_) => self.server.status_bytes(),
             Request::ReadRecording(read) => read.bytes.min(VALUE_BYTES_MAX) as usize,
+            Request::ReadAccounts(_) => VALUE_BYTES_MAX as usize,
             _ => 0,
         }
     }
@@ -109,9 +112,11 @@ impl Session {
     ) -> Result<Caller, Refusal> {
         // Whoever is let in may ask how the server is, whether it may do anything else or not.
         let caller = match request {
-            Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_) | Request::Goodbye(_) => {
-                self.user
-            }
+            Request::Status(_)
+            | Request::Configure(_)
+            | Request::ReadRecording(_)
+            | Request::ReadAccounts(_)
+            | Request::Goodbye(_) => self.user,
             _ => self.caller(header, groups)?,
         };
         self.refuse_reserved(request)?;
@@ -229,6 +234,7 @@ impl Session {
                 Outcome::Done
             }
             Request::ReadRecording(read) => Outcome::Bytes(self.read_recording(&read)?),
+            Request::ReadAccounts(read) => Outcome::Bytes(self.export.accounts_json(read.from)),
             Request::Goodbye(_) => {
                 self.server.end_here(self);
                 Outcome::Done

@@ -197,6 +197,13 @@ impl Names for UserNames {
     }
 }
 
+impl Export {
+    /// Some of the accounts of the gate, as JSON; `null` if it keeps none.
+    pub(super) fn accounts_json(&self, from: u32) -> Vec<u8> {
+        serde_json::to_vec(&self.engine.accounts(from, &UserNames)).unwrap_or_default()
+    }
+}
+
 impl GateStatus {
     fn of(export: &Export) -> GateStatus {
         let (stats, config, apps, now) = export

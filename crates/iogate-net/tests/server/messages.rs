@@ -1,5 +1,7 @@
 //! Every message is answered as the protocol says.
 
+use iogate_core::Span;
+use iogate_core::blame::Page;
 use iogate_core::recording::{Chunk, Event};
 use iogate_core::wire::*;
 
@@ -278,6 +280,34 @@ fn the_state_is_told_and_the_scheduler_changed() {
     assert_eq!(setup.server.status().exports[0].scheduler, "sjf(age_max=1s)");
     let wrong = owner.ask(&Request::Configure(Configure { scheduler: b"scheduler=sfj" }), &[]);
     assert!(wrong.text().contains("did you mean"), "{}", wrong.text());
+}
+
+#[test]
+fn accounts_are_told_where_they_are_kept() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.tcp());
+    client.open(1, "f", RDWR);
+    let mut asked = |from| {
+        let reply = client.ask(&Request::ReadAccounts(ReadAccounts { from }), &[]);
+        serde_json::from_slice::<Option<Page>>(&reply.payload).unwrap()
+    };
+    assert_eq!(asked(0), None);
+    let mut owner = Raw::greet(setup.unix());
+    let mut set =
+        |text: &'static [u8]| owner.ask(&Request::Configure(Configure { scheduler: text }), &[]).errno;
+    assert_eq!(set(b"accounts=on"), 0);
+    assert_eq!(asked(0).map(|page| (page.accounts.len(), page.next)), Some((0, None)));
+    let mut writer = Raw::greet(setup.unix());
+    writer.open(1, "f", RDWR);
+    writer.write_at(1, 0, &[0; 5000]);
+    let page = asked(0).unwrap();
+    assert_eq!((page.accounts.len(), page.names.len()), (1, 1), "{page:?}");
+    assert!(page.accounts[0].busy > Span::ZERO && page.at > page.began);
+    assert_eq!(asked(u32::MAX).map(|page| page.accounts.len()), Some(0));
+    // They go on when they are begun again, and are forgotten when they end.
+    assert_eq!((set(b"accounts=on"), asked(0).unwrap().accounts.len()), (0, 1));
+    assert_eq!((set(b"accounts=none"), asked(0).unwrap().accounts.len()), (libc::EINVAL, 1));
+    assert_eq!((set(b"accounts=off"), asked(0)), (0, None));
 }
 
 #[test]

@@ -4,7 +4,8 @@
 //! are named where they are drawn, each picture has a title and a description, and the table below them has the
 //! same numbers.
 //!
-//! [`lines`], [`whiskers`], [`heat`] and [`turns`] draw plain data, for pages of other make; [`shell`] is what all pages share.
+//! [`lines`], [`whiskers`], [`heat`] and [`turns`] draw plain data, for pages of other make; [`why`] is a page of its own. [`shell`] is
+//! what all pages share.
 
 mod axis;
 mod bars;
@@ -17,6 +18,7 @@ mod sizes;
 mod sweep;
 pub mod turns;
 pub mod whiskers;
+pub mod why;
 
 pub use experiment::page as experiment;
 

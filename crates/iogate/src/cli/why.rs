@@ -1,14 +1,20 @@
 //! The flags of `iogate why`.
 
-use clap::Args;
+use std::path::PathBuf;
 
-use super::ScenarioChoice;
+use clap::{Args, ValueHint};
 
-/// Say who slows an application of a scenario down, by how much, and what to do
+use super::{ScenarioChoice, Time};
+
+/// Say who slows an application down, by how much, and what to do
 ///
-/// The run of the first seed, of each point. The servers' gates keep accounts: each instant in which an application has requests there is
-/// divided by cause and by application (docs/why.md).
+/// Of a mount or a server that is up: what its gate sees in the next seconds, or has seen since its accounts began. Of a scenario: the run
+/// of the first seed, of each point, at the gates of the servers. Each instant in which an application has requests in a gate is divided
+/// by cause and by application (docs/why.md).
 #[derive(Debug, Args)]
+#[command(mut_arg("scenario", |arg| arg
+    .value_name("MOUNTPOINT|ADDRESS|SCENARIO")
+    .help("The mount point, a server's address (HOST:PORT or unix:PATH), or a scenario: a file, or one of `iogate scenario list`")))]
 pub(crate) struct WhyArgs {
     #[command(flatten)]
     pub(crate) scenario: ScenarioChoice,
@@ -17,11 +23,35 @@ pub(crate) struct WhyArgs {
     #[arg(long = "app", value_name = "APP")]
     pub(crate) apps: Vec<String>,
 
-    /// Run it again without this application, and say what the others gain; may be given several times
+    /// Of a mount or a server: only these users, where users are told apart; may be given several times
+    #[arg(long = "user", value_name = "USER")]
+    pub(crate) users: Vec<String>,
+
+    /// Of a mount or a server: only these jobs; may be given several times
+    #[arg(long = "job", value_name = "JOB")]
+    pub(crate) jobs: Vec<String>,
+
+    /// Look at a mount or a server for so long [default: 5s]
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "total")]
+    pub(crate) duration: Option<Time>,
+
+    /// Of a mount or a server: all the time since its accounts began, and do not wait
+    #[arg(long)]
+    pub(crate) total: bool,
+
+    /// Of a server: which export's gate, if not the first one's
+    #[arg(long, value_name = "NAME")]
+    pub(crate) export: Option<String>,
+
+    /// Run a scenario again without this application, and say what the others gain; may be given several times
     #[arg(long = "counterfactual", value_name = "APP")]
     pub(crate) without: Vec<String>,
 
-    /// As JSON
+    /// Print everything as JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write a page with pictures, too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
 }

@@ -52,7 +52,11 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
     let settings = asked(&args.settings)?;
-    let hint = if is_policy(&settings) { POLICY_STAYS } else { SCHEDULER_STAYS };
+    let hint = match &settings {
+        settings if is_policy(settings) => POLICY_STAYS,
+        settings if settings.starts_with(ACCOUNTS) => NOTHING_CHANGED,
+        _ => SCHEDULER_STAYS,
+    };
     match &Place::of(&args.place)? {
         Place::Mount(_) if args.export.is_some() => {
             Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
@@ -80,13 +84,24 @@ const SCHEDULER_STAYS: &str = "`iogate schedulers` lists schedulers and paramete
 /// After a policy is refused.
 const POLICY_STAYS: &str = "`iogate policy check FILE` explains a policy; nothing was changed";
 
+/// After what is neither is refused.
+const NOTHING_CHANGED: &str = "nothing was changed";
+
 /// Whether a setting is a policy.
 fn is_policy(setting: &str) -> bool {
     setting.starts_with("policy=") || setting.starts_with("fair=")
 }
 
+/// Whether accounts are kept.
+const ACCOUNTS: &str = "accounts=";
+
 /// What is asked for, as the mount or the server takes it: of a policy its text, as the file may not be there.
 fn asked(settings: &[String]) -> Result<String, Failure> {
+    if let Some(setting) = settings.iter().find(|setting| setting.starts_with(ACCOUNTS) && settings.len() > 1)
+    {
+        let error = anyhow!("{setting}: it is set by itself, found {} settings", settings.len());
+        return Err(Failure::usage(error).hint(NOTHING_CHANGED));
+    }
     let Some(setting) = settings.iter().find(|setting| is_policy(setting)) else {
         return Ok(settings.join(","));
     };

@@ -14,7 +14,7 @@ use iogate_core::recording::RecordingError;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Accounts, Engine, EngineConfig, Store};
 use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
@@ -85,6 +85,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
             storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
         }
     });
+    engine.keep_accounts(Accounts::by_name(&args.accounts).unwrap_or_default());
     if auto {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
     }
@@ -399,6 +400,10 @@ impl MountControl {
 impl Control for MountControl {
     fn status(&self) -> Vec<u8> {
         serde_json::to_vec(&self.summary()).unwrap_or_default()
+    }
+
+    fn accounts(&self, from: u32) -> Vec<u8> {
+        serde_json::to_vec(&self.engine.accounts(from, self)).unwrap_or_default()
     }
 
     fn set(&self, text: &str) -> Result<(), String> {

@@ -107,6 +107,16 @@ pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Chosen, Failure> {
     read(&choice.scenario, &settings, choice.quick)
 }
 
+/// The names of those that are built in.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    BUILT_IN.iter().map(|scenario| scenario.name)
+}
+
+/// Whether one of this name is built in.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    names().any(|known| known == name)
+}
+
 /// Those that are built in and belong to a paper: their names begin with its.
 pub(crate) fn of_paper(paper: &str) -> impl Iterator<Item = &'static str> {
     let is = move |name: &&str| {

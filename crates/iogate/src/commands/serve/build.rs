@@ -99,6 +99,7 @@ impl Export {
         let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
             .context("the gate cannot be started")?;
         engine.know(self.storage()?);
+        engine.keep_accounts(self.gate.accounts);
         if self.gate.auto {
             engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::Accounts;
 use serde::Deserialize;
 
 /// A scheduler with its parameters, and the bounds of a gate.
@@ -14,12 +15,14 @@ pub(crate) struct Gate {
     pub(crate) auto: bool,
     pub(crate) depth: u32,
     pub(crate) queue: u32,
+    /// Whether it keeps accounts of who slows whom down.
+    pub(crate) accounts: Accounts,
 }
 
 impl Default for Gate {
     fn default() -> Gate {
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-        Gate { scheduler, auto: false, depth: 16, queue: 65_536 }
+        Gate { scheduler, auto: false, depth: 16, queue: 65_536, accounts: Accounts::Asked }
     }
 }
 
@@ -62,6 +65,10 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
                 .and_then(|number| u32::try_from(number).ok())
                 .filter(|number| (1..=most).contains(number))
                 .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
+        }
+        if let Some(given) = table.remove("accounts") {
+            let expected = || format!("accounts: expected \"on\", \"off\" or \"asked\", found {given}");
+            gate.accounts = given.as_str().and_then(Accounts::by_name).ok_or_else(expected)?;
         }
         for (name, value) in table {
             if name == "node" {

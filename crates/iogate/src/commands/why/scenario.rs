@@ -1,41 +1,46 @@
-//! `iogate why`: who slows whom down.
+//! Who slows whom down in a simulated scenario.
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
-use iogate_core::nearest::{did_you_mean, nearest};
+use anyhow::anyhow;
 use iogate_report::why::{Gain, Why};
 use iogate_sim::result::RunResult;
 use iogate_sim::scenario::{Point, Scenario};
 use iogate_sim::world::{simulate, simulate_with_accounts};
 use serde::Serialize;
 
+use super::{Answer, unknown};
 use crate::cli::WhyArgs;
 use crate::commands::scenario;
 use crate::failure::Failure;
-use crate::output::print;
 
 /// What is said of one point.
 #[derive(Serialize)]
-struct OfPoint {
+pub(super) struct OfPoint {
     /// What is set at this point; empty where nothing varies.
     point: BTreeMap<String, String>,
     apps: Vec<Why>,
 }
 
-pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
+pub(super) fn look(args: &WhyArgs) -> Result<Vec<OfPoint>, Failure> {
     let plan = scenario::plan(&args.scenario)?.plan;
-    let points = plan.points.iter().map(|point| of_point(args, point)).collect::<Result<Vec<_>, _>>()?;
-    if args.json {
-        let json = serde_json::to_string(&points).context("the accounts as JSON")?;
-        return print(&format!("{json}\n"));
+    plan.points.iter().map(|point| of_point(args, point)).collect()
+}
+
+impl Answer for OfPoint {
+    fn title(&self) -> String {
+        let set: Vec<String> = self.point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+        set.join(", ")
     }
-    let mut out = Vec::new();
-    for OfPoint { point, apps } in &points {
-        out.extend(point.iter().map(|(key, value)| format!("{key} = {value}\n")));
-        out.extend(apps.iter().map(Why::text));
+
+    fn apps(&self) -> &[Why] {
+        &self.apps
     }
-    print(&out.join("\n"))
+
+    fn text(&self) -> String {
+        let set = self.point.iter().map(|(key, value)| format!("{key} = {value}\n"));
+        set.chain(self.apps.iter().map(Why::text)).collect::<Vec<_>>().join("\n")
+    }
 }
 
 fn of_point(args: &WhyArgs, point: &Point) -> Result<OfPoint, Failure> {
@@ -70,10 +75,7 @@ fn known(ran: &RunResult, app: &str) -> Result<(), Failure> {
     if ran.apps.iter().any(|of| of.name == app) {
         return Ok(());
     }
-    let names = || ran.apps.iter().map(|of| of.name.as_str());
-    let (near, all) = (nearest(app, names()), names().collect::<Vec<_>>().join(", "));
-    let near = did_you_mean(&near);
-    Err(Failure::usage(anyhow!("unknown application '{app}'; {near}expected one of: {all}")))
+    Err(unknown(app, ran.apps.iter().map(|of| of.name.as_str())))
 }
 
 /// The scenario without an application; all others draw the same numbers.

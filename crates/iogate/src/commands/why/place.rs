@@ -1,0 +1,270 @@
+//! Who slows whom down at a gate that is up: its accounts at two times, and what lies between them.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::io::{self, IsTerminal};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use iogate_core::blame::{Account, Page, window};
+use iogate_core::{AppId, Span, Time};
+use iogate_net::client::Client;
+use iogate_report::units;
+use iogate_report::why::Why;
+use iogate_vfs::app::{application_of_user, application_of_word};
+use serde::Serialize;
+
+use super::{Answer, unknown};
+use crate::cli::WhyArgs;
+use crate::commands::control::{PATIENCE, Place};
+use crate::commands::policy;
+use crate::commands::serve::ask;
+use crate::failure::Failure;
+
+/// How long a gate is looked at, if nothing is said.
+const LOOK: Duration = Duration::from_secs(5);
+/// Applications that a terminal is told of, unless some are named.
+const SHOWN_MAX: usize = 6;
+
+/// What a gate says of some time.
+#[derive(Serialize)]
+pub(super) struct AtPlace {
+    /// The mount point, or the server's address.
+    place: String,
+    /// How long it was looked at, in seconds.
+    seconds: f64,
+    /// Whether that is all the time since the accounts began.
+    total: bool,
+    apps: Vec<Why>,
+    /// Whether all are to be told of.
+    #[serde(skip)]
+    is_asked: bool,
+}
+
+pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
+    let source = Source::open(place, args)?;
+    let mut looked = source.accounts()?;
+    if !args.total {
+        let before = looked;
+        let pause = pause(args)?;
+        if io::stderr().is_terminal() {
+            eprintln!("looking at {source} for {}", units::time(pause.as_nanos() as f64));
+        }
+        thread::sleep(pause);
+        looked = source.accounts()?.since(before, &source)?;
+    }
+    let apps = looked.chosen(args)?;
+    let name = |id: u32| looked.name(AppId(id));
+    let mut apps: Vec<Why> = apps.into_iter().map(|account| Why::new(account, name)).collect();
+    // Who waited longest for others comes first.
+    apps.sort_by(|one, other| other.for_others_s().total_cmp(&one.for_others_s()));
+    let is_asked = [&args.apps, &args.users, &args.jobs].iter().any(|named| !named.is_empty());
+    Ok(AtPlace {
+        place: args.scenario.scenario.clone(),
+        seconds: looked.span().as_secs_f64(),
+        total: args.total,
+        apps,
+        is_asked,
+    })
+}
+
+fn pause(args: &WhyArgs) -> Result<Duration, Failure> {
+    match args.duration {
+        None => Ok(LOOK),
+        Some(time) if time.0 > Duration::ZERO => Ok(time.0),
+        Some(_) => Err(Failure::usage(anyhow!("--for: expected more than no time"))
+            .hint("--total is all the time since the accounts began")),
+    }
+}
+
+impl Answer for AtPlace {
+    fn title(&self) -> String {
+        let since = if self.total { ", since the accounts began" } else { "" };
+        format!("{}: {}{since}", self.place, units::time(self.seconds * 1e9))
+    }
+
+    fn apps(&self) -> &[Why] {
+        &self.apps
+    }
+
+    fn text(&self) -> String {
+        let mut out = self.title() + "\n";
+        if self.apps.is_empty() {
+            out += match self.total {
+                true => {
+                    "No application has had requests in the gate yet. The accounts may have begun just now: ask again.\n"
+                }
+                false => "No application had requests in the gate.\n",
+            };
+        }
+        let most = if self.is_asked { usize::MAX } else { SHOWN_MAX };
+        for why in self.apps.iter().take(most) {
+            write!(out, "\n{}", why.text()).expect("text grows");
+        }
+        if let Some(more) = self.apps.len().checked_sub(most).filter(|more| *more > 0) {
+            writeln!(out, "\n{more} more applications: --app NAME, or --json for all").expect("text grows");
+        }
+        out
+    }
+}
+
+/// A gate that is asked.
+enum Source<'a> {
+    Mount(&'a std::path::Path),
+    Server(&'a str, Box<Client>),
+}
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Mount(mountpoint) => write!(f, "the mount at {}", mountpoint.display()),
+            Source::Server(address, _) => write!(f, "the server at {address}"),
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    fn open(place: &'a Place, args: &'a WhyArgs) -> Result<Source<'a>, Failure> {
+        match place {
+            Place::Mount(_) if args.export.is_some() => {
+                Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
+            }
+            Place::Mount(mountpoint) => Ok(Source::Mount(mountpoint)),
+            Place::Server(endpoint) => {
+                let client = ask::client(endpoint, args.export.as_deref().unwrap_or_default(), PATIENCE)?;
+                Ok(Source::Server(&args.scenario.scenario, Box::new(client)))
+            }
+        }
+    }
+
+    fn page(&self, from: u32) -> Result<Page, Failure> {
+        let bytes = match self {
+            Source::Mount(mountpoint) => iogate_fuse::accounts(mountpoint, from).map_err(Failure::failed)?,
+            Source::Server(_, client) => {
+                client.accounts(from).with_context(|| format!("{self} does not say its accounts"))?
+            }
+        };
+        let page: Option<Page> = serde_json::from_slice(&bytes)
+            .with_context(|| format!("{self} answers in another version's words"))?;
+        page.ok_or_else(|| {
+            let begins = match self {
+                Source::Mount(mountpoint) => mountpoint.display().to_string(),
+                Source::Server(address, _) => (*address).to_owned(),
+            };
+            Failure::failed(anyhow!("{self} keeps no accounts"))
+                .hint(format!("`iogate set {begins} accounts=on` begins them"))
+        })
+    }
+
+    /// All that it says now.
+    fn accounts(&self) -> Result<Accounts, Failure> {
+        let Page { at, began, mut accounts, names, mut next } = self.page(0)?;
+        let mut names: HashMap<AppId, String> = names.into_iter().collect();
+        while let Some(from) = next {
+            let page = self.page(from)?;
+            if page.began != began {
+                return Err(self.restarted());
+            }
+            accounts.extend(page.accounts);
+            names.extend(page.names);
+            // A gate that does not go on would be asked for ever.
+            next = page.next.filter(|next| *next > from);
+        }
+        Ok(Accounts { at, began, since: began, accounts, names })
+    }
+
+    fn restarted(&self) -> Failure {
+        Failure::failed(anyhow!("{self} began its accounts anew meanwhile: ask again"))
+    }
+}
+
+/// What a gate says of the time from `since` to `at`.
+struct Accounts {
+    at: Time,
+    began: Time,
+    since: Time,
+    accounts: Vec<Account>,
+    names: HashMap<AppId, String>,
+}
+
+impl Accounts {
+    /// What has come since.
+    fn since(mut self, before: Accounts, source: &Source<'_>) -> Result<Accounts, Failure> {
+        if self.began != before.began {
+            return Err(source.restarted());
+        }
+        for (app, name) in before.names {
+            self.names.entry(app).or_insert(name);
+        }
+        self.accounts = window(&before.accounts, &self.accounts);
+        Ok(Accounts { since: before.at, ..self })
+    }
+
+    fn span(&self) -> Span {
+        self.at.since(self.since)
+    }
+
+    fn name(&self, app: AppId) -> String {
+        self.names.get(&app).cloned().unwrap_or_else(|| app.to_string())
+    }
+
+    /// Those that are asked for: all, if none are named. One that had nothing in the gate has an account of nothing.
+    fn chosen(&self, args: &WhyArgs) -> Result<Vec<&Account>, Failure> {
+        let mut named = Vec::new();
+        for app in &args.apps {
+            named.push(self.known(app, application_of_word(app))?);
+        }
+        for user in &args.users {
+            let number = user.parse().ok().or_else(|| policy::user(user));
+            let number = number
+                .ok_or_else(|| Failure::usage(anyhow!("--user {user}: this machine knows no such user")))?;
+            named.push(self.known(&format!("user {user}"), application_of_user(number))?);
+        }
+        for job in &args.jobs {
+            named.push(self.known(&format!("job {job}"), application_of_word(job))?);
+        }
+        let is_asked =
+            |account: &&Account| named.is_empty() || account.app.is_some_and(|app| named.contains(&app));
+        Ok(self.accounts.iter().filter(is_asked).collect())
+    }
+
+    /// An application, by what it is called or by its number.
+    fn known(&self, name: &str, number: AppId) -> Result<AppId, Failure> {
+        let called = self.names.iter().find(|(_, called)| *called == name).map(|(app, _)| *app);
+        called.or_else(|| self.names.contains_key(&number).then_some(number)).ok_or_else(|| {
+            let mut names: Vec<&str> = self.names.values().map(String::as_str).collect();
+            names.sort_unstable();
+            match names.is_empty() {
+                true => Failure::failed(anyhow!("'{name}': no application has had requests in the gate yet")),
+                false => unknown(name, names.into_iter()),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iogate_core::blame::{Cause, PAGE_ACCOUNTS};
+
+    use super::*;
+
+    /// An extended attribute has no more room.
+    #[test]
+    fn the_largest_page_fits_64_kib() {
+        let apps = (0..18).map(|_| (Some(AppId(u32::MAX)), Span::MAX)).collect();
+        let (app, causes) = (Some(AppId(u32::MAX)), [Span::MAX; Cause::ALL.len()]);
+        let account = Account { app, busy: Span::MAX, causes, apps };
+        let page = Page {
+            at: Time::MAX,
+            began: Time::MAX,
+            accounts: vec![account; PAGE_ACCOUNTS as usize],
+            // What is escaped takes six bytes.
+            names: vec![(AppId(u32::MAX), "\u{1}".repeat(100)); PAGE_ACCOUNTS as usize],
+            next: Some(u32::MAX),
+        };
+        let bytes = serde_json::to_vec(&Some(&page)).unwrap();
+        assert!(bytes.len() <= 1 << 16, "{}", bytes.len());
+        assert_eq!(serde_json::from_slice::<Option<Page>>(&bytes).unwrap(), Some(page));
+    }
+}
