@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use iogate_core::policy::{Entitlement, Policy};
 use iogate_core::{
     AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request, RequestId,
-    SchedulerConfig, SchedulerKind, Time,
+    SchedulerConfig, SchedulerKind, Span, Time,
 };
 
 struct Rng(u64);
@@ -192,4 +193,61 @@ fn the_same_calls_give_the_same_answers() {
         log
     };
     assert_eq!(run(), run());
+}
+
+/// Application 1 reads, application 2 writes and waits behind the policy; a second later that is what there is to see.
+#[test]
+fn what_applications_get_now_is_told_by_operation_with_latency_and_queue() {
+    let at = |us: u64| Time::from_nanos(us * 1_000);
+    let of = |id, app, op| Request { app: AppId(app), ..request(id, id, op, 0, 4_096) };
+    let mut gate = Gate::new(&config(SchedulerKind::Fifo, 1)).unwrap();
+    gate.submit(at(0), &of(1, 1, Op::Read)).unwrap();
+    gate.submit(at(0), &of(2, 2, Op::Write)).unwrap();
+    gate.submit(at(0), &of(3, 3, Op::Read)).unwrap();
+    for (begins, ends) in [(100, 400), (400, 1_000)] {
+        let Decision::Dispatch(dispatch) = gate.next(at(begins)) else { panic!("there is something to do") };
+        gate.complete(at(ends), dispatch.id, Outcome::Done { bytes: 4_096 });
+    }
+    let now = gate.apps_now(at(2_000));
+    let seen: Vec<_> = (now.iter())
+        .map(|now| (now.app, now.read_bytes_per_s, now.written_bytes_per_s, now.latency_ns, now.queued))
+        .collect();
+    let expected = [
+        (1, 4_096, 0, Some(400_000), Some(0)),
+        (2, 0, 4_096, Some(1_000_000), Some(0)),
+        (3, 0, 0, None, Some(1)),
+    ];
+    assert_eq!(seen, expected, "the third one has not been served yet, and is there");
+    assert!(now.iter().all(|now| now.device_ns_per_s.is_none() && now.weight.is_none()));
+    assert_eq!((now[0].bytes_per_s, now[0].requests_per_s), (4_096, 1));
+}
+
+#[test]
+fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
+    let mut gate = Gate::new(&config(SchedulerKind::Fifo, 1)).unwrap();
+    let entitled = |weight| Entitlement { weight, ..Entitlement::default() };
+    let apps = [(AppId(1), entitled(1)), (AppId(2), entitled(3))].into();
+    let policy = Policy { apps, lot: Some(Span::from_millis(10)), ..Policy::default() };
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let (mut now, mut next) = (Time::ZERO, 0);
+    let mut submit = |gate: &mut Gate, now, app| {
+        next += 1;
+        gate.submit(now, &Request { app, ..request(next, next, Op::Read, 0, 4_096) }).unwrap();
+    };
+    for _ in 0..8 {
+        submit(&mut gate, now, AppId(1));
+        submit(&mut gate, now, AppId(2));
+    }
+    while now < Time::from_nanos(5_000_000_000) {
+        let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("there always is something to do") };
+        now = now + Span::from_millis(1);
+        gate.complete(now, dispatch.id, Outcome::Done { bytes: 4_096 });
+        submit(&mut gate, now, dispatch.app);
+    }
+    let used: Vec<u64> = gate.apps_now(now).iter().filter_map(|now| now.device_ns_per_s).collect();
+    // A lot more or less.
+    assert!(
+        used[0].abs_diff(250_000_000) <= 20_000_000 && used[1].abs_diff(750_000_000) <= 20_000_000,
+        "{used:?}"
+    );
 }

@@ -83,7 +83,7 @@ fn others_go_on_beside_a_capped_one_and_a_policy_that_goes_lets_it_go() {
     first.sort_unstable();
     assert_eq!(first, [0, 4, 5, 6, 7]);
     let now = engine.with_gate(|gate, now| gate.apps_now(now));
-    let of = |app| *now.iter().find(|now| now.app == app).unwrap();
+    let of = |app| now.iter().find(|now| now.app == app).unwrap();
     assert_eq!((of(1).deferred, of(1).weight, of(1).max), (3, Some(1), Some(1)));
     assert_eq!((of(2).deferred, of(2).max), (0, None));
     // What cannot be is refused, and changes nothing.

@@ -9,6 +9,7 @@
 //! | [`partial`] | runs of a part of an experiment, kept as they are done, and joined |
 //! | [`status`], [`comparison`] | a gate, and runs, for a terminal |
 //! | [`html`] | the same as a page with pictures |
+//! | [`live`] | what applications get now, for those who look on |
 //! | [`metrics`] | what monitoring is told of mounts and servers, as OpenMetrics |
 //! | [`why`] | who slows an application down |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
@@ -21,6 +22,7 @@ pub mod claims;
 pub mod comparison;
 pub mod experiment;
 pub mod html;
+pub mod live;
 pub mod metrics;
 pub mod partial;
 pub mod perfetto;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::live::{limit, printable};
 use crate::table::Table;
 use crate::units::{bytes, count, number, time};
 use iogate_core::auto::Choice;
@@ -66,15 +67,10 @@ fn now(gate: &Summary) -> Table {
     let mut table =
         Table::new(["application", "now", "requests/s", "deferred", "weight", "at least", "at most"]);
     for now in &gate.now {
-        let group = gate.apps.iter().find(|group| group.id == Some(now.app.into()));
-        let rate = |bytes_per_s: Option<u64>, requests_per_s: Option<u64>| {
-            let bytes = bytes_per_s.map(|rate| format!("{}/s", bytes(rate as f64)));
-            let requests = requests_per_s.map(|rate| format!("{} requests/s", count(rate)));
-            let both: Vec<String> = bytes.into_iter().chain(requests).collect();
-            if both.is_empty() { "-".into() } else { both.join(", ") }
-        };
+        let rate =
+            |bytes_per_s, requests_per_s| limit(bytes_per_s, requests_per_s).unwrap_or_else(|| "-".into());
         table.row([
-            group.map_or_else(|| now.app.to_string(), |group| group.name.clone()),
+            printable(&now.name),
             format!("{}/s", bytes(now.bytes_per_s as f64)),
             count(now.requests_per_s),
             count(now.deferred.into()),

@@ -24,6 +24,7 @@ mod reproduce;
 mod run;
 mod serve;
 mod sim;
+mod top;
 mod turn;
 mod why;
 
@@ -39,6 +40,7 @@ pub(crate) use serve::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
 };
 pub(crate) use sim::{ExperimentOutputs, MergeArgs, ScenarioChoice, SimArgs};
+pub(crate) use top::TopArgs;
 pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
 pub(crate) use why::WhyArgs;
 
@@ -55,6 +57,7 @@ pub(crate) enum Command {
     Mount(Box<MountArgs>),
     Umount(UmountArgs),
     Status(StatusArgs),
+    Top(TopArgs),
     Set(SetArgs),
     Policy(PolicyArgs),
     Record(RecordArgs),

@@ -41,6 +41,11 @@ impl Failure {
         }
     }
 
+    /// The error without the advice.
+    pub(crate) fn in_full(&self) -> String {
+        in_full(&self.error)
+    }
+
     /// Says it on standard error.
     pub(crate) fn report(self) -> ExitCode {
         // Standard error may be gone; the exit status says it too.

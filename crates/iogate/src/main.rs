@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::control::umount(&args),
         Command::Status(args) => commands::control::status(&args),
+        Command::Top(args) => commands::top::run(&args),
         Command::Set(args) => commands::control::set(&args),
         Command::Policy(args) => commands::policy::run(&args),
         Command::Record(args) => commands::record::record(&args),

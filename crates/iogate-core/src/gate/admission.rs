@@ -7,11 +7,12 @@ use core::num::NonZeroU64;
 use super::service::Charge;
 use super::{DispatchId, Gate};
 use crate::blame::Place;
+use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy};
 use crate::queue::{NONE, Pending, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
-use crate::stats::Sums;
+use crate::stats::Recent;
 use crate::stats::summary::AppNow;
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
@@ -73,6 +74,9 @@ impl Admission {
     }
 }
 
+/// Requests that are looked at to count those of each application.
+const LOOKED_AT_MAX: usize = 65_536;
+
 /// What going from one stream to another costs, at most.
 fn jump(prices: &Prices) -> Span {
     prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
@@ -111,22 +115,51 @@ impl Gate {
         self.admission.as_ref().map(|admission| admission.arbiter.policy())
     }
 
-    /// What each application gets, and waits for, at this time. O(applications).
+    /// What each application gets, and waits for, at this time. O(applications), and O(requests) where there are up to `LOOKED_AT_MAX`.
     pub fn apps_now(&self, now: Time) -> Vec<AppNow> {
-        let of = |&(app, ref sums): &(AppId, Sums)| {
-            let [bytes_per_s, requests_per_s] = sums.recent.rates(now.max(self.now));
-            let mut found = AppNow { app: app.0, bytes_per_s, requests_per_s, ..AppNow::default() };
+        let now = now.max(self.now);
+        let queued = self.queued_by_app();
+        let of = |(app, recent): (AppId, Recent<4>)| {
+            let [read_bytes_per_s, written_bytes_per_s, requests_per_s, latency_ns] = recent.rates(now);
+            let mut found = AppNow {
+                app: app.0,
+                bytes_per_s: read_bytes_per_s.saturating_add(written_bytes_per_s),
+                read_bytes_per_s,
+                written_bytes_per_s,
+                requests_per_s,
+                latency_ns: latency_ns.checked_div(requests_per_s),
+                queued: queued.as_ref().map(|queued| queued.get(&app).copied().unwrap_or_default()),
+                ..AppNow::default()
+            };
             if let Some(admission) = &self.admission {
                 let Entitlement { weight, min, max } = *admission.arbiter.policy().of(app);
                 let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
+                let (deferred, device_ns_per_s) = admission.arbiter.of(now, app);
                 found.weight = Some(weight);
-                found.deferred = admission.arbiter.waiting(app);
+                found.deferred = deferred;
+                found.device_ns_per_s = Some(device_ns_per_s);
                 (found.min, found.min_requests) = (number(min.bytes), number(min.requests));
                 (found.max, found.max_requests) = (number(max.bytes), number(max.requests));
             }
             found
         };
-        self.stats().apps.iter().map(of).collect()
+        // Who waits for its first request has not been counted yet.
+        let known = &self.stats().apps;
+        let new = queued.iter().flat_map(|queued| queued.keys().copied());
+        let mut new: Vec<AppId> = new.filter(|app| known.get(*app).is_none()).collect();
+        new.sort_unstable();
+        let new = new.into_iter().map(|app| (app, Recent::default()));
+        known.iter().map(|(app, sums)| (*app, sums.recent)).chain(new).map(of).collect()
+    }
+
+    /// Requests of each application that are not dispatched; `None` where looking at all of them would take too long.
+    fn queued_by_app(&self) -> Option<HashMap<AppId, u32>> {
+        let waiting = [State::Held, State::Deferred, State::Queued];
+        let mut queued = HashMap::default();
+        for slot in self.pending.slots_in_at_most(&waiting, LOOKED_AT_MAX)? {
+            *queued.entry(self.pending.slot(slot).app).or_insert(0) += 1;
+        }
+        Some(queued)
     }
 
     /// A request that conflicts with nothing any more goes to the scheduler, or waits until it is admitted.

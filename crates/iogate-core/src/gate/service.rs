@@ -219,9 +219,7 @@ impl Service {
             let of_part = Sums { last: now, ..Sums::of_request(part.bytes, part.arrival, waited) };
             if part.app != app {
                 app_sums.dispatches = 1;
-                let of_app = pending.stats.apps.sums(app);
-                of_app.add(&app_sums);
-                of_app.recent.add(now, app_sums.bytes, app_sums.requests);
+                count(pending.stats.apps.sums(app), &app_sums, now, began, op);
                 (app, app_sums) = (pending.slot(slot).app, Sums::default());
             }
             app_sums.add(&of_part);
@@ -244,15 +242,24 @@ impl Service {
         let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
-        let of_app = stats.apps.sums(app);
-        of_app.add(&app_sums);
-        of_app.recent.add(now, app_sums.bytes, app_sums.requests);
+        count(stats.apps.sums(app), &app_sums, now, began, op);
         stats.files.sums(file).add(&sums);
         stats.targets.sums(target).add(&sums);
         stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());
         stats.ops[op as usize].failed += u64::from(outcome == Outcome::Failed);
         (queue, end)
     }
+}
+
+/// Adds what an application has of a dispatch that ends.
+fn count(of_app: &mut Sums, part: &Sums, now: Time, began: Time, op: Op) {
+    of_app.add(part);
+    let latency = part.waiting.as_nanos() + now.since(began).as_nanos() * part.requests;
+    let [read, written] = match op {
+        Op::Read => [part.bytes, 0],
+        Op::Write => [0, part.bytes],
+    };
+    of_app.recent.add(now, [read, written, part.requests, latency]);
 }
 
 /// Appends a list of waiting requests.

@@ -9,6 +9,7 @@ use super::Policy;
 use super::bucket::Bucket;
 use crate::hash::HashMap;
 use crate::request::AppId;
+use crate::stats::Recent;
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
 
@@ -101,6 +102,8 @@ struct Class {
     admitted: u32,
     cap: Bucket,
     floor: Bucket,
+    /// Device time that it was charged of late, in nanoseconds.
+    recent: Recent<1>,
 }
 
 impl Class {
@@ -237,6 +240,7 @@ impl Arbiter {
         let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         self.admitted -= requests as usize;
+        class.recent.add(now, [took]);
         let estimated = class.outstanding * u128::from(requests) / u128::from(class.admitted.max(1));
         class.admitted -= requests;
         class.outstanding -= estimated;
@@ -385,14 +389,15 @@ impl Arbiter {
         }
     }
 
-    /// Requests of an application that wait to be admitted.
-    pub(crate) fn waiting(&self, app: AppId) -> u32 {
+    /// Of an application: its requests that wait to be admitted, and the device time that it was charged in the last second, in ns.
+    pub(crate) fn of(&self, now: Time, app: AppId) -> (u32, u64) {
         let id = match self.of_app.get(&app) {
             Some(id) => *id,
             None if app == AppId::default() => ClassId::default(),
-            None => return 0,
+            None => return (0, 0),
         };
-        self.classes[id.index()].waiting
+        let class = &self.classes[id.index()];
+        (class.waiting, class.recent.rates(now)[0])
     }
 
     /// Bytes of memory in use.

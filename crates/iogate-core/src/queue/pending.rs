@@ -233,6 +233,11 @@ impl Pending {
         (0..self.slots.len() as u32).filter(|&slot| states.contains(&self.slot(slot).state)).collect()
     }
 
+    /// The same, where no more than so many slots are to be looked at; they are never fewer than the most requests that were here at once.
+    pub(crate) fn slots_in_at_most(&self, states: &[State], most: usize) -> Option<Vec<SlotId>> {
+        (self.slots.len() <= most).then(|| self.slots_in(states))
+    }
+
     // ---- files -------------------------------------------------------------------------------------------
 
     /// The file's record, a new one if need be.

@@ -127,43 +127,48 @@ pub struct Sums {
     pub first: Time,
     /// Completion of the last.
     pub last: Time,
-    /// What was served of late; of applications only.
+    /// What was served of late: bytes read, bytes written, requests, and their times from arrival to completion, in ns. Of
+    /// applications only.
     #[cfg_attr(feature = "serde", serde(skip))]
-    pub recent: Recent,
+    pub recent: Recent<4>,
 }
 
-/// What was served in the second that goes on, and in the one before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recent {
+/// What was counted in the second that goes on, and in the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recent<const N: usize> {
     second: u64,
-    /// Bytes and requests.
-    this: [u64; 2],
-    before: [u64; 2],
+    this: [u64; N],
+    before: [u64; N],
 }
 
-impl Recent {
-    pub(crate) fn add(&mut self, now: Time, bytes: u64, requests: u64) {
+impl<const N: usize> Default for Recent<N> {
+    fn default() -> Recent<N> {
+        Recent { second: 0, this: [0; N], before: [0; N] }
+    }
+}
+
+impl<const N: usize> Recent<N> {
+    pub(crate) fn add(&mut self, now: Time, more: [u64; N]) {
         *self = self.at(now);
-        self.this = [self.this[0] + bytes, self.this[1] + requests];
+        self.this.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
-    /// Bytes and requests a second, over the last second: what was served in the one before counts as evenly spread over it.
-    pub fn rates(&self, now: Time) -> [u64; 2] {
+    /// What a second has of each, over the last second: what was counted in the one before counts as evenly spread over it.
+    pub fn rates(&self, now: Time) -> [u64; N] {
         let Recent { this, before, .. } = self.at(now);
         let left = SECOND - now.as_nanos() % SECOND;
-        let of = |index: usize| {
+        core::array::from_fn(|index| {
             let before = u128::from(before[index]) * u128::from(left) / u128::from(SECOND);
             this[index].saturating_add(before as u64)
-        };
-        [of(0), of(1)]
+        })
     }
 
     /// As it is at this time, or at the latest that it has seen.
-    fn at(&self, now: Time) -> Recent {
+    fn at(&self, now: Time) -> Recent<N> {
         let second = now.as_nanos() / SECOND;
         match second.saturating_sub(self.second) {
             0 => *self,
-            1 => Recent { second, this: [0; 2], before: self.this },
+            1 => Recent { second, this: [0; N], before: self.this },
             _ => Recent { second, ..Recent::default() },
         }
     }
@@ -213,7 +218,7 @@ mod tests {
         assert_eq!(recent.rates(at(10)), [0, 0]);
         // 100 bytes every 10 ms, from 5.0 s to 8.5 s.
         for index in 0..350 {
-            recent.add(at(5_000 + index * 10), 100, 1);
+            recent.add(at(5_000 + index * 10), [100, 1]);
         }
         assert_eq!(recent.rates(at(8_500)), [10_000, 100]);
         assert_eq!(recent.rates(at(9_000)), [5_000, 50], "half of that second was idle");

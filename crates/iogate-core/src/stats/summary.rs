@@ -4,6 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::counters::Counters;
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
@@ -13,6 +14,9 @@ use crate::request::{AppId, FileId};
 use crate::sched::SchedulerConfig;
 use crate::time::Time;
 use crate::wait::WaitReason;
+
+/// Applications in [`Summary::now`].
+pub const NOW_MAX: usize = 24;
 
 /// What a gate did.
 #[derive(Clone, Debug)]
@@ -152,19 +156,37 @@ pub struct Group {
 }
 
 /// What an application gets and waits for, and what it is entitled to, where there is a policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AppNow {
     /// Its number, as in [`Group::id`].
     pub app: u32,
+    /// What it is called.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub name: String,
     /// Bytes served in the last second.
     pub bytes_per_s: u64,
+    /// Those that were read.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub read_bytes_per_s: u64,
+    /// Those that were written.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub written_bytes_per_s: u64,
     /// Requests served in the last second.
     pub requests_per_s: u64,
+    /// Mean time of these from arrival to completion; `None`: there were none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub latency_ns: Option<u64>,
+    /// Requests in the gate that are not dispatched; `None`: not counted, as there are very many.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub queued: Option<u32>,
     /// Requests that the policy does not let run yet.
     pub deferred: u32,
     /// Its weight; `None`: there is no policy.
     pub weight: Option<u32>,
+    /// Device time that it was charged in the last second; `None`: there is no policy.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub device_ns_per_s: Option<u64>,
     /// It gets at least so many bytes a second.
     pub min: Option<u64>,
     /// It gets at least so many requests a second.
@@ -173,6 +195,13 @@ pub struct AppNow {
     pub max: Option<u64>,
     /// It gets at most so many requests a second.
     pub max_requests: Option<u64>,
+}
+
+impl AppNow {
+    /// Whether it gets or wants something.
+    pub fn is_busy(&self) -> bool {
+        self.requests_per_s > 0 || self.queued.is_some_and(|queued| queued > 0)
+    }
 }
 
 /// What applications and files are called.
@@ -235,10 +264,15 @@ impl Summary {
         }
     }
 
-    /// With what the applications in it get now.
-    pub fn set_now(&mut self, now: Vec<AppNow>) {
+    /// With what applications get now: those that get or want something, most bytes a second first, then others that the summary has; at
+    /// most [`NOW_MAX`].
+    pub fn set_now(&mut self, now: Vec<AppNow>, names: &dyn Names) {
         self.now = now;
-        self.now.retain(|now| self.apps.iter().any(|group| group.id == Some(now.app.into())));
+        self.now
+            .retain(|now| now.is_busy() || self.apps.iter().any(|group| group.id == Some(now.app.into())));
+        self.now.sort_by_key(|now| Reverse((now.is_busy(), now.bytes_per_s, now.queued)));
+        self.now.truncate(NOW_MAX);
+        self.now.iter_mut().for_each(|now| now.name = names.app(AppId(now.app)));
     }
 
     /// Reads and writes.
@@ -332,7 +366,7 @@ fn groups<K: Copy + Eq + core::hash::Hash>(
 ) -> Vec<Group> {
     let mut by_bytes: Vec<&(K, Sums)> = tracked.iter().collect();
     // Stable: of two with as many bytes, the one that appeared first.
-    by_bytes.sort_by_key(|(_, sums)| core::cmp::Reverse(sums.bytes));
+    by_bytes.sort_by_key(|(_, sums)| Reverse(sums.bytes));
     let (shown, rest) = by_bytes.split_at(groups_max.min(by_bytes.len()));
     let mut groups: Vec<Group> = (shown.iter())
         .map(|(key, sums)| {

@@ -217,7 +217,7 @@ impl GateStatus {
         };
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &UserNames, GROUPS_MAX);
         summary.about.extend(shares::in_short(&export.engine).map(|policy| ("policy".into(), policy)));
-        summary.set_now(apps);
+        summary.set_now(apps, &UserNames);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();
         summary.counters = Some(export.engine.counters(&export.name, &UserNames));

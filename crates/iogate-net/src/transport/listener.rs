@@ -1,7 +1,7 @@
-//! Where a server accepts connections.
+//! Where a server accepts connections: a [`Bound`] socket, and a [`Listener`] that knows who may come in.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
@@ -21,33 +21,31 @@ const BACKLOG: i32 = 4096;
 /// Connections that are accepted in a row.
 const ACCEPTS_MAX: usize = 256;
 
-/// A bound TCP or Unix socket.
+/// A bound TCP or Unix socket that listens, in non-blocking mode. Dropped, it takes the file of a Unix socket away, if that is its own.
 #[derive(Debug)]
-pub struct Listener {
-    socket: Bound,
+pub struct Bound {
+    socket: Listening,
     endpoint: Endpoint,
-    pub(crate) access: Arc<Access>,
 }
 
 #[derive(Debug)]
-enum Bound {
+enum Listening {
     Tcp(TcpListener),
     /// With the file's device and number, to remove no other one.
     Unix(UnixListener, PathBuf, (u64, u64)),
 }
 
-impl Listener {
+impl Bound {
     /// Begins to listen. The file of a Unix socket whose server is gone is replaced; with a live one, it fails with
-    /// [`io::ErrorKind::AddrInUse`]. A policy that does not suit the endpoint is [`io::ErrorKind::InvalidInput`]. Errors name the
-    /// endpoint.
-    pub fn bind(endpoint: &Endpoint, access: impl Into<Access>) -> io::Result<Listener> {
-        let access = access.into();
+    /// [`io::ErrorKind::AddrInUse`]. `mode` are the permissions of such a file. `suits` may refuse the addresses that a host name
+    /// means; a Unix socket has none. Errors name the endpoint.
+    pub fn bind(
+        endpoint: &Endpoint,
+        mode: u32,
+        suits: impl Fn(&[SocketAddr]) -> io::Result<()>,
+    ) -> io::Result<Bound> {
         let failed =
             |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {endpoint}: {error}"));
-        let suits = |addresses: &[SocketAddr]| {
-            let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-            access.policy.check_listener(endpoint, addresses).map_err(wrong)
-        };
         let (socket, endpoint) = match endpoint {
             Endpoint::Tcp { host, port } => {
                 let addresses: Vec<_> = (host.as_str(), *port).to_socket_addrs().map_err(failed)?.collect();
@@ -55,29 +53,90 @@ impl Listener {
                 let socket = TcpListener::bind(&addresses[..]).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let port = socket.local_addr()?.port();
-                (Bound::Tcp(socket), Endpoint::Tcp { host: host.clone(), port })
+                (Listening::Tcp(socket), Endpoint::Tcp { host: host.clone(), port })
             }
             Endpoint::Unix(path) => {
                 suits(&[])?;
-                let socket = bind_unix(path, access.socket_mode()).map_err(failed)?;
+                let socket = bind_unix(path, mode).map_err(failed)?;
                 socket.set_nonblocking(true)?;
                 let file = path.symlink_metadata()?;
-                (Bound::Unix(socket, path.clone(), (file.dev(), file.ino())), endpoint.clone())
+                // This process may go to another folder.
+                let path = std::path::absolute(path)?;
+                (Listening::Unix(socket, path, (file.dev(), file.ino())), endpoint.clone())
             }
         };
-        Ok(Listener { socket, endpoint, access: Arc::new(access) })
+        Ok(Bound { socket, endpoint })
     }
 
-    /// Where it listens; the port is the one that was free.
+    /// Where it listens, as it was given; the port is the one that was free.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    /// The address on TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
-            Bound::Tcp(socket) => socket.as_fd(),
-            Bound::Unix(socket, ..) => socket.as_fd(),
+            Listening::Tcp(socket) => socket.local_addr().ok(),
+            Listening::Unix(..) => None,
         }
+    }
+
+    /// What to poll.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Listening::Tcp(socket) => socket.as_fd(),
+            Listening::Unix(socket, ..) => socket.as_fd(),
+        }
+    }
+
+    /// Takes the next connection, and where it is from if that is another host's address. Fails with
+    /// [`io::ErrorKind::WouldBlock`] if there is none.
+    pub fn accept(&self) -> io::Result<(OwnedFd, Option<IpAddr>)> {
+        Ok(match &self.socket {
+            Listening::Tcp(socket) => {
+                let (stream, address) = socket.accept()?;
+                (stream.into(), Some(address.ip()))
+            }
+            Listening::Unix(socket, ..) => (socket.accept()?.0.into(), None),
+        })
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Listening::Unix(_, path, file) = &self.socket
+            && path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == *file)
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A bound socket, and what it asks of those who connect.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Bound,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Listener {
+    /// Begins to listen, as [`Bound::bind`]. A policy that does not suit the endpoint is [`io::ErrorKind::InvalidInput`].
+    pub fn bind(endpoint: &Endpoint, access: impl Into<Access>) -> io::Result<Listener> {
+        let access = access.into();
+        let socket = Bound::bind(endpoint, access.socket_mode(), |addresses| {
+            let wrong = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+            access.policy.check_listener(endpoint, addresses).map_err(wrong)
+        })?;
+        Ok(Listener { socket, access: Arc::new(access) })
+    }
+
+    /// Where it listens; the port is the one that was free.
+    pub fn endpoint(&self) -> &Endpoint {
+        self.socket.endpoint()
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
     }
 
     /// Takes the connections that wait, or some of them: the kernel tells again of the others. `false` if this process has no room for more
@@ -88,11 +147,11 @@ impl Listener {
                 Ok((socket, source)) => take(socket, source),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if has_no_room(&error) => {
-                    tracing::warn!(%error, "accepting a connection at {}", self.endpoint);
+                    tracing::warn!(%error, "accepting a connection at {}", self.endpoint());
                     return false;
                 }
                 // That one client could not be taken says nothing of the next one.
-                Err(error) => tracing::debug!(%error, "a connection at {} was of no use", self.endpoint),
+                Err(error) => tracing::debug!(%error, "a connection at {} was of no use", self.endpoint()),
             }
         }
         true
@@ -101,13 +160,7 @@ impl Listener {
     /// Takes the next connection. Fails with [`io::ErrorKind::WouldBlock`] if there is none, and with
     /// [`io::ErrorKind::ConnectionAborted`] if that one is of no use: the next one may be.
     fn accept(&self) -> io::Result<(Box<dyn Socket>, Source)> {
-        let (fd, host): (OwnedFd, _) = match &self.socket {
-            Bound::Tcp(socket) => {
-                let (stream, address) = socket.accept()?;
-                (stream.into(), Some(address.ip()))
-            }
-            Bound::Unix(socket, ..) => (socket.accept()?.0.into(), None),
-        };
+        let (fd, host) = self.socket.accept()?;
         let useless = |error: io::Error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
         let socket = PlainSocket::new(fd).map_err(useless)?;
         let source = match (host, socket.peer()) {
@@ -122,16 +175,6 @@ impl Listener {
             _ => Box::new(socket),
         };
         Ok((socket, source))
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Bound::Unix(_, path, file) = &self.socket
-            && path.symlink_metadata().is_ok_and(|found| (found.dev(), found.ino()) == *file)
-        {
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

@@ -33,7 +33,7 @@ pub use clock::ClockOffset;
 pub use connect::{ConnectError, Dial, dial, dial_tls};
 pub(crate) use connect::{Connected, Introduction, Way, connect};
 pub use endpoint::{Endpoint, EndpointError};
-pub use listener::Listener;
+pub use listener::{Bound, Listener};
 pub use socket::{Keep, Peer, PlainSocket, Socket, keep_descriptors_by};
 pub(crate) use socket::{hang_up, log_end, peer_groups};
 pub(crate) use source::{Source, too_many};

@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::stats::summary::Summary;
 use iogate_fuse::{ControlError, MountError};
 use iogate_net::Endpoint;
+use iogate_net::client::Client;
 use iogate_report::metrics::{Exposed, Form, text};
 use iogate_report::status;
 
@@ -125,18 +126,38 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(form) = form {
-        return print_or_watch(args.watch, true, || Ok(text(&exposed(&place)?, form)));
+        return print_or_watch(args.watch, true, || Ok(text(&Asker::new(place.clone()).exposed()?, form)));
     }
     print_or_watch(args.watch, args.json, || shown(&place, args.json))
 }
 
-/// What monitoring is told, as the mount or the server itself would.
-fn exposed(place: &Place) -> Result<Exposed, Failure> {
-    match place {
-        Place::Server(endpoint) => Ok(metrics::of_server(ask::status_of(endpoint, PATIENCE)?)),
-        Place::Mount(mountpoint) => {
-            let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
-            Ok(Exposed { gates: vec![summary(mountpoint, &bytes)?], server: None })
+/// Asks one place again and again; keeps the connection to a server.
+pub(crate) struct Asker {
+    place: Place,
+    client: Option<Client>,
+}
+
+impl Asker {
+    pub(crate) fn new(place: Place) -> Asker {
+        Asker { place, client: None }
+    }
+
+    /// What monitoring is told, as the mount or the server itself would.
+    pub(crate) fn exposed(&mut self) -> Result<Exposed, Failure> {
+        match &self.place {
+            Place::Mount(mountpoint) => {
+                let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
+                Ok(Exposed { gates: vec![summary(mountpoint, &bytes)?], server: None })
+            }
+            Place::Server(endpoint) => {
+                let client = match self.client.take() {
+                    Some(client) => client,
+                    None => ask::client(endpoint, "", PATIENCE)?,
+                };
+                let status = ask::read_status(endpoint, &client)?;
+                self.client = Some(client);
+                Ok(metrics::of_server(status))
+            }
         }
     }
 }

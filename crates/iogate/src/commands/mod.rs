@@ -24,5 +24,6 @@ pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod top;
 pub(crate) mod turn;
 pub(crate) mod why;

@@ -42,6 +42,9 @@ const READY: &[u8] = b"ready\n";
 /// Applications, files and targets in a status each, so that it fits the 64 KiB of an extended attribute.
 const GROUPS_MAX: usize = 32;
 
+/// Characters of a name in a status.
+const NAME_CHARS_MAX: usize = 100;
+
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
     let default = match args.store {
@@ -342,14 +345,14 @@ struct MountControl {
 impl Names for MountControl {
     fn app(&self, app: AppId) -> String {
         match self.apps.get().and_then(|apps| apps.get(app)) {
-            Some(name) => name,
+            // A user may call himself what fits an environment; a status has less room.
+            Some(name) => name.chars().take(NAME_CHARS_MAX).collect(),
             None if app.0 == 0 => "unknown".into(),
             None => user_of_application(app).map_or_else(|| app.to_string(), auth::user_called),
         }
     }
 
     fn file(&self, file: FileId) -> String {
-        const CHARS_MAX: usize = 100;
         let name = match &self.names {
             Some(names) => names.name(file).unwrap_or_else(|| format!("inode {file}")),
             None => match self.files.get().and_then(|files| files.get(file)) {
@@ -358,7 +361,7 @@ impl Names for MountControl {
             },
         };
         // The end of a long path says more than its start.
-        match name.char_indices().rev().nth(CHARS_MAX) {
+        match name.char_indices().rev().nth(NAME_CHARS_MAX) {
             Some((at, _)) => format!("\u{2026}{}", &name[at..]),
             None => name,
         }
@@ -373,7 +376,7 @@ impl MountControl {
             (gate.stats().clone(), gate.config().clone(), gate.apps_now(time), now)
         });
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
-        summary.set_now(apps);
+        summary.set_now(apps, self);
         summary.patterns = patterns(&self.engine.seen());
         summary.choice = self.engine.choice();
         summary.counters = Some(self.engine.counters(&self.point, self));

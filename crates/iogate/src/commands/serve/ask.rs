@@ -28,7 +28,8 @@ pub(crate) fn status_with(
     read_status(endpoint, &Client::connect(endpoint, asking(options, "", patience))?)
 }
 
-fn read_status(endpoint: &Endpoint, client: &Client) -> anyhow::Result<Status> {
+/// Asks a server by a client that is connected.
+pub(crate) fn read_status(endpoint: &Endpoint, client: &Client) -> anyhow::Result<Status> {
     let json = client.status();
     let json = json.with_context(|| format!("the server at {endpoint} does not say how it is"))?;
     serde_json::from_slice(&json)

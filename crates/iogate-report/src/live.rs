@@ -1,0 +1,249 @@
+//! What goes on at gates now: one reading of what mounts and servers say, for `iogate top` and for the page of `--http`.
+
+use iogate_core::stats::summary::{AppNow, Summary};
+use serde::Serialize;
+
+use crate::metrics::Exposed;
+use crate::table::Table;
+use crate::units::{bytes, count, number, time};
+
+/// A gate now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct GateNow {
+    /// The mount point, or the name of a server's export.
+    pub gate: String,
+    /// The scheduler in force, with its parameters.
+    pub scheduler: String,
+    /// Why it is, if it was chosen.
+    pub why: Option<String>,
+    /// The policy in force, in short.
+    pub policy: Option<String>,
+    /// Requests that are not dispatched.
+    pub queued: u64,
+    /// Dispatches in service, and how many there may be.
+    pub in_service: u64,
+    /// See there.
+    pub depth: u32,
+    /// Applications that get or want something, most bytes a second first, then others.
+    pub apps: Vec<AppRow>,
+}
+
+/// What an application gets now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AppRow {
+    /// Its number.
+    pub app: u32,
+    /// What it is called, without control characters.
+    pub name: String,
+    /// Bytes read in the last second.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Requests served.
+    pub requests: u64,
+    /// Their mean time from arrival to completion, in ns.
+    pub latency_ns: Option<u64>,
+    /// Its requests in the gate that are not dispatched; `None`: not known.
+    pub queued: Option<u32>,
+    /// What a policy gives it.
+    pub class: Option<ClassNow>,
+}
+
+/// What an application is entitled to, and what it got.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClassNow {
+    /// Its weight.
+    pub weight: u32,
+    /// Its weight's part of those of all who get or want something, in percent; `None`: it is not one of them.
+    pub entitled_percent: Option<f64>,
+    /// Its part of the device time that all were charged in the last second, in percent.
+    pub got_percent: Option<f64>,
+    /// Its requests that the policy does not let run yet.
+    pub deferred: u32,
+    /// Its floor, in words.
+    pub min: Option<String>,
+    /// Its cap, in words.
+    pub max: Option<String>,
+}
+
+/// What gates say, one by one.
+pub fn gates(exposed: &Exposed) -> Vec<GateNow> {
+    exposed.gates.iter().map(GateNow::of).collect()
+}
+
+impl GateNow {
+    /// What a summary says.
+    pub fn of(summary: &Summary) -> GateNow {
+        let counters = summary.counters.as_ref();
+        let weights: u64 = busy(summary).filter_map(|now| now.weight).map(u64::from).sum();
+        let device: u64 = summary.now.iter().filter_map(|now| now.device_ns_per_s).sum();
+        let row = |now: &AppNow| AppRow {
+            app: now.app,
+            name: printable(&now.name),
+            read: now.read_bytes_per_s,
+            written: now.written_bytes_per_s,
+            requests: now.requests_per_s,
+            latency_ns: now.latency_ns,
+            queued: now.queued,
+            class: now.weight.map(|weight| ClassNow {
+                weight,
+                entitled_percent: now.is_busy().then(|| percent(weight.into(), weights)).flatten(),
+                got_percent: now.device_ns_per_s.and_then(|used| percent(used, device)),
+                deferred: now.deferred,
+                min: limit(now.min, now.min_requests),
+                max: limit(now.max, now.max_requests),
+            }),
+        };
+        GateNow {
+            gate: counters.map(|counters| printable(&counters.gate)).unwrap_or_default(),
+            scheduler: printable(&summary.settings()),
+            why: summary.choice.as_ref().map(|choice| printable(&choice.why)),
+            policy: (summary.about.iter().find(|(name, _)| name == "policy"))
+                .map(|(_, policy)| printable(policy)),
+            queued: counters.map_or(0, |counters| counters.queued),
+            in_service: counters.map_or(0, |counters| counters.in_service),
+            depth: summary.depth,
+            apps: summary.now.iter().map(row).collect(),
+        }
+    }
+
+    /// Bytes read, bytes written and requests in the last second, of all applications here.
+    pub fn total(&self) -> [u64; 3] {
+        self.apps.iter().fold([0; 3], |[read, written, requests], app| {
+            [
+                read.saturating_add(app.read),
+                written.saturating_add(app.written),
+                requests.saturating_add(app.requests),
+            ]
+        })
+    }
+}
+
+impl AppRow {
+    /// Bytes read and written in the last second.
+    pub fn bytes(&self) -> u64 {
+        self.read.saturating_add(self.written)
+    }
+
+    /// What it got of the device's time, and its entitlement: `12/25 %`. A dash where there is no policy.
+    pub fn share(&self) -> String {
+        let of = |percent: Option<f64>| percent.map_or_else(|| "-".into(), |percent| format!("{percent:.0}"));
+        match &self.class {
+            Some(class) => format!("{}/{} %", of(class.got_percent), of(class.entitled_percent)),
+            None => "-".into(),
+        }
+    }
+
+    /// Bytes a second, as people read them.
+    pub fn rate(bytes_per_s: u64) -> String {
+        format!("{}/s", bytes(bytes_per_s as f64))
+    }
+
+    /// Its latency; a dash where nothing was served.
+    pub fn latency(&self) -> String {
+        self.latency_ns.map_or_else(|| "-".into(), |ns| time(ns as f64))
+    }
+
+    /// What is queued, and of that what the policy does not let run.
+    pub fn waiting(&self) -> String {
+        match self.queued {
+            Some(queued) => count(queued.into()),
+            None => "-".into(),
+        }
+    }
+}
+
+/// One table of all gates, each with the place that it is of.
+pub fn table<'a>(gates: impl IntoIterator<Item = (&'a str, &'a GateNow)>) -> Table {
+    let header =
+        ["gate", "application", "read", "written", "requests/s", "latency", "queued", "got/entitled"];
+    let mut table = Table::new(header);
+    for (place, gate) in gates {
+        for app in &gate.apps {
+            table.row([
+                place.to_owned(),
+                app.name.clone(),
+                AppRow::rate(app.read),
+                AppRow::rate(app.written),
+                number(app.requests as f64),
+                app.latency(),
+                app.waiting(),
+                app.share(),
+            ]);
+        }
+    }
+    table
+}
+
+/// A name that users gave, without what a terminal would obey.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn busy(summary: &Summary) -> impl Iterator<Item = &AppNow> {
+    summary.now.iter().filter(|now| now.is_busy())
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 * 100.0 / whole as f64)
+}
+
+/// A floor or a cap in words.
+pub fn limit(bytes_per_s: Option<u64>, requests_per_s: Option<u64>) -> Option<String> {
+    let bytes = bytes_per_s.map(AppRow::rate);
+    let requests = requests_per_s.map(|rate| format!("{} requests/s", count(rate)));
+    let both: Vec<String> = bytes.into_iter().chain(requests).collect();
+    (!both.is_empty()).then(|| both.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use iogate_core::SchedulerConfig;
+    use iogate_core::sched::SchedulerKind;
+    use iogate_core::stats::Stats;
+    use iogate_core::stats::summary::Numbers;
+
+    use super::*;
+
+    fn summary(now: Vec<AppNow>) -> Summary {
+        let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+        let mut summary = Summary::new(&Stats::default(), &scheduler, 4, &Numbers, 8);
+        summary.now = now;
+        summary
+    }
+
+    #[test]
+    fn shares_are_of_those_who_want_something() {
+        let busy = |app, weight, device_ns_per_s| AppNow {
+            app,
+            requests_per_s: 1,
+            weight: Some(weight),
+            device_ns_per_s: Some(device_ns_per_s),
+            ..AppNow::default()
+        };
+        let waits = AppNow { requests_per_s: 0, queued: Some(3), deferred: 3, ..busy(3, 1, 0) };
+        let idle = AppNow { requests_per_s: 0, ..busy(4, 12, 0) };
+        let now = GateNow::of(&summary(vec![busy(1, 1, 100), busy(2, 2, 300), waits, idle]));
+        let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
+        assert_eq!(shares, ["25/25 %", "75/50 %", "0/25 %", "0/- %"]);
+        // Without a policy there is nothing to be entitled to.
+        let now = GateNow::of(&summary(vec![AppNow { app: 1, requests_per_s: 1, ..AppNow::default() }]));
+        assert_eq!(now.apps[0].share(), "-");
+        assert_eq!(now.apps[0].waiting(), "-");
+    }
+
+    #[test]
+    fn what_a_user_calls_himself_moves_no_cursor() {
+        let name = "a\x1b[2J\r\nb\u{9b}c".to_owned();
+        let now =
+            GateNow::of(&summary(vec![AppNow { app: 1, name, requests_per_s: 1, ..AppNow::default() }]));
+        assert_eq!(now.apps[0].name, "a\u{fffd}[2J\u{fffd}\u{fffd}b\u{fffd}c");
+        assert!(!table([("here", &now)]).to_string().chars().any(|c| c.is_control() && c != '\n'));
+    }
+
+    #[test]
+    fn limits_are_said_in_words() {
+        assert_eq!(limit(Some(20 << 20), Some(500)).unwrap(), "20 MiB/s, 500 requests/s");
+        assert_eq!(limit(None, None), None);
+    }
+}
