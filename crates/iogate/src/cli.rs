@@ -207,11 +207,11 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "DEVICE", conflicts_with = "remote")]
     pub(crate) device: Option<String>,
 
-    /// Tell monitoring what the gate does: answer GET /metrics there, in OpenMetrics (docs/metrics.md)
+    /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md)
     ///
-    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<metrics::Address>,
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
+    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics")]
+    pub(crate) http: Option<metrics::Address>,
 
     /// Keep accounts of who slows whom down: always (on), never (off), or from when `iogate why` asks until nobody has asked for ten
     /// minutes (asked)

@@ -74,9 +74,10 @@ pub(crate) struct NfsArgs {
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) control: Option<Endpoint>,
 
-    /// Tell monitoring what the gate does: answer GET /metrics there, in OpenMetrics (docs/metrics.md); with --control
+    /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md);
+    /// with --control
     ///
-    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
-    #[arg(long, value_name = "ADDRESS", requires = "control")]
-    pub(crate) metrics: Option<metrics::Address>,
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
+    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", requires = "control")]
+    pub(crate) http: Option<metrics::Address>,
 }

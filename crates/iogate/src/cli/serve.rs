@@ -42,11 +42,11 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) shares: SharesArgs,
 
-    /// Tell monitoring what the gates do: answer GET /metrics there, in OpenMetrics (docs/metrics.md)
+    /// Show what the gates do, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md)
     ///
-    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may ask.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<metrics::Address>,
+    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
+    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics")]
+    pub(crate) http: Option<metrics::Address>,
 
     /// Check the configuration, and do nothing else
     #[arg(long)]

@@ -100,9 +100,11 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Cache::Page => "the kernel's page cache",
     };
     about.push(("cache".into(), cache.into()));
-    let metrics = args.metrics.as_ref().map(metrics::Listener::bind).transpose()?;
-    if let Some(listener) = &metrics {
-        about.push(("metrics".into(), listener.place().into()));
+    let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
+    if let Some(listener) = &http {
+        let [page, metrics] = listener.places();
+        about.extend([("page".into(), page), ("metrics".into(), metrics)]);
+        listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
     }
     let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
 
@@ -119,10 +121,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     });
     let told = Arc::downgrade(&control);
     let told = move || told.upgrade().map(|control| Exposed { gates: vec![control.summary()], server: None });
-    let _serving = metrics
+    let _serving = http
         .map(|listener| listener.serve(move || told().unwrap_or_default()))
         .transpose()
-        .context("no thread for metrics")?;
+        .context("no thread for --http")?;
     let options = MountOptions {
         cache: match args.cache {
             Cache::Direct => CacheMode::Direct,

@@ -71,13 +71,14 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
 
     let address = nfs.address().context("where it listens")?;
     let mut lines = format!("listening at {address}\nmount with: {}\n", mount_command(address, &path));
-    let _serving = match (&args.metrics, &control) {
+    let _serving = match (&args.http, &control) {
         (Some(place), Some(control)) => {
             let listener = metrics::Listener::bind(place)?;
-            lines.push_str(&format!("metrics at {}\n", listener.place()));
+            lines.push_str(&listener.lines());
+            listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
             let server = Arc::downgrade(control);
             let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
-            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for metrics")?)
+            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for --http")?)
         }
         _ => None,
     };

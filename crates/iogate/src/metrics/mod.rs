@@ -1,31 +1,23 @@
-//! `--metrics ADDRESS`: what monitoring is told of a mount or a server, over HTTP, by one thread.
+//! `--http ADDRESS`: what a mount or a server does, for people and for monitoring, over HTTP, by one thread: a live page at `/`, its
+//! events at `/events`, and `/metrics`.
 
 mod http;
+mod serving;
 
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::str::FromStr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::thread::{self, JoinHandle};
 
+use anyhow::Context;
 use iogate_net::Endpoint;
 use iogate_net::server::Status;
-use iogate_net::transport::EndpointError;
-use iogate_report::metrics::{Exposed, Server, text};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use iogate_net::transport::{Bound, EndpointError};
+use iogate_report::metrics::{Exposed, Server};
 
-use http::Answer;
-
-/// Connections at once; where one more comes, the oldest one goes.
-const CONNECTIONS_MAX: usize = 8;
-/// How long a connection may take altogether.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long nothing is accepted after the system has refused to.
-const PAUSE: Duration = Duration::from_millis(100);
+/// A Unix socket is its owner's alone.
+const SOCKET_MODE: u32 = 0o600;
 
 /// What monitoring is told of a server.
 pub(crate) fn of_server(status: Status) -> Exposed {
@@ -61,229 +53,87 @@ impl FromStr for Address {
 /// Bound, and not serving yet.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: Socket,
-    place: String,
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    socket: Bound,
 }
 
 impl Listener {
     pub(crate) fn bind(address: &Address) -> anyhow::Result<Listener> {
-        let bound = match &address.0 {
-            Endpoint::Tcp { host, port } => TcpListener::bind((host.as_str(), *port)).and_then(|socket| {
-                socket.set_nonblocking(true)?;
-                let place = format!("http://{}/metrics", socket.local_addr()?);
-                Ok(Listener { socket: Socket::Tcp(socket), place })
-            }),
-            Endpoint::Unix(path) => bind_unix(path).and_then(|socket| {
-                socket.set_nonblocking(true)?;
-                let place = format!("unix:{}", path.display());
-                Ok(Listener { socket: Socket::Unix(socket, std::path::absolute(path)?), place })
-            }),
-        };
-        bound.map_err(|error| anyhow::anyhow!("--metrics {}: cannot listen there: {error}", address.0))
+        let socket = Bound::bind(&address.0, SOCKET_MODE, |_| Ok(())).context("--http")?;
+        Ok(Listener { socket })
     }
 
-    /// Where it listens, as people ask for it.
-    pub(crate) fn place(&self) -> &str {
-        &self.place
+    /// Where it listens, as people ask for it: the page, and what monitoring reads.
+    pub(crate) fn places(&self) -> [String; 2] {
+        match self.socket.address() {
+            Some(address) => [format!("http://{address}/"), format!("http://{address}/metrics")],
+            None => [self.socket.endpoint().to_string(), self.socket.endpoint().to_string()],
+        }
     }
 
-    /// Answers from now on, in a thread of its own, until the process ends.
+    /// The same, as a server says it when it begins.
+    pub(crate) fn lines(&self) -> String {
+        let [page, metrics] = self.places();
+        format!("page at {page}\nmetrics at {metrics}\n")
+    }
+
+    /// What is to be known of an address that others than this machine's users reach.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let address = self.socket.address().filter(|address| !address.ip().to_canonical().is_loopback())?;
+        Some(format!(
+            "warning: --http {address} is not loopback: whoever reaches it sees who reads and writes how much here"
+        ))
+    }
+
+    /// The name that it was given, on loopback.
+    fn host(&self) -> Option<String> {
+        let is_local = self.socket.address()?.ip().to_canonical().is_loopback();
+        match self.socket.endpoint() {
+            Endpoint::Tcp { host, .. } if is_local => Some(host.clone()),
+            _ => None,
+        }
+    }
+
+    /// Answers from now on, in a thread of its own.
     pub(crate) fn serve(self, told: impl Fn() -> Exposed + Send + 'static) -> io::Result<Serving> {
-        let path = match &self.socket {
-            Socket::Unix(_, path) => Some(path.clone()),
-            Socket::Tcp(_) => None,
-        };
-        thread::Builder::new().name("iogate-metrics".into()).spawn(move || serve(&self.socket, &told))?;
-        Ok(Serving { path })
+        let (stop, stopped) = UnixStream::pair()?;
+        let host = self.host();
+        let run = move || serving::serve(&self.socket, host.as_deref(), &stopped, &told);
+        let thread = thread::Builder::new().name("iogate-http".into()).spawn(run)?;
+        Ok(Serving { stop, thread: Some(thread) })
     }
 }
 
-/// Removes the file of its socket when it is dropped.
+/// Answers until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    path: Option<PathBuf>,
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            let _ = std::fs::remove_file(path);
-        }
+        let _ = self.stop.shutdown(Shutdown::Both);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-/// A socket for its owner alone, in place of one whose listener is gone.
-fn bind_unix(path: &Path) -> io::Result<UnixListener> {
-    let socket = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).is_ok() || !is_socket(path) {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
-        }
-        bound => bound?,
-    };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(socket)
-}
-
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Socket {
-    fn accept(&self) -> io::Result<Stream> {
-        let stream = match self {
-            Socket::Tcp(socket) => Stream::Tcp(socket.accept()?.0),
-            Socket::Unix(socket, _) => Stream::Unix(socket.accept()?.0),
-        };
-        match &stream {
-            Stream::Tcp(stream) => stream.set_nonblocking(true)?,
-            Stream::Unix(stream) => stream.set_nonblocking(true)?,
-        }
-        Ok(stream)
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket, _) => socket.as_fd(),
-        }
-    }
-}
-
-impl Stream {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Unix(stream) => stream.as_fd(),
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.read(into),
-            Stream::Unix(stream) => stream.read(into),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Tcp(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
-    }
-}
-
-/// One request and its answer.
-struct Connection {
-    stream: Stream,
-    since: Instant,
-    request: Vec<u8>,
-    /// The answer, and how much of it is sent.
-    reply: Option<(Vec<u8>, usize)>,
-}
-
-impl Connection {
-    /// Goes on as far as it can without waiting. Whether there is more to do.
-    fn step(&mut self, told: &dyn Fn() -> Exposed) -> io::Result<bool> {
-        while self.reply.is_none() {
-            let mut some = [0; 1024];
-            let n = self.stream.read(&mut some)?;
-            if n == 0 {
-                return Ok(false);
-            }
-            self.request.extend_from_slice(&some[..n]);
-            self.reply = http::answer(&self.request).map(|answer| (said(answer, told), 0));
-        }
-        while let Some((reply, sent)) = &mut self.reply {
-            if *sent == reply.len() {
-                return Ok(false);
-            }
-            *sent += self.stream.write(&reply[*sent..])?;
-        }
-        Ok(true)
-    }
-}
-
-fn said(answer: Answer, told: &dyn Fn() -> Exposed) -> Vec<u8> {
-    match answer {
-        Answer::Metrics { form, with_body } => {
-            http::reply("200 OK", form.content_type(), &text(&told(), form), with_body)
-        }
-        Answer::Refused(status) => http::reply(
-            status,
-            "text/plain; charset=utf-8",
-            &format!("{status}: GET /metrics is here\n"),
-            true,
-        ),
-    }
-}
-
-fn serve(socket: &Socket, told: &dyn Fn() -> Exposed) {
-    let mut connections: Vec<Connection> = Vec::new();
-    let mut paused = None;
-    loop {
-        wait(socket, &connections, paused);
-        connections.retain_mut(|connection| {
-            let more = match connection.step(told) {
-                Ok(more) => more,
-                Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
-            };
-            more && connection.since.elapsed() < PATIENCE
-        });
-        if paused.is_some_and(|until| Instant::now() < until) {
-            continue;
-        }
-        paused = None;
-        match socket.accept() {
-            Ok(stream) => {
-                if connections.len() == CONNECTIONS_MAX {
-                    connections.remove(0);
-                }
-                let since = Instant::now();
-                connections.push(Connection { stream, since, request: Vec::new(), reply: None });
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // Without descriptors, say. It would be asked again at once.
-            Err(_) => paused = Some(Instant::now() + PAUSE),
-        }
-    }
-}
-
-/// Until somebody comes or can go on, or has had the time that there is.
-fn wait(socket: &Socket, connections: &[Connection], paused: Option<Instant>) {
-    let mut fds: Vec<PollFd<'_>> = (connections.iter())
-        .map(|connection| {
-            let what = if connection.reply.is_some() { PollFlags::OUT } else { PollFlags::IN };
-            PollFd::from_borrowed_fd(connection.stream.fd(), what)
-        })
-        .collect();
-    if paused.is_none() {
-        fds.push(PollFd::from_borrowed_fd(socket.fd(), PollFlags::IN));
-    }
-    let ends = connections.iter().map(|connection| connection.since + PATIENCE).chain(paused);
-    let left = ends.min().map(|end| end.saturating_duration_since(Instant::now()));
-    let left = left.and_then(|left| Timespec::try_from(left + Duration::from_millis(1)).ok());
-    let _ = poll(&mut fds, left.as_ref());
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpStream;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::{Duration, Instant};
+
+    use iogate_core::stats::Stats;
+    use iogate_core::stats::counters::Counters;
+    use iogate_core::stats::summary::{Numbers, Summary};
+    use iogate_core::{SchedulerConfig, SchedulerKind};
+
+    use super::serving::{LOOKERS_MAX, REQUESTS_MAX};
     use super::*;
+
+    /// Generous: only what hangs takes so long.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_port_alone_is_one_of_loopback() {
@@ -296,57 +146,143 @@ mod tests {
         }
     }
 
-    fn get(place: &str) -> String {
-        let address = place.strip_prefix("http://").and_then(|place| place.strip_suffix("/metrics")).unwrap();
+    /// A listener on loopback that answers, and its address.
+    fn served() -> (Serving, String) {
+        let listener = Listener::bind(&"0".parse().unwrap()).unwrap();
+        let address = listener.socket.address().unwrap().to_string();
+        (listener.serve(Exposed::default).unwrap(), address)
+    }
+
+    /// Sends a request, or a part of one.
+    fn ask(address: &str, request: &str) -> TcpStream {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         stream
-            .write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nAccept: application/openmetrics-text\r\n\r\n")
-            .unwrap();
+    }
+
+    fn get(address: &str, path: &str) -> String {
         let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n");
+        ask(address, &request).read_to_string(&mut reply).unwrap();
         reply
+    }
+
+    fn is_gone(mut stream: TcpStream) -> bool {
+        match stream.read(&mut [0; 1]) {
+            Ok(n) => n == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        }
     }
 
     #[test]
     fn scrapers_that_stall_keep_no_other_from_its_answer() {
-        let listener = Listener::bind(&"0".parse().unwrap()).unwrap();
-        let place = listener.place().to_owned();
-        let _serving = listener.serve(Exposed::default).unwrap();
-        let address = place.strip_prefix("http://").and_then(|place| place.strip_suffix("/metrics")).unwrap();
+        let (_serving, address) = served();
         let mut stalled = Vec::new();
-        for _ in 0..3 * CONNECTIONS_MAX {
-            let mut stream = TcpStream::connect(address).unwrap();
-            stream.write_all(b"GET /metr").unwrap();
-            stalled.push(stream);
-            let reply = get(&place);
+        for _ in 0..3 * REQUESTS_MAX {
+            stalled.push(ask(&address, "GET /metr"));
+            let reply = get(&address, "/metrics");
             assert!(
                 reply.starts_with("HTTP/1.1 200 OK\r\n") && reply.ends_with("\r\n\r\n# EOF\n"),
                 "{reply}"
             );
         }
-        // The oldest ones had to go.
-        stalled[0].set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut some = [0; 1];
-        let gone = stalled[0].read(&mut some);
-        assert!(
-            matches!(gone, Ok(0)) || gone.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
-        );
+        assert!(is_gone(stalled.swap_remove(0)), "the oldest ones had to go");
     }
 
     #[test]
-    fn a_socket_whose_listener_is_gone_is_replaced_and_nothing_else() {
+    fn who_looks_is_told_again_and_again_and_too_many_are_refused() {
+        const LOOK: &str = "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let (serving, address) = served();
+        let mut lookers: Vec<_> = (0..LOOKERS_MAX).map(|_| BufReader::new(ask(&address, LOOK))).collect();
+        let events = |looker: &mut BufReader<TcpStream>, n: usize| {
+            let mut line = String::new();
+            let mut seen = 0;
+            while seen < n {
+                line.clear();
+                assert!(looker.read_line(&mut line).unwrap() > 0, "it ends after {seen}");
+                seen += usize::from(line == "data: {\"gates\":[]}\n");
+            }
+        };
+        lookers.iter_mut().for_each(|looker| events(looker, 1));
+        let mut refused = String::new();
+        ask(&address, LOOK).read_to_string(&mut refused).unwrap();
+        assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+        // Requests are answered beside them, and one that goes makes room.
+        assert!(get(&address, "/").contains("<!doctype html>"));
+        drop(lookers.pop());
+        let mut next = loop {
+            let mut looker = BufReader::new(ask(&address, LOOK));
+            let mut line = String::new();
+            looker.read_line(&mut line).unwrap();
+            if line.starts_with("HTTP/1.1 200 ") {
+                break looker;
+            }
+        };
+        events(&mut next, 3);
+        events(&mut lookers[0], 3);
+        drop(serving);
+        let end = next.read_to_end(&mut Vec::new());
+        assert!(end.is_ok() || end.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset));
+    }
+
+    #[test]
+    fn who_looks_and_does_not_read_loses_its_place() {
+        let told = || {
+            let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+            let mut gate = Summary::new(&Stats::default(), &scheduler, 1, &Numbers, 1);
+            // More than a socket holds.
+            gate.counters = Some(Counters { gate: "x".repeat(1 << 20), ..Counters::default() });
+            Exposed { gates: vec![gate], server: None }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("http");
+        let _serving = Listener::bind(&Address(Endpoint::Unix(path.clone()))).unwrap().serve(told).unwrap();
+        let look = || {
+            let mut stream = UnixStream::connect(&path).unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            stream.write_all(b"GET /events HTTP/1.1\r\n\r\n").unwrap();
+            stream
+        };
+        let stalled: Vec<UnixStream> = (0..LOOKERS_MAX).map(|_| look()).collect();
+        let is_taken = || {
+            let mut begin = [0; 12];
+            look().read_exact(&mut begin).unwrap();
+            begin == *b"HTTP/1.1 200"
+        };
+        let began = Instant::now();
+        while !is_taken() {
+            assert!(began.elapsed() < LIMIT, "they keep their places");
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(stalled);
+    }
+
+    #[test]
+    fn a_socket_is_gone_when_it_is_not_served_any_more() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metrics");
         let address = Address(Endpoint::Unix(path.clone()));
-        drop(Listener::bind(&address).unwrap());
-        assert!(path.exists());
-        let live = Listener::bind(&address).unwrap();
-        assert!(Listener::bind(&address).is_err());
-        drop(live.serve(Exposed::default).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let listener = Listener::bind(&address).unwrap();
+        assert_eq!((listener.warning(), listener.host()), (None, None));
+        let serving = listener.serve(Exposed::default).unwrap();
+        let error = format!("{:#}", Listener::bind(&address).unwrap_err());
+        assert!(error.contains("--http") && error.contains("a server listens there"), "{error}");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        drop(serving);
         assert!(!path.exists());
         std::fs::write(&path, "a file").unwrap();
         assert!(Listener::bind(&address).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a file");
+    }
+
+    #[test]
+    fn an_address_that_others_reach_is_said() {
+        let bound = |text: &str| Listener::bind(&text.parse().unwrap()).unwrap();
+        assert!(bound("0.0.0.0:0").warning().unwrap().contains("is not loopback"));
+        assert_eq!(bound("127.0.0.1:0").warning(), None);
+        assert_eq!(bound("localhost:0").host().as_deref(), Some("localhost"));
     }
 }

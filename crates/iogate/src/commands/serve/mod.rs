@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     raise_descriptor_limit();
     let listeners = build::listeners(&config)?;
-    let metrics = args.metrics.as_ref().map(metrics::Listener::bind).transpose()?;
+    let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
     let (settings, engines) = build::server(&config)?;
     if let Some(shares) = &shares {
         let set = engines.iter().try_for_each(|engine| shares.set(engine));
@@ -53,13 +53,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     for endpoint in server.endpoints() {
         lines.push_str(&format!("listening at {endpoint}\n"));
     }
-    let _serving = match metrics {
+    let _serving = match http {
         None => None,
         Some(listener) => {
-            lines.push_str(&format!("metrics at {}\n", listener.place()));
+            lines.push_str(&listener.lines());
+            listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
             let server = Arc::downgrade(&server);
             let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
-            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for metrics")?)
+            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for --http")?)
         }
     };
     print(&format!("{lines}{READY}\n"))?;
