@@ -26,7 +26,7 @@ done
 "$IOGATE" status "$MNT" --openmetrics >"$SIDE/file"
 [ "$(grep '_app_request_bytes_total' "$SIDE/file")" = "$(grep '_app_request_bytes_total' "$SIDE/open")" ] ||
     fail "status says other than the endpoint: $(cat "$SIDE/file")"
-[ "$(curl -sS --max-time 30 -o /dev/null -w '%{http_code}' "${url%metrics}")" = 404 ] || fail "all is found"
+[ "$(curl -sS --max-time 30 -o /dev/null -w '%{http_code}' "${url%metrics}nothing")" = 404 ] || fail "all is found"
 
 # A server, on a Unix socket, with a client.
 "$IOGATE" serve --directory "$SRC" --listen "unix:$SIDE/socket" --metrics "unix:$SIDE/metrics" >"$SIDE/serve" 2>&1 &
@@ -67,6 +67,25 @@ requests=$(sed -n 's/^iogate_waiting_seconds_count{.*op="write"} //p' "$SIDE/ope
 eventually 30 has 'iogate_waiting_seconds_bucket{op="write",le="+Inf"}' "$requests" || fail "the histogram is not read"
 asked metadata | jq -e '.data.iogate_app_request_bytes[0] | .type == "counter" and .unit == "bytes"' >/dev/null ||
     fail "it was not read as OpenMetrics: $(asked metadata)"
+# The dashboard asks it nothing that it does not understand, and it has answers; the alerts do what they say.
+packaging=$(cd "$(dirname "$0")/../../packaging" && pwd)
+asks=0
+while IFS= read -r expression; do
+    asked query --data-urlencode "query=$expression" >"$SIDE/answer" || fail "Prometheus does not take: $expression"
+    jq -e '.status == "success"' "$SIDE/answer" >/dev/null || fail "$expression: $(cat "$SIDE/answer")"
+    asks=$((asks + 1))
+done < <(jq -r '.panels[].targets[].expr' "$packaging/grafana/iogate.json" |
+    sed 's/\$__rate_interval/1m/g; s/\$instance/.*/g; s/\$gate/.*/g')
+[ "$asks" -gt 20 ] || fail "the dashboard asks $asks times only"
+# By name, of the application that has written.
+rate=$(jq -r '.panels[0].targets[0].expr' "$packaging/grafana/iogate.json" | sed 's/rate(\(.*\)\[\$__rate_interval\])/(\1)/; s/\$instance/.*/g; s/\$gate/.*/g')
+is_named() {
+    asked query --data-urlencode "query=$rate" |
+        jq -e --arg value $((2 * bytes)) '.data.result | any(.metric.name == "4711" and .value[1] == $value)' >/dev/null
+}
+eventually 30 is_named || fail "the dashboard names nobody: $rate"
+promtool check rules "$packaging/prometheus/alerts.yml" || fail "the alerts are not right"
+promtool test rules "$packaging/prometheus/alerts.test.yml" || fail "the alerts do not do what they say"
 kill -TERM "$prometheus"
 eventually 30 is_gone "$prometheus" || fail "Prometheus goes on"
 unmount_gate

@@ -8,7 +8,7 @@ use iogate_core::stats::Stats;
 use iogate_core::stats::counters::{App, Counters};
 use iogate_core::stats::summary::{Counted, Numbers, Summary};
 use iogate_core::stats::top::{AppCounts, TopApps};
-use iogate_report::metrics::{Exposed, Form, SERIES, Server, Unit, text};
+use iogate_report::metrics::{Exposed, Form, Kind, SERIES, Server, Unit, text};
 
 fn gate(name: &str, app: &str) -> Summary {
     let mut stats = Stats::default();
@@ -134,6 +134,65 @@ fn the_older_text_has_the_same_samples() {
     assert!(!older.contains("# EOF") && !older.contains("# UNIT") && !older.contains(" info\n"));
     assert!(older.contains("# TYPE iogate_requests_total counter\n"));
     assert!(older.contains("# TYPE iogate_app_info gauge\n"));
+}
+
+/// Words of a text that name a series, with what stands before each.
+fn named(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
+    words.filter(|word| word.starts_with("iogate_")).map(Into::into).collect()
+}
+
+/// The names in `by (...)`, `on (...)` and `group_left (...)`, and those that are compared with a value.
+fn labels(text: &str) -> Vec<String> {
+    let grouped = ["by (", "on (", "group_left ("].into_iter().flat_map(|word| {
+        text.split(word).skip(1).flat_map(|rest| rest.split(')').next().unwrap_or_default().split(", "))
+    });
+    let mut found: Vec<String> = grouped.map(Into::into).collect();
+    for compares in ["=~\"", "=\""] {
+        let mut before: Vec<&str> = text.split(compares).collect();
+        before.pop();
+        let word = |before: &str| before.rsplit(|c: char| !c.is_ascii_lowercase()).next().map(Into::into);
+        found.extend(before.into_iter().filter_map(word));
+    }
+    found
+}
+
+#[test]
+fn dashboard_and_alerts_name_what_there_is() {
+    let mut known = Vec::new();
+    for series in SERIES {
+        let endings: &[&str] = match series.kind {
+            Kind::Histogram => &["_bucket", "_sum", "_count"],
+            kind => &[kind.suffix()],
+        };
+        known.extend(endings.iter().map(|ending| format!("{}{ending}", series.name)));
+    }
+    let of_prometheus = ["instance", "job", "le", "alertname", "alertstate"];
+    let known_label = |label: &str| {
+        of_prometheus.contains(&label) || SERIES.iter().any(|series| series.labels.contains(&label))
+    };
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    };
+    let dashboard: serde_json::Value = serde_json::from_str(&read("grafana/iogate.json")).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let mut texts: Vec<String> =
+        targets.map(|target| target["expr"].as_str().unwrap().replace("$__rate_interval", "5m")).collect();
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    texts.extend(variables.filter_map(|variable| variable["definition"].as_str()).map(Into::into));
+    assert!(texts.len() > 20, "the dashboard has {} expressions", texts.len());
+    texts.extend([read("prometheus/alerts.yml"), read("prometheus/alerts.test.yml")]);
+    for text in &texts {
+        let names = named(text);
+        assert!(!names.is_empty(), "{text} names no series");
+        names.iter().for_each(|name| assert!(known.contains(name), "there is no series {name}: {text}"));
+        labels(text)
+            .iter()
+            .for_each(|label| assert!(known_label(label), "there is no label {label}: {text}"));
+    }
+    assert_eq!(named("rate(iogate_nothing_total{a=\"b\"}[5m])"), ["iogate_nothing_total"]);
+    assert_eq!(labels("sum by (x, y) (iogate_z{v=~\"$v\", w=\"1\"})"), ["x", "y", "v", "w"]);
 }
 
 /// `UPDATE_GOLDEN=1 cargo test -p iogate-report --test metrics` writes the page's table anew.
