@@ -38,7 +38,7 @@ const FIRST_CONNECTION: u64 = 16;
 /// How often files are closed that nobody uses.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long calls that were taken may go on when the server ends.
-const DRAIN: Duration = Duration::from_secs(30);
+const DRAIN: Duration = Duration::from_secs(10);
 
 /// All that a server needs.
 pub struct ServerConfig {
@@ -324,9 +324,12 @@ impl Shared {
         let is_full = lock(&self.connections).len() >= limits.connections
             || client.connections.load(Ordering::SeqCst) >= limits.connections_per_client;
         if is_full || !self.access.admits(address) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
             let why = if is_full { "there are too many" } else { "it is not admitted" };
-            tracing::warn!(client = %address, why, "a connection is refused");
+            // Anybody may try, and shall not fill the log.
+            if count.is_power_of_two() {
+                tracing::warn!(client = %address, why, count, "a connection is refused");
+            }
             return;
         }
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);

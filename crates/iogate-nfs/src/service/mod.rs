@@ -21,6 +21,7 @@ use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer, lock};
 use iogate_vfs::app::{application_of_user, application_of_word, stable_hash};
 use iogate_vfs::held::{Known, known};
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
+use rustix::process::{Resource, getrlimit};
 
 use crate::answers::{Answers, CallKey, Keeping, Known as KnownCall};
 use crate::handle::Sealer;
@@ -38,6 +39,11 @@ use objects::{Object, Objects};
 use open_files::OpenFiles;
 use order::Order;
 
+/// Most files that are held beside those in use, where there may be so many descriptors.
+const HELD_MAX: usize = 4096;
+/// And most that are kept open.
+const OPEN_MAX: usize = 2048;
+
 /// What is served, and to whom.
 pub struct Export {
     /// What clients mount: the directory's path.
@@ -52,6 +58,8 @@ pub struct Export {
     pub users: Users,
     /// The groups of users are looked up here, and not taken from calls, which have room for sixteen.
     pub own_groups: bool,
+    /// A change of names or attributes is durable before it is answered, as NFS has it: clients do not ask for that.
+    pub sync_names: bool,
     /// What handles are sealed with: kept, so that they stay good.
     pub secret: [u8; 16],
     /// The kernel may find files by handles of its own, if it can.
@@ -106,9 +114,12 @@ struct Named {
 impl Service {
     pub(crate) fn new(export: Export, spawn: Spawn) -> io::Result<Service> {
         let sealer = Sealer::new(export.secret, 0);
-        let objects = Objects::new(Arc::clone(&export.tree), sealer, export.kernel_handles)?;
+        // A held file has one descriptor, an open one two; the rest is for connections and what is in use.
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
+        let (held_max, open_max) = (HELD_MAX.min(limit / 4), OPEN_MAX.min(limit / 8));
+        let objects = Objects::new(Arc::clone(&export.tree), sealer, export.kernel_handles, held_max)?;
         Ok(Service {
-            open_files: OpenFiles::new(Arc::clone(&export.tree)),
+            open_files: OpenFiles::new(Arc::clone(&export.tree), open_max),
             export,
             objects,
             order: Order::default(),
@@ -315,7 +326,11 @@ impl Service {
         }
         let identity = named.object.identity;
         self.order.begin(identity, || self.look(&*named.object));
-        let result = change();
+        let mut result = change();
+        if self.export.sync_names && result.is_ok() {
+            let synced = self.export.tree.sync_held(named.object.as_fd());
+            result = result.and_then(|done| synced.map(|()| done));
+        }
         let wcc = self.order.end(identity, || self.look(&*named.object));
         (result.map_err(|error| status(&error)), wcc)
     }

@@ -21,8 +21,6 @@ use super::lru::Lru;
 use crate::handle::{KernelHandle, Key, Sealer};
 use crate::wire::{FileHandle, Status};
 
-/// Most files that are held beside those in use.
-const HELD_MAX: usize = 4096;
 /// Most files that the table knows.
 const PLACES_MAX: usize = 1 << 20;
 /// Most directories between a file and the root.
@@ -89,7 +87,13 @@ pub(crate) struct Objects {
 
 impl Objects {
     /// Of a tree. `kernel`: the kernel may find files, if it can.
-    pub(crate) fn new(tree: Arc<DirectoryTree>, sealer: Sealer, kernel: bool) -> io::Result<Objects> {
+    /// At most `held_max` files are held beside those in use.
+    pub(crate) fn new(
+        tree: Arc<DirectoryTree>,
+        sealer: Sealer,
+        kernel: bool,
+        held_max: usize,
+    ) -> io::Result<Objects> {
         let fd = tree.hold_root()?;
         let Known { identity, device, .. } = known(&fd)?;
         let root = Arc::new(Object { fd, key: Key::Root, identity });
@@ -104,7 +108,7 @@ impl Objects {
             mount: does.then_some(mount),
             root,
             device,
-            held: Mutex::new(Lru::new(HELD_MAX)),
+            held: Mutex::new(Lru::new(held_max)),
             table: Mutex::default(),
         })
     }

@@ -17,8 +17,6 @@ use iogate_vfs::{Caller, DirectoryTree, Groups, TreeFile};
 use super::lru::Lru;
 use super::objects::Object;
 
-/// Most files that are kept open beside those in use.
-const OPEN_MAX: usize = 2048;
 /// How long a permission is believed where nothing that is looked at has changed.
 const BELIEVED: Duration = Duration::from_secs(5);
 
@@ -70,8 +68,9 @@ fn rights(known: &Known) -> [u32; 3] {
 }
 
 impl OpenFiles {
-    pub(crate) fn new(tree: Arc<DirectoryTree>) -> OpenFiles {
-        OpenFiles { tree, files: Mutex::new(Lru::new(OPEN_MAX)), closing: Mutex::default() }
+    /// None yet; at most so many beside those in use.
+    pub(crate) fn new(tree: Arc<DirectoryTree>, most: usize) -> OpenFiles {
+        OpenFiles { tree, files: Mutex::new(Lru::new(most)), closing: Mutex::default() }
     }
 
     /// The file, open for reading or for writing in the caller's name.

@@ -51,6 +51,7 @@ pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
         read_only: how.read_only,
         users: Users::new(how.squash, Caller::NOBODY, vec![], vec![]).unwrap(),
         own_groups: false,
+        sync_names: true,
         secret,
         kernel_handles: how.kernel_handles,
     };

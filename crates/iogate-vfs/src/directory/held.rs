@@ -176,6 +176,17 @@ impl DirectoryTree {
         }
     }
 
+    /// Makes durable what was changed of a directory's names, or of a file, in the process's own name. Of what cannot be opened without
+    /// doing something (a link, a FIFO, a device) there is nothing to be done.
+    pub fn sync_held(&self, held: BorrowedFd<'_>) -> io::Result<()> {
+        match FileType::from_raw_mode(stat::of(held)?.attr.mode) {
+            FileType::Directory | FileType::RegularFile => {
+                Ok(rustix::fs::fsync(reopen(held, OFlags::RDONLY)?)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Creates a regular file where there is nothing, and holds it.
     pub fn create_entry(
         &self,

@@ -70,6 +70,10 @@ pub(crate) struct NfsArgs {
     #[arg(long)]
     pub(crate) own_groups: bool,
 
+    /// Answer changes of names and attributes before they are durable: faster, and a crash of this machine takes the last ones back
+    #[arg(long)]
+    pub(crate) async_names: bool,
+
     /// Answer `iogate status`, `set` and `record` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) control: Option<Endpoint>,

@@ -61,6 +61,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         users,
         own_groups: args.own_groups,
+        sync_names: !args.async_names,
         secret,
         kernel_handles: true,
     };

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# A directory by NFS, through the Linux kernel's own client (in User-Mode Linux): git and a compile, random operations against a copy in
+# memory, users, and a server that is killed while programs write.
+# limit: 200
+# variants: fifo aioli
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs linux.uml mount.nfs insmod ip git make cc
+[ "$(id -u)" -eq 0 ] || skip "a network of its own takes root"
+[ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
+here=$(dirname "$0")
+OUT=$WORK/out
+client=
+end() {
+    local status=$?
+    : >"$OUT/stop"
+    if [ -n "$client" ]; then
+        kill -TERM "$client" 2>/dev/null || true
+        wait "$client" || true
+    fi
+    clean_up "$status"
+}
+trap end EXIT
+mkdir "$OUT"
+chmod 777 "$SRC"
+cc -O1 -o "$OUT/fsx" "$here/fsx.c"
+
+export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
+mkdir "$OUT/origin"
+for i in $(seq 20); do echo "int part_$i(void); int part_$i(void) { return $i; }" >"$OUT/origin/part_$i.c"; done
+{
+    echo '#include <stdio.h>'
+    for i in $(seq 20); do echo "int part_$i(void);"; done
+    echo 'int main(void) { int sum = 0;'
+    for i in $(seq 20); do echo "sum += part_$i();"; done
+    echo 'printf("%d\n", sum); return 0; }'
+} >"$OUT/origin/main.c"
+printf '%s\n' 'OBJECTS = $(patsubst %.c,%.o,$(wildcard *.c))' 'sum: $(OBJECTS)' '	$(CC) -o $@ $^' >"$OUT/origin/Makefile"
+printf '%s\n' '*.o' sum >"$OUT/origin/.gitignore"
+git -C "$OUT/origin" init -q
+git -C "$OUT/origin" add .
+git -C "$OUT/origin" commit -qm 'Add the parts'
+
+# What runs on the mount.
+cat >"$OUT/work" <<'END'
+set -eu
+fail() { echo "failed: $*" >&2; exit 1; }
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
+git config --global safe.directory '*'
+cp /mnt/out/fsx /tmp/fsx
+
+# --- Reads, writes, truncations and mappings.
+/tmp/fsx fsx-file 1500 7 >/dev/null
+
+# --- git and a compile.
+git clone -q file:///mnt/out/origin clone
+cd clone
+make -s -j2 >/tmp/make.out 2>&1 || fail "the compile: $(tail -n 3 /tmp/make.out)"
+[ "$(./sum)" = 210 ] || fail "the compiled program prints $(./sum)"
+[ -z "$(git status --porcelain)" ] || fail "git status shows changes"
+make -s -q || fail "make would build again: time stamps are not kept"
+echo '/* more */' >>part_1.c
+git commit -qam 'Change a part'
+git gc -q
+git fsck --full --strict >/tmp/fsck 2>&1 || fail "git fsck: $(tail -n 3 /tmp/fsck)"
+cd ..
+
+# --- Names.
+mkdir many
+for i in $(seq 400); do : >many/$i; done
+[ "$(ls many | wc -l)" -eq 400 ] || fail "names are missing in a listing"
+rm -r many
+echo data >gone
+exec 3<gone
+rm gone
+[ "$(cat <&3)" = data ] || fail "a removed file that is open"
+exec 3<&-
+mkfifo fifo
+ln fsx-file fsx-link
+[ "$(stat -c %h fsx-file)" = 2 ] || fail "links are not counted"
+touch -d @1000000000 fsx-link
+[ "$(stat -c %Y fsx-file)" = 1000000000 ] || fail "a time is not set"
+[ "$(df --output=fstype . | tail -n 1)" = nfs ] || fail "this is no mount of NFS"
+
+# --- Users.
+echo secret >secret
+chmod 600 secret
+setpriv --reuid 1000 --regid 1000 --groups 2000 bash -euc '
+    ! cat secret 2>/dev/null
+    ! touch clone/new 2>/dev/null
+    mkdir mine
+    echo mine >mine/file
+    chmod 400 mine/file
+    [ "$(cat mine/file)" = mine ]
+    ! bash -c "echo more >>mine/file" 2>/dev/null
+    chgrp 2000 mine/file
+    ! chgrp 3000 mine/file 2>/dev/null
+    [ "$(stat -c %u:%g mine/file)" = 1000:2000 ]
+' || fail "permissions of a user"
+
+# --- The server is killed meanwhile, by who waits for the notes.
+for i in $(seq 24); do
+    head -c 1000000 /dev/urandom >/tmp/block
+    cat /tmp/block >>/tmp/all
+    dd if=/tmp/block of=through bs=50000 oflag=append conv=notrunc,fsync status=none || fail "a write through a kill"
+    echo "$i" >/mnt/out/progress
+done
+cmp /tmp/all through || fail "what was written through a kill is not there"
+sha256sum </tmp/all >/mnt/out/sum
+END
+
+cat >"$OUT/server" <<END
+until [ -e "$OUT/stop" ]; do
+    bash -c 'echo \$\$ >"$OUT/server.pid"; exec "$IOGATE" nfs "$SRC" --listen 10.99.0.1:2049 --allow 10.99.0.0/24 --no-root-squash --scheduler $SCHEDULER'
+done
+END
+options=vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock,timeo=50
+UML_TIMEOUT=500 "$here/kernel-nfs-client" "bash '$OUT/server'" -- "$SRC" "$options" "$OUT" bash /mnt/out/work &
+client=$!
+progress() {
+    local block
+    block=$(cat "$OUT/progress" 2>/dev/null) || true
+    is_gone "$client" || [ "${block:-0}" -ge "$1" ]
+}
+for block in 4 12; do
+    eventually 200 progress "$block" || fail "the client does not get on"
+    is_gone "$client" || kill -KILL "$(cat "$OUT/server.pid")"
+done
+status=0
+wait "$client" || status=$?
+client=
+: >"$OUT/stop"
+case $status in
+0) ;;
+120 | 121) cat "$OUT/server.log" && skip "Linux does not run here as a program, or cannot mount (status $status)" ;;
+*) fail "on the mount (status $status): $(tail -n 5 "$OUT/stderr")" ;;
+esac
+[ "$(grep -c '^ready$' "$OUT/server.log")" -eq 3 ] || fail "the server was not killed twice"
+[ "$(sha256sum <"$SRC/through")" = "$(cat "$OUT/sum")" ] || fail "the server has other data than the client"
+! grep "panicked\|defect" "$OUT/server.log" || fail "the server's log says more than it should"
