@@ -185,8 +185,9 @@ fn what_nobody_asks_for_is_spread_and_a_part_is_left() {
 #[test]
 fn a_total_is_divided_among_classes_and_then_over_gates() {
     let weighted = |app: u32, weight| (AppId(app), Entitlement { weight, ..Entitlement::default() });
-    let policy = Policy { apps: [weighted(1, 1), weighted(2, 3)].into(), ..Policy::default() };
-    let terms = Terms { policy, total: 8_000.try_into().ok(), ..Terms::default() };
+    let apps = [weighted(1, 1), weighted(2, 3)].into();
+    let policy = Policy { apps, total: 8_000.try_into().ok(), ..Policy::default() };
+    let terms = Terms { policy, ..Terms::default() };
     let mut allotter = Allotter::new(terms, Time::ZERO);
     let mut gates = [Exact::default(), Exact::default(), Exact::default()];
     // The first class is at all gates, the second at one: shares are of all, not of a gate.
@@ -404,7 +405,7 @@ fn chaos(seed: u64, with_total: bool) -> BTreeMap<&'static str, u64> {
     let caps = vec![(1, 1_000_000), (2, 77_777), (3, 10)];
     let total = with_total.then_some(900_000);
     let mut terms = capped(&caps);
-    terms.total = total.and_then(|total| total.try_into().ok());
+    terms.policy.total = total.and_then(|total| total.try_into().ok());
     terms.absent_max = Span::from_secs(10_000);
     let mut world = Chaos {
         seed,

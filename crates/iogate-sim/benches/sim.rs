@@ -127,6 +127,7 @@ impl Work {
             apps: (0..apps).map(app).collect(),
             jobs: None,
             coordination: Coordination::default(),
+            global: None,
             faults: Vec::new(),
         }
     }

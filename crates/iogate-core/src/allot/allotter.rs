@@ -116,6 +116,11 @@ impl Allotter {
         &self.terms
     }
 
+    /// Since when there is this one.
+    pub fn began(&self) -> Time {
+        self.began
+    }
+
     /// Gates that it knows.
     pub fn gates(&self) -> usize {
         self.gates.len()
@@ -284,7 +289,7 @@ impl Allotter {
 
     /// Divides the total among classes, if it is time.
     fn divide(&mut self) {
-        let Some(total) = self.terms.total else { return };
+        let Some(total) = self.terms.policy.total else { return };
         let pause = Span::from_micros(self.classes.len() as u64).max(PAUSE);
         if self.divided_at.is_some_and(|at| self.now.since(at) < pause) {
             return;
@@ -309,7 +314,8 @@ impl Allotter {
         let now = self.now;
         let learns = now < self.began + self.once();
         self.divide();
-        let total = self.terms.total.map(|total| total.get() - self.kept(total.get()).min(total.get()));
+        let total =
+            self.terms.policy.total.map(|total| total.get() - self.kept(total.get()).min(total.get()));
         let mut demands = core::mem::take(&mut self.demands);
         let mut granted = Vec::with_capacity(report.classes.len());
         for demand in &report.classes {
@@ -320,6 +326,7 @@ impl Allotter {
             let is_due = class.is_due(now, usable, self.divided_at, PAUSE);
             let of_total = self
                 .terms
+                .policy
                 .total
                 .map(|_| self.level.of_want(&self.want(app, class)).saturating_add(self.spare));
             let Some(class) = self.classes.get_mut(&app) else { continue };

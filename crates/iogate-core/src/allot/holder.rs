@@ -109,7 +109,7 @@ impl Holder {
     }
 
     fn alone(&self, cap: u64, held: &Held) -> u64 {
-        match self.terms.total {
+        match self.terms.policy.total {
             Some(_) => held.alone,
             None => self.part_of(cap),
         }
@@ -120,9 +120,9 @@ impl Holder {
         u32::try_from(self.part).unwrap_or(u32::MAX)
     }
 
-    /// Classes of which it has something, or something is asked.
-    pub fn apps(&self) -> impl Iterator<Item = AppId> + '_ {
-        self.classes.keys().copied()
+    /// What each class that has something may use at `now`: for [`Gate::allot`](crate::Gate::allot).
+    pub fn rates(&self, now: Time) -> impl Iterator<Item = (AppId, u64)> + '_ {
+        self.classes.keys().filter_map(move |app| Some((*app, self.rate(now, *app)?)))
     }
 
     /// When rates next change by themselves.
@@ -238,7 +238,7 @@ impl Holder {
 
     /// Where there is a total, its part of that is divided among its classes.
     fn divide_part(&mut self) {
-        let Some(total) = self.terms.total else { return };
+        let Some(total) = self.terms.policy.total else { return };
         let total = self.part_of(total.get());
         let of = |(app, held): (&AppId, &Held)| {
             let most = self.part_of(self.terms.cap_of(*app).unwrap_or(0));

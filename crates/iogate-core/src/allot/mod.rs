@@ -52,10 +52,9 @@ pub const WHOLE: u64 = 1 << 32;
 /// What all gates and the allotter go by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Who is entitled to what, over all gates: caps, and where there is a total, weights and floors. Only rates in bytes count.
+    /// Who is entitled to what, over all gates: caps, and where there is a total, weights and floors. Only rates in bytes count. Without a
+    /// total only caps are divided.
     pub policy: Policy,
-    /// What all gates may serve together, in bytes a second; `None`: only caps are divided.
-    pub total: Option<NonZeroU64>,
     /// How long a grant counts.
     pub lease: Span,
     /// How long from a report to the next.
@@ -70,7 +69,6 @@ impl Default for Terms {
     fn default() -> Terms {
         Terms {
             policy: Policy::default(),
-            total: None,
             lease: Span::from_secs(1),
             every: Span::from_millis(100),
             skew: Span::from_millis(10),
@@ -83,7 +81,7 @@ impl Terms {
     /// The most that a class may have at all gates together, in bytes a second; `None`: it is not allotted.
     pub fn cap_of(&self, app: AppId) -> Option<u64> {
         let max = self.policy.of(app).max.bytes;
-        match (max, self.total) {
+        match (max, self.policy.total) {
             (Some(max), Some(total)) => Some(max.get().min(total.get())),
             (max, total) => max.or(total).map(NonZeroU64::get),
         }

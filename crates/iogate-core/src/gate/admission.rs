@@ -6,6 +6,7 @@ use core::num::NonZeroU64;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
+use crate::allot::Usage;
 use crate::blame::Place;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy};
@@ -115,6 +116,31 @@ impl Gate {
         self.admission.as_ref().map(|admission| admission.arbiter.policy())
     }
 
+    /// Of a policy whose caps many gates share: applications may have so much here from now on, in bytes a second, and all others that are
+    /// allotted anything nothing. As after any mutation, the gate is to be asked then.
+    pub fn allot(&mut self, now: Time, rates: impl IntoIterator<Item = (AppId, u64)>) {
+        let now = self.advance(now);
+        if let Some(admission) = &mut self.admission {
+            admission.arbiter.allot(now, rates);
+        }
+    }
+
+    /// What an application is allotted here, in bytes a second; `None`: its policy has nothing to allot.
+    pub fn allotment(&self, app: AppId) -> Option<u64> {
+        self.admission.as_ref()?.arbiter.allotment(app)
+    }
+
+    /// Whether somebody has come, since this was asked last, to whom nothing is allotted.
+    pub fn take_lack(&mut self) -> bool {
+        self.admission.as_mut().is_some_and(|admission| admission.arbiter.take_lack())
+    }
+
+    /// What applications have used and asked for that are allotted something, for a [`Holder`](crate::allot::Holder).
+    pub fn usages(&self, now: Time) -> impl Iterator<Item = Usage> + '_ {
+        let now = now.max(self.now);
+        self.admission.iter().flat_map(move |admission| admission.arbiter.usages(now))
+    }
+
     /// What each application gets, and waits for, at this time. O(applications), and O(requests) where there are up to `LOOKED_AT_MAX`.
     pub fn apps_now(&self, now: Time) -> Vec<AppNow> {
         let now = now.max(self.now);
@@ -215,6 +241,8 @@ impl Gate {
                     self.admit_deferred(now, first);
                     continue;
                 }
+                // Who is stopped goes on when something is allotted to it.
+                Next::Wait(Time::MAX, _) => return None,
                 Next::Wait(at, reason) => return Some((at, reason)),
                 Next::Idle => return None,
             };

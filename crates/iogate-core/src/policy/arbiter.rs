@@ -4,6 +4,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use super::Policy;
 use super::bucket::Bucket;
@@ -35,7 +36,7 @@ const LOT: Span = Span::from_millis(2);
 /// A lot in jumps: at most a twentieth of the time goes into going from one application to the next.
 const LOT_JUMPS: u64 = 20;
 /// What may be ahead of a cap.
-const CAP_BURST: Span = Span::from_millis(5);
+pub(super) const CAP_BURST: Span = Span::from_millis(5);
 /// No lot is held open for somebody who thinks for longer.
 const THINK_MAX: u64 = 8_000_000;
 /// Tags are device time in 2^-10 ns, divided by the weight.
@@ -54,13 +55,17 @@ pub(crate) enum Next {
 
 /// Start-time fair queueing over lots, with caps and floors.
 pub(crate) struct Arbiter {
-    policy: Policy,
+    pub(super) policy: Policy,
     lot: Span,
     /// One lot at a time, as going from one application to the next costs something.
     one_at_a_time: bool,
-    classes: Vec<Class>,
+    pub(super) classes: Vec<Class>,
     free: Vec<ClassId>,
-    of_app: HashMap<AppId, ClassId>,
+    pub(super) of_app: HashMap<AppId, ClassId>,
+    /// What applications are allotted, whether they have a class or not.
+    pub(super) allotments: HashMap<AppId, u64>,
+    /// Whether somebody has come since somebody asked who has nothing, as nothing is allotted to it.
+    pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
     hand: usize,
     /// Those that wait and may have a lot, by start tag.
@@ -80,8 +85,8 @@ pub(crate) struct Arbiter {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Class {
-    app: AppId,
+pub(super) struct Class {
+    pub(super) app: AppId,
     /// Start tag of its next lot, if it waited all the time.
     finish: u128,
     /// The virtual time when it began to wait.
@@ -100,13 +105,27 @@ struct Class {
     idle_since: Time,
     waiting: u32,
     admitted: u32,
-    cap: Bucket,
+    pub(super) cap: Bucket,
     floor: Bucket,
     /// Device time that it was charged of late, in nanoseconds.
     recent: Recent<1>,
+    /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
+    pub(super) allotted: Option<NonZeroU64>,
+    /// Nothing of it may go: nothing is allotted to it.
+    pub(super) is_stopped: bool,
+    /// Bytes that were admitted; that wait.
+    pub(super) admitted_bytes: u64,
+    pub(super) waiting_bytes: u64,
+    /// Since when it waits for its cap, if it does, and for how long it has before.
+    pub(super) capped_since: Option<Time>,
+    pub(super) capped_for: Span,
 }
 
 impl Class {
+    pub(super) fn new(app: AppId) -> Class {
+        Class { app, ..Class::default() }
+    }
+
     fn is_idle(&self) -> bool {
         self.waiting == 0 && self.admitted == 0
     }
@@ -119,9 +138,11 @@ impl Arbiter {
             policy: policy.clone(),
             lot: LOT,
             one_at_a_time: false,
-            classes: [Class::default()].into(),
+            classes: Vec::new(),
             free: Vec::new(),
             of_app: HashMap::default(),
+            allotments: HashMap::default(),
+            has_lack: false,
             hand: 1,
             ready: BTreeSet::new(),
             capped: BTreeSet::new(),
@@ -131,6 +152,7 @@ impl Arbiter {
             last: None,
             admitted: 0,
         };
+        arbiter.classes.push(arbiter.allotted_class(AppId::default()));
         arbiter.set_jump(jump);
         arbiter
     }
@@ -163,7 +185,7 @@ impl Arbiter {
         }
         let is_alone = self.ready.is_empty() && self.admitted == self.classes[id.index()].admitted as usize;
         let class = &mut self.classes[id.index()];
-        let conforms = class.cap.conforms_at(CAP_BURST) <= now;
+        let conforms = class.conforms_at() <= now;
         // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
         let ahead = class.estimate.saturating_mul(class.admitted.into());
         let begins = is_alone && (class.admitted == 0 || class.estimate > 0 && ahead < self.lot.as_nanos());
@@ -176,6 +198,8 @@ impl Arbiter {
             return (id, true);
         }
         class.waiting += 1;
+        class.waiting_bytes += bytes;
+        self.has_lack |= class.is_stopped;
         if class.waiting == 1 {
             class.since = self.virtual_time;
             class.floor.begin(now);
@@ -187,9 +211,8 @@ impl Arbiter {
     /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
     pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
         while let Some(&(at, id)) = self.capped.first().filter(|(at, _)| *at <= now) {
-            self.capped.remove(&(at, id));
-            self.classes[id.index()].capped = None;
             self.rank(now, id);
+            debug_assert!(self.capped.first() != Some(&(at, id)), "it conforms by then");
         }
         if let Some(&(_, id)) = self.due.first().filter(|(at, _)| *at <= now) {
             return Next::Admit(id);
@@ -224,7 +247,9 @@ impl Arbiter {
 
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because another one waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
-        self.classes[id.index()].waiting -= 1;
+        let class = &mut self.classes[id.index()];
+        class.waiting -= 1;
+        class.waiting_bytes -= bytes;
         self.take(now, id, bytes);
         self.rank(now, id);
     }
@@ -317,8 +342,10 @@ impl Arbiter {
     fn take(&mut self, now: Time, id: ClassId, bytes: u64) {
         let app = self.classes[id.index()].app;
         let entitlement = self.policy.of(app);
-        let (weight, min, max) = (entitlement.weight, entitlement.min, entitlement.max);
+        let (weight, min, mut max) = (entitlement.weight, entitlement.min, entitlement.max);
         let class = &mut self.classes[id.index()];
+        max.bytes = class.allotted.or(max.bytes);
+        class.admitted_bytes += bytes;
         // Of one of which nothing is known yet, one request is enough.
         let estimate = if class.estimate == 0 { class.budget } else { class.estimate };
         class.budget = class.budget.saturating_sub(estimate.max(1));
@@ -336,12 +363,13 @@ impl Arbiter {
     }
 
     /// Puts a class where it is to be found, by what it waits for.
-    fn rank(&mut self, now: Time, id: ClassId) {
+    pub(super) fn rank(&mut self, now: Time, id: ClassId) {
         let min = self.policy.of(self.classes[id.index()].app).min;
         let class = &mut self.classes[id.index()];
         let waits = class.waiting > 0;
-        let conforms = class.cap.conforms_at(CAP_BURST);
+        let conforms = class.conforms_at();
         let is_capped = waits && conforms > now;
+        class.note_capped(now, is_capped);
         let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
         let capped = is_capped.then_some(conforms);
         let due = (waits && !is_capped && !min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
@@ -369,7 +397,7 @@ impl Arbiter {
             }
             None => return ClassId::default(),
         };
-        self.classes[id.index()] = Class { app, ..Class::default() };
+        self.classes[id.index()] = self.allotted_class(app);
         self.of_app.insert(app, id);
         id
     }
@@ -405,6 +433,7 @@ impl Arbiter {
         let entries = self.ready.len() + self.capped.len() + self.due.len();
         self.classes.capacity() * size_of::<Class>()
             + self.of_app.allocation_size()
+            + self.allotments.allocation_size()
             + self.free.capacity() * size_of::<ClassId>()
             + entries * size_of::<(u128, ClassId)>()
     }

@@ -1,5 +1,7 @@
 //! One rate, kept: when the next request conforms to it.
 
+use core::num::NonZeroU64;
+
 use super::Rate;
 use crate::time::{Span, Time};
 use crate::units::SECOND;
@@ -24,6 +26,15 @@ impl Bucket {
     /// As [`Bucket::take`], but what went before its time does not delay the next one.
     pub(super) fn take_due(&mut self, now: Time, cost: Span) {
         self.next = (self.next + cost).min(now + cost);
+    }
+
+    /// The rate is another one: what is ahead of it is so many bytes as before.
+    pub(super) fn rescale(&mut self, now: Time, before: NonZeroU64, after: NonZeroU64) {
+        let ahead =
+            u128::from(self.next.since(now).as_nanos()) * u128::from(before.get()) / u128::from(after.get());
+        if ahead > 0 {
+            self.next = now + Span::from_nanos(u64::try_from(ahead).unwrap_or(u64::MAX));
+        }
     }
 
     /// Somebody comes who had nothing to ask for.

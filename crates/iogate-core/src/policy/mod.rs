@@ -13,6 +13,7 @@
 //!   been admitted, and is then admitted before all lots.
 //! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
 
+mod allotments;
 mod arbiter;
 mod bucket;
 #[cfg(test)]
@@ -39,6 +40,11 @@ pub struct Policy {
     /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
     /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
     pub lot: Option<Span>,
+    /// Caps in bytes are those of many gates together: an application has of them what it is [allotted](crate::Gate::allot) here, and
+    /// nothing before it is.
+    pub is_shared: bool,
+    /// Of such a policy: what all applications at all gates may have together, in bytes a second.
+    pub total: Option<NonZeroU64>,
 }
 
 /// What an application is entitled to.
@@ -71,6 +77,11 @@ impl Policy {
     /// What an application is entitled to.
     pub fn of(&self, app: AppId) -> &Entitlement {
         self.apps.get(&app).unwrap_or(&self.others)
+    }
+
+    /// Whether what an application has here is allotted.
+    pub fn is_allotted(&self, app: AppId) -> bool {
+        self.is_shared && (self.total.is_some() || self.of(app).max.bytes.is_some())
     }
 
     /// Checks that weights are in range, that no floor is above its cap, and that a lot is some time.

@@ -11,6 +11,7 @@ mod read;
 pub mod schema;
 mod table;
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use iogate_core::coord::CoordConfig;
@@ -57,8 +58,27 @@ pub struct Scenario {
     pub jobs: Option<Jobs>,
     /// Which of them does its I/O when.
     pub coordination: Coordination,
+    /// One policy over all gates of a layer.
+    pub global: Option<GlobalSpec>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
+}
+
+/// One policy over all gates of a layer: caps of applications are of all of them together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GlobalSpec {
+    /// The layer, as an index: 0 clients, 1.. forwarders, last servers. Its gates are fair.
+    pub layer: u32,
+    /// What all applications at all gates may have together, in bytes a second; it is divided by weights.
+    pub total: Option<NonZeroU64>,
+    /// How long a grant counts.
+    pub lease: Span,
+    /// How long from a gate's report to the next.
+    pub every: Span,
+    /// By how much clocks may differ in how long four leases take.
+    pub skew: Span,
+    /// For how long the part of a gate is kept that is not heard of.
+    pub absent: Span,
 }
 
 /// The nodes, and the gates on them.
@@ -451,5 +471,12 @@ pub enum FaultKind {
         node: u32,
         /// By how much, in nanoseconds.
         ahead_ns: i64,
+    },
+    /// The coordinator of a policy over many gates is gone, and knows nothing when it is back.
+    LostCoordinator,
+    /// No message goes between a gate and that coordinator.
+    CutGate {
+        /// Which node of the layer whose gates have the policy.
+        node: u32,
     },
 }

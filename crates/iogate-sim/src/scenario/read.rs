@@ -4,6 +4,7 @@ mod app;
 mod cluster;
 mod coordination;
 mod fault;
+mod global;
 mod jobs;
 
 use std::cell::RefCell;
@@ -53,7 +54,8 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
     let apps = app::read(&root, &cluster, batch.is_some(), files);
     let jobs = root.table("jobs").map(|table| jobs::read(&table, &cluster));
     let coordination = coordination::read(&root.table_or_default("coordination"));
-    let faults = fault::read(&root, &cluster);
+    let global = global::read(&root, &cluster);
+    let faults = fault::read(&root, &cluster, global.as_ref());
     let scenario = Scenario {
         title,
         notes: root.texts("notes"),
@@ -68,6 +70,7 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
         apps,
         jobs,
         coordination,
+        global,
         faults,
     };
     if problems.is_empty() {

@@ -8,7 +8,7 @@ use std::fmt;
 use iogate_core::units;
 
 use super::document::{Data, Value};
-use faults::FAULT;
+use faults::{FAULT, GLOBAL};
 use keys::{
     APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FORWARDERS, GIB, JOBS, NETWORK, PROCESSOR,
     SERVERS,
@@ -170,7 +170,7 @@ impl Schema {
     }
 
     /// The schema of every table, each once.
-    pub fn all() -> [&'static Schema; 15] {
+    pub fn all() -> [&'static Schema; 16] {
         [
             &SCENARIO,
             &CLIENTS,
@@ -184,6 +184,7 @@ impl Schema {
             &JOBS,
             &COORDINATION,
             &BACKOFF,
+            &GLOBAL,
             &APP,
             &COLLECTIVE,
             &FAULT,

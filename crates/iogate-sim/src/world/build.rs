@@ -15,6 +15,7 @@ use super::choosing::Choosing;
 use super::event::EventQueue;
 use super::fair;
 use super::fault::{Delays, DeviceFaults};
+use super::global::Global;
 use super::list::ListQueue;
 use super::network::Net;
 use super::node::Node;
@@ -26,7 +27,7 @@ use crate::batch::BatchScheduler;
 use crate::cache::CacheStats;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, Fault, FaultKind, GateSpec, ProcessorSpec, Scenario, Servers};
+use crate::scenario::{App, Fault, FaultKind, GateSpec, GlobalSpec, ProcessorSpec, Scenario, Servers};
 use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::{self, Program};
@@ -76,10 +77,12 @@ impl<'a> World<'a> {
             list_messages: Slab::new(),
             notes: Slab::new(),
             turns: Turns::new(scenario, seed)?,
+            global: None,
             requests: 0,
             observer,
             specs: apps(scenario, seed),
         };
+        world.global = Global::new(scenario, &world.specs, &world.layers);
         world.add_nodes()?;
         world.add_apps();
         world.add_lengths();
@@ -94,11 +97,14 @@ impl<'a> World<'a> {
     fn add_nodes(&mut self) -> Result<(), SimError> {
         let (cluster, apps) = (&self.scenario.cluster, &self.specs);
         let clock = clocks(&self.scenario.faults);
+        let global =
+            |layer: usize| self.scenario.global.as_ref().filter(|global| global.layer as usize == layer);
         let striped =
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
             let (spec, clock) = (cluster.clients.gate.as_ref(), clock(0, node));
-            let gate = spec.map(|spec| gate("clients", spec, node, striped, apps, None)).transpose()?;
+            let gate =
+                spec.map(|spec| gate("clients", spec, node, striped, (apps, global(0)), None)).transpose()?;
             let chooses = spec.is_some_and(|spec| spec.auto);
             let mut node = Node::new(gate, clock, ProcessorSpec::default(), None);
             node.choose(chooses, |config| Choosing::learning(config, clock));
@@ -108,7 +114,7 @@ impl<'a> World<'a> {
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
-                let gate = gate(&layer.name, &layer.gate, node, striped, apps, None)?;
+                let gate = gate(&layer.name, &layer.gate, node, striped, (apps, global(1 + index)), None)?;
                 let clock = clock(1 + index, node);
                 let mut node = Node::new(Some(gate), clock, layer.processor, None);
                 node.lists = layer.lists.map(ListQueue::new);
@@ -123,7 +129,7 @@ impl<'a> World<'a> {
             let is_bare = servers.cache.is_none() && servers.elevator.is_none();
             let mut known = is_bare.then(|| server_device(servers, node, self.seed)).transpose()?;
             let device = known.as_mut().map(|device| &mut **device as &mut dyn Device);
-            let gate = gate("servers", &servers.gate, node, Layout::SINGLE, apps, device)?;
+            let gate = gate("servers", &servers.gate, node, Layout::SINGLE, (apps, global(layer)), device)?;
             let block = Block::new(
                 server_device(servers, node, self.seed)?,
                 servers.placement(),
@@ -366,11 +372,11 @@ fn gate(
     spec: &GateSpec,
     node: u32,
     layout: Layout,
-    apps: &[App],
+    (apps, global): (&[App], Option<&GlobalSpec>),
     device: Option<&mut dyn Device>,
 ) -> Result<Gate, SimError> {
     let gate = spec.config(node, layout).and_then(|config| Gate::new(&config));
-    let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, apps, device).map(|()| gate));
+    let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, apps, device, global).map(|()| gate));
     gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
 }
 

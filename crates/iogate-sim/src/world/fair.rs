@@ -5,7 +5,7 @@ use iogate_core::policy::Policy;
 use iogate_core::sched::{ConfigError, Prices};
 use iogate_core::{AppId, Gate, Op, Span, Time};
 
-use crate::scenario::{App, GateSpec};
+use crate::scenario::{App, GateSpec, GlobalSpec};
 
 /// How many transfers a device is asked for to find out what it charges, and of how many bytes each.
 const TRIALS: u64 = 32;
@@ -18,12 +18,16 @@ pub(super) fn divide(
     spec: &GateSpec,
     apps: &[App],
     device: Option<&mut dyn Device>,
+    global: Option<&GlobalSpec>,
 ) -> Result<(), ConfigError> {
     if !spec.fair {
         return Ok(());
     }
     if let Some(jump) = device.map(jump).filter(|jump| *jump > Span::ZERO) {
         gate.set_prices(Prices::of_jumps([jump; 2], [1; 6]));
+    }
+    if let Some(global) = global {
+        return gate.set_policy(Time::ZERO, Some(&super::global::policy(global, apps, spec.lot)));
     }
     let each = apps.iter().map(|app| (AppId(app.id), app.entitlement));
     gate.set_policy(Time::ZERO, Some(&Policy { apps: each.collect(), lot: spec.lot, ..Policy::default() }))

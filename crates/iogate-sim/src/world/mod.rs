@@ -16,6 +16,7 @@
 //! | `cached` | the caches of servers and clients |
 //! | `event` | the event queue |
 //! | `fair` | gates that divide device time among applications |
+//! | `global` | one policy over all gates of a layer |
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
 //! | `slots` | how many requests of a client may be unanswered |
@@ -34,6 +35,7 @@ mod choosing;
 mod event;
 mod fair;
 mod fault;
+mod global;
 mod lift;
 mod list;
 mod network;
@@ -50,6 +52,7 @@ use iogate_core::{AppId, FileId, Time};
 
 use self::block::Owner;
 use self::event::EventQueue;
+use self::global::Global;
 use self::list::{ListCall, ListMessage};
 use self::network::{Net, NetEvent, WorldEvent};
 use self::node::Node;
@@ -154,6 +157,8 @@ enum Event {
         app: u32,
         request: u32,
     },
+    /// What holds allotments for a gate has asked to be looked at.
+    Holder(u32),
     /// A client node is lost.
     Lost(u32),
 }
@@ -173,6 +178,8 @@ enum Message {
     Note(u32),
     /// Between an application and the coordinator.
     Word(u32),
+    /// Between a gate and the coordinator of a policy over many.
+    Letter(u32),
 }
 
 impl WorldEvent<Message> for Event {
@@ -212,6 +219,7 @@ struct World<'a> {
     list_messages: Slab<ListMessage>,
     notes: Slab<Note>,
     turns: Turns,
+    global: Option<Box<Global>>,
     requests: u64,
     observer: &'a mut dyn Observer,
 }
@@ -276,6 +284,8 @@ impl World<'_> {
                 }
             }
             Event::Deliver(Message::Word(word)) => self.hear(word)?,
+            Event::Deliver(Message::Letter(letter)) => self.read_letter(letter),
+            Event::Holder(node) => self.tend_holder(node),
             Event::Net(event) => self.net.handle(&mut self.queue, event),
             Event::Coordinator => self.ask_coordinator(),
             Event::Awake(app) => self.back_off(app)?,

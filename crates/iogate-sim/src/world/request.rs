@@ -243,6 +243,10 @@ impl World<'_> {
                 (self.processes[to as usize].node, bytes)
             }
             Message::Word(word) => (self.turns.words[word].to, 0),
+            Message::Letter(letter) => self
+                .global
+                .as_ref()
+                .map_or((0, 0), |global| (global.letters[letter].to, global.letters[letter].bytes)),
         }
     }
 
@@ -273,6 +277,8 @@ impl World<'_> {
             let (app, time) = (sender.app, self.queue.now());
             self.observer.arrived(&Arrived { server, app, file, op, offset, bytes, time });
         }
+        self.join_policy(to);
+        let node = &mut self.nodes[to as usize];
         if !node.outside.is_empty() || !self.admit(to, piece)? {
             let node = &mut self.nodes[to as usize];
             node.outside.push_back(piece);
@@ -362,6 +368,7 @@ impl World<'_> {
             }
         }
         self.begin_lists(node);
+        self.look_for_lack(node);
         Ok(())
     }
 

@@ -399,6 +399,7 @@ fn quiet_throughput(scenario: &Scenario, seed: u64, config: &BackoffConfig) -> R
         apps: vec![prober],
         jobs: None,
         batch: None,
+        global: None,
         faults: Vec::new(),
         coordination: Coordination { lock: None, backoff: Some(always) },
         ..scenario.clone()

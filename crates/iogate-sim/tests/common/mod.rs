@@ -53,6 +53,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
         apps: Vec::new(),
         jobs: None,
         coordination: Coordination::default(),
+        global: None,
         faults: Vec::new(),
     }
 }

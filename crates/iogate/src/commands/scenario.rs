@@ -62,6 +62,8 @@ const BUILT_IN: &[BuiltIn] = built_in![
     "coordination-windows-disk",
     "coordination-windows-flash",
     "forwarders",
+    "global-cap",
+    "global-shares",
     "mechanisms",
     "mechanisms-open-loop",
     "scale-clients",

@@ -1,11 +1,12 @@
-//! The keys of what goes wrong.
+//! The keys of a policy over many gates, and of what goes wrong.
 
 use super::Absent::{Required, Value as Is, Words};
 use super::keys::{NODES_MAX, key};
 use super::{Schema, Takes};
 
 /// The words of `kind` of a fault.
-const FAULTS: &[&str] = &["slow-server", "stopped-server", "lost-client", "delay", "skew"];
+const FAULTS: &[&str] =
+    &["slow-server", "stopped-server", "lost-client", "delay", "skew", "lost-coordinator", "cut-gate"];
 
 /// `[[fault]]`
 pub(super) static FAULT: Schema = Schema {
@@ -25,7 +26,7 @@ pub(super) static FAULT: Schema = Schema {
         key(
             "node",
             Takes::Count(0, 65_535),
-            Words("required (lost-client, skew)"),
+            Words("required (lost-client, skew, cut-gate)"),
             "which node of the layer, from 0",
         ),
         key("extra", Takes::Time(1), Words("required (delay)"), "longest time that is added to each message"),
@@ -34,6 +35,34 @@ pub(super) static FAULT: Schema = Schema {
             Takes::SignedTime,
             Words("required (skew)"),
             "how far the node's clock is ahead, or, negative, behind",
+        ),
+    ],
+};
+
+/// `[global]`
+pub(super) static GLOBAL: Schema = Schema {
+    name: "global",
+    keys: &[
+        key(
+            "gates",
+            Takes::Text,
+            Required,
+            "whose gates: those of `clients`, `servers` or a layer of forwarders; they are fair",
+        ),
+        key(
+            "total",
+            Takes::Rate,
+            Words("none: only caps are divided"),
+            "what all applications may have at all gates together, by their weights and floors",
+        ),
+        key("lease", Takes::Time(1_000_000), Is("1s"), "how long a grant counts"),
+        key("report", Takes::Time(1_000_000), Is("100ms"), "from a gate's report to its next"),
+        key("skew", Takes::Time(0), Is("10ms"), "by how much clocks may differ in how long four leases take"),
+        key(
+            "absent",
+            Takes::Time(0),
+            Is("60s"),
+            "for how long the part is kept of a gate that is not heard of",
         ),
     ],
 };

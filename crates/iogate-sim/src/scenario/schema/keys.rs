@@ -1,7 +1,7 @@
 //! All tables and their keys, but those of faults.
 
 use super::Absent::{Required, Value as Is, Words};
-use super::faults::FAULT;
+use super::faults::{FAULT, GLOBAL};
 use super::{Absent, Key, Schema, Takes};
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -55,6 +55,7 @@ pub(in crate::scenario) static SCENARIO: Schema = Schema {
             "applications that are drawn anew for each seed; needs `batch`",
         ),
         key("coordination", Takes::Table(&COORDINATION), Words("none"), "turns at the I/O: who does it when"),
+        key("global", Takes::Table(&GLOBAL), Words("none"), "one policy over all gates of a layer"),
         key("app", Takes::List(&APP), Words("none"), "the applications"),
         key("fault", Takes::List(&FAULT), Words("none"), "what goes wrong"),
         key(
@@ -535,8 +536,18 @@ pub(super) static APP: Schema = Schema {
             Is("1"),
             "its share at a gate that is fair, beside others that want more",
         ),
-        key("min", Takes::Rate, Words("none"), "the rate that it gets at least at each gate that is fair"),
-        key("max", Takes::Rate, Words("none"), "the rate that it gets at most at each gate that is fair"),
+        key(
+            "min",
+            Takes::Rate,
+            Words("none"),
+            "the rate that it gets at least at each gate that is fair, or of a total (see One policy over many gates)",
+        ),
+        key(
+            "max",
+            Takes::Rate,
+            Words("none"),
+            "the rate that it gets at most at each gate that is fair, or at all that share a policy",
+        ),
         key("think", Takes::Distribution, Is("0s"), "how long a process waits before each call"),
         key(
             "arrivals",
