@@ -21,6 +21,8 @@ trap end EXIT
 serve() {
     local at=$1
     shift
+    # An earlier one has said that it is ready, too.
+    : >"$WORK/server.out"
     "$IOGATE" nfs "$SRC" --listen "$at" --scheduler "$SCHEDULER" --control "unix:$WORK/control" "$@" \
         >"$WORK/server.out" 2>>"$WORK/server.log" &
     SERVER=$!
