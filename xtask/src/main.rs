@@ -9,10 +9,12 @@ const HELP: &str = "\
 Usage: cargo xtask tidy [--fix]
        cargo xtask swarm SECONDS [--seed N]
        cargo xtask scale [--clients N] [--forwarders N] [--servers N] ...
+       cargo xtask scale-policy [--gates N] [--applications N] ...
 
 swarm runs simulated worlds with faults, one for each seed from N on (1 if not given),
 for so many seconds; it ends with 1 if one of them had a finding (crates/iogate-lab).
 scale simulates a large cluster at the level of messages, 100000 clients if not said otherwise.
+scale-policy simulates one policy over many gates, 1000 if not said otherwise.
 
 tidy checks what the compiler does not:
 ";
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(root, false),
         ["tidy", "--fix"] => tidy::run(root, true),
         ["swarm", ref args @ ..] => return lab(root, "iogate-lab", args),
+        ["scale-policy", ref args @ ..] => return lab(root, "scale-policy", args),
         ["scale", ref args @ ..] => return lab(root, "scale", args),
         [] | ["help" | "--help" | "-h"] | ["tidy", "--help" | "-h"] => {
             print!("{HELP}{}", tidy::HELP);

@@ -8,9 +8,11 @@
 //! |---|---|
 //! | `mod.rs` | what is simulated, and what is told of it |
 //! | `nodes.rs` | clients, forwarders and servers |
+//! | `policy.rs` | one policy over many gates |
 //! | `world.rs` | time, messages, restarts |
 
 mod nodes;
+pub mod policy;
 mod world;
 
 use std::fmt;
