@@ -134,6 +134,18 @@ fn scheduler_help() -> String {
     )
 }
 
+/// How much there is room for, in a gate and behind it.
+#[derive(Debug, Args)]
+pub(crate) struct RoomArgs {
+    /// Most dispatches at once on the store
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) depth: u32,
+
+    /// Most requests in the gate; further ones wait outside
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    pub(crate) queue: u32,
+}
+
 /// A number of bytes on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
@@ -172,13 +184,8 @@ pub(crate) struct MountArgs {
     #[command(flatten)]
     pub(crate) shares: SharesArgs,
 
-    /// Most dispatches at once on the store
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) depth: u32,
-
-    /// Most requests in the gate; further ones wait outside
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
-    pub(crate) queue: u32,
+    #[command(flatten)]
+    pub(crate) room: RoomArgs,
 
     /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
     ///

@@ -382,15 +382,15 @@ impl Shared {
                     connection.close(self);
                     break;
                 }
-                Asked::Data(call) => {
+                Asked::Data(asking) => {
                     let to = Arc::clone(connection);
                     let respond = move |answer| to.send(answer, Some(charge));
-                    service.transfer(address, &call, record, &mut batch, Box::new(respond));
+                    service.transfer(address, &asking, record, &mut batch, Box::new(respond));
                 }
-                Asked::Other(call) => {
+                Asked::Other(asking) => {
                     let (to, shared) = (Arc::clone(connection), Arc::clone(self));
                     let job: Job =
-                        Box::new(move || match shared.service().carry_out(address, &call, &record) {
+                        Box::new(move || match shared.service().carry_out(address, &asking, &record) {
                             Some(answer) => to.send(answer, Some(charge)),
                             None => drop(charge),
                         });

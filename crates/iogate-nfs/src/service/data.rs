@@ -10,7 +10,7 @@ use iogate_vfs::Caller;
 
 use super::attr::status;
 use super::open_files::OpenFile;
-use super::{Answer, Named, Respond, Service, finish, finish_with};
+use super::{Answer, Named, Respond, Service, answered, finish_with};
 use crate::rpc::{Accepted, Call, put_accepted};
 use crate::wire::{
     CommitOk, Fattr, FileHandle, Kind, Reply, Stable, Status, TRANSFER_BYTES_MAX, Wcc, WriteOk, put_read_head,
@@ -44,15 +44,8 @@ impl Written {
         let result = result
             .map(|bytes| WriteOk { count: bytes as u32, stable, verifier })
             .map_err(|error| status(&error));
-        respond(answer(xid, &Reply::Write { result, wcc }));
+        respond(answered(xid, &Reply::Write { result, wcc }));
     }
-}
-
-fn answer(xid: u32, reply: &Reply) -> Answer {
-    let mut head = vec![0; 4];
-    put_accepted(&mut head, xid, Accepted::Success);
-    reply.put(&mut head);
-    finish(head)
 }
 
 fn data_answer(xid: u32, attr: Option<Fattr>, mut data: Vec<u8>, is_end: bool) -> Answer {
@@ -85,7 +78,7 @@ impl Service {
     ) {
         let (caller, xid) = (self.caller(call), call.xid);
         let refuse = |status, attr, respond: Respond| {
-            respond(answer(xid, &Reply::Read { result: Err(status), attr }));
+            respond(answered(xid, &Reply::Read { result: Err(status), attr }));
         };
         let named = match self.named(&file) {
             Ok(named) => named,
@@ -127,7 +120,7 @@ impl Service {
                     respond(data_answer(xid, attr, data, is_end));
                 }
                 Err(error) => {
-                    respond(answer(xid, &Reply::Read { result: Err(status(&error)), attr }));
+                    respond(answered(xid, &Reply::Read { result: Err(status(&error)), attr }));
                 }
             }
         };
@@ -147,7 +140,7 @@ impl Service {
         let (caller, xid) = (self.caller(call), call.xid);
         let refuse = |status, after, respond: Respond| {
             let wcc = Wcc { before: None, after };
-            respond(answer(xid, &Reply::Write { result: Err(status), wcc }));
+            respond(answered(xid, &Reply::Write { result: Err(status), wcc }));
         };
         let named = match self.named(&file) {
             Ok(named) => named,
@@ -168,7 +161,7 @@ impl Service {
         if bytes == 0 {
             let wcc = Wcc { before: None, after: Some(named.attr) };
             let result = Ok(WriteOk { count: 0, stable: Stable::FileSync, verifier });
-            return respond(answer(xid, &Reply::Write { result, wcc }));
+            return respond(answered(xid, &Reply::Write { result, wcc }));
         }
         let identity = named.object.identity;
         self.order.begin(identity, || self.look(&*named.object));

@@ -88,9 +88,23 @@ pub(crate) enum Asked {
     /// It is no call: the connection is of no use.
     Nonsense(CallError),
     /// A read or write: [`Service::transfer`].
-    Data(Call),
+    Data(Asking),
     /// Anything else: [`Service::carry_out`].
-    Other(Call),
+    Other(Asking),
+}
+
+/// A call whose arguments are not read yet.
+pub(crate) struct Asking {
+    call: Call,
+    /// Where in the record its arguments begin.
+    arguments: usize,
+}
+
+impl Asking {
+    /// The arguments, in the call's record.
+    fn arguments<'a>(&self, record: &'a [u8]) -> Reader<'a> {
+        Reader::new(record.get(self.arguments..).unwrap_or_default())
+    }
 }
 
 /// A directory as clients of NFS see it.
@@ -136,7 +150,8 @@ impl Service {
 
     /// Reads the head of a record.
     pub(crate) fn ask(&self, record: &[u8]) -> Asked {
-        let call = match Call::take(&mut Reader::new(record)) {
+        let mut from = Reader::new(record);
+        let call = match Call::take(&mut from) {
             Ok(call) => call,
             Err(error) => {
                 let mut head = vec![0; 4];
@@ -156,16 +171,18 @@ impl Service {
         if let Some(accepted) = refused {
             return Asked::Answered(plain(call.xid, accepted));
         }
+        let asking = Asking { call, arguments: record.len() - from.rest().len() };
         match (call.program, call.procedure) {
-            (NFS_PROGRAM, procedure::READ | procedure::WRITE) => Asked::Data(call),
+            (NFS_PROGRAM, procedure::READ | procedure::WRITE) => Asked::Data(asking),
             // Clients ask so whether the server is there, and must not wait for anything.
             (_, procedure::NULL) => Asked::Answered(plain(call.xid, Accepted::Success)),
-            _ => Asked::Other(call),
+            _ => Asked::Other(asking),
         }
     }
 
     /// Carries out what [`Service::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
-    pub(crate) fn carry_out(&self, client: IpAddr, call: &Call, record: &[u8]) -> Option<Answer> {
+    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+        let call = &asking.call;
         let is_kept = call.program == NFS_PROGRAM && Request::is_kept(call.procedure);
         let key = CallKey::new(client, call.xid, call.procedure, record);
         if is_kept {
@@ -179,7 +196,7 @@ impl Service {
         }
         // A defect while it is carried out must not make it underway for ever.
         let forget = Forget { answers: &self.answers, key: is_kept.then_some(key) };
-        let answer = self.answer(client, call, record);
+        let answer = self.answer(client, call, asking.arguments(record));
         if is_kept {
             lock(&self.answers).done(key, &answer.head, Instant::now());
         }
@@ -187,12 +204,11 @@ impl Service {
         Some(answer)
     }
 
-    fn answer(&self, client: IpAddr, call: &Call, record: &[u8]) -> Answer {
-        let Some(mut from) = arguments(record) else { return plain(call.xid, Accepted::GarbageArgs) };
-        let mut head = vec![0; 4];
+    fn answer(&self, client: IpAddr, call: &Call, mut from: Reader<'_>) -> Answer {
         if call.program == MOUNT_PROGRAM {
             return match MountRequest::take(call.procedure, &mut from) {
                 Ok(Some(request)) => {
+                    let mut head = vec![0; 4];
                     put_accepted(&mut head, call.xid, Accepted::Success);
                     self.mount(client, self.caller(call), &request).put(&mut head);
                     finish(head)
@@ -202,11 +218,7 @@ impl Service {
             };
         }
         match Request::take(call.procedure, &mut from) {
-            Ok(Some(request)) => {
-                put_accepted(&mut head, call.xid, Accepted::Success);
-                self.reply(self.caller(call), &request).put(&mut head);
-                finish(head)
-            }
+            Ok(Some(request)) => answered(call.xid, &self.reply(self.caller(call), &request)),
             Ok(None) => plain(call.xid, Accepted::NoProcedure),
             Err(_) => plain(call.xid, Accepted::GarbageArgs),
         }
@@ -248,18 +260,18 @@ impl Service {
     pub(crate) fn transfer(
         self: &Arc<Self>,
         client: IpAddr,
-        call: &Call,
+        asking: &Asking,
         record: Vec<u8>,
         batch: &mut Vec<(Transfer, Completion)>,
         respond: Respond,
     ) {
-        let request = arguments(&record).map(|mut from| Request::take(call.procedure, &mut from));
-        match request {
-            Some(Ok(Some(Request::Read { file, offset, count }))) => {
+        let call = &asking.call;
+        match Request::take(call.procedure, &mut asking.arguments(&record)) {
+            Ok(Some(Request::Read { file, offset, count })) => {
                 drop(record);
                 self.read(client, call, (file, offset, count), batch, respond);
             }
-            Some(Ok(Some(Request::Write { file, offset, count, stable, data }))) => {
+            Ok(Some(Request::Write { file, offset, count, stable, data })) => {
                 let bytes = (count as usize).min(data.len());
                 let at = data.as_ptr().addr() - record.as_ptr().addr();
                 let write = data::Write { file, offset, stable, at, bytes };
@@ -350,17 +362,18 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// The arguments of a call that could be read before.
-fn arguments(record: &[u8]) -> Option<Reader<'_>> {
-    let mut from = Reader::new(record);
-    Call::take(&mut from).ok()?;
-    Some(from)
-}
-
 /// An answer without results.
 fn plain(xid: u32, accepted: Accepted) -> Answer {
     let mut head = vec![0; 4];
     put_accepted(&mut head, xid, accepted);
+    finish(head)
+}
+
+/// An answer with the results of a call of NFS.
+fn answered(xid: u32, reply: &Reply) -> Answer {
+    let mut head = vec![0; 4];
+    put_accepted(&mut head, xid, Accepted::Success);
+    reply.put(&mut head);
     finish(head)
 }
 

@@ -8,7 +8,7 @@ use iogate_net::Endpoint;
 use iogate_nfs::Network;
 use iogate_vfs::Caller;
 
-use super::{SchedulerArgs, SharesArgs};
+use super::{RoomArgs, SchedulerArgs, SharesArgs};
 use crate::metrics;
 
 /// Serve a directory by NFS version 3, behind a gate: clients need nothing of iogate's
@@ -42,13 +42,8 @@ pub(crate) struct NfsArgs {
     #[command(flatten)]
     pub(crate) shares: SharesArgs,
 
-    /// Most dispatches at once on the store
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) depth: u32,
-
-    /// Most requests in the gate; further ones wait outside
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
-    pub(crate) queue: u32,
+    #[command(flatten)]
+    pub(crate) room: RoomArgs,
 
     /// Refuse all changes
     #[arg(long)]

@@ -31,6 +31,7 @@ use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::policy;
 use crate::commands::remote;
+use crate::commands::serve::log_to_stderr;
 use crate::devices;
 use crate::failure::Failure;
 use crate::metrics;
@@ -68,8 +69,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         rustix::process::setsid().context("a session of its own for the mount's process")?;
     }
     let log = args.log.as_deref().map(open_log).transpose()?;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    log_to_stderr();
 
     if let Shown::Directory(_) = shown {
         // Before the store and the engine start threads.
@@ -80,7 +80,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
-    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
+    let gate =
+        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
     engine.know(match args.store {
         StoreKind::Directory => storage::known(args.source.as_deref()),

@@ -18,13 +18,11 @@ use iogate_net::{Endpoint, Listener};
 use iogate_nfs::{Access, Export, Limits, ServerConfig};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::NfsArgs;
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::commands::policy;
-use crate::commands::serve::{READY, raise_descriptor_limit};
+use crate::commands::serve::{READY, begin};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::output::print;
@@ -38,11 +36,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let pinned = args.scheduler.config_or_auto(default)?;
     let shares = policy::of_flags(&args.shares)?;
     check(args)?;
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    // Before it listens, so that no signal finds it without a handler.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
-    raise_descriptor_limit();
+    let mut signals = begin()?;
     let path = std::fs::canonicalize(&args.directory)
         .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
     let (tree, engine, layout) = gate(args, &path, pinned, default)?;
@@ -76,10 +70,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         (Some(place), Some(control)) => {
             let listener = metrics::Listener::bind(place)?;
             lines.push_str(&listener.lines());
-            listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
-            let server = Arc::downgrade(control);
-            let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
-            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for --http")?)
+            Some(listener.serve_server(control)?)
         }
         _ => None,
     };
@@ -131,7 +122,8 @@ fn gate(
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let auto = pinned.is_none();
     let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
-    let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout: layout.gate };
+    let gate =
+        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
     engine.know(storage::known(Some(path)));
     if auto {

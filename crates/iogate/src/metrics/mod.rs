@@ -8,11 +8,12 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use iogate_net::Endpoint;
-use iogate_net::server::Status;
+use iogate_net::server::{Server as NetServer, Status};
 use iogate_net::transport::{Bound, EndpointError};
 use iogate_report::metrics::{Exposed, Server};
 
@@ -91,6 +92,14 @@ impl Listener {
             Endpoint::Tcp { host, .. } if is_local => Some(host.clone()),
             _ => None,
         }
+    }
+
+    /// Answers for a server from now on, as long as there is one; warns of an address that others reach.
+    pub(crate) fn serve_server(self, server: &Arc<NetServer>) -> anyhow::Result<Serving> {
+        self.warning().iter().for_each(|warning| eprintln!("{warning}"));
+        let server = Arc::downgrade(server);
+        let told = move || server.upgrade().map(|server| of_server(server.status()));
+        self.serve(move || told().unwrap_or_default()).context("no thread for --http")
     }
 
     /// Answers from now on, in a thread of its own.

@@ -14,12 +14,10 @@ use iogate_net::coordinator::{
 };
 use iogate_turn::probe::{self, Verdict};
 use iogate_turn::{Calibration, Settings};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::{Auth, CoordServeArgs, Time};
 use crate::commands::serve::config::{self, Address, Listen};
-use crate::commands::serve::{READY, raise_descriptor_limit};
+use crate::commands::serve::{READY, begin};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -36,11 +34,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         probers: probers(args)?,
         limits: Limits::default(),
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    // Before it listens, so that no signal finds it without a handler.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
-    raise_descriptor_limit();
+    let mut signals = begin()?;
     // The state first: a second coordinator must not take the place of the first one's socket.
     let journal = journal(args)?;
     let listeners = listeners(args)?;

@@ -36,11 +36,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if args.check {
         return print("the configuration is right\n");
     }
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-    // Before it listens, so that no signal finds it without a handler.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
-    raise_descriptor_limit();
+    let mut signals = begin()?;
     let listeners = build::listeners(&config)?;
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
     let (settings, engines) = build::server(&config)?;
@@ -57,10 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         None => None,
         Some(listener) => {
             lines.push_str(&listener.lines());
-            listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
-            let server = Arc::downgrade(&server);
-            let told = move || server.upgrade().map(|server| metrics::of_server(server.status()));
-            Some(listener.serve(move || told().unwrap_or_default()).context("no thread for --http")?)
+            Some(listener.serve_server(&server)?)
         }
     };
     print(&format!("{lines}{READY}\n"))?;
@@ -95,8 +88,22 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
         .map_err(Failure::usage)
 }
 
+/// What a process that serves does before it listens; then no signal finds it without a handler.
+pub(crate) fn begin() -> Result<Signals, Failure> {
+    log_to_stderr();
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    raise_descriptor_limit();
+    Ok(signals)
+}
+
+/// Messages go to standard error; which, `RUST_LOG` says.
+pub(crate) fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
 /// Each connection and each open file holds a descriptor.
-pub(crate) fn raise_descriptor_limit() {
+fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
