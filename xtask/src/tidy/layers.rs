@@ -6,9 +6,10 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "iogate-core",
     "iogate-engine",
+    "iogate-gate",
     "iogate-vfs",
     "iogate-fuse",
     "iogate-nfs",

@@ -363,7 +363,7 @@ impl Shared {
 
     /// Hands a flight to the store. Returns it if the store carried it out at once.
     fn begin(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Option<Flight> {
-        while let Some(result) = self.refused(&flight.io).or_else(|| self.store.run(&flight.io)) {
+        while let Some(result) = self.refused(&flight.io).or_else(|| self.run(&flight.io, list)) {
             match flight.settle(result) {
                 Step::Finished => return Some(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),
@@ -375,6 +375,17 @@ impl Shared {
         self.store.start(io, Box::new(move |io, result| engine.landed(flight.join(io), result)));
         *list = frame::close();
         None
+    }
+
+    /// Has the store carry it out at once. What that submits is handled behind it, or it would nest.
+    fn run(&self, io: &Io, list: &mut List) -> Option<io::Result<u64>> {
+        if !self.store.submits() {
+            return self.store.run(io);
+        }
+        frame::open(self, mem::take(list));
+        let result = self.store.run(io);
+        *list = frame::close();
+        result
     }
 
     /// Refuses to extend a file that has been extended, but by the write itself. Nothing that overlaps the write is underway.

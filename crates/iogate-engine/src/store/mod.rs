@@ -129,6 +129,11 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
+    /// Whether `run` may submit to the engine that calls it.
+    fn submits(&self) -> bool {
+        false
+    }
+
     /// Whether [`Store::size`] and [`Store::sync`] wait for an answer that comes in a thread which also calls completions, so
     /// that neither may be called in one.
     fn asks_afar(&self) -> bool {

@@ -1,0 +1,283 @@
+//! The functions `iogate_engine_...`: an engine whose dispatches the program's functions carry out.
+
+use std::ffi::{c_char, c_int};
+use std::ptr;
+use std::sync::Arc;
+
+use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::{GateConfig, RequestId};
+use iogate_engine::{Engine, EngineConfig, Origin, Transfer};
+
+use crate::Failed;
+use crate::c_gate::{summary, write_json};
+use crate::callbacks::{CStore, Common, How, file, inside, is_inside, token};
+use crate::failed::answer;
+use crate::home::Home;
+use crate::scheduler::{self, Aggregation, Chosen};
+use crate::slots::{Cancel, Kept};
+use crate::types::{CEngineConfig, CRequest, NONBLOCK, QUICK, check_pointer, read};
+
+/// Most requests of an engine: their slots are found by a table.
+const QUEUE_MAX: u32 = 1 << 24;
+
+/// `iogate_engine`
+pub struct CEngine {
+    home: Home,
+    aggregation: Aggregation,
+    engine: Arc<Engine>,
+    common: Arc<Common>,
+}
+
+impl CEngine {
+    /// The engine, kept until the call is over: a completion may let another thread free it.
+    ///
+    /// # Safety
+    /// `engine` is null, or an engine that has not been freed.
+    unsafe fn of(engine: *const CEngine) -> Result<Arc<CEngine>, Failed> {
+        check_pointer(engine, "engine")?;
+        // SAFETY: the caller's promise: it came from an `Arc`, of which the program has one.
+        let engine = unsafe {
+            (*engine).home.check()?;
+            Arc::increment_strong_count(engine);
+            Arc::from_raw(engine)
+        };
+        Ok(engine)
+    }
+
+    fn submit(&self, request: &CRequest, id: *mut u64) -> Result<(), Failed> {
+        let wanted = request.request(RequestId(0), NONBLOCK)?;
+        if wanted.bytes == 0 || wanted.offset.checked_add(wanted.bytes.into()).is_none() {
+            let (offset, bytes) = (wanted.offset, wanted.bytes);
+            return Err(iogate_core::Rejected::Malformed { offset, bytes }.into());
+        }
+        let room = &self.common.room;
+        if request.flags & NONBLOCK == 0 && !is_inside() {
+            room.take();
+        } else if !room.try_take() {
+            return Err(Failed::new(
+                libc::EAGAIN,
+                "the engine is full, and this call may not wait; retry when a request is over",
+            ));
+        }
+        let kept = Kept { user: request.user, memory: request.memory, done: request.done };
+        let (index, handle) = self.common.slots.put(kept);
+        if !id.is_null() {
+            // SAFETY: the caller's pointer.
+            unsafe { id.write(handle) };
+        }
+        let transfer = Transfer {
+            file: file(request.file),
+            op: wanted.op,
+            offset: wanted.offset,
+            memory: token(index),
+            bytes: wanted.bytes,
+            origin: Origin { app: wanted.app, client: wanted.client, issued: wanted.issued },
+            extends: false,
+        };
+        let common = Arc::clone(&self.common);
+        let done = Box::new(move |result: std::io::Result<usize>| {
+            // SAFETY: the request is over: this is called once.
+            let (kept, cancelled) = unsafe { common.slots.free(index) };
+            common.room.give();
+            let result = match result {
+                _ if cancelled => -i64::from(libc::ECANCELED),
+                Ok(bytes) => bytes as i64,
+                Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
+            };
+            if let Some(Kept { user, done: Some(done), .. }) = kept {
+                // SAFETY: the program's function and pointer.
+                inside(|| unsafe { done(user, result) });
+            }
+        });
+        // SAFETY: what stands for memory is never followed: the store is `CStore`.
+        let submitted = unsafe { self.engine.submit(transfer, done) };
+        submitted.map_err(|why| {
+            // SAFETY: the engine has not taken it.
+            unsafe { self.common.slots.free(index) };
+            self.common.room.give();
+            why.into()
+        })
+    }
+}
+
+/// Makes an engine.
+///
+/// # Safety
+/// As C has it: valid pointers, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine: *mut *mut CEngine) -> c_int {
+    answer(|| {
+        check_pointer(engine, "engine")?;
+        // SAFETY: the caller's pointers.
+        let (config, gate) = unsafe {
+            engine.write(ptr::null_mut());
+            let known = read(config, "config")?;
+            (known, read(&raw const known.gate, "config.gate")?)
+        };
+        if config.flags & !QUICK != 0 {
+            return Err(Failed::invalid(format!(
+                "flags are {:#x}: expected none but IOGATE_QUICK",
+                config.flags
+            )));
+        }
+        let how = match (config.carry_out, config.start) {
+            (Some(function), None) => How::CarryOut(function, config.flags & QUICK == 0),
+            (None, Some(function)) => How::Start(function),
+            _ => {
+                return Err(Failed::invalid(
+                    "expected one of `carry_out` and `start`, and the other one null",
+                ));
+            }
+        };
+        // SAFETY: as above.
+        let (settings, aggregation, auto) = unsafe { scheduler::settings(&gate, true) }?;
+        let queue_max = settings.queue_max;
+        if queue_max > QUEUE_MAX {
+            return Err(Failed::invalid(format!("queue_max is {queue_max}: expected at most {QUEUE_MAX}")));
+        }
+        let common = Arc::new(Common::new(how, config.user, queue_max));
+        // There is room for what `Room` lets in, however many stripes that has: a callback must not wait for the gate.
+        let settings = EngineConfig { gate: GateConfig { queue_max: u32::MAX - 1, ..settings } };
+        let made = Engine::new(&settings, Arc::new(CStore(Arc::clone(&common))))?;
+        if auto {
+            made.choose(REQUESTS_PER_S)?;
+        }
+        let made = CEngine { home: Home::new()?, aggregation, engine: made, common };
+        // SAFETY: as above.
+        unsafe { engine.write(Arc::into_raw(Arc::new(made)).cast_mut()) };
+        Ok(())
+    })
+}
+
+/// Ends and frees an engine.
+///
+/// # Safety
+/// `engine` is null, or what [`iogate_engine_new`] gave and has not been freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_free(engine: *mut CEngine) -> c_int {
+    answer(|| {
+        if engine.is_null() {
+            return Ok(());
+        }
+        check_pointer(engine, "engine")?;
+        // SAFETY: the caller's promise; it came from an `Arc`.
+        let engine = unsafe {
+            (*engine).home.check()?;
+            Arc::from_raw(engine.cast_const())
+        };
+        if !is_inside() {
+            engine.engine.shutdown();
+            return Ok(());
+        }
+        // What this thread is in must return before all is over.
+        let thread = std::thread::Builder::new().name("iogate-free".into());
+        thread.spawn(move || engine.engine.shutdown())?;
+        Ok(())
+    })
+}
+
+/// Submits a request.
+///
+/// # Safety
+/// As C has it: valid pointers, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_submit(
+    engine: *mut CEngine,
+    request: *const CRequest,
+    id: *mut u64,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's pointers.
+        let (engine, request) = unsafe { (CEngine::of(engine)?, read(request, "request")?) };
+        engine.submit(&request, id)
+    })
+}
+
+/// A dispatch that was started is over.
+///
+/// # Safety
+/// `engine` is null, or an engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_complete(
+    engine: *mut CEngine,
+    dispatch: u64,
+    bytes: u64,
+    error: c_int,
+) -> c_int {
+    // SAFETY: the caller's pointer.
+    answer(|| unsafe { CEngine::of(engine) }?.common.complete(dispatch, bytes, error))
+}
+
+/// Takes a request back.
+///
+/// # Safety
+/// `engine` is null, or an engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_cancel(engine: *mut CEngine, request: u64) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's pointer.
+        let engine = unsafe { CEngine::of(engine) }?;
+        let (errno, text) = match engine.common.slots.cancel(request) {
+            Cancel::Done => return Ok(()),
+            Cancel::Before => (libc::EALREADY, "the request has been cancelled before"),
+            Cancel::Begun => (libc::EBUSY, "the request is in a dispatch: complete that"),
+            Cancel::Over => {
+                (libc::ESTALE, "no such request is in the engine: it is over, or never was there")
+            }
+        };
+        Err(Failed::new(errno, text))
+    })
+}
+
+/// Changes the scheduler.
+///
+/// # Safety
+/// As C has it: valid pointers, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_switch(engine: *mut CEngine, scheduler: *const c_char) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's pointers.
+        let (engine, text) = unsafe { (CEngine::of(engine)?, scheduler::text(scheduler, "scheduler")?) };
+        match scheduler::choose(text, engine.aggregation)? {
+            Chosen::Auto => engine.engine.choose(REQUESTS_PER_S)?,
+            Chosen::One(settings) => engine.engine.switch(&settings),
+        }
+        Ok(())
+    })
+}
+
+/// Requests that are not over.
+///
+/// # Safety
+/// `engine` is null, or an engine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_len(engine: *const CEngine) -> u64 {
+    let mut length = 0;
+    answer(|| {
+        // SAFETY: the caller's pointer.
+        length = unsafe { CEngine::of(engine) }?.common.room.taken() as u64;
+        Ok(())
+    });
+    length
+}
+
+/// Statistics as JSON.
+///
+/// # Safety
+/// As C has it: valid pointers, or null; `buffer` has `room` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn iogate_engine_stats(
+    engine: *const CEngine,
+    buffer: *mut c_char,
+    room: usize,
+    needed: *mut usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller's pointers.
+        unsafe {
+            let mut summary = CEngine::of(engine)?.engine.with_gate(|gate, _| summary(gate));
+            summary.choice = CEngine::of(engine)?.engine.choice();
+            write_json(&summary, buffer, room, needed)
+        }
+    })
+}
