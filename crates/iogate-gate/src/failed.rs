@@ -31,7 +31,8 @@ impl Failed {
         Failed::new(libc::EINVAL, text)
     }
 
-    pub(crate) fn poisoned() -> Failed {
+    /// Of an instance in which a panic was.
+    pub fn poisoned() -> Failed {
         Failed::new(
             libc::ENOTRECOVERABLE,
             "a defect of this library (it panicked): the instance is of no use any more",
@@ -71,7 +72,7 @@ impl From<std::io::Error> for Failed {
 }
 
 /// Runs a function for C: 0, or an errno number and the thread's text.
-pub(crate) fn answer(run: impl FnOnce() -> Result<(), Failed>) -> c_int {
+pub fn answer(run: impl FnOnce() -> Result<(), Failed>) -> c_int {
     let failed = match catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Failed::poisoned())) {
         Ok(()) => return 0,
         Err(failed) => failed,

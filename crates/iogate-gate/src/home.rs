@@ -10,7 +10,7 @@ const BYTES: usize = 4096;
 const HERE: u32 = 1;
 
 /// A page that is all zero in a child after fork, by whichever way the child was made; else the process by its number.
-pub(crate) struct Home {
+pub struct Home {
     page: *mut AtomicU32,
     /// Where the kernel does not empty pages (before Linux 4.14), to be compared at each call.
     pid: Option<u32>,
@@ -22,7 +22,11 @@ unsafe impl Send for Home {}
 unsafe impl Sync for Home {}
 
 impl Home {
-    pub(crate) fn new() -> Result<Home, Failed> {
+    /// Of this process.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn new() -> Result<Home, Failed> {
         // SAFETY: a new mapping, which is nobody else's.
         let page = unsafe {
             libc::mmap(
@@ -50,8 +54,11 @@ impl Home {
     }
 
     /// Refuses a child of the process that made the instance: locks may be held by threads that it does not have.
+    ///
+    /// # Errors
+    /// `ECHILD`.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), Failed> {
+    pub fn check(&self) -> Result<(), Failed> {
         let here = self.word().load(Ordering::Relaxed) == HERE;
         if here && self.pid.is_none_or(|pid| pid == std::process::id()) {
             return Ok(());

@@ -8,11 +8,11 @@ pub mod c_gate;
 mod callbacks;
 pub mod failed;
 pub mod hand;
-mod home;
+pub mod home;
 mod room;
 mod scheduler;
 mod slab;
 mod slots;
 pub mod types;
 
-use failed::Failed;
+pub use failed::Failed;

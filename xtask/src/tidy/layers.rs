@@ -6,10 +6,11 @@ use serde_json::Value;
 use super::{Finding, Tree};
 
 /// The crates from the bottom up: each may depend on those before it.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "iogate-core",
     "iogate-engine",
     "iogate-gate",
+    "iogate-agios",
     "iogate-vfs",
     "iogate-fuse",
     "iogate-nfs",
