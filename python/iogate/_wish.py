@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Union, cast
+from typing import TYPE_CHECKING, Literal, Union, cast
 
+from iogate._extension import extension
 from iogate.errors import TurnError, named
 
 if TYPE_CHECKING:
-    from iogate import _turn
+    from iogate import _native
 
 TARGETS_MAX = 2**20
 """Most targets of a file system."""
@@ -73,10 +73,10 @@ class Wish:
                 found = getattr(self, "place" if name == "place_or_path" else name)
                 raise ValueError(f"{name}: expected {expected}, found {found!r}")
 
-    def found(self) -> _turn.Wish:
+    def found(self) -> _native.Wish:
         """The same for the extension, with the place's name."""
         with naming():
-            wish = _extension().Wish(
+            wish = extension().Wish(
                 self.place,
                 bytes=self.bytes,
                 weight=self.weight or 0,
@@ -84,22 +84,7 @@ class Wish:
                 policy=self.policy,
                 strict=self.strict,
             )
-        return cast("_turn.Wish", wish)
-
-
-def _extension() -> Any:
-    """The extension module, loaded where a turn is taken: the rest of the package works without it."""
-    try:
-        return importlib.import_module("iogate._turn")
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            "iogate._turn, which takes turns, is not built: install the package from the sources of iogate"
-            " (pip install ./python, which takes Rust), or build it where it is (python/build)"
-        ) from error
-    except ImportError as error:
-        raise ImportError(
-            f"iogate._turn cannot be loaded: {error}; it is for the main interpreter, not for subinterpreters"
-        ) from error
+        return cast("_native.Wish", wish)
 
 
 def text_of(place_or_path: Place) -> str:

@@ -24,7 +24,7 @@ from iogate._wish import LossPolicy, Place, Policy, Wish, naming, text_of
 from iogate.errors import AlreadyClaimed, TurnError, TurnLost, TurnTimeout
 
 if TYPE_CHECKING:
-    from iogate import _turn
+    from iogate import _native
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ class Turn:
         self._in_use = threading.Lock()
         self._pid = os.getpid()
         self._entry: _line.Entry | None = None
-        self._held: _turn.Turn | None = None
+        self._held: _native.Turn | None = None
         self._token = 0
         self._waited = 0.0
         self._share = 1.0
@@ -246,7 +246,7 @@ class Turn:
             self._end()
             raise
 
-    def _stand_in_line(self, wish: _turn.Wish, ready: Callable[[], None], *, blocks: bool) -> None:
+    def _stand_in_line(self, wish: _native.Wish, ready: Callable[[], None], *, blocks: bool) -> None:
         if not wish.locks:
             ready()
             return
@@ -270,12 +270,12 @@ class Turn:
             f"no turn within {self._wish.timeout} s: others of this process are before this one",
         )
 
-    def _begin(self, held: _turn.Turn | None, since: float) -> None:
+    def _begin(self, held: _native.Turn | None, since: float) -> None:
         assert held is not None, "work that takes a turn has one"
         self._held, self._token, self._share = held, held.token, held.share / 1000
         self._waited = time.monotonic() - since
 
-    def _take(self) -> _turn.Turn | None:
+    def _take(self) -> _native.Turn | None:
         """What this process has to end."""
         held, self._held = self._held, None
         return held if self._pid == os.getpid() else None
@@ -287,7 +287,7 @@ class Turn:
             _line.leave(entry)
         self._in_use.release()
 
-    def _end_after(self, work: _turn.Work) -> None:
+    def _end_after(self, work: _native.Work) -> None:
         """Makes room for others once this work is over; only the interpreter's end waits for that."""
         entry, self._entry = self._entry, None
 
@@ -378,7 +378,7 @@ def _resolve_from_anywhere(future: asyncio.Future[None]) -> None:
         future.get_loop().call_soon_threadsafe(_resolve, future)
 
 
-def _done(work: _turn.Work) -> asyncio.Future[None]:
+def _done(work: _native.Work) -> asyncio.Future[None]:
     """Resolved when the work is done."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()

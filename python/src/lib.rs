@@ -1,14 +1,20 @@
-//! The extension module `iogate._turn`: what the Python package `iogate` asks of `iogate-turn`.
+//! The extension module `iogate._native`: what the Python package `iogate` asks of the libraries.
 //!
 //! | module | purpose |
 //! |---|---|
 //! | `wish` | what a turn is for, and waiting for it in the thread that asks |
 //! | `turn` | a turn |
 //! | `work` | the same waits in a thread of their own, for event loops |
+//! | `gate` | a gate, driven by hand |
+//! | `simulate` | the runs of a scenario |
+//! | `own` | schedulers that are written in Python |
 //!
 //! The interpreter is let go of whatever takes time. What people see of it (names, checks, exceptions) is in
 //! `python/iogate/`; errors here are `OSError` with the errno of the C functions.
 
+mod gate;
+mod own;
+mod simulate;
 mod turn;
 mod wish;
 mod work;
@@ -29,12 +35,18 @@ impl From<Failed> for PyErr {
     }
 }
 
-#[pymodule(name = "_turn")]
+#[pymodule(name = "_native")]
 mod module {
     use pyo3::exceptions::PyImportError;
     use pyo3::ffi;
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::gate::{Dispatch, Gate, Part};
+    #[pymodule_export]
+    use crate::own::Request;
+    #[pymodule_export]
+    use crate::simulate::{Report, simulate};
     #[pymodule_export]
     use crate::turn::Turn;
     #[pymodule_export]

@@ -9,7 +9,7 @@ use crate::Failed;
 use crate::work::Work;
 
 /// A turn, until it is released. One that nobody has any more ends too.
-#[pyclass(frozen, module = "iogate._turn")]
+#[pyclass(frozen, module = "iogate._native")]
 pub(crate) struct Turn {
     /// `None` once it has ended.
     turn: Mutex<Option<iogate_turn::Turn>>,

@@ -21,13 +21,13 @@ use crate::work::Work;
 static TURNS: Mutex<BTreeMap<Override, &'static Turns>> = Mutex::new(BTreeMap::new());
 
 /// How often it is seen whether there was a signal.
-const SIGNALS: Duration = Duration::from_millis(50);
+pub(crate) const SIGNALS: Duration = Duration::from_millis(50);
 
 /// What a program says itself instead of the environment: the policy, and whether it is strict.
 type Override = (Option<String>, Option<bool>);
 
 /// What a turn is for: its place is found, and the settings are right.
-#[pyclass(frozen, module = "iogate._turn")]
+#[pyclass(frozen, module = "iogate._native")]
 pub(crate) struct Wish {
     turns: &'static Turns,
     place: Place,

@@ -15,7 +15,7 @@ use crate::turn::Turn;
 type Outcome = Result<Option<iogate_turn::Turn>, Failed>;
 
 /// Something underway. Its descriptor becomes readable when it is done.
-#[pyclass(frozen, module = "iogate._turn")]
+#[pyclass(frozen, module = "iogate._native")]
 pub(crate) struct Work {
     shared: Arc<Shared>,
 }

@@ -116,7 +116,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 @pytest.fixture(scope="session")
 def coordinator(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
     """One for all tests, each of which has a place of its own. This process is its client, and of no job."""
-    built("python/iogate/_turn.abi3.so", "python/build")
+    built("python/iogate/_native.abi3.so", "python/build")
     directory = tmp_path_factory.mktemp("coord")
     address = f"unix:{directory}/socket"
     command = [str(program), "coord", "serve", "--listen", address, "--state", str(directory / "state")]

@@ -1,4 +1,4 @@
-"""The examples of docs/traces.md and docs/python.md do what they show."""
+"""The examples of docs/traces.md, docs/python.md and docs/python-gate.md do what they show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_SECONDS, ROOT, Coordinator
+from conftest import PATIENCE_SECONDS, ROOT, Coordinator, built
 
 
 def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Path) -> None:
@@ -33,9 +33,9 @@ def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Pa
     assert done.stdout.splitlines() == shown
 
 
-def programs() -> list[str]:
-    """The Python programs of docs/python.md."""
-    text = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+def programs(page: str = "docs/python.md") -> list[str]:
+    """The Python programs of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
 
 
@@ -60,3 +60,18 @@ def test_the_programs_of_the_documentation_take_turns(
     assert after["granted"] > before["granted"]
     assert after["released"] - before["released"] == after["granted"] - before["granted"]
     assert list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("program", programs("docs/python-gate.md"))
+def test_the_programs_of_the_other_page_run(program: str) -> None:
+    built("python/iogate/_native.abi3.so", "python/build")
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program, "--quick"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout

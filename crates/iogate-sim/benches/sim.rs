@@ -55,6 +55,7 @@ impl Work {
         let gate = GateSpec {
             scheduler: SchedulerConfig::new(kind),
             auto: false,
+            own: None,
             depth: 1,
             queue: 1 << 16,
             fair: false,

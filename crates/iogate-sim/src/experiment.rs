@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::result::RunResult;
 use crate::scenario::{Plan, Point, Scenario};
-use crate::world::{Observer, SimError, simulate};
+use crate::world::{Lent, Observer, SimError, simulate_with};
 
 /// A run that could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -94,9 +94,24 @@ pub fn run_some<O: Observer + Send>(
     observe: &(impl Fn(usize) -> Option<O> + Sync),
     finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
 ) -> Result<Vec<Done<O>>, ExperimentError> {
+    run_lent(plan, numbers, threads, observe, finished, Lent::NONE)
+}
+
+/// The same with schedulers of the caller's own, who may also end runs that are underway. The runs of one thread are the calling thread's.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_lent<O: Observer + Send>(
+    plan: &Plan,
+    numbers: &[u64],
+    threads: NonZero<usize>,
+    observe: &(impl Fn(usize) -> Option<O> + Sync),
+    finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
+    lent: Lent<'_>,
+) -> Result<Vec<Done<O>>, ExperimentError> {
     let simulate = |scenario: &Scenario, seed, observer: Option<&mut O>| match observer {
-        Some(observer) => simulate(scenario, seed, observer),
-        None => simulate(scenario, seed, &mut ()),
+        Some(observer) => simulate_with(scenario, seed, observer, lent),
+        None => simulate_with(scenario, seed, &mut (), lent),
     };
     run_with(plan, numbers, threads, observe, finished, &simulate)
 }
@@ -135,9 +150,10 @@ fn run_with<O: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..threads.get().min(runs.len()) {
+        for _ in 1..threads.get().min(runs.len()) {
             scope.spawn(work);
         }
+        work();
     });
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_unstable_by_key(|(run, _)| *run);

@@ -16,10 +16,10 @@ const LAYERS: [&str; 15] = [
     "iogate-nfs",
     "iogate-net",
     "iogate-turn",
-    "iogate-python",
     "iogate-preload",
     "iogate-sim",
     "iogate-report",
+    "iogate-python",
     "iogate",
     "iogate-lab",
 ];

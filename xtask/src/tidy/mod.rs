@@ -20,8 +20,8 @@ use anyhow::{Context, Result, ensure};
 /// What the checks are, for `--help`.
 pub(crate) const HELP: &str = "\
   layers    A crate depends only on crates above it in this list, reading from the top:
-            iogate-core, iogate-engine, iogate-gate, iogate-agios, iogate-vfs, iogate-fuse, iogate-nfs, iogate-net, iogate-turn, iogate-python,
-            iogate-preload, iogate-sim, iogate-report, iogate, iogate-lab. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
+            iogate-core, iogate-engine, iogate-gate, iogate-agios, iogate-vfs, iogate-fuse, iogate-nfs, iogate-net, iogate-turn,
+            iogate-preload, iogate-sim, iogate-report, iogate-python, iogate, iogate-lab. iogate-sim depends on iogate-core only; iogate-testkit is a dev-dependency only;
             only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
             In iogate-net, client, coordinator, server and turns use transport, and never each other.

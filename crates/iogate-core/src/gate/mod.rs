@@ -17,7 +17,7 @@ use crate::hash::HashMap;
 use crate::layout::{FileLayout, Holding, Layout, TARGETS_MAX};
 use crate::queue::{NONE, Pending, SlotId};
 use crate::request::{AppId, FileId, Op, Request, RequestId, TargetId};
-use crate::sched::{ConfigError, Pick, Prices, Scheduler, SchedulerConfig};
+use crate::sched::{Adapter, ConfigError, Own, Pick, Prices, Scheduler, SchedulerConfig};
 use crate::stats::{Conflict, Stats};
 use crate::time::Time;
 use crate::wait::WaitReason;
@@ -201,6 +201,16 @@ impl Gate {
         })
     }
 
+    /// The same with a scheduler of the driver's own. The settings keep the algorithm that is named there, which schedules nothing.
+    ///
+    /// # Errors
+    /// As [`Gate::new`].
+    pub fn with_own(config: &GateConfig, own: Box<dyn Own>) -> Result<Gate, ConfigError> {
+        let mut gate = Gate::new(config)?;
+        gate.scheduler = Box::new(Adapter::new(own));
+        Ok(gate)
+    }
+
     /// Takes a request. Its id is handed back in [`Gate::parts`] and must not be reused before the request is done.
     ///
     /// # Errors
@@ -317,12 +327,26 @@ impl Gate {
     /// Changes the algorithm or its parameters, live: nothing is lost, nothing served twice. What is in service stays
     /// there; everything else goes to the new scheduler, in arrival order. O(n log n).
     pub fn switch(&mut self, now: Time, scheduler: &SchedulerConfig) {
+        self.config.scheduler = scheduler.clone();
+        self.replace(now, scheduler.build());
+    }
+
+    /// The same to a scheduler of the driver's own; [`Gate::scheduler`] says what it said before.
+    pub fn switch_to_own(&mut self, now: Time, own: Box<dyn Own>) {
+        self.replace(now, Box::new(Adapter::new(own)));
+    }
+
+    /// Why the gate dispatches no more, if its scheduler is the driver's own and something is wrong with it.
+    pub fn fault(&self) -> Option<&str> {
+        self.scheduler.fault()
+    }
+
+    fn replace(&mut self, now: Time, scheduler: Box<dyn Scheduler>) {
         let now = self.advance(now);
         self.end_wait(now);
         let queued = self.pending.queued_by_arrival();
         self.pending.clear_queues();
-        self.scheduler = scheduler.build();
-        self.config.scheduler = scheduler.clone();
+        self.scheduler = scheduler;
         for slot in queued {
             self.enqueue(now, slot);
         }

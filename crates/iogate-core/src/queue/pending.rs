@@ -31,7 +31,7 @@ impl QueueId {
         self.0 as usize
     }
 
-    fn file(self) -> usize {
+    pub(crate) fn file(self) -> usize {
         self.0 as usize / 2
     }
 

@@ -14,7 +14,8 @@
 //! | [`app_window`], [`server_window`] | O(log g), g groups | O(log g) | one request | what earlier windows and this one hold |
 //! | [`twins`] | O(log t), t targets | O(log t) | one request | `age_max` and what has aged before |
 //!
-//! What `aioli` and `mlf` wait for is of a fixed length, or priced (`priced`, by [`think`] and [`Prices`]).
+//! A driver can bring one of its own ([`Own`]). What `aioli` and `mlf` wait for is of a fixed length, or priced (`priced`, by
+//! [`think`] and [`Prices`]).
 //!
 //! The gate's own index of byte ranges adds O(log n) to each.
 
@@ -22,6 +23,7 @@ mod arrival;
 mod config;
 mod groups;
 mod heap;
+mod own;
 mod priced;
 mod prices;
 mod quantum;
@@ -41,6 +43,8 @@ pub mod twins;
 use alloc::boxed::Box;
 
 pub use config::{ConfigError, SchedulerConfig, SchedulerKind};
+pub(crate) use own::Adapter;
+pub use own::{Choice, Own, Waiting};
 pub use param::{Param, ParamUnit};
 pub use prices::{Prices, WHOLE};
 
@@ -83,6 +87,11 @@ pub(crate) trait Scheduler: Send {
 
     /// The record of this file now stands for another file.
     fn forget(&mut self, _file: u32) {}
+
+    /// Why it dispatches no more, if something is wrong with it.
+    fn fault(&self) -> Option<&str> {
+        None
+    }
 
     /// Bytes of memory in use.
     fn allocated_bytes(&self) -> usize;

@@ -27,8 +27,9 @@ pub(crate) use best::{combinations, label};
 /// The form of [`ExperimentReport`] in JSON. Fields may be added without a new version.
 pub const VERSION: u32 = 1;
 
-/// Points whose timeline is kept, and of those the applications and the I/O phases of each.
-const TIMELINES_MAX: usize = 16;
+/// Points whose timeline is kept: at more of them nobody needs to look on.
+pub const TIMELINES_MAX: usize = 16;
+/// Of those the applications and the I/O phases of each.
 const TIMELINE_APPS_MAX: usize = 32;
 const TIMELINE_PHASES_MAX: usize = 256;
 const TIMELINE_CHOICES_MAX: usize = 256;

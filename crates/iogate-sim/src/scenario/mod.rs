@@ -3,6 +3,7 @@
 //! These are plain values, checked and complete: defaults are filled in, units are bytes and nanoseconds. `docs/scenarios.md`
 //! documents the file format, [`Plan`] reads it.
 
+mod built_in;
 mod document;
 mod path;
 mod plan;
@@ -26,6 +27,7 @@ use crate::cache::CacheConfig;
 use crate::elevator::ElevatorConfig;
 use crate::rng::Distribution;
 
+pub use built_in::{BUILT_IN, built_in};
 pub use plan::{Axis, POINTS_MAX, Plan, Point, Source};
 pub use problem::{PROBLEMS_MAX, Place, Problem, ProblemKind, ScenarioError};
 
@@ -90,6 +92,14 @@ pub struct Cluster {
     pub forwarders: Vec<Forwarders>,
     /// Where data lies.
     pub servers: Servers,
+}
+
+impl Cluster {
+    /// The gates of the layers, the clients' side first; `None`: none there.
+    pub fn gates(&self) -> impl Iterator<Item = Option<&GateSpec>> {
+        let below = self.forwarders.iter().map(|layer| &layer.gate).chain([&self.servers.gate]);
+        std::iter::once(self.clients.gate.as_ref()).chain(below.map(Some))
+    }
 }
 
 /// Client nodes.
@@ -209,6 +219,9 @@ impl Servers {
     }
 }
 
+/// What the name of a scheduler begins with that is the caller's own.
+pub const OWN: &str = "own:";
+
 /// A gate: its scheduler, and how much it lets through.
 #[derive(Clone, Debug)]
 pub struct GateSpec {
@@ -216,6 +229,8 @@ pub struct GateSpec {
     pub scheduler: SchedulerConfig,
     /// Whether the scheduler is chosen from then on.
     pub auto: bool,
+    /// The name of the caller's own scheduler that it has instead ([`crate::world::Lent`]), if the scenario says `own:NAME`.
+    pub own: Option<String>,
     /// Most dispatches in service at once.
     pub depth: u32,
     /// Most requests in it; more wait outside.

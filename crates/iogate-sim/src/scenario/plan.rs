@@ -1,5 +1,7 @@
 //! What is run: a scenario with its sweep written out, one point for each combination of values.
 
+use std::collections::BTreeSet;
+
 use super::document::{self, Data, Value};
 use super::path::{self, Concrete};
 use super::problem::{PROBLEMS_MAX, Place, Problem, ProblemKind, ScenarioError};
@@ -70,6 +72,12 @@ impl Plan {
             problems.sort_by_key(|problem| problem.place.line());
             ScenarioError { source: source.name.into(), problems }
         })
+    }
+
+    /// The names of the schedulers of the caller's own that its gates are to have.
+    pub fn own(&self) -> BTreeSet<&str> {
+        let gates = self.points.iter().flat_map(|point| point.scenario.cluster.gates().flatten());
+        gates.filter_map(|gate| gate.own.as_deref()).collect()
     }
 
     /// How many runs it takes, those of single applications not counted.

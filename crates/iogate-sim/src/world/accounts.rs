@@ -5,7 +5,7 @@ use iogate_core::profile::measure;
 use iogate_core::sched::Prices;
 
 use super::build::server_device;
-use super::{SimError, World};
+use super::{Lent, SimError, World};
 use crate::result::RunResult;
 use crate::scenario::Scenario;
 
@@ -16,7 +16,7 @@ use crate::scenario::Scenario;
 /// If the scenario does not fit together, or the run cannot end.
 pub fn simulate_with_accounts(scenario: &Scenario, seed: u64) -> Result<(RunResult, Vec<Account>), SimError> {
     let mut observer = ();
-    let mut world = World::build(scenario, seed, &mut observer)?;
+    let mut world = World::build(scenario, seed, &mut observer, Lent::NONE)?;
     let servers = &scenario.cluster.servers;
     let prices = if servers.cache.is_none() && servers.elevator.is_none() {
         measure(server_device(servers, 0, seed)?, seed).finish("servers", false, None).prices()

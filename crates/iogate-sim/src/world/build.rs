@@ -16,6 +16,7 @@ use super::event::EventQueue;
 use super::fair;
 use super::fault::{Delays, DeviceFaults};
 use super::global::Global;
+use super::lent::Lent;
 use super::list::ListQueue;
 use super::network::Net;
 use super::node::Node;
@@ -27,7 +28,7 @@ use crate::batch::BatchScheduler;
 use crate::cache::CacheStats;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, Fault, FaultKind, GateSpec, GlobalSpec, ProcessorSpec, Scenario, Servers};
+use crate::scenario::{App, Fault, FaultKind, GateSpec, GlobalSpec, OWN, ProcessorSpec, Scenario, Servers};
 use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::{self, Program};
@@ -42,6 +43,7 @@ impl<'a> World<'a> {
         scenario: &'a Scenario,
         seed: u64,
         observer: &'a mut dyn Observer,
+        lent: Lent<'a>,
     ) -> Result<World<'a>, SimError> {
         let cluster = &scenario.cluster;
         let mut layers = vec![0, cluster.clients.nodes];
@@ -76,10 +78,12 @@ impl<'a> World<'a> {
             list_calls: Slab::new(),
             list_messages: Slab::new(),
             notes: Slab::new(),
-            turns: Turns::new(scenario, seed)?,
+            turns: Turns::new(scenario, seed, lent)?,
             global: None,
             requests: 0,
             observer,
+            lent,
+            has_own: cluster.gates().flatten().any(|spec| spec.own.is_some()),
             specs: apps(scenario, seed),
         };
         world.global = Global::new(scenario, &world.specs, &world.layers);
@@ -103,8 +107,9 @@ impl<'a> World<'a> {
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
             let (spec, clock) = (cluster.clients.gate.as_ref(), clock(0, node));
-            let gate =
-                spec.map(|spec| gate("clients", spec, node, striped, (apps, global(0)), None)).transpose()?;
+            let gate = spec
+                .map(|spec| gate("clients", spec, node, striped, (apps, global(0)), None, self.lent))
+                .transpose()?;
             let chooses = spec.is_some_and(|spec| spec.auto);
             let mut node = Node::new(gate, clock, ProcessorSpec::default(), None);
             node.choose(chooses, |config| Choosing::learning(config, clock));
@@ -114,7 +119,15 @@ impl<'a> World<'a> {
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
-                let gate = gate(&layer.name, &layer.gate, node, striped, (apps, global(1 + index)), None)?;
+                let gate = gate(
+                    &layer.name,
+                    &layer.gate,
+                    node,
+                    striped,
+                    (apps, global(1 + index)),
+                    None,
+                    self.lent,
+                )?;
                 let clock = clock(1 + index, node);
                 let mut node = Node::new(Some(gate), clock, layer.processor, None);
                 node.lists = layer.lists.map(ListQueue::new);
@@ -129,7 +142,15 @@ impl<'a> World<'a> {
             let is_bare = servers.cache.is_none() && servers.elevator.is_none();
             let mut known = is_bare.then(|| server_device(servers, node, self.seed)).transpose()?;
             let device = known.as_mut().map(|device| &mut **device as &mut dyn Device);
-            let gate = gate("servers", &servers.gate, node, Layout::SINGLE, (apps, global(layer)), device)?;
+            let gate = gate(
+                "servers",
+                &servers.gate,
+                node,
+                Layout::SINGLE,
+                (apps, global(layer)),
+                device,
+                self.lent,
+            )?;
             let block = Block::new(
                 server_device(servers, node, self.seed)?,
                 servers.placement(),
@@ -294,7 +315,10 @@ impl<'a> World<'a> {
             || (0..).zip(nodes).filter_map(|(index, node)| Some((index, node, node.choosing.as_ref()?)));
         let scheduler = match choosing().next() {
             Some(_) => "auto".into(),
-            None => gates.first()?.scheduler().to_string(),
+            None => match self.scenario.cluster.gates().nth(self.layer_of(first)) {
+                Some(Some(GateSpec { own: Some(own), .. })) => format!("{OWN}{own}"),
+                _ => gates.first()?.scheduler().to_string(),
+            },
         };
         let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
         let held_back = nodes.iter().map(|node| node.held_back).sum();
@@ -349,9 +373,13 @@ pub fn server_device(servers: &Servers, server: u32, seed: u64) -> Result<Box<dy
 }
 
 impl GateSpec {
-    /// Its scheduler and parameters, as in `aioli quantum_base=32KiB`; `auto` if it is chosen.
+    /// Its scheduler and parameters, as in `aioli quantum_base=32KiB`; `auto` if it is chosen, and `own:NAME` if it is the caller's own.
     pub fn name(&self) -> String {
-        if self.auto { "auto".into() } else { self.scheduler.to_string() }
+        match &self.own {
+            Some(own) => format!("{OWN}{own}"),
+            None if self.auto => "auto".into(),
+            None => self.scheduler.to_string(),
+        }
     }
 
     /// The settings of the gate on the `node`-th node of a layer: with twins each starts at another target.
@@ -374,8 +402,13 @@ fn gate(
     layout: Layout,
     (apps, global): (&[App], Option<&GlobalSpec>),
     device: Option<&mut dyn Device>,
+    lent: Lent<'_>,
 ) -> Result<Gate, SimError> {
-    let gate = spec.config(node, layout).and_then(|config| Gate::new(&config));
+    let own = lent.own(layer, spec)?;
+    let gate = spec.config(node, layout).and_then(|config| match own {
+        Some(own) => Gate::with_own(&config, own),
+        None => Gate::new(&config),
+    });
     let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, apps, device, global).map(|()| gate));
     gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
 }

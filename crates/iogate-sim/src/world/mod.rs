@@ -20,6 +20,7 @@
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
 //! | `slots` | how many requests of a client may be unanswered |
+//! | `lent` | schedulers of the caller's own, and whether it wants the run to end |
 //! | `node`, `process` | the state of a node, of a process |
 //! | `observer` | what an onlooker is told |
 //!
@@ -36,6 +37,7 @@ mod event;
 mod fair;
 mod fault;
 mod global;
+mod lent;
 mod lift;
 mod list;
 mod network;
@@ -68,6 +70,7 @@ use crate::workload::Step;
 
 pub use accounts::simulate_with_accounts;
 pub use build::{apps, server_device};
+pub use lent::Lent;
 pub use observer::{Arrived, Observer, Phase, Served};
 
 /// Why a run could not be carried out.
@@ -101,6 +104,27 @@ pub enum SimError {
         /// What the gate says.
         source: iogate_core::Rejected,
     },
+    /// A gate wants a scheduler of the caller's own, who has none of this name.
+    #[error(
+        "the gate of {layer}: no scheduler 'own:{name}': only a program that brings its own scheduler can run this (docs/python.md)"
+    )]
+    NoOwn {
+        /// Whose.
+        layer: String,
+        /// What the scenario calls it.
+        name: String,
+    },
+    /// Something is wrong with a scheduler of the caller's own.
+    #[error("the scheduler of {layer}: {fault}")]
+    Own {
+        /// Whose.
+        layer: String,
+        /// What it did, or what it says.
+        fault: String,
+    },
+    /// The caller wants no more of it.
+    #[error("stopped")]
+    Stopped,
     /// Processes wait for something that cannot happen.
     #[error("nothing can happen any more at {at_s} s: {waiting}")]
     Stalled {
@@ -116,11 +140,27 @@ pub enum SimError {
 /// # Errors
 /// If the scenario does not fit together, or the run cannot end.
 pub fn simulate(scenario: &Scenario, seed: u64, observer: &mut dyn Observer) -> Result<RunResult, SimError> {
-    let mut world = World::build(scenario, seed, observer)?;
+    simulate_with(scenario, seed, observer, Lent::NONE)
+}
+
+/// The same with schedulers of the caller's own, who may also end it.
+///
+/// # Errors
+/// As [`simulate`]; if such a scheduler is missing or does what it must not; if the caller has ended it.
+pub fn simulate_with(
+    scenario: &Scenario,
+    seed: u64,
+    observer: &mut dyn Observer,
+    lent: Lent<'_>,
+) -> Result<RunResult, SimError> {
+    let mut world = World::build(scenario, seed, observer, lent)?;
     let cut_off = world.run(Time::ZERO + scenario.time_max)?;
     world.check(cut_off)?;
     Ok(world.result(cut_off))
 }
+
+/// After so many instants the caller is asked whether it goes on: some milliseconds.
+const INSTANTS: u32 = 1024;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -222,11 +262,15 @@ struct World<'a> {
     global: Option<Box<Global>>,
     requests: u64,
     observer: &'a mut dyn Observer,
+    lent: Lent<'a>,
+    /// Whether a gate has a scheduler of the caller's own.
+    has_own: bool,
 }
 
 impl World<'_> {
     /// Goes from event to event; whether it was ended by the limit.
     fn run(&mut self, limit: Time) -> Result<bool, SimError> {
+        let mut instants = 0u32;
         loop {
             while let Some(event) = self.queue.pop_now() {
                 self.handle(event)?;
@@ -240,6 +284,10 @@ impl World<'_> {
                 Some(at) if at > limit => return Ok(!self.is_over()),
                 Some(_) => self.queue.advance(),
             };
+            instants = instants.wrapping_add(1);
+            if instants.is_multiple_of(INSTANTS) && (self.lent.is_stopped)() {
+                return Err(SimError::Stopped);
+            }
         }
     }
 

@@ -4,7 +4,8 @@
 //! before, which is complete when all its pieces have been answered.
 
 use iogate_core::{
-    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Op, Outcome, Rejected, Request, RequestId, Time,
+    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Gate, Op, Outcome, Rejected, Request, RequestId,
+    Time,
 };
 
 use super::process::Waiting;
@@ -369,7 +370,15 @@ impl World<'_> {
         }
         self.begin_lists(node);
         self.look_for_lack(node);
-        Ok(())
+        if self.has_own { self.check_own(node) } else { Ok(()) }
+    }
+
+    /// Whether a scheduler of the caller's own does what it may.
+    fn check_own(&self, node: u32) -> Result<(), SimError> {
+        match self.nodes[node as usize].gate.as_ref().and_then(Gate::fault) {
+            Some(fault) => Err(SimError::Own { layer: self.layer_name(node), fault: fault.into() }),
+            None => Ok(()),
+        }
     }
 
     /// Which layer a node is of: 0 are the clients.

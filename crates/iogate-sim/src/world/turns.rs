@@ -10,7 +10,7 @@ use iogate_core::policy::Entitlement;
 use iogate_core::{FileId, Op, Span, Time};
 
 use super::process::Waiting;
-use super::{Event, Message, SimError, World};
+use super::{Event, Lent, Message, SimError, World};
 use crate::result::Attempt;
 use crate::rng::mix;
 use crate::scenario::{App, Barrier, Coordination, Pattern, Scenario, Sharing, Workload};
@@ -92,12 +92,13 @@ impl Turns {
     ///
     /// # Errors
     /// If the quiet throughput cannot be measured.
-    pub(super) fn new(scenario: &Scenario, seed: u64) -> Result<Turns, SimError> {
+    pub(super) fn new(scenario: &Scenario, seed: u64, lent: Lent<'_>) -> Result<Turns, SimError> {
         let Coordination { lock, backoff } = &scenario.coordination;
         let backoff = match backoff {
-            Some(config) if config.quiet == 0 => {
-                Some(BackoffConfig { quiet: quiet_throughput(scenario, seed, config)?, ..config.clone() })
-            }
+            Some(config) if config.quiet == 0 => Some(BackoffConfig {
+                quiet: quiet_throughput(scenario, seed, config, lent)?,
+                ..config.clone()
+            }),
             config => config.clone(),
         };
         let table = lock.as_ref().map(|rules| Table::new(rules.clone(), Token(0)));
@@ -370,7 +371,12 @@ impl World<'_> {
 
 /// The throughput that an attempt measures while nobody else is there, in bytes per second: the median of several, in a world of
 /// its own, by a process on the first client node.
-fn quiet_throughput(scenario: &Scenario, seed: u64, config: &BackoffConfig) -> Result<u64, SimError> {
+fn quiet_throughput(
+    scenario: &Scenario,
+    seed: u64,
+    config: &BackoffConfig,
+    lent: Lent<'_>,
+) -> Result<u64, SimError> {
     let workload = Workload {
         pattern: Pattern::Contiguous { sharing: Sharing::Shared, bytes: 1, request: 1 },
         op: Op::Write,
@@ -404,7 +410,7 @@ fn quiet_throughput(scenario: &Scenario, seed: u64, config: &BackoffConfig) -> R
         coordination: Coordination { lock: None, backoff: Some(always) },
         ..scenario.clone()
     };
-    let result = super::simulate(&quiet, seed, &mut ())?;
+    let result = super::simulate_with(&quiet, seed, &mut (), lent)?;
     let attempts = result.apps.iter().flat_map(|app| &app.turns.attempts);
     let mut slowest: Vec<u64> = attempts.map(|attempt| attempt.slowest).collect();
     slowest.sort_unstable();

@@ -11,7 +11,7 @@ use iogate_sim::scenario::{
 /// A gate that lets one dispatch through at a time.
 pub(crate) fn gate(scheduler: &str) -> GateSpec {
     let scheduler = SchedulerConfig::by_name(scheduler).expect("a scheduler's name");
-    GateSpec { scheduler, auto: false, depth: 1, queue: 1 << 20, fair: false, lot: None }
+    GateSpec { scheduler, auto: false, own: None, depth: 1, queue: 1 << 20, fair: false, lot: None }
 }
 
 /// One client node and servers that take `device`'s time, no network to speak of, no applications yet.

@@ -7,91 +7,17 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_core::nearest::{did_you_mean, nearest};
 use iogate_report::Table;
-use iogate_sim::scenario::{Plan, Source};
+use iogate_sim::scenario::{self, BUILT_IN, OWN, Plan, Source};
 
 use crate::cli::{ScenarioArgs, ScenarioChoice, ScenarioCommand};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// A scenario that is built in.
-struct BuiltIn {
-    name: &'static str,
-    text: &'static str,
-}
-
-macro_rules! built_in {
-    ($($name:literal),* $(,)?) => {
-        &[$(BuiltIn { name: $name, text: include_str!(concat!("../../../../scenarios/", $name, ".toml")) }),*]
-    };
-}
-
-/// All in `scenarios/`, by name.
-const BUILT_IN: &[BuiltIn] = built_in![
-    "agios",
-    "agios-pastel",
-    "aioli-ior-and-cat",
-    "aioli-one-ior",
-    "aioli-one-ior-cached",
-    "aioli-one-ior-collective",
-    "aioli-run-lengths",
-    "aioli-sequential",
-    "aioli-sequential-readers",
-    "aioli-ten-applications",
-    "aioli-threads",
-    "aioli-two-iors",
-    "aioli-two-iors-collective",
-    "checkpoint-alone",
-    "checkpoint-backoff",
-    "checkpoint-devices",
-    "checkpoint-forwarders",
-    "checkpoint-jobs",
-    "checkpoint-jobs-large",
-    "checkpoint-mix",
-    "checkpoint-mix-below",
-    "checkpoint-pair",
-    "checkpoint-pair-below",
-    "coordination-applications-disk",
-    "coordination-applications-flash",
-    "coordination-controls",
-    "coordination-finish-times",
-    "coordination-formulas",
-    "coordination-servers-below",
-    "coordination-servers-disk",
-    "coordination-servers-flash",
-    "coordination-windows-below",
-    "coordination-windows-disk",
-    "coordination-windows-flash",
-    "forwarders",
-    "global-cap",
-    "global-shares",
-    "mechanisms",
-    "mechanisms-open-loop",
-    "scale-clients",
-    "scale-servers",
-    "shares",
-    "twins-below",
-    "twins-below-direct",
-    "twins-collective",
-    "twins-contention",
-    "twins-contention-direct",
-    "twins-depth",
-    "twins-direct",
-    "twins-forwarders",
-    "twins-schedulers",
-    "twins-server-windows",
-    "twins-two-applications",
-    "twins-two-applications-direct",
-    "twins-variants",
-    "twins-windows",
-    "two-readers",
-    "windows",
-];
-
 pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     match &args.command {
         ScenarioCommand::Check { scenarios } => check(scenarios),
         ScenarioCommand::List => list(),
-        ScenarioCommand::Show { name } => print(built_in(name)?.text),
+        ScenarioCommand::Show { name } => print(built_in(name)?),
     }
 }
 
@@ -111,7 +37,7 @@ pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Chosen, Failure> {
 
 /// The names of those that are built in.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    BUILT_IN.iter().map(|scenario| scenario.name)
+    BUILT_IN.iter().map(|(name, _)| *name)
 }
 
 /// Whether one of this name is built in.
@@ -124,7 +50,7 @@ pub(crate) fn of_paper(paper: &str) -> impl Iterator<Item = &'static str> {
     let is = move |name: &&str| {
         name.strip_prefix(paper).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    BUILT_IN.iter().map(|scenario| scenario.name).filter(is)
+    names().filter(is)
 }
 
 /// The plan of a scenario that is built in.
@@ -155,17 +81,22 @@ fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Fail
         let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
         (Plan::read(&Source { name: scenario, text: &text, settings, quick, open: &open }), text)
     } else {
-        let BuiltIn { name, text } = built_in(scenario)?;
+        let text = built_in(scenario)?;
         let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
-        (Plan::read(&Source { name, text, settings, quick, open: &open }), (*text).to_owned())
+        (Plan::read(&Source { name: scenario, text, settings, quick, open: &open }), text.to_owned())
     };
     let plan = plan.map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))?;
+    if let Some(own) = plan.own().first() {
+        return Err(Failure::usage(anyhow!(
+            "{scenario}: scheduler = \"{OWN}{own}\": expected one that iogate has; only a program that brings its own can run this"
+        ))
+        .hint("docs/python.md shows how; `iogate schedulers` lists those that there are"));
+    }
     Ok(Chosen { plan, text })
 }
 
-fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
-    let names = || BUILT_IN.iter().map(|scenario| scenario.name);
-    BUILT_IN.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+fn built_in(name: &str) -> Result<&'static str, Failure> {
+    scenario::built_in(name).ok_or_else(|| {
         let (near, known) = (nearest(name, names()), names().collect::<Vec<_>>().join(", "));
         let near = did_you_mean(&near);
         Failure::usage(anyhow!("unknown scenario '{name}'; {near}expected a file, or one of: {known}"))
@@ -174,12 +105,12 @@ fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
 }
 
 fn list() -> Result<(), Failure> {
-    let width = BUILT_IN.iter().map(|scenario| scenario.name.len()).max().unwrap_or(0);
+    let width = names().map(str::len).max().unwrap_or(0);
     let mut out = String::new();
-    for scenario in BUILT_IN {
-        let plan = read(scenario.name, &[], false)?.plan;
+    for name in names() {
+        let plan = read(name, &[], false)?.plan;
         let title = plan.points.first().map_or("", |point| &point.scenario.title);
-        writeln!(out, "{:width$}  {title}", scenario.name).expect("text grows");
+        writeln!(out, "{name:width$}  {title}").expect("text grows");
     }
     print(&out)
 }
@@ -242,7 +173,7 @@ mod tests {
             .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
             .collect();
         names.sort();
-        assert_eq!(names, BUILT_IN.iter().map(|scenario| scenario.name).collect::<Vec<_>>());
+        assert_eq!(names, super::names().collect::<Vec<_>>());
     }
 
     /// The words of a command line, without the quotes around some.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use iogate_report::experiment::TIMELINES_MAX;
 use iogate_report::{ExperimentReport, Perfetto, html, perfetto};
 use iogate_sim::scenario::Plan;
 use iogate_sim::world::simulate;
@@ -17,8 +18,6 @@ use crate::output::{OutputFile, print, same_file};
 
 /// What made a report.
 pub(crate) const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
-/// Points that are looked on at: as many as a report keeps timelines of.
-const RECORDED_MAX: usize = 16;
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let Chosen { plan, text } = scenario::plan(&args.scenario)?;
@@ -28,7 +27,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
     let recorded = if args.results.is_some() || outputs.html.is_some() || outputs.json.is_some() {
-        RECORDED_MAX
+        TIMELINES_MAX
     } else {
         0
     };

@@ -16,7 +16,7 @@ use crate::scenario::problem::ProblemKind;
 use crate::scenario::schema::GATE;
 use crate::scenario::table::Table;
 use crate::scenario::{
-    Clients, Cluster, Forwarders, GateSpec, ListSpec, ProcessorSpec, ServerCache, Servers, Spread,
+    Clients, Cluster, Forwarders, GateSpec, ListSpec, OWN, ProcessorSpec, ServerCache, Servers, Spread,
 };
 
 /// Depth of gates on the way to the servers: a server has work from each, whatever it is doing.
@@ -226,6 +226,9 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
     if name == AUTO {
         return chosen_gate(table, depth);
     }
+    if let Some(own) = name.strip_prefix(OWN) {
+        return own_gate(table, depth, own);
+    }
     let mut scheduler = match SchedulerConfig::by_name(&name) {
         Ok(scheduler) => scheduler,
         Err(error) => {
@@ -233,6 +236,7 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
             return GateSpec {
                 scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
                 auto: false,
+                own: None,
                 depth,
                 queue: 1,
                 fair: false,
@@ -263,7 +267,6 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
 
 /// A gate whose scheduler is chosen: it has no parameters to set.
 fn chosen_gate(table: &Table<'_>, depth: u32) -> GateSpec {
-    let names = || GATE.keys.iter().map(|key| key.name);
     for (key, _) in table.further() {
         let params = || SchedulerKind::ALL.iter().flat_map(|kind| kind.params());
         if params().any(|param| param.name == key) {
@@ -273,17 +276,36 @@ fn chosen_gate(table: &Table<'_>, depth: u32) -> GateSpec {
             table.unfit(key, why);
             continue;
         }
-        let kind = ProblemKind::UnknownKey {
-            key: key.into(),
-            table: format!("a gate with {AUTO}"),
-            near: nearest(key, names()),
-            known: names().collect::<Vec<_>>().join(", "),
-        };
-        table.problems().push(table.place_of(key), kind);
+        unknown(table, key, AUTO);
     }
     let depth = if table.has("depth") { table.small("depth") } else { depth };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     GateSpec { auto: true, ..spec(table, scheduler, depth) }
+}
+
+/// A gate whose scheduler is the caller's own, which has its parameters from there.
+fn own_gate(table: &Table<'_>, depth: u32, own: &str) -> GateSpec {
+    if own.is_empty() {
+        table.unfit("scheduler", format!("{OWN}: expected a name behind it, as in {OWN}elevator"));
+    }
+    for (key, _) in table.further() {
+        unknown(table, key, &format!("{OWN}{own}"));
+    }
+    let depth = if table.has("depth") { table.small("depth") } else { depth };
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    GateSpec { own: Some(own.into()), ..spec(table, scheduler, depth) }
+}
+
+/// A key that is none of a gate's with such a scheduler.
+fn unknown(table: &Table<'_>, key: &str, scheduler: &str) {
+    let names = || GATE.keys.iter().map(|key| key.name);
+    let kind = ProblemKind::UnknownKey {
+        key: key.into(),
+        table: format!("a gate with {scheduler}"),
+        near: nearest(key, names()),
+        known: names().collect::<Vec<_>>().join(", "),
+    };
+    table.problems().push(table.place_of(key), kind);
 }
 
 /// What gates have whatever their scheduler.
@@ -293,7 +315,7 @@ fn spec(table: &Table<'_>, scheduler: SchedulerConfig, depth: u32) -> GateSpec {
         table.refuse(&["lot"], "a gate that is not fair");
     }
     let lot = table.optional("lot").map(Span::from_nanos);
-    GateSpec { scheduler, auto: false, depth, queue: table.small("queue"), fair, lot }
+    GateSpec { scheduler, auto: false, own: None, depth, queue: table.small("queue"), fair, lot }
 }
 
 /// A gate in front of servers. Only what one target charges is known: in front of several a scheduler must be named.
