@@ -202,3 +202,51 @@ def simulate(
     schedulers: dict[str, object],
 ) -> Report:
     """Runs a scenario; it is a file, the name of one that is built in, or the text of one."""
+
+Attributes = tuple[int, int, int, int, int, int, float, float, float]
+"""Type and permissions, size, owner, group, links, number; times of the last access, change of the data and
+change of anything, in seconds."""
+
+class Connection:
+    """A session with servers of the same files. Paths begin at the root of the export, without a slash."""
+
+    def __new__(
+        cls,
+        servers: list[str],
+        *,
+        export: str,
+        auth: str | None,
+        tls: tuple[str, str, str, str | None] | None,
+        retry_for: float,
+        app: int | None,
+    ) -> Connection: ...
+    def attr(self, path: str, follow: bool) -> Attributes:
+        """What is at a path."""
+    def list(self, path: str) -> list[tuple[str, Attributes]]:
+        """What is in a directory; links are not followed."""
+    def mkdir(self, path: str, mode: int) -> None:
+        """Makes a directory."""
+    def remove(self, path: str, directory: bool) -> None:
+        """Removes an empty directory, or a name."""
+    def rename(self, path: str, to: str) -> None:
+        """Gives something another name."""
+    def set_times(self, path: str, atime: float, mtime: float) -> None:
+        """Sets the times of the last access and change."""
+    def open(self, path: str, how: str, mode: int) -> File:
+        """Opens a file: r, r+, w, x or a; `mode` are the permissions of a new one."""
+
+class File:
+    """An open file."""
+
+    def read(self, offset: int, count: int) -> bytes:
+        """Reads so many bytes, fewer only at the end."""
+    def write(self, offset: int, data: bytes) -> None:
+        """Writes all of these bytes."""
+    def attr(self) -> Attributes:
+        """Its attributes."""
+    def sync(self) -> None:
+        """Makes durable what was written."""
+    def truncate(self, size: int) -> None:
+        """Sets the size."""
+    def close(self) -> None:
+        """Closes it; fails if something that was written is known to be lost."""

@@ -5,6 +5,7 @@
 //! | `wish` | what a turn is for, and waiting for it in the thread that asks |
 //! | `turn` | a turn |
 //! | `work` | the same waits in a thread of their own, for event loops |
+//! | `files` | files of servers |
 //! | `gate` | a gate, driven by hand |
 //! | `simulate` | the runs of a scenario |
 //! | `own` | schedulers that are written in Python |
@@ -12,6 +13,7 @@
 //! The interpreter is let go of whatever takes time. What people see of it (names, checks, exceptions) is in
 //! `python/iogate/`; errors here are `OSError` with the errno of the C functions.
 
+mod files;
 mod gate;
 mod own;
 mod simulate;
@@ -41,6 +43,8 @@ mod module {
     use pyo3::ffi;
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::files::{Connection, File};
     #[pymodule_export]
     use crate::gate::{Dispatch, Gate, Part};
     #[pymodule_export]

@@ -58,6 +58,10 @@ def test_the_wheel_takes_turns(coordinator: Coordinator, place: str, tmp_path: P
     shown = told(python, "-c", "import iogate; print(iogate.__file__)", cwd=tmp_path, environment=environment)
     assert shown.startswith(str(tmp_path))
     assert (tmp_path / "venv").joinpath("lib").glob("*/site-packages/iogate/py.typed")
+    (entries,) = (tmp_path / "venv").glob("lib/*/site-packages/iogate-*.dist-info/entry_points.txt")
+    assert "[fsspec.specs]\niogate=iogate.filesystem.IogateFileSystem" in entries.read_text()
+    simulated = "import iogate; print(iogate.simulate('two-readers', quick=True))"
+    assert "points" in told(python, "-c", simulated, cwd=tmp_path, environment=environment)
 
 
 def test_without_the_extension_the_rest_works(tmp_path: Path) -> None:

@@ -1,0 +1,415 @@
+"""Files of iogate's servers for everything that speaks fsspec: pandas, dask, zarr, torch.
+
+    import pandas
+
+    frame = pandas.read_csv("iogate://io1:7000/results/step-1.csv")
+
+The program is a client of the server, as a mount is: its reads and writes pass the server's gate.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import uuid
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from fsspec.utils import stringify_path
+
+from iogate._extension import extension
+
+if TYPE_CHECKING:
+    from iogate._native import Attributes, Connection
+    from iogate._native import File as NativeFile
+
+MODES = ("rb", "wb", "ab", "xb")
+"""How files are opened."""
+
+
+class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """Files of servers, by `iogate://HOST:PORT/path`.
+
+    One object is one session. A child of `fork` gets a session of its own when it first asks for something.
+
+    Args:
+        server: `HOST:PORT` or `unix:/path` of a server; several, separated by commas, have the same files.
+        export: The server's export; empty for its first one.
+        auth: How the server knows who this is: "none", "socket" (the kernel's word, or a certificate) or
+            "munge"; `None` is "socket" over Unix sockets and TLS, else "none".
+        tls: PEM files: `authorities`, `certificate` and `key`; and the server's `name`, if it is not the
+            host's.
+        retry_for: Seconds for which requests wait for a server that has gone, before they fail.
+        app: The application of reads and writes; `None` is that of the process (`IOGATE_APP` and so on).
+        auto_mkdir: Whether a file's directory is made when the file is.
+        options: Those of all of fsspec's file systems.
+    """
+
+    protocol = "iogate"
+    root_marker = "/"
+
+    def __init__(  # noqa: PLR0913
+        self,
+        server: str | None = None,
+        *,
+        export: str = "",
+        auth: str | None = None,
+        tls: dict[str, str] | None = None,
+        retry_for: float = 60.0,
+        app: int | None = None,
+        auto_mkdir: bool = False,
+        **options: Any,
+    ) -> None:
+        """Keeps what is to be connected to; the first call connects."""
+        super().__init__(**options)
+        if not server:
+            raise ValueError("expected a server, as in iogate://HOST:PORT/path or server='unix:/path'")
+        unknown = set(tls or ()) - {"authorities", "certificate", "key", "name"}
+        missing = {"authorities", "certificate", "key"} - set(tls or ()) if tls is not None else set()
+        if unknown or missing:
+            raise ValueError(
+                f"tls: expected authorities, certificate, key and perhaps name, found {sorted(tls or ())}"
+            )
+        self.server = server
+        self.auto_mkdir = auto_mkdir
+        self._options: dict[str, Any] = {
+            "export": export,
+            "auth": auth,
+            "tls": (tls["authorities"], tls["certificate"], tls["key"], tls.get("name")) if tls else None,
+            "retry_for": retry_for,
+            "app": app,
+        }
+        self._session: tuple[int, Connection] | None = None
+
+    def connection(self) -> Connection:
+        """The session of this process, which is begun if need be.
+
+        Raises:
+            OSError: The server cannot be reached, or refuses.
+        """
+        session = self._session
+        if session is None or session[0] != os.getpid():
+            connection = extension().Connection(self.server.split(","), **self._options)
+            # Threads may have begun several: one is kept.
+            session = self._session = (os.getpid(), connection)
+        return session[1]
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        """Paths begin with a slash; the server is no part of them."""
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = stringify_path(path)
+        if path.startswith("iogate://"):
+            path = "/" + path[len("iogate://") :].partition("/")[2]
+        return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+    @staticmethod
+    def _get_kwargs_from_urls(path: str) -> dict[str, Any]:
+        """The server that a URL names."""
+        path = stringify_path(path)
+        server = path[len("iogate://") :].partition("/")[0] if path.startswith("iogate://") else ""
+        return {"server": server} if server else {}
+
+    def unstrip_protocol(self, name: str) -> str:
+        """The URL of a path."""
+        if name.startswith("iogate://"):
+            return name
+        host = "" if self.server.startswith("unix:") or "," in self.server else self.server
+        return f"iogate://{host}{self._strip_protocol(name)}"
+
+    @property
+    def fsid(self) -> str:
+        """Tells the file systems of servers apart."""
+        return f"iogate:{self.server}:{self._options['export']}"
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        """What is at a path; a symbolic link is followed, if it leads somewhere."""
+        path = self._strip_protocol(path)
+        attr = self.connection().attr(_native(path), False)
+        return self._info(path, attr)
+
+    def _info(self, path: str, attr: Attributes) -> dict[str, Any]:
+        is_link = stat.S_ISLNK(attr[0])
+        if is_link:
+            try:
+                attr = self.connection().attr(_native(path), True)
+            except OSError:
+                is_link = True
+        mode, size, uid, gid, links, inode, atime, mtime, ctime = attr
+        kind = "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
+        return {
+            "name": path,
+            "size": size if kind == "file" else 0,
+            "type": kind,
+            "mode": mode,
+            "uid": uid,
+            "gid": gid,
+            "nlink": links,
+            "ino": inode,
+            "atime": atime,
+            "mtime": mtime,
+            "created": ctime,
+            "islink": is_link,
+        }
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
+        """What is in a directory, or the file at the path."""
+        path = self._strip_protocol(path)
+        found = self.info(path)
+        if found["type"] == "directory":
+            listed = self.connection().list(_native(path))
+            infos = [self._info(path.rstrip("/") + "/" + name, attr) for name, attr in listed]
+        else:
+            infos = [found]
+        return infos if detail else [info["name"] for info in infos]
+
+    def created(self, path: str) -> datetime:
+        """When anything of it was changed last: file systems keep nothing earlier."""
+        return datetime.fromtimestamp(self.info(path)["created"], tz=timezone.utc)
+
+    def modified(self, path: str) -> datetime:
+        """When its data was changed last."""
+        return datetime.fromtimestamp(self.info(path)["mtime"], tz=timezone.utc)
+
+    def mkdir(self, path: str, create_parents: bool = True, **kwargs: Any) -> None:
+        """Makes a directory, and those above it."""
+        path = self._strip_protocol(path)
+        if create_parents and path != "/":
+            self.makedirs(self._parent(path), exist_ok=True)
+        self.connection().mkdir(_native(path), 0o777 & ~_umask())
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Makes a directory, and those above it."""
+        path = self._strip_protocol(path)
+        try:
+            self.mkdir(path, create_parents=False)
+        except FileNotFoundError:
+            self.makedirs(self._parent(path), exist_ok=True)
+            self.mkdir(path, create_parents=False)
+        except FileExistsError:
+            if not exist_ok or not self.isdir(path):
+                raise
+
+    def rmdir(self, path: str) -> None:
+        """Removes an empty directory."""
+        self.connection().remove(_native(self._strip_protocol(path)), True)
+
+    def rm_file(self, path: str) -> None:
+        """Removes a file, or another name."""
+        self.connection().remove(_native(self._strip_protocol(path)), False)
+
+    def _rm(self, path: str) -> None:
+        path = self._strip_protocol(path)
+        mode = self.connection().attr(_native(path), False)[0]
+        self.connection().remove(_native(path), stat.S_ISDIR(mode))
+
+    def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
+        """Removes files, and with `recursive` directories and what is in them; links are not followed."""
+        paths = path if isinstance(path, list) else [path]
+        for one in paths:
+            for found in reversed(self.expand_path(one, recursive=recursive, maxdepth=maxdepth)):
+                self._rm(found)
+
+    def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Renames; what has the other name is replaced."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.auto_mkdir:
+            self.makedirs(self._parent(path2), exist_ok=True)
+        self.connection().rename(_native(path1), _native(path2))
+
+    def mv(
+        self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any
+    ) -> None:
+        """Renames a file or a whole directory, or moves it into the directory that is there."""
+        source, target = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.isdir(target):
+            target = target.rstrip("/") + "/" + source.rsplit("/", 1)[-1]
+        self.mv_file(source, target)
+
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        """Copies a file, through this program; of a directory, makes one."""
+        path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+            return
+        if self.auto_mkdir:
+            self.makedirs(self._parent(path2), exist_ok=True)
+        if path1 == path2:
+            return
+        with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
+            while data := source.read(source.blocksize):
+                target.write(data)
+
+    def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
+        """Makes an empty file; without `truncate`, one that is there gets new times."""
+        path = self._strip_protocol(path)
+        if truncate or not self.exists(path):
+            with self.open(path, "wb"):
+                return
+        now = datetime.now(tz=timezone.utc).timestamp()
+        self.connection().set_times(_native(path), now, now)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
+        """The bytes of a file, or those of a range; a negative number counts from the end."""
+        file = self.connection().open(_native(self._strip_protocol(path)), "r", 0)
+        try:
+            size = file.attr()[1]
+            begin, end = (_place(start, size, 0), _place(end, size, size))
+            return file.read(begin, max(end - begin, 0))
+        finally:
+            file.close()
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Makes a file of these bytes; with `mode="create"` it must not be there."""
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.write(value)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | str | None = None,
+        autocommit: bool = True,
+        cache_options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> IogateFile:
+        if mode not in MODES:
+            raise ValueError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
+        if self.auto_mkdir and mode != "rb":
+            self.makedirs(self._parent(path), exist_ok=True)
+        if block_size is None:
+            block_size = IogateFile.DEFAULT_BLOCK_SIZE
+        return IogateFile(
+            self,
+            path,
+            mode,
+            block_size=block_size,
+            autocommit=autocommit,
+            cache_options=cache_options,
+            **kwargs,
+        )
+
+
+class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
+    """An open file.
+
+    What is read is asked for in blocks, ahead where it is read in order; what is written goes in blocks, the
+    last one when the file is closed. `fsync` makes what was written durable.
+    """
+
+    DEFAULT_BLOCK_SIZE = 4 * 2**20
+
+    def __init__(self, fs: IogateFileSystem, path: str, mode: str = "rb", **kwargs: Any) -> None:
+        """Opens it at the server."""
+        self._file: NativeFile | None = None
+        self._process = os.getpid()
+        self._begin = 0
+        autocommit = kwargs.get("autocommit", True)
+        # Of a transaction: what is not committed has another name.
+        self._at = path if autocommit or mode == "rb" else f"{path}.{uuid.uuid4().hex}.part"
+        connection = fs.connection()
+        if mode != "rb" and not autocommit and mode == "xb" and fs.exists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        if mode == "ab" and not autocommit and fs.exists(path):
+            fs.cp_file(path, self._at)
+        self._file = connection.open(_native(self._at), mode.rstrip("b"), 0o666 & ~_umask())
+        attr = self._file.attr()
+        if stat.S_ISDIR(attr[0]):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        self._inode = attr[5]
+        if mode == "rb":
+            kwargs["size"] = attr[1]
+        elif mode == "ab":
+            self._begin = attr[1]
+        super().__init__(fs, path, mode, **kwargs)
+        self.loc = self._begin
+
+    def _opened(self) -> NativeFile:
+        """The file as this process has it: in a child of `fork` one that is read is opened again."""
+        if self._process != os.getpid():
+            if self.mode != "rb":
+                raise OSError(
+                    errno.ESTALE,
+                    "the file is being written by the process that this one is a child of",
+                    self.path,
+                )
+            file = self.fs.connection().open(_native(self._at), "r", 0)
+            if file.attr()[5] != self._inode:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), self.path)
+            self._file, self._process = file, os.getpid()
+        assert self._file is not None, "it is opened when it is made"
+        return self._file
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        return self._opened().read(start, end - start)
+
+    def _initiate_upload(self) -> None:
+        """It is open already."""
+
+    def _upload_chunk(self, final: bool = False) -> bool:
+        data = self.buffer.getvalue()
+        self._opened().write(self._begin + self.offset, data)
+        if final and self.autocommit:
+            self.commit()
+        return True
+
+    def fsync(self) -> None:
+        """Makes durable what was written."""
+        if self.mode != "rb":
+            self.flush()
+            if self.buffer.tell() > 0:
+                # What is less than a block is kept back by a flush.
+                self._opened().write(self._begin + (self.offset or 0), self.buffer.getvalue())
+        self._opened().sync()
+
+    def commit(self) -> None:
+        """Gives the file its name, if it is one of a transaction."""
+        if self._at != self.path:
+            self.fs.connection().rename(_native(self._at), _native(self.path))
+            self._at = self.path
+
+    def discard(self) -> None:
+        """Removes what a transaction would have given its name."""
+        if self._at != self.path:
+            self.fs.connection().remove(_native(self._at), False)
+
+    def close(self) -> None:
+        """Writes what is left, and closes it.
+
+        Raises:
+            OSError: What was written could not be, or is known to be lost.
+        """
+        # It was never open, or it is the parent's, who has what is to be written.
+        if self._file is None or (self._process != os.getpid() and self.mode != "rb"):
+            self.closed = True
+            return
+        if self.closed:
+            return
+        try:
+            super().close()
+        finally:
+            self.closed = True
+            self._file.close()
+
+
+def _native(path: str) -> str:
+    """A path from the tree's root on."""
+    return path.lstrip("/")
+
+
+def _place(at: int | None, size: int, absent: int) -> int:
+    if at is None:
+        return absent
+    return min(max(at + size, 0) if at < 0 else at, size)
+
+
+def _umask() -> int:
+    """Permissions that new files do not get; the system call would change them for all threads."""
+    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+        for line in status:
+            if line.startswith("Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022
