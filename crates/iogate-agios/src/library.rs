@@ -65,6 +65,8 @@ struct State {
     /// Of each dispatch that callbacks have: requests not released yet, and bytes.
     out: HashMap<u64, (u32, u64)>,
     metrics: Metrics,
+    /// The thread waits, and is to be woken.
+    asleep: bool,
     stop: bool,
 }
 
@@ -122,6 +124,7 @@ impl Library {
             by_key: HashMap::new(),
             out: HashMap::new(),
             metrics: Metrics::default(),
+            asleep: false,
             stop: false,
         };
         let library = Arc::new(Library {
@@ -170,16 +173,32 @@ impl Library {
                 }
                 Answer::Wait(until, _) => {
                     let span = Duration::from_nanos(until.since(now).as_nanos());
+                    state.asleep = true;
                     match self.changed.wait_timeout(state, span) {
                         Ok((again, _)) => state = again,
                         Err(_) => return,
                     }
+                    state.asleep = false;
                 }
-                Answer::Idle => match self.changed.wait(state) {
-                    Ok(again) => state = again,
-                    Err(_) => return,
-                },
+                Answer::Idle => {
+                    state.asleep = true;
+                    match self.changed.wait(state) {
+                        Ok(again) => state = again,
+                        Err(_) => return,
+                    }
+                    state.asleep = false;
+                }
             }
+        }
+    }
+
+    /// Lets go of the state, and has the thread ask the gate again.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let asleep = std::mem::take(&mut state.asleep);
+        drop(state);
+        // Each needless wake-up is a call of the system.
+        if asleep {
+            self.changed.notify_one();
         }
     }
 
@@ -246,8 +265,7 @@ impl Library {
         state.requests.insert(handle, Known { identifier, callback, out: None });
         state.by_key.entry(key).or_default().push_back(handle);
         state.metrics.added(now, key.file, key.op, key.offset, key.bytes.into());
-        drop(state);
-        self.changed.notify_one();
+        self.wake(state);
         Ok(())
     }
 
@@ -265,8 +283,7 @@ impl Library {
             state.out.remove(&dispatch);
             let now = self.clock.now();
             state.hand.complete(now, dispatch, bytes, false)?;
-            drop(state);
-            self.changed.notify_one();
+            self.wake(state);
         }
         Ok(())
     }
@@ -277,8 +294,7 @@ impl Library {
             return Err(Failed::new(libc::ENOENT, "no such request waits"));
         };
         state.hand.cancel(handle)?;
-        drop(state);
-        self.changed.notify_one();
+        self.wake(state);
         Ok(())
     }
 

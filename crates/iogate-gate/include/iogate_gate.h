@@ -193,7 +193,7 @@ int iogate_engine_new(const iogate_engine_config *config, iogate_engine **engine
  * iogate_engine_complete() may come. Null is no error. In a child after fork nothing is freed, and the result is ECHILD. */
 int iogate_engine_free(iogate_engine *engine);
 
-/* Submits a request, and writes its handle to `id` (which may be null) before it can be over. Waits while queue_max requests are in
+/* Submits a request (after those of which the call has returned), and writes its handle to `id` (which may be null) before it can be over. Waits while queue_max requests are in
  * the engine; with IOGATE_NONBLOCK and inside callbacks EAGAIN instead. The calling thread may carry out this
  * and other requests. A dispatch that failed or fell short is repeated request by request, so that each has its own result. */
 int iogate_engine_submit(iogate_engine *engine, const iogate_request *request, uint64_t *id);

@@ -13,6 +13,7 @@ use crate::c_gate::{summary, write_json};
 use crate::callbacks::{CStore, Common, How, file, inside, is_inside, token};
 use crate::failed::answer;
 use crate::home::Home;
+use crate::intake::Intake;
 use crate::scheduler::{self, Aggregation, Chosen};
 use crate::slots::{Cancel, Kept};
 use crate::types::{CEngineConfig, CRequest, NONBLOCK, QUICK, check_pointer, read};
@@ -25,6 +26,8 @@ pub struct CEngine {
     home: Home,
     aggregation: Aggregation,
     engine: Arc<Engine>,
+    /// Where dispatches take no time.
+    intake: Option<Arc<Intake>>,
     common: Arc<Common>,
 }
 
@@ -42,6 +45,15 @@ impl CEngine {
             Arc::from_raw(engine)
         };
         Ok(engine)
+    }
+
+    /// Waits until all is over, and ends the threads.
+    fn shutdown(&self) {
+        // What is on its way in first.
+        if let Some(intake) = &self.intake {
+            intake.stop();
+        }
+        self.engine.shutdown();
     }
 
     fn submit(&self, request: &CRequest, id: *mut u64) -> Result<(), Failed> {
@@ -82,6 +94,11 @@ impl CEngine {
             let result = match result {
                 _ if cancelled => -i64::from(libc::ECANCELED),
                 Ok(bytes) => bytes as i64,
+                Err(error)
+                    if error.kind() == std::io::ErrorKind::BrokenPipe && error.raw_os_error().is_none() =>
+                {
+                    -i64::from(libc::ESHUTDOWN)
+                }
                 Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
             };
             if let Some(Kept { user, done: Some(done), .. }) = kept {
@@ -89,6 +106,11 @@ impl CEngine {
                 inside(|| unsafe { done(user, result) });
             }
         });
+        if let Some(intake) = &self.intake {
+            // SAFETY: as below.
+            unsafe { intake.submit(transfer, done) };
+            return Ok(());
+        }
         // SAFETY: what stands for memory is never followed: the store is `CStore`.
         let submitted = unsafe { self.engine.submit(transfer, done) };
         submitted.map_err(|why| {
@@ -142,7 +164,9 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
         if auto {
             made.choose(REQUESTS_PER_S)?;
         }
-        let made = CEngine { home: Home::new()?, aggregation, engine: made, common };
+        let blocks = matches!(how, How::CarryOut(_, true));
+        let intake = if blocks { None } else { Some(Intake::start(Arc::clone(&made))?) };
+        let made = CEngine { home: Home::new()?, aggregation, engine: made, intake, common };
         // SAFETY: as above.
         unsafe { engine.write(Arc::into_raw(Arc::new(made)).cast_mut()) };
         Ok(())
@@ -166,12 +190,12 @@ pub unsafe extern "C" fn iogate_engine_free(engine: *mut CEngine) -> c_int {
             Arc::from_raw(engine.cast_const())
         };
         if !is_inside() {
-            engine.engine.shutdown();
+            engine.shutdown();
             return Ok(());
         }
         // What this thread is in must return before all is over.
         let thread = std::thread::Builder::new().name("iogate-free".into());
-        thread.spawn(move || engine.engine.shutdown())?;
+        thread.spawn(move || engine.shutdown())?;
         Ok(())
     })
 }

@@ -9,6 +9,7 @@ mod callbacks;
 pub mod failed;
 pub mod hand;
 pub mod home;
+mod intake;
 mod room;
 mod scheduler;
 mod slab;

@@ -52,7 +52,7 @@ fn run(name: &'static str, mode: &str, under: Under) {
 }
 
 const BY_HAND: [&str; 5] = ["protocol", "errors", "cancel", "fork", "threads"];
-const ENGINE: [&str; 7] = ["carries-out", "starts", "cancel", "inside", "ends", "errors", "fork"];
+const ENGINE: [&str; 8] = ["carries-out", "order", "starts", "cancel", "inside", "ends", "errors", "fork"];
 
 #[test]
 fn a_gate_by_hand() {

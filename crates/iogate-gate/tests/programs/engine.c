@@ -140,6 +140,44 @@ static void carries_out(const char *scheduler, uint32_t flags) {
     scene_free(scene);
 }
 
+#define OVER_EACH_OTHER 300
+
+static void *write_over(void *of) {
+    writer *writer = of;
+    scene *scene = writer->scene;
+    char(*memory)[CELL] = malloc(OVER_EACH_OTHER * CELL);
+    for (int i = 0; i < OVER_EACH_OTHER; i++) {
+        memset(memory[i], i % 128, CELL);
+        iogate_request request = request_of(7, IOGATE_WRITE, (uint64_t)writer->number * CELL, CELL);
+        request.memory = memory[i];
+        request.user = scene;
+        request.done = note;
+        CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
+    }
+    wait_over(scene, 4 * OVER_EACH_OTHER);
+    free(memory);
+    return NULL;
+}
+
+/* What a thread writes over what it has written stays, whoever brings it in. */
+static void keeps_order(const char *scheduler, uint32_t flags) {
+    scene *scene = scene_new();
+    make(scene, (iogate_engine_config){.carry_out = carry_out, .flags = flags, .gate = {.queue_max = 64}},
+         scheduler, 4);
+    pthread_t threads[4];
+    writer writers[4];
+    for (int i = 0; i < 4; i++) {
+        writers[i] = (writer){scene, i};
+        CHECK(pthread_create(&threads[i], NULL, write_over, &writers[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (int i = 0; i < 4 * CELL; i++)
+        CHECK(scene->bytes[i] == (OVER_EACH_OTHER - 1) % 128);
+    CHECK(iogate_engine_free(scene->engine) == 0);
+    scene_free(scene);
+}
+
 /* Keeps dispatches, to be completed by others. */
 static void keep(void *user, const iogate_dispatch *dispatch) {
     scene *scene = user;
@@ -435,6 +473,9 @@ int main(int count, char **arguments) {
         carries_out("fifo", 0);
         carries_out("to-agg", IOGATE_QUICK);
         carries_out("aioli:contiguous_wait=1us,wait_max=1us", 0);
+    } else if (!strcmp(mode, "order")) {
+        keeps_order("sjf", IOGATE_QUICK);
+        keeps_order("mlf:contiguous_wait=1us,wait_max=1us", 0);
     } else if (!strcmp(mode, "starts")) starts();
     else if (!strcmp(mode, "cancel")) cancels();
     else if (!strcmp(mode, "inside")) inside();
