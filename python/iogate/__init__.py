@@ -8,7 +8,8 @@
 Of all programs that ask for a turn on a file system, one at a time (or as many as its coordinator lets in) is
 between these two lines. `iogate.simulate` runs simulated clusters, also with schedulers that are written in
 Python, and `iogate.Gate` is a gate to be driven by hand. `iogate.darshan` converts logs of Darshan,
-and `iogate.filesystem` has files of servers for fsspec, by `iogate://HOST:PORT/path`.
+`iogate.traces` reads and writes traces, and `iogate.filesystem` has files of servers for fsspec, by
+`iogate://HOST:PORT/path`.
 """
 
 from __future__ import annotations

@@ -250,3 +250,10 @@ class File:
         """Sets the size."""
     def close(self) -> None:
         """Closes it; fails if something that was written is known to be lost."""
+
+class Trace:
+    """Reads a trace from a file that is open for bytes."""
+
+    def __new__(cls, file: object) -> Trace: ...
+    def rows(self, count: int) -> list[tuple[Any, ...]]:
+        """At most so many of the next rows, with the fields of `iogate.traces.Row`; none at the end."""

@@ -8,6 +8,7 @@
 //! | `files` | files of servers |
 //! | `gate` | a gate, driven by hand |
 //! | `simulate` | the runs of a scenario |
+//! | `traces` | traces, row by row |
 //! | `own` | schedulers that are written in Python |
 //!
 //! The interpreter is let go of whatever takes time. What people see of it (names, checks, exceptions) is in
@@ -17,6 +18,7 @@ mod files;
 mod gate;
 mod own;
 mod simulate;
+mod traces;
 mod turn;
 mod wish;
 mod work;
@@ -51,6 +53,8 @@ mod module {
     use crate::own::Request;
     #[pymodule_export]
     use crate::simulate::{Report, simulate};
+    #[pymodule_export]
+    use crate::traces::Trace;
     #[pymodule_export]
     use crate::turn::Turn;
     #[pymodule_export]

@@ -1,0 +1,175 @@
+"""Traces of requests, as `iogate replay` and `iogate record` have them, read and written row by row.
+
+from iogate import traces
+
+reads = (row for row in traces.read("trace.csv") if row.op == "read")
+traces.write("reads.csv", reads)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, Literal, NamedTuple, Protocol, Union
+
+from iogate._extension import extension
+
+ROWS = 1024
+"""How many rows are read at once."""
+
+COLUMNS = ("time_us", "app", "client", "file", "op", "offset", "bytes")
+"""The columns that each trace has."""
+
+Also = Literal["target", "issued", "done", "lost"]
+"""Further columns, which a trace may have."""
+
+ALSO: dict[Also, str] = {"target": "target", "issued": "issued_us", "done": "done_us", "lost": "lost"}
+"""What they are called in a trace."""
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Readable(Protocol):
+    """A file that is open for bytes."""
+
+    def read(self, size: int = ..., /) -> bytes:
+        """At most so many bytes; none at the end."""
+
+
+class Row(NamedTuple):
+    """One request. Times are in seconds, to the nanosecond."""
+
+    time: float
+    """When it arrives."""
+    app: int
+    """The application; 0 is unknown."""
+    client: int
+    """The client; 0 is unknown."""
+    file: str
+    """The file's name or number."""
+    op: Literal["read", "write"]
+    """What it does."""
+    offset: int
+    """The first byte."""
+    bytes: int
+    """How many, from 1 to 4294967295."""
+    target: int | None = None
+    """The target that has it, if the trace says."""
+    issued: float | None = None
+    """When the client issued it, if the trace says."""
+    done: float | None = None
+    """When it was over, if the trace says."""
+    lost: int = 0
+    """Requests behind it that are missing."""
+
+
+def read(source: Path | Readable) -> Iterator[Row]:
+    """Reads a trace as it goes, in bounded memory: a file's path, or a file that is open for bytes.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no trace, or its rows are not in order of time; with the line and the column.
+    """
+    with contextlib.ExitStack() as stack:
+        file: Any = source
+        if isinstance(source, (str, os.PathLike)):
+            file = stack.enter_context(open(source, "rb"))
+        trace = extension().Trace(file)
+        while rows := trace.rows(ROWS):
+            yield from map(Row._make, rows)
+
+
+def write(target: Path | IO[str], rows: Iterable[Row], *, also: Iterable[Also] = ()) -> int:
+    """Writes a trace: to a file of this path, which appears whole, or to one that is open for text.
+
+    Args:
+        target: Where to.
+        rows: The requests, in order of time.
+        also: Which further columns it has.
+
+    Returns:
+        How many rows it has.
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: A row is none that a trace can have, or has something that `also` does not name.
+    """
+    names = list(also)
+    if unknown := [name for name in names if name not in ALSO]:
+        raise ValueError(f"also: expected some of {', '.join(ALSO)}, found {unknown[0]!r}")
+    if not isinstance(target, (str, os.PathLike)):
+        return _write(target, rows, names)
+    folder, name = os.path.split(os.fspath(target))
+    with contextlib.ExitStack() as stack:
+        part = stack.enter_context(
+            tempfile.NamedTemporaryFile(
+                "w", encoding="utf-8", newline="", dir=folder or ".", prefix=f".{name}.", delete=False
+            )
+        )
+        try:
+            count = _write(part, rows, names)
+            part.flush()
+            os.replace(part.name, target)
+        except BaseException:
+            os.unlink(part.name)
+            raise
+    return count
+
+
+def _write(file: IO[str], rows: Iterable[Row], also: list[Also]) -> int:
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([*COLUMNS, *(ALSO[name] for name in also)])
+    before, count = 0, 0
+    absent = [(name, Row._field_defaults[name]) for name in ALSO if name not in also]
+    for count, row in enumerate(rows, start=1):
+        time = _nanoseconds(row.time, count, "time")
+        _check(row, count)
+        if time < before:
+            raise ValueError(f"row {count}: expected a time not before {before / 1e9}, found {row.time}")
+        for name, default in absent:
+            if getattr(row, name) != default:
+                raise ValueError(f"row {count}: it has {name}; expected also=[{name!r}, ...], or none")
+        before = time
+        further = [_text(row, name, count) for name in also]
+        offset, size = row.offset, row.bytes
+        writer.writerow([_micros(time), row.app, row.client, row.file, row.op[0], offset, size, *further])
+    return count
+
+
+def _check(row: Row, number: int) -> None:
+    """Refuses what would be refused when it is read."""
+    for name, is_right, expected in (
+        ("app", 0 <= row.app < 2**32, "a number below 2^32"),
+        ("client", 0 <= row.client < 2**32, "a number below 2^32"),
+        ("file", row.file != "" and not set(row.file) & set("\r\n"), "a name in one line"),
+        ("op", row.op in ("read", "write"), "'read' or 'write'"),
+        ("offset", 0 <= row.offset < 2**64 - row.bytes, "a byte below 2^64"),
+        ("bytes", 0 < row.bytes < 2**32, "a number from 1 to 4294967295"),
+        ("done", row.done is None or row.done >= row.time, "a time not before the arrival"),
+        ("target", row.target is None or row.target >= 0, "a number from 0 on"),
+        ("lost", row.lost >= 0, "a number from 0 on"),
+    ):
+        if not is_right:
+            raise ValueError(f"row {number}: {name}: expected {expected}, found {getattr(row, name)!r}")
+
+
+def _nanoseconds(seconds: float, number: int, name: str) -> int:
+    if not 0 <= seconds < 1.8e10:  # noqa: PLR2004
+        raise ValueError(f"row {number}: {name}: expected seconds, not negative, found {seconds!r}")
+    return round(seconds * 1e9)
+
+
+def _micros(nanoseconds: int) -> str:
+    """Whole if they are, else with up to three decimals."""
+    whole, rest = divmod(nanoseconds, 1000)
+    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
+
+
+def _text(row: Row, name: Also, number: int) -> str:
+    value = getattr(row, name)
+    if value is None or (name == "lost" and value == 0):
+        return ""
+    return _micros(_nanoseconds(value, number, name)) if name in ("issued", "done") else str(value)
