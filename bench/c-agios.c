@@ -1,4 +1,5 @@
-/* What AGIOS's interface carries: c-agios CONFIG REQUESTS PRODUCERS, and prints requests a second.
+/* What AGIOS's interface carries: c-agios CONFIG REQUESTS PRODUCERS, and prints requests a second, and nanoseconds
+ * of processor time a request, of all threads.
  *
  * As c-gate: producers read 4 KiB at random offsets of 32 files at random; the callback releases at once. */
 #include <agios.h>
@@ -6,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #define FILES 32
@@ -68,7 +70,12 @@ int main(int count, char **arguments) {
         pthread_join(threads[i], NULL);
     while (atomic_load(&over) < all)
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    printf("%.0f\n", (double)all / (now() - began));
+    double rate = (double)all / (now() - began);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1e9 +
+                 (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e3;
+    printf("%.0f|%.0f\n", rate, cpu / (double)all);
     agios_exit();
     free(places);
     return 0;

@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use std::{mem, ptr};
 
-use iogate_core::{GateConfig, Layout, Op, SchedulerConfig};
+use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, Time};
 use iogate_engine::Clock;
 use iogate_gate::Failed;
 use iogate_gate::hand::{Answer, Hand};
@@ -51,10 +51,30 @@ pub(crate) struct Library {
     one: Option<One>,
     several: Option<Several>,
     queue_ids: u32,
+    /// What was added, and the thread has not seen yet: who adds waits for nobody who decides.
+    inbox: Mutex<Inbox>,
     state: Mutex<State>,
     /// Something has changed: for the thread.
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Inbox {
+    requests: Vec<Added>,
+    /// An empty one, used before.
+    spare: Vec<Added>,
+    /// The thread waits, and is to be woken.
+    asleep: bool,
+}
+
+/// A request on its way to the gate.
+struct Added {
+    now: Time,
+    key: Key,
+    queue: u32,
+    identifier: i64,
+    callback: Callback,
 }
 
 struct State {
@@ -65,8 +85,6 @@ struct State {
     /// Of each dispatch that callbacks have: requests not released yet, and bytes.
     out: HashMap<u64, (u32, u64)>,
     metrics: Metrics,
-    /// The thread waits, and is to be woken.
-    asleep: bool,
     stop: bool,
 }
 
@@ -78,6 +96,32 @@ struct Known {
 }
 
 impl State {
+    /// Gives a request to the gate.
+    fn add(&mut self, added: &Added) {
+        let Added { now, key, queue, identifier, callback } = *added;
+        let request = CRequest {
+            size: size_of::<CRequest>(),
+            file: key.file,
+            offset: key.offset,
+            bytes: key.bytes,
+            op: key.op as u32,
+            // To SW a queue is an application, to TWINS a server.
+            app: queue,
+            client: 0,
+            target: queue,
+            flags: HAS_TARGET,
+            issued_ns: 0,
+            user: ptr::null_mut(),
+            memory: ptr::null_mut(),
+            done: None,
+        };
+        // `Library::add` and `Key` refuse what the gate would, and there is room for all.
+        let Ok(handle) = self.hand.submit(now, &request) else { return };
+        self.requests.insert(handle, Known { identifier, callback, out: None });
+        self.by_key.entry(key).or_default().push_back(handle);
+        self.metrics.added(now, key.file, key.op, key.offset, key.bytes.into());
+    }
+
     /// Takes the first request with a key that is out, or that is not.
     fn take(&mut self, key: &Key, out: bool) -> Option<(u64, Known)> {
         let handles = self.by_key.get_mut(key)?;
@@ -124,7 +168,6 @@ impl Library {
             by_key: HashMap::new(),
             out: HashMap::new(),
             metrics: Metrics::default(),
-            asleep: false,
             stop: false,
         };
         let library = Arc::new(Library {
@@ -133,6 +176,7 @@ impl Library {
             one,
             several,
             queue_ids,
+            inbox: Mutex::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
             thread: Mutex::new(None),
@@ -149,8 +193,25 @@ impl Library {
         self.home.check()
     }
 
+    /// The state, with all that was added.
     fn lock(&self) -> Result<MutexGuard<'_, State>, Failed> {
-        self.state.lock().map_err(|_| Failed::poisoned())
+        let mut state = self.state.lock().map_err(|_| Failed::poisoned())?;
+        let mut inbox = self.inbox()?;
+        if inbox.requests.is_empty() {
+            return Ok(state);
+        }
+        let spare = mem::take(&mut inbox.spare);
+        let mut requests = mem::replace(&mut inbox.requests, spare);
+        drop(inbox);
+        for added in requests.drain(..) {
+            state.add(&added);
+        }
+        self.inbox()?.spare = requests;
+        Ok(state)
+    }
+
+    fn inbox(&self) -> Result<MutexGuard<'_, Inbox>, Failed> {
+        self.inbox.lock().map_err(|_| Failed::poisoned())
     }
 
     /// Asks the gate and calls the program, until the end.
@@ -166,35 +227,41 @@ impl Library {
                     let calls = state.hand_out(&dispatch);
                     drop(state);
                     self.call(&calls);
-                    match self.lock() {
-                        Ok(again) => state = again,
-                        Err(_) => return,
-                    }
                 }
                 Answer::Wait(until, _) => {
                     let span = Duration::from_nanos(until.since(now).as_nanos());
-                    state.asleep = true;
-                    match self.changed.wait_timeout(state, span) {
-                        Ok((again, _)) => state = again,
-                        Err(_) => return,
+                    if self.falls_asleep() {
+                        match self.changed.wait_timeout(state, span) {
+                            Ok((again, _)) => drop(again),
+                            Err(_) => return,
+                        }
+                    } else {
+                        drop(state);
                     }
-                    state.asleep = false;
                 }
-                Answer::Idle => {
-                    state.asleep = true;
-                    match self.changed.wait(state) {
-                        Ok(again) => state = again,
-                        Err(_) => return,
-                    }
-                    state.asleep = false;
-                }
+                Answer::Idle if self.falls_asleep() => match self.changed.wait(state) {
+                    Ok(again) => drop(again),
+                    Err(_) => return,
+                },
+                Answer::Idle => drop(state),
+            }
+            match self.lock() {
+                Ok(again) => state = again,
+                Err(_) => return,
             }
         }
     }
 
+    /// Whether nothing was added, so that the thread may sleep; who adds then wakes it.
+    fn falls_asleep(&self) -> bool {
+        let Ok(mut inbox) = self.inbox() else { return true };
+        inbox.asleep = inbox.requests.is_empty();
+        inbox.asleep
+    }
+
     /// Lets go of the state, and has the thread ask the gate again.
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
-        let asleep = std::mem::take(&mut state.asleep);
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let asleep = self.inbox().is_ok_and(|mut inbox| mem::take(&mut inbox.asleep));
         drop(state);
         // Each needless wake-up is a call of the system.
         if asleep {
@@ -243,29 +310,15 @@ impl Library {
                 return Err(Failed::new(libc::EINVAL, text));
             }
         };
-        let request = CRequest {
-            size: size_of::<CRequest>(),
-            file: key.file,
-            offset: key.offset,
-            bytes: key.bytes,
-            op: key.op as u32,
-            // To SW a queue is an application, to TWINS a server.
-            app: queue,
-            client: 0,
-            target: queue,
-            flags: HAS_TARGET,
-            issued_ns: 0,
-            user: ptr::null_mut(),
-            memory: ptr::null_mut(),
-            done: None,
-        };
         let now = self.clock.now();
-        let mut state = self.lock()?;
-        let handle = state.hand.submit(now, &request)?;
-        state.requests.insert(handle, Known { identifier, callback, out: None });
-        state.by_key.entry(key).or_default().push_back(handle);
-        state.metrics.added(now, key.file, key.op, key.offset, key.bytes.into());
-        self.wake(state);
+        let mut inbox = self.inbox()?;
+        inbox.requests.push(Added { now, key, queue, identifier, callback });
+        if mem::take(&mut inbox.asleep) {
+            drop(inbox);
+            // Who has said that he sleeps does so by then.
+            drop(self.state.lock());
+            self.changed.notify_one();
+        }
         Ok(())
     }
 
