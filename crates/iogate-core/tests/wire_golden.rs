@@ -5,12 +5,12 @@
 use std::fmt::Write;
 
 use iogate_core::wire::{
-    Allocate, AppendRecord, Attr, Cancel, Change, Claim, Close, Configure, Entry, Evict, Failure, GetAttr,
-    GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link, ListXattr, MAGIC, MakeNode, Offset,
-    Open, Opened, Ping, Range, ReadAccounts, ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr,
-    Rename, Renew, Renewed, ReplyHeader, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize,
-    Seek, SetAttr, SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp,
-    Transfer, Unlink, VERSION, Welcome, Written,
+    Allocate, Allotments, AppendRecord, Attr, CLASS_USE_BYTES, Cancel, Change, Claim, Close, Configure,
+    Entry, Evict, Failure, GetAttr, GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link,
+    ListXattr, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts, ReadDir, ReadLink,
+    ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader, ReportUse, Request,
+    RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetXattr, Settle, Space, StatFs,
+    Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink, VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -110,6 +110,15 @@ fn requests() -> Vec<Request<'static>> {
         Request::Renew(Renew { token: 1 }),
         Request::Cancel(Cancel { claim: 1 }),
         Request::Evict(Evict { token: 1 }),
+        Request::ReportUse(ReportUse {
+            gate: 1,
+            terms: 2,
+            number: 3,
+            applied: 4,
+            part: 5,
+            leaves: 1,
+            classes: &[6; CLASS_USE_BYTES],
+        }),
     ]
 }
 
@@ -170,6 +179,7 @@ fn values() -> Vec<(&'static str, Vec<u8>)> {
         ("Offset", bytes(&Offset { offset: 1 })),
         ("Space", bytes(&space)),
         ("Striping", bytes(&striping)),
+        ("Allotments", bytes(&Allotments { number: 1, lease: 2, every: 3, part: 4, classes: &[5; 12] })),
         ("Granted", bytes(&Granted { token: 1, lease: 2, waited: 3, share: 4, admission: 1 })),
         ("Renewed", bytes(&Renewed { lease: 1 })),
     ]

@@ -14,7 +14,10 @@ mod sync;
 mod workers;
 
 pub use clock::Clock;
-pub use engine::{Accounts, ClassBy, Completion, Engine, EngineConfig, Origin, SubmitError, Transfer};
+pub use engine::{
+    Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, SharingStatus, SubmitError,
+    Transfer,
+};
 pub use layouts::Layouts;
 pub use lock::lock;
 pub use memory::{PAGE_BYTES, PageMemory};

@@ -12,10 +12,12 @@
 
 pub mod client;
 pub mod coordinator;
+mod gates;
 pub mod server;
 mod system;
 pub mod transport;
 pub mod turns;
 
+pub use gates::ThisSystem;
 pub use server::{Server, ServerConfig};
 pub use transport::{Endpoint, Listener};

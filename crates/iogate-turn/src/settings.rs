@@ -6,13 +6,10 @@ use std::time::Duration;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
-use iogate_net::transport::auth::{Credential, Munge};
+use iogate_net::transport::auth::{Credential, MUNGE_SOCKET, Munge};
 use iogate_net::transport::{TlsClient, dial_tls};
 use iogate_net::turns::CoordinatorOptions;
 use iogate_vfs::app::JOBS;
-
-/// Where munged listens on most systems.
-const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
 
 /// How a process waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

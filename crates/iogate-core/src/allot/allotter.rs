@@ -86,6 +86,17 @@ pub struct Allotted {
     pub committed: u64,
 }
 
+impl Allotted {
+    fn of(class: &Class) -> Allotted {
+        Allotted {
+            gates: class.gates() as u32,
+            demand: narrow(class.demand()),
+            used: narrow(class.used()),
+            committed: narrow(class.committed()),
+        }
+    }
+}
+
 fn narrow(sum: u128) -> u64 {
     u64::try_from(sum).unwrap_or(u64::MAX)
 }
@@ -128,12 +139,12 @@ impl Allotter {
 
     /// What there is of a class.
     pub fn allotted(&self, app: AppId) -> Allotted {
-        self.classes.get(&app).map_or(Allotted::default(), |class| Allotted {
-            gates: class.gates() as u32,
-            demand: narrow(class.demand()),
-            used: narrow(class.used()),
-            committed: narrow(class.committed()),
-        })
+        self.classes.get(&app).map_or(Allotted::default(), Allotted::of)
+    }
+
+    /// What there is of each class, in no order.
+    pub fn classes(&self) -> impl Iterator<Item = (AppId, Allotted)> + '_ {
+        self.classes.iter().map(|(app, class)| (*app, Allotted::of(class)))
     }
 
     /// A gate has reported. `None`: there is nothing to answer, as it is an older report than one that has come, or the gate leaves.

@@ -27,12 +27,14 @@
 //! | `allotter` | who gets what: gates, leases, parts |
 //! | `class` | what one class has at all gates |
 //! | `holder` | a gate's side |
+//! | `letters` | reports and grants as messages |
 //! | `meter` | what a class at a gate asks for |
 
 mod allotter;
 mod class;
 mod fill;
 mod holder;
+mod letters;
 mod meter;
 
 use alloc::vec::Vec;

@@ -134,6 +134,8 @@ requests! {
     53 Cancel(Cancel),
     /// Takes a turn away.
     54 Evict(Evict),
+    /// Tells what a gate asks for of a policy over many gates.
+    55 ReportUse(ReportUse<'a>),
 }
 
 impl Request<'_> {

@@ -282,6 +282,25 @@ record! {
     }
 }
 
+record! {
+    /// Answers a [`ReportUse`](super::ReportUse): what the gate may use from now on.
+    Allotments<'a> {
+        /// The report that it answers.
+        number: u64,
+        /// How long it counts, from when that report was sent, in nanoseconds.
+        lease: u64,
+        /// How long from that report to the next, in nanoseconds.
+        every: u64,
+        /// The gate's part of every cap, in 2^-32, for when nobody answers.
+        part: u32,
+        /// For each class that was reported [`CLASS_ALLOTMENT_BYTES`]: the application, and bytes a second.
+        classes: &'a [u8],
+    }
+}
+
+/// Bytes of a class in [`Allotments`].
+pub const CLASS_ALLOTMENT_BYTES: usize = 4 + 8;
+
 /// Bytes of an [`Entry`] before its name.
 pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;
 const ATTR_BYTES: usize = 3 * 8 + 3 * 12 + 7 * 4 + 16;

@@ -549,3 +549,29 @@ record! {
         token: u64,
     }
 }
+
+record! {
+    /// Tells what a gate asks for of a policy over many gates, and what it holds of it ([`allot`](crate::allot)); only in the name of the
+    /// coordinator's own user or of root. Answered with [`Allotments`](super::Allotments).
+    ReportUse<'a> {
+        /// The gate: a number that it has drawn at random.
+        gate: u64,
+        /// By which policy it goes: [`Terms::digest`](crate::allot::Terms::digest).
+        terms: u64,
+        /// Counts the gate's reports, from 1.
+        number: u64,
+        /// The report whose answer it goes by; 0: by none.
+        applied: u64,
+        /// Its part of every cap, in 2^-32.
+        part: u32,
+        /// 1: the gate goes, and holds nothing any more.
+        leaves: u8,
+        /// For each class of the gate [`CLASS_USE_BYTES`]: the application, then bytes a second that it asks for, has used, and may use.
+        classes: &'a [u8],
+    }
+}
+
+/// Bytes of a class in a [`ReportUse`].
+pub const CLASS_USE_BYTES: usize = 4 + 3 * 8;
+/// Most classes of a [`ReportUse`]: its fields are less than 64 KiB.
+pub const CLASSES_MAX: usize = 2_000;

@@ -1,5 +1,6 @@
 //! The loop around a gate: clock, submit / next / complete, results.
 
+mod abort;
 mod accounts;
 mod choosing;
 mod counters;
@@ -8,12 +9,14 @@ mod flight;
 mod frame;
 mod pool;
 mod shared;
+mod sharing;
 mod table;
 mod waiter;
 
 use std::io;
 use std::sync::Arc;
 
+use iogate_core::allot::Terms;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::features::AppSeen;
 use iogate_core::auto::{Choice, Storage};
@@ -25,10 +28,12 @@ use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, Sch
 
 use crate::store::{FileHandle, Store};
 use crate::sync::Mutex;
+use abort::AbortOnUnwind;
 pub use accounts::Accounts;
 pub use entitled::ClassBy;
 pub(crate) use pool::precise_sleep;
-use shared::{AbortOnUnwind, Shared};
+use shared::Shared;
+pub use sharing::{Coordinates, SharingStatus};
 use table::Done;
 use waiter::Mailbox;
 
@@ -350,9 +355,35 @@ impl Engine {
     /// As [`Policy::check`]; the policy before it stays.
     pub fn set_policy(&self, policy: Option<(ClassBy, &Policy)>) -> Result<(), ConfigError> {
         let by = policy.map_or(ClassBy::App, |(by, _)| by);
+        if let Some((_, policy)) = policy {
+            policy.check()?;
+        }
+        // Nobody else may have what this gate uses by another policy from here on.
+        self.shared.stop_sharing();
         self.shared.kick(|state, now| state.gate.set_policy(now, policy.map(|(_, policy)| policy)))?;
         self.shared.class_by.set(by);
         Ok(())
+    }
+
+    /// As [`Engine::set_policy`], with a policy that many gates share: this one has of it what the coordinator allots. `expected` is
+    /// how many gates there are thought to be where it has never answered; 0: such a gate gets nothing.
+    ///
+    /// # Errors
+    /// As [`Engine::set_policy`]; or no thread can be started: then nothing is allotted here.
+    pub fn share_policy(
+        &self,
+        by: ClassBy,
+        terms: Terms,
+        expected: u32,
+        coordinator: Arc<dyn Coordinates>,
+    ) -> Result<(), String> {
+        self.set_policy(Some((by, &terms.policy))).map_err(|error| error.to_string())?;
+        self.shared.share(terms, expected, coordinator).map_err(|error| error.to_string())
+    }
+
+    /// How this gate gets on with a policy that it shares; `None`: it shares none.
+    pub fn sharing(&self) -> Option<SharingStatus> {
+        self.shared.sharing_status()
     }
 
     /// What the application of a request is to be.

@@ -1,21 +1,22 @@
 //! The loop: what the gate says is carried out, and what comes back is told to the gate.
 
 use std::io;
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::panicking;
-use std::{mem, process};
 
 use iogate_core::auto::features::Features;
 use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
+use super::abort::AbortOnUnwind;
 use super::accounts::Keeping;
 use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
 use super::flight::{self, Flight, Share, Step};
 use super::frame::{self, List, Work};
 use super::pool::Pool;
+use super::sharing::{Lack, Sharing};
 use super::table::{Done, Pending, Table};
 use super::{SubmitError, Transfer};
 use crate::clock::Clock;
@@ -42,6 +43,7 @@ pub(super) struct Shared {
     pub(super) ripe: Condvar,
     pub(super) clock: Clock,
     pub(super) class_by: InForce,
+    pub(super) sharing: std::sync::Mutex<Option<Sharing>>,
     store: Arc<dyn Store>,
     pub(super) pool: Pool,
 }
@@ -57,42 +59,23 @@ pub(super) struct State {
     pub(super) choosing: Choosing,
     pub(super) thinking: Thinking,
     pub(super) table: Table,
+    /// Who is told that somebody waits to whom a shared policy allots nothing.
+    pub(super) lack: Option<Lack>,
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
     /// Submitters that wait for room.
     waiting: usize,
 }
 
-/// Ends the process if the scope that holds it is left by a panic.
-///
-/// A panic of the gate or of a store is a defect that leaves requests with nobody to complete them: their submitters,
-/// and everything that overlaps them, would wait for ever. When the process ends they all get an error: the
-/// kernel fails what a mount has not answered.
-pub(super) struct AbortOnUnwind {
-    panicking_before: bool,
-}
-
-impl AbortOnUnwind {
-    pub(super) fn new() -> AbortOnUnwind {
-        AbortOnUnwind { panicking_before: panicking() }
-    }
-}
-
-impl Drop for AbortOnUnwind {
-    fn drop(&mut self) {
-        if panicking() && !self.panicking_before {
-            tracing::error!(
-                "a defect in the gate or its store: the process ends, so that nobody waits for ever"
-            );
-            process::abort();
-        }
-    }
-}
-
 impl State {
     /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
     fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
         self.end_accounts(now);
+        if let Some(lack) = &self.lack
+            && self.gate.take_lack()
+        {
+            lack.tell();
+        }
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
@@ -149,6 +132,7 @@ impl Shared {
             choosing: Choosing::default(),
             thinking: Thinking::default(),
             table: Table::default(),
+            lack: None,
             armed: Time::MAX,
             waiting: 0,
         };
@@ -161,6 +145,7 @@ impl Shared {
             ripe: Condvar::new(),
             clock: Clock::new(),
             class_by: InForce::default(),
+            sharing: std::sync::Mutex::new(None),
             store,
             pool: Pool::default(),
         }
@@ -539,13 +524,14 @@ impl Shared {
     }
 
     /// Waits until the closed gate is empty and every result has been given, and stops the threads.
-    fn finish(&self) {
+    fn finish(self: &Arc<Self>) {
         let mut state = self.lock();
         while !state.table.is_empty() || self.calls.load(Ordering::SeqCst) > 0 {
             state = self.emptied.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
         self.stop_choosing();
+        self.stop_sharing();
         self.pool.stop();
     }
 }
@@ -553,7 +539,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
+    use std::process::{self, Command};
     use std::time::{Duration, Instant};
 
     use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};

@@ -32,12 +32,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iogate_core::Span;
+use iogate_core::allot::Terms;
 use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
 
 pub use iogate_core::coord::EXPORT;
 pub use iogate_core::coord::leader::{
-    Counters, Ending, Finished, Holder, Place, Probed, Rules, Status, TARGETS_MAX, Waiter,
+    ClassStatus, Counters, Ending, Finished, GatesStatus, Holder, Place, Probed, Rules, Status, TARGETS_MAX,
+    Waiter,
 };
 pub use journal::{Etcd, Journal, JournalError, Local};
 pub use probing::Prober;
@@ -60,6 +62,8 @@ pub struct CoordinatorConfig {
     pub weights: HashMap<u32, u32>,
     /// What finds out whether a place is quiet before a turn on it begins, by the place's name.
     pub probers: HashMap<String, Prober>,
+    /// The policy that gates share, if there is one.
+    pub terms: Option<Terms>,
     /// What it may spend.
     pub limits: Limits,
 }
@@ -80,6 +84,7 @@ impl CoordinatorConfig {
                 targets_per_claim: self.limits.targets_per_claim,
                 history: self.limits.history,
             },
+            terms: self.terms.clone(),
             own_uid: rustix::process::geteuid().as_raw(),
         }
     }

@@ -16,6 +16,8 @@ use iogate_core::wire::{
 use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, Groups, OpenHow, Tree, shares};
 
+use crate::ThisSystem;
+
 use super::CONTROL;
 use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
@@ -243,8 +245,9 @@ impl Session {
             | Request::Release(_)
             | Request::Renew(_)
             | Request::Cancel(_)
-            | Request::Evict(_) => {
-                let text = "this server serves files: turns are given by a coordinator, `iogate coord serve`";
+            | Request::Evict(_)
+            | Request::ReportUse(_) => {
+                let text = "this server serves files: turns and shares are given by a coordinator, `iogate coord serve`";
                 return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
             }
             Request::Hello(_)
@@ -343,8 +346,7 @@ impl Session {
         self.refuse_others("the scheduler may be changed")?;
         let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
-        let user = |name: &str| crate::transport::auth::user_number(name).ok().flatten();
-        Ok(shares::set(&self.export.engine, text, self.server.node, &user).map_err(invalid)?)
+        Ok(shares::set(&self.export.engine, text, self.server.node, &ThisSystem).map_err(invalid)?)
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) fn flush(socket: &dyn Socket, deadline: Instant) -> io::Result<()> {
 }
 
 /// Fills the memory, and reads nothing behind it.
-pub(super) fn receive(socket: &dyn Socket, mut memory: &mut [u8], deadline: Instant) -> io::Result<()> {
+pub(crate) fn receive(socket: &dyn Socket, mut memory: &mut [u8], deadline: Instant) -> io::Result<()> {
     while !memory.is_empty() {
         match socket.read(&mut [IoSliceMut::new(memory)]) {
             Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends the connection")),

@@ -1,5 +1,6 @@
 //! A coordinator over real sockets, and clients made by hand.
 
+mod gates;
 mod hostile;
 mod keeping;
 #[path = "../server/raw.rs"]

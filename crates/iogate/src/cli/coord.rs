@@ -76,6 +76,10 @@ pub(crate) struct CoordServeArgs {
     #[arg(long = "probe", value_name = "[NAME=]DIR", value_hint = ValueHint::DirPath)]
     pub(crate) probes: Vec<String>,
 
+    /// Divide a policy over the mounts and servers that name this coordinator: their file, which says `global` (docs/policy.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) policy: Option<PathBuf>,
+
     /// How clients prove who they are [default: peer for Unix sockets; there is none for TCP]
     #[arg(long, value_enum)]
     pub(crate) auth: Option<Auth>,

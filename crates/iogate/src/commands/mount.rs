@@ -18,8 +18,8 @@ use iogate_engine::{Accounts, Engine, EngineConfig, Store};
 use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
-use iogate_net::Endpoint;
 use iogate_net::transport::auth;
+use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
 use iogate_vfs::app::user_of_application;
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
     }
     if let Some(shares) = &shares {
-        shares.set(&engine).map_err(|error| Failure::usage(anyhow!(error)))?;
+        shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
     let cache = match args.cache {
         Cache::Direct => "direct: every read and write is a request",
@@ -413,7 +413,7 @@ impl Control for MountControl {
     }
 
     fn set(&self, text: &str) -> Result<(), String> {
-        shares::set(&self.engine, text, 0, &policy::user)
+        shares::set(&self.engine, text, 0, &ThisSystem)
     }
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {

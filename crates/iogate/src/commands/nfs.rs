@@ -14,7 +14,7 @@ use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
 use iogate_engine::{Engine, EngineConfig};
 use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::Policy;
-use iogate_net::{Endpoint, Listener};
+use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_nfs::{Access, Export, Limits, ServerConfig};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
     let (tree, engine, layout) = gate(args, &path, pinned, default)?;
     if let Some(shares) = &shares {
-        shares.set(&engine).map_err(|error| Failure::usage(anyhow!(error)))?;
+        shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen at {}: is another server of NFS there?", args.listen))?;

@@ -8,7 +8,7 @@ use iogate_core::policy::{Entitlement, Rate};
 use iogate_engine::ClassBy;
 use iogate_net::transport::auth;
 use iogate_report::Table;
-use iogate_vfs::shares::{self, Shares};
+use iogate_vfs::shares::{self, Global, Shares};
 
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
 use crate::failure::Failure;
@@ -47,6 +47,11 @@ pub(crate) fn run(args: &PolicyArgs) -> Result<(), Failure> {
     print(&explained(&shares))
 }
 
+/// What all classes are entitled to.
+fn entitled(shares: &Shares) -> impl Iterator<Item = &Entitlement> {
+    shares.names.iter().map(|(_, _, entitlement)| entitlement).chain([&shares.policy.others])
+}
+
 /// A policy as a table, with what is to be noted.
 fn explained(shares: &Shares) -> String {
     let shown = |rate: Rate| shares::rate_shown(rate).unwrap_or_else(|| "-".into());
@@ -64,6 +69,22 @@ fn explained(shares: &Shares) -> String {
     for (name, ..) in shares.names.iter().filter(|(_, class, _)| class.is_none()) {
         writeln!(out, "warning: class.{name} matches nobody: there is no user of this name here")
             .expect("text grows");
+    }
+    if let Some(global) = &shares.global {
+        let Global { coordinators, gates, terms } = global;
+        let total = terms.policy.total.map(|total| Rate { bytes: Some(total), requests: None });
+        let total =
+            total.and_then(shares::rate_shown).map_or(String::new(), |total| format!(", {total} together"));
+        let (at, every, lease) = (coordinators.join(", "), terms.every, terms.lease);
+        writeln!(
+            out,
+            "shared over {gates} gates through {at}{total}; reports every {every}, leases of {lease}"
+        )
+        .expect("text grows");
+        if entitled(shares).any(|one| one.max.requests.is_some()) {
+            writeln!(out, "warning: max_requests is each gate's own: only bytes are shared")
+                .expect("text grows");
+        }
     }
     let each = || {
         shares.names.iter().filter(|(_, class, _)| class.is_some()).map(|(_, _, entitlement)| entitlement.min)

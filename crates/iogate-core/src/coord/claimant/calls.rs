@@ -119,6 +119,18 @@ impl Calls {
         self.incoming.truncate(self.incoming.len() - room + count.min(room));
     }
 
+    /// How many bytes more there must be before another answer can be [taken](Calls::take); 0: there is one, or what there is
+    /// is none.
+    pub fn missing(&self) -> usize {
+        let found = self.incoming.len();
+        let Some(header) = self.incoming.first_chunk::<REPLY_HEADER_BYTES>() else {
+            return REPLY_HEADER_BYTES - found;
+        };
+        let Ok(header) = ReplyHeader::from_bytes(header) else { return 0 };
+        let end = REPLY_HEADER_BYTES + usize::from(header.fields) + header.payload as usize;
+        end.saturating_sub(found)
+    }
+
     /// Takes the first whole answer off what has arrived.
     ///
     /// # Errors
@@ -168,7 +180,9 @@ mod tests {
         let room = calls.room(answer.len() + 9);
         room[..answer.len()].copy_from_slice(&answer);
         calls.arrived(answer.len() + 9, answer.len());
+        assert_eq!(calls.missing(), 0);
         assert_eq!(calls.take().unwrap().unwrap().id, first);
+        assert_eq!(calls.missing(), REPLY_HEADER_BYTES - 1);
         assert_eq!(calls.take().unwrap(), None, "half an answer");
         assert_eq!(calls.unsent().count(), 0);
         assert!(calls.linked([1; 16], true, (7, 8)), "it goes on");

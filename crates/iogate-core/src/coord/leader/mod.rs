@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `requests` | what clients ask for |
 //! | `round` | what is decided, kept and said in a round |
+//! | `gates` | what gates report that share a policy |
 //! | `places` | the numbers that a table has for places |
 //! | `parties` | which claims are of one job |
 //! | `quota` | memory that all claims, and those of one user, may take |
@@ -18,6 +19,7 @@
 //! | `outbox` | answers that wait to be sent |
 //! | `status` | how it is, for people and programs |
 
+mod gates;
 mod outbox;
 mod parties;
 mod places;
@@ -33,6 +35,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use gates::{ClassStatus, GatesStatus};
 pub use outbox::Outbox;
 pub use probing::Probed;
 pub use requests::{Asked, Rest};
@@ -40,9 +43,11 @@ pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::{Admission, ClaimId, CoordConfig, Entry, Grant, PlaceId, SessionId, Standing, Table, Token};
+use crate::allot::Terms;
 use crate::hash::HashMap;
 use crate::refusal::{Refusal, errno};
 use crate::{Span, Time};
+use gates::Gates;
 use parties::Parties;
 use places::Places;
 use probing::Probing;
@@ -69,8 +74,10 @@ pub struct LeaderConfig {
     pub probed: BTreeSet<String>,
     /// What it may spend.
     pub limits: Limits,
-    /// The user who may take turns away, besides root and their own users.
+    /// The user who may take turns away, besides root and their own users; and whose gates share the policy, besides root's.
     pub own_uid: u32,
+    /// The policy that gates share, if there is one.
+    pub terms: Option<Terms>,
 }
 
 /// A file system.
@@ -180,6 +187,7 @@ pub struct Leader {
     counters: Counters,
     /// What people should know.
     notices: Vec<String>,
+    gates: Option<Gates>,
 }
 
 /// A client.
@@ -283,6 +291,7 @@ impl Leader {
             }
         }
         Leader {
+            gates: config.terms.clone().map(|terms| Gates::new(terms, now)),
             table,
             config,
             places,

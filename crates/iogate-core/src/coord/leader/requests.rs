@@ -59,6 +59,7 @@ impl Leader {
             },
             Request::Cancel(cancel) => self.cancel(asked, cancel.claim),
             Request::Evict(evict) => self.evict(asked, Token(evict.token)),
+            Request::ReportUse(ref report) => self.report_use(asked, report),
             Request::Ping(_) => return Rest::Time,
             Request::Status(_) => return Rest::Status,
             Request::Goodbye(_) => {
@@ -74,7 +75,10 @@ impl Leader {
                 self.kept.done(connection, asked.id);
                 return Rest::Over;
             }
-            _ => Err(Refusal::new(errno::EOPNOTSUPP, "this is a coordinator: it serves turns, and no files")),
+            _ => Err(Refusal::new(
+                errno::EOPNOTSUPP,
+                "this is a coordinator: it serves turns and shares, and no files",
+            )),
         };
         if let Err(refusal) = outcome {
             self.counters.refused += 1;

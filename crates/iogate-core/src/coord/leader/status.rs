@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use super::gates::{Gates, GatesStatus};
 use super::{Leader, Session};
 use crate::coord::{Admission, CoordConfig, Entry, Standing};
 use crate::wire::PAYLOAD_BYTES_MAX;
@@ -48,6 +49,9 @@ pub struct Status {
     pub waiting: usize,
     /// Turns that are over, the last one first.
     pub finished: VecDeque<Finished>,
+    /// How the policy is used that gates share, if there is one.
+    #[serde(default)]
+    pub gates: Option<GatesStatus>,
 }
 
 /// The rules of a table, in words.
@@ -249,6 +253,7 @@ impl Leader {
         status.grace_ms = self.grace_until.map_or(0, |until| ms(until.since(now)));
         status.counters = self.counters;
         status.sessions = self.sessions.len();
+        status.gates = self.gates.as_ref().map(Gates::status);
         let (mut named, mut waiters_named) = (0, 0);
         for entry in self.table.entries() {
             let (Some(known), Some(session)) =

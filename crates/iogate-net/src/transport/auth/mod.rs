@@ -15,6 +15,9 @@ use iogate_vfs::Caller;
 
 pub use access::Access;
 pub use binding::Binding;
+/// Where munged listens on most systems.
+pub const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
+
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
 use crate::transport::Endpoint;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use iogate_core::Span;
+use iogate_core::allot::Terms;
 use iogate_core::coord::CoordConfig;
 use iogate_net::Listener;
 use iogate_net::coordinator::{
@@ -16,6 +17,7 @@ use iogate_turn::probe::{self, Verdict};
 use iogate_turn::{Calibration, Settings};
 
 use crate::cli::{Auth, CoordServeArgs, Time};
+use crate::commands::policy;
 use crate::commands::serve::config::{self, Address, Listen};
 use crate::commands::serve::{READY, begin};
 use crate::failure::Failure;
@@ -32,6 +34,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         turn_max: all(&args.turn_max, turn_max)?.into_iter().collect(),
         weights: all(&args.weights, weight)?.into_iter().collect(),
         probers: probers(args)?,
+        terms: args.policy.as_deref().map(terms).transpose()?,
         limits: Limits::default(),
     };
     let mut signals = begin()?;
@@ -50,6 +53,19 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     signals.forever().next();
     coordinator.shutdown();
     Ok(())
+}
+
+/// The policy that gates share.
+fn terms(path: &Path) -> Result<Terms, Failure> {
+    let (shares, _) = policy::read(path)?;
+    let lacks = || {
+        let error = anyhow!(
+            "--policy {}: expected [global], found none: gates that share it need that",
+            path.display()
+        );
+        Failure::usage(error).hint("docs/policy.md, \"Over many gates\"")
+    };
+    Ok(shares.global.ok_or_else(lacks)?.terms)
 }
 
 /// Where it is kept who holds and who waits.

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use iogate_net::coordinator::{Finished, Holder, Status, Waiter};
+use iogate_core::AppId;
+use iogate_net::coordinator::{ClassStatus, Finished, Holder, Status, Waiter};
 use iogate_report::{Table, units};
+use iogate_vfs::app::user_of_application;
 
 /// Turns that are over, and claims that wait, which are shown.
 const FINISHED_SHOWN: usize = 10;
@@ -57,7 +59,11 @@ pub(super) fn status(status: &Status) -> String {
         let text = "turns may be held that are not known";
         line("grace", format!("nothing is granted for {}: {text}", time(status.grace_ms)));
     }
-    for table in [holders(&status.holders), waiters(&status.waiters)] {
+    if let Some(gates) = &status.gates {
+        line("policy", format!("shared by {} gates; {} classes", count(gates.gates), count(gates.classes)));
+    }
+    let classes = classes(status.gates.iter().flat_map(|gates| &gates.named));
+    for table in [classes, holders(&status.holders), waiters(&status.waiters)] {
         if !table.is_empty() {
             write!(out, "\n{table}").expect("text grows");
         }
@@ -86,6 +92,22 @@ fn targets(targets: &[u32]) -> String {
 
 fn yes(yes: bool) -> String {
     if yes { "yes" } else { "no" }.into()
+}
+
+fn classes<'a>(classes: impl Iterator<Item = &'a ClassStatus>) -> Table {
+    let mut table = Table::new(["class", "gates", "asks for", "uses", "may use"]);
+    for one in classes {
+        let rate = |bytes: u64| format!("{}/s", units::bytes(bytes as f64));
+        let rates = [one.demand, one.used, one.held].map(rate);
+        let [demand, used, held] = rates;
+        // What jobs and applications are called, only those who divide by them know.
+        let class = match user_of_application(AppId(one.class)) {
+            Some(uid) => format!("user {uid}"),
+            None => one.class.to_string(),
+        };
+        table.row([class, one.gates.to_string(), demand, used, held]);
+    }
+    table
 }
 
 fn holders(holders: &[Holder]) -> Table {

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use iogate_net::Endpoint;
 use iogate_net::server::Server;
+use iogate_net::{Endpoint, ThisSystem};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
     let (settings, engines) = build::server(&config)?;
     if let Some(shares) = &shares {
-        let set = engines.iter().try_for_each(|engine| shares.set(engine));
+        let set = engines.iter().try_for_each(|engine| shares.set(engine, &ThisSystem));
         set.map_err(|error| Failure::usage(anyhow!(error)))?;
     }
     let server = Arc::new(Server::start(settings, listeners).context("the server cannot be started")?);

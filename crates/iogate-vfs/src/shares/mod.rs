@@ -2,25 +2,30 @@
 //!
 //! It is checked whole: it is right, or nothing of it counts. The error names the line and the key.
 
+mod global;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Arc;
 
+use iogate_core::allot::Terms;
 use iogate_core::nearest::nearest;
 use iogate_core::policy::{Entitlement, Policy, Rate, WEIGHT_MAX};
 use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
 use iogate_core::{AppId, Span};
-use iogate_engine::{Accounts, ClassBy, Engine};
+use iogate_engine::{Accounts, ClassBy, Coordinates, Engine};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::app::{application_of_user, application_of_word};
+pub use global::Global;
 
 /// Bytes of a policy that a mount or a server takes.
 pub const BYTES_MAX: usize = 60 << 10;
 
-const TOP: [&str; 4] = ["by", "lot", "others", "class"];
+const TOP: [&str; 5] = ["by", "lot", "others", "class", "global"];
 const KEYS: [&str; 5] = ["weight", "min", "max", "min_requests", "max_requests"];
 
 /// Who is entitled to what.
@@ -32,6 +37,17 @@ pub struct Shares {
     pub policy: Policy,
     /// What the file calls them, in its order; `None`: there is no user of this name here.
     pub names: Vec<(String, Option<AppId>, Entitlement)>,
+    /// Many gates share it; `None`: it is that of one gate.
+    pub global: Option<Global>,
+}
+
+/// What a policy asks of the system that it is in force on.
+pub trait System {
+    /// The number of a user of this system.
+    fn user(&self, name: &str) -> Option<u32>;
+
+    /// Who divides a policy that many gates share, for one gate. The error is for people.
+    fn coordinator(&self, global: &Global) -> Result<Arc<dyn Coordinates>, String>;
 }
 
 /// What is wrong with a policy.
@@ -66,24 +82,29 @@ impl Shares {
     ///
     /// # Errors
     /// Says what a gate does not take; the policy before stays.
-    pub fn set(&self, engine: &Engine) -> Result<(), String> {
+    pub fn set(&self, engine: &Engine, system: &dyn System) -> Result<(), String> {
+        if let Some(global) = &self.global {
+            let coordinator = system.coordinator(global)?;
+            return engine.share_policy(self.by, global.terms.clone(), global.gates, coordinator);
+        }
         engine.set_policy(Some((self.by, &self.policy))).map_err(|error| error.to_string())
     }
 }
 
 /// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (`job`, `app`), `accounts=on`
 /// (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
-pub fn set(engine: &Engine, text: &str, node: u32, user: &dyn Fn(&str) -> Option<u32>) -> Result<(), String> {
+pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Result<(), String> {
     if let Some(policy) = text.strip_prefix("policy=") {
         if policy == "none" {
             return engine.set_policy(None).map_err(|error| error.to_string());
         }
-        return Shares::parse(policy, user).map_err(|error| format!("the policy, {error}"))?.set(engine);
+        let shares = Shares::parse(policy, &|name| system.user(name));
+        return shares.map_err(|error| format!("the policy, {error}"))?.set(engine, system);
     }
     if let Some(by) = text.strip_prefix("fair=") {
         let names = ClassBy::ALL.map(ClassBy::name).join(", ");
         let by = ClassBy::by_name(by).ok_or_else(|| format!("fair: expected one of {names}, found {by}"))?;
-        return Shares::equal(by).set(engine);
+        return Shares::equal(by).set(engine, system);
     }
     if let Some(kept) = text.strip_prefix("accounts=") {
         let accounts = Accounts::by_name(kept);
@@ -104,7 +125,13 @@ pub fn in_short(engine: &Engine) -> Option<String> {
         0 => format!("for each {}", Shown(&policy.others)),
         named => format!("{named} named, for each other {}", Shown(&policy.others)),
     };
-    Some(format!("by {}: {classes}{}", engine.class_by(), lot.unwrap_or_default()))
+    let sharing = engine.sharing().map(|sharing| format!("; {sharing}"));
+    Some(format!(
+        "by {}: {classes}{}{}",
+        engine.class_by(),
+        lot.unwrap_or_default(),
+        sharing.unwrap_or_default()
+    ))
 }
 
 /// An entitlement for people.
@@ -173,7 +200,20 @@ impl Reader<'_> {
         if let Some(others) = table.get("others") {
             shares.policy.others = self.entitlement(others, "others")?;
         }
-        let Some(classes) = table.get("class") else { return Ok(shares) };
+        if let Some(classes) = table.get("class") {
+            self.classes(classes, &mut shares)?;
+        }
+        if let Some(global) = table.get("global") {
+            let terms = Terms { policy: shares.policy.clone(), ..Terms::default() };
+            let global = self.global(global, terms)?;
+            shares.policy = global.terms.policy.clone();
+            shares.global = Some(global);
+        }
+        Ok(shares)
+    }
+
+    fn classes(&self, classes: &Value<'_>, shares: &mut Shares) -> Result<(), SharesError> {
+        let by = shares.by;
         let expected = "tables of classes, as in [class.alice]";
         let classes = classes.get_ref().as_table().ok_or_else(|| self.wrong(classes, "class", expected))?;
         // As they stand in the file.
@@ -193,7 +233,7 @@ impl Reader<'_> {
             shares.policy.apps.extend(class.map(|class| (class, entitlement)));
             shares.names.push((name.into(), class, entitlement));
         }
-        Ok(shares)
+        Ok(())
     }
 
     /// The application that requests of a class have.
@@ -311,6 +351,13 @@ mod tests {
         assert!(shares.policy.check().is_ok());
         assert_eq!(Shown(&of(1000)).to_string(), "weight 4, at least 50MiB/s");
         assert_eq!(Shown(&of(7)).to_string(), "weight 1, at most 200MB/s");
+        let many = parse(
+            "by = \"user\"\n[others]\nmax = \"1MB/s\"\n[global]\ncoordinator = [\"a:1\", \"unix:/b\"]\ngates = 3\nlease = \"2s\"",
+        )
+        .unwrap();
+        let global = many.global.unwrap();
+        assert!(many.policy.is_shared && global.terms.policy == many.policy);
+        assert_eq!((global.coordinators.len(), global.gates, global.terms.lease), (2, 3, Span::from_secs(2)));
         let app = parse("by = \"app\"\n[class.\"lammps\"]\nweight = 2").unwrap();
         assert_eq!(app.policy.of(application_of_word("lammps")).weight, 2);
     }
@@ -349,6 +396,31 @@ mod tests {
                 "others.min: expected at most max, found \"2MiB/s\"",
             ),
             ("by = \"user\"\n[class.alice]\n[class.1000]\n", 3, "class.1000: expected each user once"),
+            ("by = \"user\"\nglobal = 1", 2, "global: expected a table, as in [global]"),
+            ("by = \"user\"\n[global]\ngate = 2", 3, "global.gate: did you mean 'gates'?"),
+            (
+                "by = \"user\"\n[global]\ngates = 2",
+                2,
+                "global.coordinator: expected where the coordinator is",
+            ),
+            ("by = \"user\"\n[global]\ncoordinator = []\ngates = 2", 3, "global.coordinator: expected"),
+            ("by = \"user\"\n[global]\ncoordinator = \"a:1\"", 2, "global.gates: expected how many"),
+            ("by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 0", 4, "global.gates: expected"),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2",
+                2,
+                "global.total: expected a total, or",
+            ),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5\"",
+                5,
+                "global.total: expected a rate above 0",
+            ),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5MB/s\"\nlease = \"200ms\"",
+                6,
+                "global.lease: expected report (100ms) to be at most a third of lease (200ms)",
+            ),
             ("by = \"user\"\n[class.alice", 2, ""),
             ("by = \"user\"\nby = \"app\"", 2, ""),
         ] {

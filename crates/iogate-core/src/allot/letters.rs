@@ -1,0 +1,161 @@
+//! Reports and grants as messages.
+
+use alloc::vec::Vec;
+
+use super::{Demand, GateId, Grant, Report, Terms};
+use crate::policy::{Entitlement, Rate};
+use crate::request::AppId;
+use crate::time::Span;
+use crate::wire::{Allotments, CLASS_ALLOTMENT_BYTES, CLASS_USE_BYTES, CLASSES_MAX, ReportUse, WireError};
+
+impl Report {
+    /// As a gate sends it; `None`: it has more classes than a message takes. `room` is for the classes.
+    pub fn letter<'a>(&self, gate: GateId, terms: u64, room: &'a mut Vec<u8>) -> Option<ReportUse<'a>> {
+        if self.classes.len() > CLASSES_MAX {
+            return None;
+        }
+        room.clear();
+        for Demand { app, demand, used, held } in &self.classes {
+            room.extend_from_slice(&app.0.to_le_bytes());
+            [demand, used, held].into_iter().for_each(|rate| room.extend_from_slice(&rate.to_le_bytes()));
+        }
+        let Report { number, applied, part, leaves, .. } = *self;
+        Some(ReportUse { gate: gate.0, terms, number, applied, part, leaves: leaves.into(), classes: room })
+    }
+
+    /// As it has come in.
+    ///
+    /// # Errors
+    /// If its last class is cut off.
+    pub fn of_letter(letter: &ReportUse<'_>) -> Result<Report, WireError> {
+        let (classes, rest) = letter.classes.as_chunks::<CLASS_USE_BYTES>();
+        check(rest, CLASS_USE_BYTES)?;
+        let demand = |class: &[u8; CLASS_USE_BYTES]| Demand {
+            app: AppId(number(class, 0) as u32),
+            demand: number(class, 4),
+            used: number(class, 12),
+            held: number(class, 20),
+        };
+        Ok(Report {
+            number: letter.number,
+            applied: letter.applied,
+            part: letter.part,
+            leaves: letter.leaves != 0,
+            classes: classes.iter().map(demand).collect(),
+        })
+    }
+}
+
+impl Grant {
+    /// As a coordinator sends it. `room` is for the classes.
+    pub fn letter<'a>(&self, room: &'a mut Vec<u8>) -> Allotments<'a> {
+        room.clear();
+        for (app, rate) in &self.classes {
+            room.extend_from_slice(&app.0.to_le_bytes());
+            room.extend_from_slice(&rate.to_le_bytes());
+        }
+        let (lease, every) = (self.lease.as_nanos(), self.every.as_nanos());
+        Allotments { number: self.number, lease, every, part: self.part, classes: room }
+    }
+
+    /// As it has come in.
+    ///
+    /// # Errors
+    /// If its last class is cut off.
+    pub fn of_letter(letter: &Allotments<'_>) -> Result<Grant, WireError> {
+        let (classes, rest) = letter.classes.as_chunks::<CLASS_ALLOTMENT_BYTES>();
+        check(rest, CLASS_ALLOTMENT_BYTES)?;
+        let of = |class: &[u8; CLASS_ALLOTMENT_BYTES]| (AppId(number(class, 0) as u32), number(class, 4));
+        Ok(Grant {
+            number: letter.number,
+            lease: Span::from_nanos(letter.lease),
+            every: Span::from_nanos(letter.every),
+            part: letter.part,
+            classes: classes.iter().map(of).collect(),
+        })
+    }
+}
+
+fn check(rest: &[u8], expected: usize) -> Result<(), WireError> {
+    match rest.len() {
+        0 => Ok(()),
+        found => Err(WireError::Truncated { expected, found }),
+    }
+}
+
+/// The eight bytes at `at`, or the four of an application.
+fn number(bytes: &[u8], at: usize) -> u64 {
+    let width = if at == 0 { 4 } else { 8 };
+    bytes[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+impl Terms {
+    /// The same number for the same terms, so that a gate and a coordinator that go by different ones find out.
+    pub fn digest(&self) -> u64 {
+        let Terms { policy, lease, every, skew, absent_max } = self;
+        let mut numbers: Vec<u64> =
+            [lease, every, skew, absent_max].into_iter().map(|span| span.as_nanos()).collect();
+        numbers.push(policy.total.map_or(0, |total| total.get()));
+        let mut entitled = |app: Option<AppId>, entitlement: &Entitlement| {
+            let Entitlement { weight, min, max } = entitlement;
+            let rates =
+                |rate: &Rate| [rate.bytes, rate.requests].map(|rate| rate.map_or(0, |rate| rate.get()));
+            numbers.push(app.map_or(u64::MAX, |app| app.0.into()));
+            numbers.push(u64::from(*weight));
+            numbers.extend(rates(min).into_iter().chain(rates(max)));
+        };
+        policy.apps.iter().for_each(|(app, entitlement)| entitled(Some(*app), entitlement));
+        entitled(None, &policy.others);
+        // Fowler, Noll and Vo's 1a.
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn letters_say_what_reports_and_grants_do() {
+        let demand = |app| Demand { app: AppId(app), demand: u64::MAX, used: 7, held: 1 << 40 };
+        let report = Report {
+            number: 9,
+            applied: 8,
+            part: u32::MAX,
+            leaves: false,
+            classes: vec![demand(0), demand(u32::MAX)],
+        };
+        let mut room = Vec::new();
+        let letter = report.letter(GateId(3), 4, &mut room).unwrap();
+        assert_eq!((letter.gate, letter.terms), (3, 4));
+        assert_eq!(Report::of_letter(&letter), Ok(report.clone()));
+        let cut = ReportUse { classes: &letter.classes[..CLASS_USE_BYTES + 1], ..letter };
+        assert!(Report::of_letter(&cut).is_err());
+        let many = Report { classes: vec![demand(1); CLASSES_MAX + 1], ..report };
+        assert_eq!(many.letter(GateId(3), 4, &mut room), None);
+
+        let classes = vec![(AppId(5), 1), (AppId(6), u64::MAX)];
+        let (lease, every) = (Span::from_secs(1), Span::from_millis(100));
+        let grant = Grant { number: 9, lease, every, part: 3, classes };
+        let letter = grant.letter(&mut room);
+        assert_eq!(Grant::of_letter(&letter), Ok(grant));
+        assert!(Grant::of_letter(&Allotments { classes: &letter.classes[1..], ..letter }).is_err());
+    }
+
+    #[test]
+    fn other_terms_have_another_digest() {
+        let terms = Terms::default();
+        let mut others = vec![terms.clone(); 4];
+        others[0].lease = Span::from_secs(2);
+        others[1].policy.total = 5.try_into().ok();
+        others[2].policy.others.max.bytes = 5.try_into().ok();
+        others[3].policy.apps.insert(AppId(1), Entitlement::default());
+        assert!(others.iter().all(|other| other.digest() != terms.digest()));
+        assert_eq!(terms.clone().digest(), terms.digest());
+    }
+}

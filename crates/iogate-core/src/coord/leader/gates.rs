@@ -1,0 +1,103 @@
+//! The policy that gates share: what they report goes to the [`Allotter`], and its grants back. Nothing of it is kept in the journal: gates
+//! tell a new leader what they hold.
+
+use alloc::format;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Asked, Leader};
+use crate::Time;
+use crate::allot::{Allotted, Allotter, GateId, Report, Terms};
+use crate::refusal::{Refusal, errno};
+use crate::wire::ReportUse;
+
+/// A status names so many classes: those that have most.
+const NAMED_MAX: usize = 24;
+
+pub(super) struct Gates {
+    allotter: Allotter,
+    digest: u64,
+    /// For the classes of an answer.
+    room: Vec<u8>,
+}
+
+impl Gates {
+    pub(super) fn new(terms: Terms, now: Time) -> Gates {
+        Gates { digest: terms.digest(), allotter: Allotter::new(terms, now), room: Vec::new() }
+    }
+
+    pub(super) fn status(&self) -> GatesStatus {
+        let mut classes: Vec<(u32, Allotted)> =
+            self.allotter.classes().map(|(app, allotted)| (app.0, allotted)).collect();
+        classes.sort_unstable_by_key(|(app, allotted)| (Reverse(allotted.used.max(allotted.demand)), *app));
+        let named = classes.iter().take(NAMED_MAX).map(|&(class, allotted)| ClassStatus {
+            class,
+            gates: allotted.gates,
+            demand: allotted.demand,
+            used: allotted.used,
+            held: allotted.committed,
+        });
+        GatesStatus { gates: self.allotter.gates(), classes: classes.len(), named: named.collect() }
+    }
+}
+
+/// How a policy is used that gates share.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatesStatus {
+    /// Gates that are known.
+    pub gates: usize,
+    /// Classes that have something at some gate, or ask for it.
+    pub classes: usize,
+    /// The largest of them.
+    pub named: Vec<ClassStatus>,
+}
+
+/// What a class has at all gates together, in bytes a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Its application number, as gates know it.
+    pub class: u32,
+    /// Gates where it has something, or asks for it.
+    pub gates: u32,
+    /// What it asks for.
+    pub demand: u64,
+    /// What it uses.
+    pub used: u64,
+    /// What it may use at most.
+    pub held: u64,
+}
+
+impl Leader {
+    pub(super) fn report_use(&mut self, asked: Asked, letter: &ReportUse<'_>) -> Result<(), Refusal> {
+        let Asked { now, connection, session, id } = asked;
+        let Some(uid) = self.sessions.get(&session).map(|session| session.user.uid) else { return Ok(()) };
+        let Some(gates) = &mut self.gates else {
+            let text = "this coordinator has no policy for gates: it needs --policy, with [global]";
+            return Err(Refusal::new(errno::EOPNOTSUPP, text));
+        };
+        if uid != 0 && uid != self.config.own_uid {
+            let text = format!(
+                "gates that share the policy are those of root and of user {}, and this one is user {uid}'s",
+                self.config.own_uid
+            );
+            return Err(Refusal::new(errno::EACCES, text));
+        }
+        if letter.terms != gates.digest {
+            let text = "the gate goes by another policy than the coordinator: give both the same file, with the same users";
+            return Err(Refusal::new(errno::EINVAL, text));
+        }
+        let report =
+            Report::of_letter(letter).map_err(|error| Refusal::new(errno::EPROTO, format!("{error}")))?;
+        match gates.allotter.report(now, GateId(letter.gate), &report) {
+            Some(grant) => self.now.fields(connection, id, &grant.letter(&mut gates.room)),
+            None if report.leaves => self.now.done(connection, id),
+            None => {
+                let text = "a later report of this gate has come, or there are more gates than may be";
+                return Err(Refusal::new(errno::ESTALE, text));
+            }
+        }
+        Ok(())
+    }
+}

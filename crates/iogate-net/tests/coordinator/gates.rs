@@ -1,0 +1,110 @@
+//! A policy that gates share, through a coordinator: who is refused, and what becomes of gates that come, go, and lose it.
+
+use std::sync::Arc;
+
+use iogate_core::allot::{Phase, Terms};
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::store::MemoryStore;
+use iogate_engine::{Engine, EngineConfig};
+use iogate_net::ThisSystem;
+use iogate_vfs::shares::Shares;
+
+use super::*;
+
+/// Leases that a test can wait for. The coordinator is at `place`.
+fn shares(place: &Endpoint, times: &str) -> Shares {
+    let text = format!(
+        "by = \"app\"\n[others]\nmax = \"8MiB/s\"\n[global]\ncoordinator = \"{place}\"\ngates = 4\n{times}"
+    );
+    Shares::parse(&text, &|_| None).unwrap()
+}
+
+fn with_terms(terms: Terms) -> Setup {
+    Setup::with(CoordinatorConfig { terms: Some(terms), ..config("") })
+}
+
+fn engine() -> Arc<Engine> {
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let gate = GateConfig { scheduler, queue_max: 64, depth: 4, layout: Layout::SINGLE };
+    Engine::new(&EngineConfig { gate }, Arc::new(MemoryStore::new())).unwrap()
+}
+
+fn phase(engine: &Engine) -> Phase {
+    engine.sharing().unwrap().phase
+}
+
+#[test]
+fn who_may_not_share_is_told_why() {
+    let somewhere: Endpoint = "127.0.0.1:1".parse().unwrap();
+    let terms = shares(&somewhere, "").global.unwrap().terms;
+    let setup = with_terms(terms.clone());
+    let one = [&7u32.to_le_bytes()[..], &[0; 24]].concat();
+    let good = ReportUse {
+        gate: 1,
+        terms: terms.digest(),
+        number: 2,
+        applied: 0,
+        part: 0,
+        leaves: 0,
+        classes: &one,
+    };
+    let mut client = setup.client();
+    let allotments = client.ask(&Request::ReportUse(good), &[]);
+    let fields = allotments.fields.clone();
+    let allotments = Allotments::decode(&fields).unwrap();
+    assert_eq!((allotments.number, allotments.classes.len()), (2, CLASS_ALLOTMENT_BYTES));
+    let older = ReportUse { number: 1, ..good };
+    client.refused(&Request::ReportUse(older), libc::ESTALE, "a later report");
+    let other = ReportUse { terms: 5, ..good };
+    client.refused(&Request::ReportUse(other), libc::EINVAL, "give both the same file");
+    let cut = ReportUse { number: 3, classes: &one[1..], ..good };
+    client.refused(&Request::ReportUse(cut), libc::EPROTO, "truncated");
+    let mut stranger = Raw::greet_with(setup.tcp(), hello());
+    stranger.refused(&Request::ReportUse(ReportUse { gate: 2, ..good }), libc::EACCES, "user 7");
+    assert_eq!(setup.status().gates.unwrap().gates, 1);
+    client.ask(&Request::ReportUse(ReportUse { number: 4, leaves: 1, ..good }), &[]).done();
+    assert_eq!(setup.status().gates.unwrap().gates, 0);
+
+    let without = Setup::new("");
+    without.client().refused(&Request::ReportUse(good), libc::EOPNOTSUPP, "--policy");
+    assert_eq!(without.status().gates, None);
+}
+
+#[test]
+fn gates_come_lose_the_coordinator_and_find_it_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Endpoint::Unix(dir.path().join("socket"));
+    let shares = shares(&place, "lease = \"300ms\"\nreport = \"20ms\"\n");
+    let terms = shares.global.as_ref().unwrap().terms.clone();
+    let start = || {
+        let listener = Listener::bind(&place, Policy::Peer).unwrap();
+        let journal = Local::open(&dir.path().join("state")).unwrap();
+        let config = CoordinatorConfig { terms: Some(terms.clone()), ..config("") };
+        Coordinator::start(config, vec![listener], Box::new(journal)).unwrap()
+    };
+    let engines = [engine(), engine()];
+    for engine in &engines {
+        shares.set(engine, &ThisSystem).unwrap();
+    }
+    wait_until("nobody answers, and it says so", || engines[0].sharing().unwrap().error.is_some());
+    let coordinator = start();
+    for engine in &engines {
+        wait_until("a lease", || phase(engine) == Phase::Lease);
+    }
+    let gates = |coordinator: &Coordinator| coordinator.status().unwrap().gates.unwrap().gates;
+    assert_eq!(gates(&coordinator), 2);
+
+    drop(coordinator);
+    wait_until("its part", || phase(&engines[1]) == Phase::Alone);
+    let coordinator = start();
+    for engine in &engines {
+        wait_until("a lease again", || phase(engine) == Phase::Lease);
+        assert_eq!(engine.sharing().unwrap().error, None);
+    }
+    // Who goes says so, whether by another policy or by its end.
+    engines[0].set_policy(None).unwrap();
+    assert!(engines[0].sharing().is_none());
+    wait_until("one gate", || gates(&coordinator) == 1);
+    drop(engines);
+    wait_until("no gate", || gates(&coordinator) == 0);
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# One policy over two mounts and a server: their caps are those of all together, a gate that is alone in wanting something has all of it, the
+# coordinator may go and come back, and files that differ are told apart.
+# limit: 120
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs jq
+COORD=
+SERVER=
+end() {
+    local status=$?
+    for pid in $COORD $SERVER; do kill -KILL "$pid" 2>/dev/null || true; done
+    [ ! -d "$WORK/mnt2" ] || umount --lazy "$WORK/mnt2" 2>/dev/null || true
+    clean_up "$status"
+}
+trap end EXIT
+
+# What a class has at all gates together: 8 MiB a second.
+cat >"$SIDE/shared.toml" <<END
+by = "app"
+[others]
+max = "8MiB/s"
+[global]
+coordinator = "unix:$SIDE/coord"
+gates = 2
+END
+sed 's/8MiB/9MiB/' "$SIDE/shared.toml" >"$SIDE/other.toml"
+printf 'by = "app"\n' >"$SIDE/own.toml"
+
+refused 2 'own.toml: expected \[global\], found none' \
+    "$IOGATE" coord serve --listen "unix:$SIDE/coord" --state "$SIDE/state" --policy "$SIDE/own.toml"
+"$IOGATE" policy check "$SIDE/shared.toml" >"$SIDE/checked"
+grep -q 'shared over 2 gates through unix:' "$SIDE/checked" || fail "the check does not say it: $(cat "$SIDE/checked")"
+
+coordinator() {
+    "$IOGATE" coord serve --listen "unix:$SIDE/coord" --state "$SIDE/state" --policy "$SIDE/shared.toml" >"$SIDE/coord.out" 2>"$SIDE/coord.err" &
+    COORD=$!
+    eventually 30 grep -q '^ready' "$SIDE/coord.out" || fail "no coordinator: $(cat "$SIDE/coord.err")"
+}
+coordinator
+mkdir -p "$WORK/src2" "$WORK/mnt2"
+"$IOGATE" mount "$WORK/src2" "$WORK/mnt2" --policy "$SIDE/shared.toml" || fail "no second mount"
+mount_gate --policy "$SIDE/shared.toml"
+has() { "$IOGATE" status "$1" | grep -q "^policy .*$2"; }
+for place in "$MNT" "$WORK/mnt2"; do
+    eventually 30 has "$place" 'shared through .*by a lease' || fail "no lease: $("$IOGATE" status "$place" | grep policy)"
+done
+
+# --- Both at once: 8 MiB each. At 8 MiB a second together 16 MiB take 2 s, without what may be ahead and what both have at first.
+write() { IOGATE_APP=same dd if=/dev/zero of="$1/file" bs=128K count="$2" status=none; }
+began=$(date +%s%3N)
+write "$MNT" 64 &
+one=$!
+write "$WORK/mnt2" 64 || fail "no write to the second mount"
+wait "$one" || fail "no write to the first mount"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 1700 ] || fail "16 MiB through two mounts at 8 MiB/s together took $took ms"
+"$IOGATE" coord status "unix:$SIDE/coord" >"$SIDE/status" || fail "no status of the coordinator"
+grep -q 'shared by 2 gates' "$SIDE/status" || fail "the coordinator does not know both: $(cat "$SIDE/status")"
+
+# --- One alone has all: its allotment is what the cap is, but for the share that is kept for a gate that comes.
+write "$MNT" 400 &
+one=$!
+alone() {
+    "$IOGATE" coord status "unix:$SIDE/coord" --json >"$SIDE/status.json"
+    jq -e '.gates.named[0] | .used > 6000000 and .used < 8900000' "$SIDE/status.json" >/dev/null
+}
+eventually 30 alone || fail "one gate alone does not get the cap: $(jq -c .gates "$SIDE/status.json")"
+
+# --- The coordinator is killed while it writes: it goes on with its part, and with a lease when there is one again.
+kill -KILL "$COORD"
+wait "$COORD" 2>/dev/null || true
+eventually 30 has "$MNT" 'its part of the caps' || fail "no part: $("$IOGATE" status "$MNT" | grep policy)"
+coordinator
+eventually 30 has "$MNT" 'by a lease' || fail "no lease again: $("$IOGATE" status "$MNT" | grep policy)"
+wait "$one" || fail "a write failed when the coordinator was away"
+
+# --- A gate by another file is told so, in its status; the cap of a server is shared, too.
+"$IOGATE" set "$WORK/mnt2" "policy=$SIDE/other.toml" || fail "the policy cannot be set"
+eventually 30 has "$WORK/mnt2" 'give both the same file' || fail "no word of the other file: $("$IOGATE" status "$WORK/mnt2" | grep policy)"
+"$IOGATE" set "$WORK/mnt2" policy=none || fail "the policy cannot be taken away"
+mkdir -p "$WORK/served"
+"$IOGATE" serve --directory "$WORK/served" --listen "unix:$SIDE/server" --policy "$SIDE/shared.toml" >"$SIDE/server.out" 2>"$SIDE/server.err" &
+SERVER=$!
+eventually 30 grep -q '^ready' "$SIDE/server.out" || fail "no server: $(cat "$SIDE/server.err")"
+known() { "$IOGATE" coord status "unix:$SIDE/coord" --json | jq -e --argjson n "$1" '.gates.gates == $n' >/dev/null; }
+eventually 30 known 2 || fail "the coordinator does not know the server and the mount: $("$IOGATE" coord status "unix:$SIDE/coord")"
+
+# --- Who leaves says so.
+kill -TERM "$SERVER"
+wait "$SERVER" || fail "the server did not end well"
+SERVER=
+eventually 30 known 1 || fail "a server that has left is still known"
+umount "$WORK/mnt2" || fail "the second mount does not end"
+unmount_gate
+eventually 30 known 0 || fail "a mount that has left is still known"
