@@ -1,16 +1,25 @@
 # The project's commands. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fmt bench clean
+.PHONY: help setup build release install uninstall demo test lint fmt bench clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what this machine lacks (Debian packages, Rust components, cargo-deny)
 	@scripts/setup
 
 build: ## build the program: target/debug/iogate
 	cargo build --locked --workspace
+
+release: ## build the program and the libraries optimised: target/release
+	@scripts/install --build
+
+install: ## install program, libraries, headers, man pages and completions (PREFIX=/usr/local DESTDIR= LIBDIR=PREFIX/lib)
+	@scripts/install
+
+uninstall: ## remove what make install has put there (the same PREFIX and DESTDIR)
+	@scripts/install --remove
 
 demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
 	target/debug/iogate demo --html target/iogate-demo.html

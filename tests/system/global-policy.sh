@@ -82,7 +82,14 @@ wait "$one" || fail "a write failed when the coordinator was away"
 eventually 30 has "$WORK/mnt2" 'give both the same file' || fail "no word of the other file: $("$IOGATE" status "$WORK/mnt2" | grep policy)"
 "$IOGATE" set "$WORK/mnt2" policy=none || fail "the policy cannot be taken away"
 mkdir -p "$WORK/served"
-"$IOGATE" serve --directory "$WORK/served" --listen "unix:$SIDE/server" --policy "$SIDE/shared.toml" >"$SIDE/server.out" 2>"$SIDE/server.err" &
+cat >"$SIDE/server.toml" <<END
+[[listen]]
+at = "unix:$SIDE/server"
+[[export]]
+directory = "$WORK/served"
+gate = { policy = "$SIDE/shared.toml" }
+END
+"$IOGATE" serve "$SIDE/server.toml" >"$SIDE/server.out" 2>"$SIDE/server.err" &
 SERVER=$!
 eventually 30 grep -q '^ready' "$SIDE/server.out" || fail "no server: $(cat "$SIDE/server.err")"
 known() { "$IOGATE" coord status "unix:$SIDE/coord" --json | jq -e --argjson n "$1" '.gates.gates == $n' >/dev/null; }

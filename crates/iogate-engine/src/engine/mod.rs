@@ -26,6 +26,7 @@ use iogate_core::sched::ConfigError;
 use iogate_core::stats::top::TopApps;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
+use crate::lock::lock;
 use crate::store::{FileHandle, Store};
 use crate::sync::Mutex;
 use abort::AbortOnUnwind;
@@ -126,6 +127,8 @@ pub struct Engine {
     shared: Arc<Shared>,
     /// Which applications metrics name.
     top: Mutex<TopApps>,
+    /// Held while the policy is changed: what shares one must not be started by two at once.
+    policy_changes: std::sync::Mutex<()>,
 }
 
 /// Most bytes that `read_at` and `write_at` submit as one request; what is longer is several, one after another.
@@ -138,7 +141,7 @@ impl Engine {
         let gate = Gate::new(&config.gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
-        Ok(Arc::new(Engine { shared, top: Mutex::new(TopApps::default()) }))
+        Ok(Arc::new(Engine { shared, top: Mutex::new(TopApps::default()), policy_changes: Default::default() }))
     }
 
     /// Submits a transfer. Blocks while the gate is full (back-pressure); one that would not fit an empty gate (it
@@ -354,6 +357,11 @@ impl Engine {
     /// # Errors
     /// As [`Policy::check`]; the policy before it stays.
     pub fn set_policy(&self, policy: Option<(ClassBy, &Policy)>) -> Result<(), ConfigError> {
+        let _one_at_a_time = lock(&self.policy_changes);
+        self.change_policy(policy)
+    }
+
+    fn change_policy(&self, policy: Option<(ClassBy, &Policy)>) -> Result<(), ConfigError> {
         let by = policy.map_or(ClassBy::App, |(by, _)| by);
         if let Some((_, policy)) = policy {
             policy.check()?;
@@ -369,7 +377,7 @@ impl Engine {
     /// how many gates there are thought to be where it has never answered; 0: such a gate gets nothing.
     ///
     /// # Errors
-    /// As [`Engine::set_policy`]; or no thread can be started: then nothing is allotted here.
+    /// As [`Engine::set_policy`]; or no thread can be started: then there is no policy.
     pub fn share_policy(
         &self,
         by: ClassBy,
@@ -377,8 +385,13 @@ impl Engine {
         expected: u32,
         coordinator: Arc<dyn Coordinates>,
     ) -> Result<(), String> {
-        self.set_policy(Some((by, &terms.policy))).map_err(|error| error.to_string())?;
-        self.shared.share(terms, expected, coordinator).map_err(|error| error.to_string())
+        let _one_at_a_time = lock(&self.policy_changes);
+        self.change_policy(Some((by, &terms.policy))).map_err(|error| error.to_string())?;
+        self.shared.share(terms, expected, coordinator).map_err(|error| {
+            // Nothing would ever be allotted.
+            let _ = self.change_policy(None);
+            error.to_string()
+        })
     }
 
     /// How this gate gets on with a policy that it shares; `None`: it shares none.

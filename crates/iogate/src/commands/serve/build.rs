@@ -15,7 +15,7 @@ use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectorySto
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_net::client::{self, ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, ServerConfig};
-use iogate_net::{Endpoint, Listener};
+use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_vfs::app::stable_hash;
 use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 
@@ -100,6 +100,9 @@ impl Export {
             .context("the gate cannot be started")?;
         engine.know(self.storage()?);
         engine.keep_accounts(self.gate.accounts);
+        if let Some(shares) = &self.gate.shares {
+            shares.set(&engine, &ThisSystem).map_err(anyhow::Error::msg).context("gate")?;
+        }
         if self.gate.auto {
             engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
         }

@@ -1,10 +1,14 @@
 //! A gate's keys in the configuration file of `iogate serve`.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::Accounts;
+use iogate_engine::{Accounts, ClassBy};
+use iogate_vfs::shares::Shares;
 use serde::Deserialize;
+
+use crate::commands::policy;
 
 /// A scheduler with its parameters, and the bounds of a gate.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,12 +21,14 @@ pub(crate) struct Gate {
     pub(crate) queue: u32,
     /// Whether it keeps accounts of who slows whom down.
     pub(crate) accounts: Accounts,
+    /// Who is entitled to what of it.
+    pub(crate) shares: Option<Shares>,
 }
 
 impl Default for Gate {
     fn default() -> Gate {
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-        Gate { scheduler, auto: false, depth: 16, queue: 65_536, accounts: Accounts::Asked }
+        Gate { scheduler, auto: false, depth: 16, queue: 65_536, accounts: Accounts::Asked, shares: None }
     }
 }
 
@@ -69,6 +75,20 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
         if let Some(given) = table.remove("accounts") {
             let expected = || format!("accounts: expected \"on\", \"off\" or \"asked\", found {given}");
             gate.accounts = given.as_str().and_then(Accounts::by_name).ok_or_else(expected)?;
+        }
+        if let Some(given) = table.remove("fair") {
+            let names = ClassBy::ALL.map(ClassBy::name).join(", ");
+            let by = given.as_str().and_then(ClassBy::by_name);
+            let by = by.ok_or_else(|| format!("fair: expected one of {names}, found {given}"))?;
+            gate.shares = Some(Shares::equal(by));
+        }
+        if let Some(given) = table.remove("policy") {
+            if gate.shares.is_some() {
+                return Err("fair and policy: one of them says who is entitled to what".into());
+            }
+            let path = given.as_str().ok_or_else(|| format!("policy: expected a file, found {given}"))?;
+            let read = policy::read(Path::new(path)).map_err(|failure| failure.in_full())?;
+            gate.shares = Some(read.0);
         }
         for (name, value) in table {
             if name == "node" {
