@@ -25,7 +25,10 @@ grep -q 'is at .*a place' "$SIDE/said" || fail "it does not say where: $(cat "$S
 "$PREFIX/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 [ -s "$PREFIX/share/man/man1/iogate-mount.1" ] || fail "there is no man page of mount"
 bash -n "$PREFIX/share/bash-completion/completions/iogate" || fail "the completions are no bash"
-"$PREFIX/bin/iogate" run --policy backoff true || fail "iogate run does not find its library"
+refused 2 'cannot name a path with a space' "$PREFIX/bin/iogate" run --policy backoff --target "$SRC" true
+PREFIX=$SIDE/plain put >/dev/null || fail "it cannot be installed elsewhere"
+"$SIDE/plain/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
+PREFIX=$SIDE/plain "$here/scripts/install" --remove >/dev/null || fail "it cannot be removed there"
 
 # A program against what is installed, as its page says.
 cat >"$SIDE/program.c" <<'END'
@@ -74,6 +77,6 @@ grep -qx '/usr/bin/iogate' "$SIDE/root/usr/share/iogate/installed" || fail "the 
 ! grep -rqF "$SIDE/root" "$SIDE/root/usr/lib/pkgconfig" || fail "a pkg-config file has the staging root"
 DESTDIR=$SIDE/root PREFIX=/usr "$here/scripts/install" --remove >/dev/null || fail "it cannot be removed"
 "$here/scripts/install" --remove >/dev/null || fail "it cannot be removed"
-for place in "$PREFIX" "$SIDE/root"; do
+for place in "$PREFIX" "$SIDE/plain" "$SIDE/root"; do
     [ -z "$(find "$place" ! -type d)" ] || fail "files are left: $(find "$place" ! -type d)"
 done

@@ -206,10 +206,29 @@ fn connections_are_bounded_and_what_was_taken_is_answered_at_the_end() {
     let file = client.create(client.root, b"file", 0o600).unwrap();
     let write = Request::Write { file, offset: 0, count: 4, stable: Stable::FileSync, data: b"last" };
     client.begin(&write);
-    eventually("it has come", || server.counts().calls >= 5);
+    // Each of the four clients has asked for the root, and the last one has made the file.
+    eventually("it has come", || server.counts().calls >= 6);
     drop(server);
     assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"last");
     assert!(matches!(client.end(procedure::WRITE), Reply::Write { result: Ok(_), .. }));
+}
+
+#[test]
+fn what_is_carried_out_while_a_server_ends_is_answered() {
+    for round in 0..100 {
+        let folder = tempfile::tempdir().unwrap();
+        let server = serve(folder.path(), How::default());
+        let client = &mut Client::connect(&server);
+        let file = client.create(client.root, b"file", 0o600).unwrap();
+        let write = Request::Write { file, offset: 0, count: 4, stable: Stable::FileSync, data: b"last" };
+        client.begin(&write);
+        // So that the end comes before, while and after it is taken.
+        (0..round * 20).for_each(|_| std::hint::spin_loop());
+        drop(server);
+        if std::fs::read(folder.path().join("file")).unwrap() == b"last" {
+            assert!(matches!(client.end(procedure::WRITE), Reply::Write { result: Ok(_), .. }));
+        }
+    }
 }
 
 #[test]

@@ -141,7 +141,11 @@ impl Engine {
         let gate = Gate::new(&config.gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
-        Ok(Arc::new(Engine { shared, top: Mutex::new(TopApps::default()), policy_changes: Default::default() }))
+        Ok(Arc::new(Engine {
+            shared,
+            top: Mutex::new(TopApps::default()),
+            policy_changes: Default::default(),
+        }))
     }
 
     /// Submits a transfer. Blocks while the gate is full (back-pressure); one that would not fit an empty gate (it

@@ -360,6 +360,10 @@ impl Shared {
         if flags.contains(EventFlags::IN) || is_broken || connection.has_more() {
             goes_on = connection.receive(self, scratch, calls);
         }
+        // They are counted, and only then this is asked: so either the end waits for them, or they are not begun. Their client asks again.
+        if self.is_draining() {
+            calls.clear();
+        }
         if goes_on {
             connection.rearm(self);
         } else {

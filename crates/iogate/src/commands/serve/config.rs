@@ -500,7 +500,10 @@ bytes = "64MiB"
                 &["age_max = \"1s\" and scheduler = \"auto\""],
             ),
             (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
-            (export("directory = \"/s\"\ngate = { fair = \"group\" }"), &["fair: expected one of user", "group"]),
+            (
+                export("directory = \"/s\"\ngate = { fair = \"group\" }"),
+                &["fair: expected one of user", "group"],
+            ),
             (export("directory = \"/s\"\ngate = { policy = 1 }"), &["policy: expected a file"]),
             (export("directory = \"/s\"\ngate = { policy = \"/no-such\" }"), &["/no-such cannot be read"]),
             (
