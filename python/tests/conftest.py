@@ -29,19 +29,29 @@ PATIENCE_SECONDS = 300
 """Much longer than anything that is waited for takes, on a machine that does other things as well."""
 
 
-def run(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the converter."""
-    command = [sys.executable, "-m", "iogate.darshan", *map(str, args)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+def python(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs Python with the package of this checkout."""
     return subprocess.run(
-        command,
+        [sys.executable, *map(str, args)],
         cwd=cwd,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,
         check=False,
     )
+
+
+def printed(*args: str | Path, cwd: Path | None = None) -> str:
+    """What Python prints so. It ends well, and complains of nothing."""
+    done = python(*args, cwd=cwd)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def run(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs the converter."""
+    return python("-m", "iogate.darshan", *args, cwd=cwd)
 
 
 def example(name: str) -> Path:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_SECONDS, ROOT, Coordinator, built
+from conftest import PATIENCE_SECONDS, ROOT, Coordinator, built, printed
 
 
 def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Path) -> None:
@@ -65,13 +65,5 @@ def test_the_programs_of_the_documentation_take_turns(
 @pytest.mark.parametrize("program", programs("docs/python-gate.md"))
 def test_the_programs_of_the_other_page_run(program: str) -> None:
     built("python/iogate/_native.abi3.so", "python/build")
-    done = subprocess.run(
-        [sys.executable, "-W", "default", "-c", program, "--quick"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    said = printed("-W", "default", "-c", program, "--quick")
+    assert said

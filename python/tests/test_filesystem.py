@@ -8,13 +8,12 @@ import pickle
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_SECONDS, ROOT, built
+from conftest import PATIENCE_SECONDS, ROOT, built, printed
 
 fsspec = pytest.importorskip("fsspec", reason="the Python package fsspec is not installed")
 
@@ -309,13 +308,5 @@ def test_the_program_of_the_documentation(server: Server, fs: IogateFileSystem) 
     register = (
         "import fsspec\nfsspec.register_implementation('iogate', 'iogate.filesystem.IogateFileSystem')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", register + program.replace("io1:7000", server.address)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "temperature 3.5\n\n['/results/step-1.txt'] b'3.5\\n'\n"
+    said = printed("-W", "error", "-c", register + program.replace("io1:7000", server.address))
+    assert said == "temperature 3.5\n\n['/results/step-1.txt'] b'3.5\\n'\n"

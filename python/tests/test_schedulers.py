@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
-import sys
 import traceback
 from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from conftest import PATIENCE_SECONDS, ROOT, built
+from conftest import ROOT, built, printed
 from test_simulation import TEXT
 
 import iogate
@@ -68,16 +66,8 @@ def test_figure_5_of_aioli() -> None:
 
 
 def test_the_example_runs_as_a_program() -> None:
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLE), "--quick"],
-        env={"PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "own:sweep" in done.stdout
+    said = printed(EXAMPLE, "--quick")
+    assert "own:sweep" in said
 
 
 def test_it_decides_as_the_same_one_of_iogate_does() -> None:

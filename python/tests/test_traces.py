@@ -7,12 +7,11 @@ import itertools
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_SECONDS, ROOT, built
+from conftest import PATIENCE_SECONDS, ROOT, built, printed
 
 from iogate import traces
 from iogate.traces import Row
@@ -158,15 +157,6 @@ def test_the_program_of_the_documentation(tmp_path: Path) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     trace = [Row(1.0 * n, 1, 1, "f", "read" if n % 2 else "write", n, 1) for n in range(10)]
     traces.write(tmp_path / "trace.csv", trace)
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT / "python")},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "5 reads, twice as fast\n"
+    said = printed("-c", program, cwd=tmp_path)
+    assert said == "5 reads, twice as fast\n"
     assert [row.time for row in traces.read(tmp_path / "reads.csv")] == [0.5, 1.5, 2.5, 3.5, 4.5]

@@ -299,8 +299,9 @@ pub unsafe extern "C" fn iogate_engine_stats(
     answer(|| {
         // SAFETY: the caller's pointers.
         unsafe {
-            let mut summary = CEngine::of(engine)?.engine.with_gate(|gate, _| summary(gate));
-            summary.choice = CEngine::of(engine)?.engine.choice();
+            let engine = &CEngine::of(engine)?.engine;
+            let mut summary = engine.with_gate(|gate, _| summary(gate));
+            summary.choice = engine.choice();
             write_json(&summary, buffer, room, needed)
         }
     })

@@ -1,7 +1,6 @@
 //! A gate's way to the coordinator of a policy that it shares with others.
 
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use iogate_vfs::shares::{Global, System};
 
 use crate::Endpoint;
 use crate::system::random;
-use crate::transport::auth::{Credential, MUNGE_SOCKET, Munge, user_number};
+use crate::transport::auth::{Credential, user_number};
 use crate::transport::blocking::{receive, send};
 use crate::transport::{Connected, Dial, Introduction, Socket, Way, connect, dial};
 
@@ -39,16 +38,10 @@ impl System for ThisSystem {
         let endpoints: Vec<Endpoint> = global.coordinators.iter().map(parse).collect::<Result<_, _>>()?;
         let mut id = [0; 8];
         random(&mut id).map_err(|error| format!("no random number for the gate: {error}"))?;
-        let is_local = endpoints.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
-        let auth = match is_local {
-            true => Credential::Socket,
-            false if Path::new(MUNGE_SOCKET).exists() => Credential::Munge(Munge::new(None)),
-            false => Credential::None,
-        };
         Ok(Arc::new(Reporter {
             name: global.coordinators.join(", "),
+            auth: Credential::usual(&endpoints),
             endpoints,
-            auth,
             dial: Arc::new(dial),
             gate: GateId(u64::from_le_bytes(id)),
             terms: global.terms.digest(),

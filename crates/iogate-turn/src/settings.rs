@@ -6,7 +6,7 @@ use std::time::Duration;
 use iogate_core::coord::backoff::BackoffConfig;
 use iogate_core::units::parse_time;
 use iogate_net::Endpoint;
-use iogate_net::transport::auth::{Credential, MUNGE_SOCKET, Munge};
+use iogate_net::transport::auth::{Credential, Munge};
 use iogate_net::transport::{TlsClient, dial_tls};
 use iogate_net::turns::CoordinatorOptions;
 use iogate_vfs::app::JOBS;
@@ -236,9 +236,9 @@ fn auth(get: Get<'_>, coordinators: &[Endpoint], has_tls: bool) -> Result<Creden
     const NAME: &str = "IOGATE_COORD_AUTH";
     let is_local = coordinators.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
     match get(NAME).as_deref() {
-        None if has_tls || is_local => Ok(Credential::Socket),
-        None if std::path::Path::new(MUNGE_SOCKET).exists() => Ok(Credential::Munge(Munge::new(None))),
-        None | Some("none") => Ok(Credential::None),
+        None if has_tls => Ok(Credential::Socket),
+        None => Ok(Credential::usual(coordinators)),
+        Some("none") => Ok(Credential::None),
         Some("munge") => Ok(Credential::Munge(Munge::new(None))),
         Some("tls") if has_tls => Ok(Credential::Socket),
         Some("tls") => Err(wrong("IOGATE_TLS_AUTHORITIES", "a PEM file, for IOGATE_COORD_AUTH=tls", "")),

@@ -198,12 +198,11 @@ impl Keeper {
     fn run(mut self) {
         loop {
             let wait = self.tend();
-            let now = |this: &Self| this.shared.clock.now();
             match self.told.recv_timeout(wait) {
                 Ok(Told::Answer(answer)) => {
                     let error = match answer {
                         Ok(Some(grant)) => {
-                            self.holder.granted(now(&self), &grant);
+                            self.holder.granted(self.shared.clock.now(), &grant);
                             None
                         }
                         Ok(None) => None,
@@ -218,7 +217,7 @@ impl Keeper {
                 }
                 Ok(Told::Lack) => {
                     self.is_told.store(false, Ordering::SeqCst);
-                    self.holder.urge(now(&self));
+                    self.holder.urge(self.shared.clock.now());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => break,

@@ -6,9 +6,9 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
 use iogate_engine::ClassBy;
-use iogate_net::transport::auth;
+use iogate_net::ThisSystem;
 use iogate_report::Table;
-use iogate_vfs::shares::{self, Global, Shares};
+use iogate_vfs::shares::{self, Global, Shares, System};
 
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
 use crate::failure::Failure;
@@ -22,11 +22,6 @@ pub(crate) fn of_flags(args: &SharesArgs) -> Result<Option<Shares>, Failure> {
     Ok(args.fair.as_deref().and_then(ClassBy::by_name).map(Shares::equal))
 }
 
-/// The number of a user of this system.
-pub(crate) fn user(name: &str) -> Option<u32> {
-    auth::user_number(name).ok().flatten()
-}
-
 /// Reads and checks a policy; also returns its text.
 pub(crate) fn read(path: &Path) -> Result<(Shares, String), Failure> {
     let text = std::fs::read_to_string(path)
@@ -36,7 +31,7 @@ pub(crate) fn read(path: &Path) -> Result<(Shares, String), Failure> {
         let (path, most) = (path.display(), shares::BYTES_MAX);
         return Err(Failure::usage(anyhow!("{path}: {} bytes, expected at most {most}", text.len())));
     }
-    let shares = Shares::parse(&text, &user)
+    let shares = Shares::parse(&text, &|name| ThisSystem.user(name))
         .map_err(|error| Failure::usage(anyhow!("{}, {error}", path.display())))?;
     Ok((shares, text))
 }
@@ -116,7 +111,7 @@ mod tests {
     fn a_policy_is_explained() {
         let text = "by = \"user\"\n[others]\nmin = \"1MB/s\"\n[class.root]\nweight = 3\nmin = \"5MiB/s\"\n[class.4711]\n\
                     min = \"3MiB/s\"\nmax_requests = 7\n[class.no-such-user-here]\n";
-        let shown = explained(&Shares::parse(text, &user).unwrap());
+        let shown = explained(&Shares::parse(text, &|name| ThisSystem.user(name)).unwrap());
         for expected in [
             "floors together: 8MiB/s;",
             "7 requests/s",

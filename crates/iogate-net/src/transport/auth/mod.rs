@@ -9,19 +9,20 @@ mod munge;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use iogate_core::wire::auth;
 use iogate_vfs::Caller;
 
 pub use access::Access;
 pub use binding::Binding;
-/// Where munged listens on most systems.
-pub const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
-
 pub use munge::{CREDENTIAL_BYTES_MAX, Decoded, Munge, MungeError};
 
 use crate::transport::Endpoint;
 use crate::transport::{Peer, TlsServer};
+
+/// Where munged listens on most systems.
+const MUNGE_SOCKET: &str = "/run/munge/munge.socket.2";
 
 /// Who has been authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,6 +314,16 @@ pub enum Credential {
 }
 
 impl Credential {
+    /// How a client proves who it is at these places where nobody has said how: by the socket if all are on this machine, else by MUNGE if
+    /// that is there.
+    pub fn usual(places: &[Endpoint]) -> Credential {
+        match places.iter().all(|place| matches!(place, Endpoint::Unix(_))) {
+            true => Credential::Socket,
+            false if Path::new(MUNGE_SOCKET).exists() => Credential::Munge(Munge::new(None)),
+            false => Credential::None,
+        }
+    }
+
     /// The `auth` of a `Hello`.
     pub fn kind(&self) -> u8 {
         match self {

@@ -9,16 +9,17 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use iogate_core::blame::{Account, Page, window};
 use iogate_core::{AppId, Span, Time};
+use iogate_net::ThisSystem;
 use iogate_net::client::Client;
 use iogate_report::units;
 use iogate_report::why::Why;
 use iogate_vfs::app::{application_of_user, application_of_word};
+use iogate_vfs::shares::System;
 use serde::Serialize;
 
 use super::{Answer, unknown};
 use crate::cli::WhyArgs;
 use crate::commands::control::{PATIENCE, Place};
-use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 
@@ -216,7 +217,7 @@ impl Accounts {
             named.push(self.known(app, application_of_word(app))?);
         }
         for user in &args.users {
-            let number = user.parse().ok().or_else(|| policy::user(user));
+            let number = user.parse().ok().or_else(|| ThisSystem.user(user));
             let number = number
                 .ok_or_else(|| Failure::usage(anyhow!("--user {user}: this machine knows no such user")))?;
             named.push(self.known(&format!("user {user}"), application_of_user(number))?);
