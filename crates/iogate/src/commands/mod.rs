@@ -11,6 +11,7 @@ pub(crate) mod lists;
 pub(crate) mod manuals;
 pub(crate) mod mount;
 pub(crate) mod nfs;
+pub(crate) mod notify;
 pub(crate) mod partial;
 pub(crate) mod policy;
 pub(crate) mod probe;

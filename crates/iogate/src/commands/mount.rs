@@ -29,9 +29,9 @@ use signal_hook::iterator::Signals;
 
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
-use crate::commands::policy;
 use crate::commands::remote;
 use crate::commands::serve::log_to_stderr;
+use crate::commands::{notify, policy};
 use crate::devices;
 use crate::failure::Failure;
 use crate::metrics;
@@ -159,10 +159,24 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     });
     if args.announce {
         announce(log.as_ref())?;
+    } else {
+        // In the background, the process that was started tells by its end.
+        notify::ready(&format!("mounted at {}", point.display()));
     }
+    let stopping = || {
+        if !args.announce {
+            notify::stopping();
+        }
+    };
     std::thread::scope(|scope| {
-        scope.spawn(|| signals.forever().for_each(|_| take_off(&mounted)));
+        scope.spawn(|| {
+            signals.forever().for_each(|_| {
+                stopping();
+                take_off(&mounted);
+            });
+        });
         mounted.wait();
+        stopping();
         handle.close();
     });
     engine.shutdown();

@@ -21,8 +21,8 @@ use iogate_vfs::{DirectoryTree, Users, held};
 
 use crate::cli::NfsArgs;
 use crate::commands::layout::{LayoutChoice, MountLayout};
-use crate::commands::policy;
 use crate::commands::serve::{READY, begin};
+use crate::commands::{notify, policy};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::output::print;
@@ -84,7 +84,9 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         );
     }
     print(&format!("{lines}{READY}\n"))?;
+    notify::ready(&format!("listening at {address}"));
     signals.forever().next();
+    notify::stopping();
     nfs.shutdown();
     if let Some(control) = &control {
         control.shutdown();

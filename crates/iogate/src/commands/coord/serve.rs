@@ -17,9 +17,9 @@ use iogate_turn::probe::{self, Verdict};
 use iogate_turn::{Calibration, Settings};
 
 use crate::cli::{Auth, CoordServeArgs, Time};
-use crate::commands::policy;
 use crate::commands::serve::config::{self, Address, Listen};
 use crate::commands::serve::{READY, begin};
+use crate::commands::{notify, policy};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -50,7 +50,9 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         lines.push_str(&format!("listening at {endpoint}\n"));
     }
     print(&format!("{lines}{READY}\n"))?;
+    notify::ready(&lines);
     signals.forever().next();
+    notify::stopping();
     coordinator.shutdown();
     Ok(())
 }

@@ -18,7 +18,7 @@ use signal_hook::iterator::Signals;
 
 use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
-use crate::commands::policy;
+use crate::commands::{notify, policy};
 use crate::failure::Failure;
 use crate::metrics;
 use crate::output::print;
@@ -57,7 +57,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     print(&format!("{lines}{READY}\n"))?;
+    notify::ready(&lines);
     signals.forever().next();
+    notify::stopping();
     server.shutdown();
     engines.iter().for_each(|engine| engine.shutdown());
     Ok(())
