@@ -1,10 +1,10 @@
 # The project's commands. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build release install uninstall demo test lint fmt bench clean
+.PHONY: help setup build release install uninstall deb deb-test demo test lint fmt bench clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what this machine lacks (Debian packages, Rust components, cargo-deny)
 	@scripts/setup
@@ -20,6 +20,12 @@ install: ## install program, libraries, headers, man pages and completions (PREF
 
 uninstall: ## remove what make install has put there (the same PREFIX and DESTDIR)
 	@scripts/install --remove
+
+deb: ## build Debian packages: target/packages (REVISION=1, MAINTAINER="NAME <ADDRESS>")
+	@scripts/package deb
+
+deb-test: ## try them as users get them, in a fresh Debian: root, debootstrap, lintian, network
+	@scripts/package-test
 
 demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
 	target/debug/iogate demo --html target/iogate-demo.html

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Debian packages: the same bytes twice; installed into a root of their own, upgraded while the server runs, removed and purged; what an administrator
+# has changed stays. The programs are those that are built anyway; scripts/package-test does it all with optimised ones and Debian around them.
+# limit: 120
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs dpkg dpkg-deb dpkg-shlibdeps strip systemd-sysusers
+[ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
+here=$(cd "$(dirname "$0")/../.." && pwd)
+SERVER=
+end() {
+    local status=$?
+    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
+    clean_up "$status"
+}
+trap end EXIT
+
+# Fast, and small: the real ones are compressed.
+export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
+# made FOLDER REVISION
+made() {
+    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" deb --built "${IOGATE%/*}" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
+}
+made once 1
+made again 1
+for package in iogate libiogate1 libiogate-dev; do
+    compgen -G "$SIDE/once/${package}_*.deb" >/dev/null || fail "there is no package $package: $(ls "$SIDE/once")"
+done
+for package in "$SIDE/once"/*; do
+    cmp "$package" "$SIDE/again/${package##*/}" || fail "it is not the same twice: $package"
+done
+rm -rf "$SIDE/again"
+made next 2
+
+# Each file is in one package, and none is writable by others or another user's than root.
+for package in "$SIDE/once"/*; do dpkg-deb --contents "$package"; done >"$SIDE/contents"
+! awk '$2 != "root/root" || $1 ~ /^.....w|^........w/' "$SIDE/contents" | grep . || fail "owners or modes are wrong"
+! awk '$1 !~ /^d/ { print $6 }' "$SIDE/contents" | sort | uniq -d | grep . || fail "files are in two packages"
+
+root=$SIDE/root
+mkdir -p "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/info" "$root/etc"
+touch "$root/var/lib/dpkg/status" "$root/var/lib/dpkg/available"
+# Nothing of Debian is in this root: what packages need is this machine's, and so are the programs that their scripts call.
+in_root() {
+    dpkg --root="$root" --log=/dev/null --force-depends --force-script-chrootless --force-confold "$@" >"$SIDE/said" 2>&1 ||
+        fail "dpkg $1: $(tail -n 5 "$SIDE/said")"
+}
+in_root --install "$SIDE/once"/*.deb
+"$root/usr/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
+"$root/usr/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
+grep -q '^iogate:' "$root/etc/passwd" || fail "there is no user for the coordinator"
+[ -s "$root/usr/lib/systemd/system/iogate-mount@.service" ] || fail "there is no unit of mounts"
+grep -q '^ExecStart=/usr/bin/iogate coord serve ' "$root/usr/lib/systemd/system/iogate-coord.service" || fail "the unit has another program"
+zcat "$root/usr/share/man/man1/iogate-mount.1.gz" | grep -q iogate || fail "there is no man page"
+
+# Over a version whose server runs.
+"$root/usr/bin/iogate" serve --directory "$SRC" --listen "unix:$SIDE/server" >"$SIDE/server.out" 2>&1 &
+SERVER=$!
+eventually 10 grep -q '^ready$' "$SIDE/server.out" || fail "no server: $(cat "$SIDE/server.out")"
+echo '# mine' >>"$root/etc/iogate/coord.conf"
+echo 'mine' >"$root/etc/iogate/mount/mine.conf"
+in_root --install "$SIDE/next"/*.deb
+dpkg-query --admindir="$root/var/lib/dpkg" --show iogate | grep -q -- '-2$' || fail "it is not upgraded"
+"$root/usr/bin/iogate" status "unix:$SIDE/server" >/dev/null || fail "the server does not go on"
+grep -qx '# mine' "$root/etc/iogate/coord.conf" || fail "an upgrade takes the administrator's configuration"
+kill -TERM "$SERVER"
+wait "$SERVER" || fail "the server did not end well"
+SERVER=
+
+mapfile -t names < <(for package in "$SIDE/once"/*; do dpkg-deb --field "$package" Package; done)
+in_root --remove "${names[@]}"
+[ ! -e "$root/usr/bin/iogate" ] || fail "the program is there when it is removed"
+grep -qx '# mine' "$root/etc/iogate/coord.conf" || fail "removing takes the configuration"
+in_root --purge "${names[@]}"
+find "$root" -type f ! -path '*/var/lib/dpkg/*' ! -path '*/etc/*shadow*' ! -path '*/etc/passwd*' ! -path '*/etc/group*' ! -path '*/etc/.pwd.lock' >"$SIDE/left"
+[ "$(cat "$SIDE/left")" = "$root/etc/iogate/mount/mine.conf" ] || fail "of a purge are left: $(cat "$SIDE/left")"
