@@ -1,7 +1,7 @@
 # The project's commands. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build release install uninstall deb deb-test demo test lint fmt bench clean
+.PHONY: help setup build release install uninstall deb deb-test rpm demo test lint fmt bench clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ deb: ## build Debian packages: target/packages (REVISION=1, MAINTAINER="NAME <AD
 
 deb-test: ## try them as users get them, in a fresh Debian: root, debootstrap, lintian, network
 	@scripts/package-test
+
+rpm: ## build packages for RPM: target/packages (REVISION=1)
+	@scripts/package rpm
 
 demo: build ## competing programs on a modelled disk, without and with scheduling: a table and an HTML report
 	target/debug/iogate demo --html target/iogate-demo.html

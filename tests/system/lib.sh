@@ -108,3 +108,11 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 143' TERM INT
+
+# Puts what is packaged into SIDE/built, without what would take long to copy: debug information, and all that is in static libraries.
+built_small() {
+    local file
+    mkdir "$SIDE/built"
+    for file in "$IOGATE" "${IOGATE%/*}"/libiogate_*.so; do strip -o "$SIDE/built/${file##*/}" "$file"; done
+    for file in turn gate agios; do printf '!<arch>\n' >"$SIDE/built/libiogate_$file.a"; done
+}

@@ -21,8 +21,9 @@ trap end EXIT
 export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
 # made FOLDER REVISION
 made() {
-    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" deb --built "${IOGATE%/*}" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
+    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" deb --built "$SIDE/built" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
 }
+built_small
 made once 1
 made again 1
 for package in iogate libiogate1 libiogate-dev; do

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Packages for RPM: the same bytes twice; installed into a root of their own, upgraded, and erased; what an administrator has changed stays.
+# limit: 120
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs rpm rpmbuild strip
+[ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
+here=$(cd "$(dirname "$0")/../.." && pwd)
+trap 'clean_up $?' EXIT
+
+export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
+# made FOLDER REVISION
+made() {
+    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" rpm --built "$SIDE/built" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
+}
+built_small
+made once 1
+made again 1
+for package in iogate iogate-libs iogate-devel; do
+    compgen -G "$SIDE/once/$package-[0-9]*.rpm" >/dev/null || fail "there is no package $package: $(ls "$SIDE/once")"
+done
+for package in "$SIDE/once"/*; do
+    cmp "$package" "$SIDE/again/${package##*/}" || fail "it is not the same twice: $package"
+done
+rm -rf "$SIDE/again"
+made next 2
+
+root=$SIDE/root
+mkdir "$root"
+# Nothing else is in this root, neither what packages need nor a shell for their scripts.
+in_root() { rpm --root="$root" --nodeps --noscripts --nosignature "$@" >"$SIDE/said" 2>&1 || fail "rpm $1: $(tail -n 5 "$SIDE/said")"; }
+in_root --install "$SIDE/once"/*.rpm
+"$root/usr/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
+"$root/usr/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
+rpm --root="$root" --verify --all --nodeps >"$SIDE/said" || fail "what is installed is not what was packaged: $(cat "$SIDE/said")"
+echo '# mine' >>"$root/etc/iogate/coord.conf"
+in_root --upgrade "$SIDE/next"/*.rpm
+rpm --root="$root" --query iogate | grep -q -- '-2\.' || fail "it is not upgraded"
+grep -qx '# mine' "$root/etc/iogate/coord.conf" || fail "an upgrade takes the administrator's configuration"
+mapfile -t names < <(rpm --root="$root" --query --all)
+in_root --erase "${names[@]}"
+find "$root" -type f ! -path '*/var/lib/rpm/*' ! -path '*/.rpmdb/*' >"$SIDE/left"
+[ "$(cat "$SIDE/left")" = "$root/etc/iogate/coord.conf.rpmsave" ] || fail "erased, there are left: $(cat "$SIDE/left")"
