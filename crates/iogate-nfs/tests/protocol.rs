@@ -5,7 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::*;
 use iogate_nfs::Limits;
@@ -189,6 +189,53 @@ fn who_takes_no_answers_is_bounded_and_costs_nobody_else() {
     drop(greedy);
     eventually("all is given back", || server.counts().underway == 0);
     assert_eq!(client.read(file, 0, 3), Ok((vec![7; 3], false)), "the same client by another connection");
+}
+
+#[test]
+fn calls_that_come_together_are_all_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o600).unwrap();
+    // More at once than are taken at once, by number and by bytes; nothing comes behind them that the server would be told of.
+    for (count, bytes) in [(500, 0), (12, 1 << 20), (100, 65_000)] {
+        let data = vec![1; bytes];
+        let mut sender = Client { stream: client.stream.try_clone().unwrap(), ..client };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for offset in 0..count {
+                    let stable = Stable::Unstable;
+                    sender.begin(&Request::Write { file, offset, count: bytes as u32, stable, data: &data });
+                }
+            });
+            for _ in 0..count {
+                client.receive();
+            }
+        });
+    }
+    assert!(client.read(file, 0, 1).is_ok());
+}
+
+#[test]
+fn the_end_of_a_connection_is_seen_whatever_came_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let client = Client::connect(&server);
+    let mut gone = Vec::new();
+    for calls in 0..60 {
+        let stream = TcpStream::connect(server.address().unwrap()).unwrap();
+        let mut one = Client { stream, ..client };
+        for _ in 0..calls {
+            one.begin(&Request::GetAttr(one.root));
+        }
+        one.stream.shutdown(std::net::Shutdown::Write).unwrap();
+        gone.push(one);
+    }
+    let began = Instant::now();
+    while server.counts().connections > 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", server.counts());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]

@@ -259,6 +259,12 @@ fn permissions_are_those_of_the_caller_and_the_owner_may_write_its_file() {
     assert!(client.read(group, 0, 1).is_ok());
     std::fs::set_permissions(folder.path().join("group"), PermissionsExt::from_mode(0o600)).unwrap();
     assert_eq!(client.read(group, 0, 1), Err(Status::Access));
+    // And a file that somebody removes on the server is gone, though it is open.
+    client.credential = user(1000, 1000, &[]);
+    assert!(client.write(run, 0, b"#!", Stable::Unstable).is_ok() && client.read(run, 0, 2).is_ok());
+    std::fs::remove_file(folder.path().join("run")).unwrap();
+    assert_eq!(client.read(run, 0, 2), Err(Status::Stale));
+    assert_eq!(client.write(run, 0, b"#!", Stable::Unstable).unwrap_err(), Status::Stale);
     let chown = SetAttr { uid: Some(1001), ..SetAttr::default() };
     client.credential = user(1000, 1000, &[]);
     let given = client.call(&Request::SetAttr { file, attr: chown, guard: None });

@@ -85,6 +85,8 @@ struct Incoming {
     records: Records,
     /// Records, which the client may not have underway yet.
     complete: VecDeque<Vec<u8>>,
+    /// There was nothing left in the socket: the kernel tells when there is.
+    is_drained: bool,
 }
 
 /// What the kernel is asked to tell, and whether a thread looks after that just now.
@@ -92,13 +94,17 @@ struct Interest {
     handling: bool,
     read: bool,
     write: bool,
+    /// What it was asked last.
+    asked: EventFlags,
 }
 
 impl Incoming {
-    /// Reads what has come; `false`: the connection has ended.
-    fn read(&mut self, stream: &TcpStream, scratch: &mut [u8]) -> bool {
-        let Incoming { records, complete } = self;
+    /// Reads what has come; `false`: the connection has ended. `is_ending`: the client sends no more, which the next read finds, and of
+    /// which the kernel does not tell again by itself.
+    fn read(&mut self, stream: &TcpStream, scratch: &mut [u8], is_ending: bool) -> bool {
+        let Incoming { records, complete, is_drained } = self;
         let mut bytes = 0;
+        *is_drained = false;
         while complete.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
             let (got, room) = match records.direct() {
                 Some((record, room)) => {
@@ -125,11 +131,12 @@ impl Incoming {
             };
             match got {
                 Ok(0) => return false,
-                // If there is more, the kernel tells.
-                Ok(got) if got < room => return true,
-                Ok(got) => bytes += got,
+                Ok(got) if got == room => bytes += got,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
+                Ok(_) | Err(Errno::AGAIN) => {
+                    *is_drained = !is_ending;
+                    break;
+                }
                 Err(_) => return false,
             }
         }
@@ -178,10 +185,16 @@ impl Connection {
             incoming: Mutex::new(Incoming {
                 records: Records::new(RECORD_BYTES_MAX),
                 complete: VecDeque::new(),
+                is_drained: true,
             }),
             has_more: false.into(),
             outbox: Mutex::default(),
-            interest: Mutex::new(Interest { handling: true, read: true, write: false }),
+            interest: Mutex::new(Interest {
+                handling: true,
+                read: true,
+                write: false,
+                asked: EventFlags::empty(),
+            }),
             is_closed: false.into(),
         })
     }
@@ -195,12 +208,15 @@ impl Connection {
         lock(&self.interest).handling = true;
     }
 
-    /// Asks the kernel again; to read only if the client may have more underway.
+    /// Asks the kernel again, unless it will tell of all that there is to know; to read only if the client may have more underway.
     pub(super) fn rearm(self: &Arc<Self>, shared: &Shared) {
+        let is_drained = lock(&self.incoming).is_drained;
         let mut interest = lock(&self.interest);
         interest.handling = false;
         interest.read = !shared.is_draining() && shared.budget.may_read(&self.client);
-        self.ask(shared, &interest);
+        if !is_drained || self.flags(&interest) != interest.asked || interest.write || self.has_more() {
+            self.ask(shared, &mut interest);
+        }
         let is_paused = !interest.read;
         drop(interest);
         if is_paused && !shared.is_draining() {
@@ -214,7 +230,7 @@ impl Connection {
         if !interest.read {
             interest.read = true;
             if !interest.handling {
-                self.ask(shared, &interest);
+                self.ask(shared, &mut interest);
             }
         }
     }
@@ -227,22 +243,29 @@ impl Connection {
         let mut interest = lock(&self.interest);
         interest.write = true;
         if !interest.handling {
-            self.ask(shared, &interest);
+            self.ask(shared, &mut interest);
         }
     }
 
-    fn ask(&self, shared: &Shared, interest: &Interest) {
-        if self.is_closed.load(Ordering::SeqCst) {
-            return;
-        }
-        let mut flags = EventFlags::ONESHOT;
+    /// What the kernel should tell: once for what comes, and at once when it is asked anew and there is something.
+    fn flags(&self, interest: &Interest) -> EventFlags {
+        let mut flags = EventFlags::ET;
         if interest.read {
-            flags |= EventFlags::IN;
+            flags |= EventFlags::IN | EventFlags::RDHUP;
         }
         // What has come is not told of again; as soon as answers can be sent, it is taken.
         if interest.write || interest.read && self.has_more() {
             flags |= EventFlags::OUT;
         }
+        flags
+    }
+
+    fn ask(&self, shared: &Shared, interest: &mut Interest) {
+        if self.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let flags = self.flags(interest);
+        interest.asked = flags;
         if let Err(error) = shared.ask(self.stream.as_fd(), self.token, flags) {
             tracing::debug!(%error, "a connection cannot be waited for");
             self.close(shared);
@@ -259,10 +282,17 @@ impl Connection {
         &self,
         shared: &Arc<Shared>,
         scratch: &mut [u8],
+        is_ending: bool,
         taken: &mut Vec<(Vec<u8>, Charge)>,
     ) -> bool {
         let mut incoming = lock(&self.incoming);
-        let goes_on = !incoming.complete.is_empty() || incoming.read(&self.stream, scratch);
+        let goes_on = if incoming.complete.is_empty() {
+            incoming.read(&self.stream, scratch, is_ending)
+        } else {
+            // What was told may be that there is more in the socket.
+            incoming.is_drained = false;
+            true
+        };
         while taken.len() < RECORDS_AT_ONCE && shared.budget.may_read(&self.client) {
             let Some(record) = incoming.complete.pop_front() else { break };
             let cost = cost(&record);

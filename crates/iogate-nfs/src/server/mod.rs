@@ -1,7 +1,8 @@
 //! The server: threads that wait for all connections together, read calls, and carry them out.
 //!
-//! Who reads a call carries it out, as to wake another thread costs more than most calls do. Before that it has the kernel tell others
-//! of the connection again, so that what takes its time holds nobody up; of several calls that came together, others take their part.
+//! Who reads a call carries it out, as to wake another thread costs more than most calls do. The kernel tells of what comes once, and of
+//! what comes then another thread, so that what takes its time holds nobody up; of several calls that came together, others take their
+//! part.
 
 mod access;
 mod budget;
@@ -336,7 +337,7 @@ impl Shared {
         let connection = Connection::new(token, client, stream, self);
         lock(&self.connections).insert(token, Arc::clone(&connection));
         let data = EventData::new_u64(token);
-        if epoll::add(&self.epoll, connection.fd(), data, EventFlags::ONESHOT).is_err() {
+        if epoll::add(&self.epoll, connection.fd(), data, EventFlags::ET).is_err() {
             return connection.close(self);
         }
         connection.rearm(self);
@@ -358,7 +359,8 @@ impl Shared {
         }
         let mut goes_on = true;
         if flags.contains(EventFlags::IN) || is_broken || connection.has_more() {
-            goes_on = connection.receive(self, scratch, calls);
+            let is_ending = flags.contains(EventFlags::RDHUP);
+            goes_on = connection.receive(self, scratch, is_ending, calls);
         }
         // They are counted, and only then this is asked: so either the end waits for them, or they are not begun. Their client asks again.
         if self.is_draining() {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use iogate_core::Op;
 use iogate_engine::{Completion, FileHandle as StoreFile, Transfer};
 use iogate_vfs::Caller;
+use iogate_vfs::held::known;
 
-use super::attr::status;
+use super::attr::status as status_of;
 use super::open_files::OpenFile;
 use super::{Answer, Named, Respond, Service, answered, finish_with};
 use crate::rpc::{Accepted, Call, put_accepted};
@@ -43,7 +44,7 @@ impl Written {
         drop(open);
         let result = result
             .map(|bytes| WriteOk { count: bytes as u32, stable, verifier })
-            .map_err(|error| status(&error));
+            .map_err(|error| status_of(&error));
         respond(answered(xid, &Reply::Write { result, wcc }));
     }
 }
@@ -65,7 +66,7 @@ impl Service {
             Kind::Directory => return Err(Status::IsDir),
             _ => return Err(Status::Inval),
         }
-        self.open_files.open(caller, &named.object, &named.known, writes).map_err(|error| status(&error))
+        self.open_files.open(caller, &named.object, &named.known, writes).map_err(|error| status_of(&error))
     }
 
     pub(super) fn read(
@@ -80,22 +81,31 @@ impl Service {
         let refuse = |status, attr, respond: Respond| {
             respond(answered(xid, &Reply::Read { result: Err(status), attr }));
         };
-        let named = match self.named(&file) {
-            Ok(named) => named,
-            Err(status) => return refuse(status, None, respond),
-        };
-        let open = match self.open(caller, &named, false) {
-            Ok(open) => open,
-            Err(status) => return refuse(status, Some(named.attr), respond),
-        };
         let count = count.min(TRANSFER_BYTES_MAX);
-        if offset > i64::MAX as u64 - u64::from(count) {
-            return refuse(Status::Inval, Some(named.attr), respond);
-        }
-        if count == 0 {
-            let is_end = offset >= named.attr.size;
-            return respond(data_answer(xid, Some(named.attr), Vec::new(), is_end));
-        }
+        let is_far = offset > i64::MAX as u64 - u64::from(count);
+        // Of what is open already it is looked at afterwards whether it may be read: one look less.
+        let opened = self.objects.held(&file).filter(|_| count > 0 && !is_far);
+        let open = match opened.and_then(|object| self.open_files.opened(caller, object.identity)) {
+            Some(open) => open,
+            None => {
+                let named = match self.named(&file) {
+                    Ok(named) => named,
+                    Err(status) => return refuse(status, None, respond),
+                };
+                let open = match self.open(caller, &named, false) {
+                    Ok(open) => open,
+                    Err(status) => return refuse(status, Some(named.attr), respond),
+                };
+                if is_far {
+                    return refuse(Status::Inval, Some(named.attr), respond);
+                }
+                if count == 0 {
+                    let is_end = offset >= named.attr.size;
+                    return respond(data_answer(xid, Some(named.attr), Vec::new(), is_end));
+                }
+                open
+            }
+        };
         // With room for the padding.
         let mut data: Vec<u8> = Vec::with_capacity(count as usize + 3);
         let transfer = Transfer {
@@ -109,18 +119,36 @@ impl Service {
         };
         let service = Arc::clone(self);
         let done = move |result: io::Result<usize>| {
-            let attr = service.look(&*open.object);
-            drop(open);
-            match result {
-                Ok(bytes) => {
+            let known = known(&*open.object).ok();
+            let attr = known.as_ref().map(|known| service.attr_of(known));
+            let answer = move |status: Option<Status>| match (result, status) {
+                (Ok(bytes), None) => {
                     // SAFETY: the store has filled so many bytes, and no more than were asked for.
                     unsafe { data.set_len(bytes.min(count as usize)) };
                     let end = offset + data.len() as u64;
                     let is_end = attr.map_or(bytes < count as usize, |attr| end >= attr.size);
                     respond(data_answer(xid, attr, data, is_end));
                 }
-                Err(error) => {
-                    respond(answered(xid, &Reply::Read { result: Err(status(&error)), attr }));
+                (Err(error), None) => {
+                    respond(answered(xid, &Reply::Read { result: Err(status_of(&error)), attr }));
+                }
+                (_, Some(status)) => respond(answered(xid, &Reply::Read { result: Err(status), attr })),
+            };
+            match known {
+                Some(known) if known.attr.links > 0 && open.is_as_opened(&known) => {
+                    drop(open);
+                    answer(None);
+                }
+                None => answer(Some(Status::Io)),
+                // It is asked for again, which may block: a completion must not.
+                Some(_) => {
+                    let spawn = Arc::clone(&service.spawn);
+                    spawn(Box::new(move || {
+                        let again = service
+                            .named(&file)
+                            .and_then(|named| service.open(caller, &named, false).map(drop));
+                        answer(again.err());
+                    }));
                 }
             }
         };
@@ -142,29 +170,32 @@ impl Service {
             let wcc = Wcc { before: None, after };
             respond(answered(xid, &Reply::Write { result: Err(status), wcc }));
         };
-        let named = match self.named(&file) {
+        let named = match self.begin_change(&file) {
             Ok(named) => named,
             Err(status) => return refuse(status, None, respond),
         };
+        let identity = named.object.identity;
+        let give_up = |status, respond: Respond| {
+            let after = self.order.end(identity, || self.look(&*named.object)).after;
+            refuse(status, after, respond);
+        };
         if self.export.read_only {
-            return refuse(Status::RoFs, Some(named.attr), respond);
+            return give_up(Status::RoFs, respond);
         }
         let open = match self.open(caller, &named, true) {
             Ok(open) => open,
-            Err(status) => return refuse(status, Some(named.attr), respond),
+            Err(status) => return give_up(status, respond),
         };
         if offset > i64::MAX as u64 - bytes as u64 {
-            return refuse(Status::FBig, Some(named.attr), respond);
+            return give_up(Status::FBig, respond);
         }
         // From before the write: if what was written before is lost meanwhile, the client is told rather too much.
         let verifier = open.file.verifier();
         if bytes == 0 {
-            let wcc = Wcc { before: None, after: Some(named.attr) };
+            let wcc = self.order.end(identity, || self.look(&*named.object));
             let result = Ok(WriteOk { count: 0, stable: Stable::FileSync, verifier });
             return respond(answered(xid, &Reply::Write { result, wcc }));
         }
-        let identity = named.object.identity;
-        self.order.begin(identity, || self.look(&*named.object));
         open.soil();
         open.file.before_write(offset);
         let transfer = Transfer {
@@ -195,6 +226,31 @@ impl Service {
         batch.push((transfer, Box::new(done)));
     }
 
+    /// Begins a change of a file in its order, and looks at it, once for both. Of an error nothing is begun.
+    fn begin_change(&self, handle: &FileHandle) -> Result<Named, Status> {
+        let object = match self.objects.held(handle) {
+            Some(object) => object,
+            None => self.objects.find(handle)?.0,
+        };
+        let mut seen = None;
+        self.order.begin(object.identity, || {
+            seen = known(&*object).ok();
+            seen.as_ref().map(|known| self.attr_of(known))
+        });
+        // Others are changing it: what it was before their changes is not what it is.
+        let found = seen.map_or_else(|| known(&*object), Ok);
+        match found {
+            Ok(known) if known.attr.links > 0 => {
+                let attr = self.attr_of(&known);
+                Ok(Named { object, known, attr })
+            }
+            _ => {
+                self.order.end(object.identity, || self.look(&*object));
+                self.objects.find(handle).and(Err(Status::Stale))
+            }
+        }
+    }
+
     pub(super) fn commit(&self, caller: Caller, file: &FileHandle) -> Reply {
         let named = match self.named(file) {
             Ok(named) => named,
@@ -204,7 +260,7 @@ impl Service {
         let open = self.open(caller, &named, true).or_else(|_| self.open(caller, &named, false));
         let identity = named.object.identity;
         self.order.begin(identity, || self.look(&*named.object));
-        let result = open.and_then(|open| open.sync(false).map_err(|error| status(&error)));
+        let result = open.and_then(|open| open.sync(false).map_err(|error| status_of(&error)));
         let wcc = self.order.end(identity, || self.look(&*named.object));
         Reply::Commit { result: result.map(|verifier| CommitOk { verifier }), wcc }
     }

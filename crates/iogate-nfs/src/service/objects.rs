@@ -133,6 +133,12 @@ impl Objects {
         self.sealer.seal(&object.key)
     }
 
+    /// The file that a handle leads to, if it is held already; whether it still has a name was not looked at.
+    pub(crate) fn held(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+        let key = self.sealer.open(handle)?;
+        lock(&self.held).get(&key).map(Arc::clone)
+    }
+
     /// The file that a handle leads to, and what there is to know of it.
     pub(crate) fn find(&self, handle: &FileHandle) -> Result<(Arc<Object>, Known), Status> {
         let key = self.sealer.open(handle).ok_or(Status::BadHandle)?;

@@ -32,6 +32,11 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    /// Whether nothing has changed of what a permission depends on.
+    pub(crate) fn is_as_opened(&self, known: &Known) -> bool {
+        self.rights == rights(known)
+    }
+
     /// Something is written by it that may stay in memory.
     pub(crate) fn soil(&self) {
         self.is_dirty.store(true, Ordering::Release);
@@ -73,6 +78,14 @@ impl OpenFiles {
         OpenFiles { tree, files: Mutex::new(Lru::new(most)), closing: Mutex::default() }
     }
 
+    /// The file, if it is open for reading in the caller's name, and that is believed if [`OpenFile::is_as_opened`].
+    pub(crate) fn opened(&self, caller: Caller, identity: Identity) -> Option<Arc<OpenFile>> {
+        let Caller { uid, gid, groups, .. } = caller;
+        let key = Key { identity, uid, gid, groups, writes: false };
+        let open = lock(&self.files).get(&key).map(Arc::clone)?;
+        (open.since.elapsed() < BELIEVED).then_some(open)
+    }
+
     /// The file, open for reading or for writing in the caller's name.
     pub(crate) fn open(
         &self,
@@ -84,9 +97,7 @@ impl OpenFiles {
         let Caller { uid, gid, groups, .. } = caller;
         let key = Key { identity: object.identity, uid, gid, groups, writes };
         let found = lock(&self.files).get(&key).map(Arc::clone);
-        if let Some(open) =
-            found.filter(|open| open.rights == rights(known) && open.since.elapsed() < BELIEVED)
-        {
+        if let Some(open) = found.filter(|open| open.is_as_opened(known) && open.since.elapsed() < BELIEVED) {
             return Ok(open);
         }
         let file = self.tree.open_held_file(caller, object.as_fd(), writes)?;
