@@ -183,7 +183,16 @@ impl World {
             self.thinking = Some(now + Span::from_millis(300));
         }
         if self.thinking.is_some_and(|over| over <= now) {
-            while self.live.step(now) != Next::Over {}
+            loop {
+                match self.live.step(now) {
+                    Next::More => {}
+                    Next::Over => break,
+                    Next::Pause(span) => {
+                        self.thinking = Some(now + span);
+                        return;
+                    }
+                }
+            }
             // It stays with what there is, and so goes on to predict that.
             self.live.settled(now, false);
             self.errors.extend(self.live.status().error);

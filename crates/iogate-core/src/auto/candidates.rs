@@ -1,11 +1,17 @@
 //! The schedulers that are considered, with their parameters, the simpler ones first.
 //!
+//! Who serves what is near or short first lets others wait, for ever if nothing bounds it. So each such scheduler is considered with bounds
+//! that follow the load, too: nobody waits longer than a share of what requests wait with `fifo`, on the average. A closed-loop application
+//! then gets on about as fast as with `fifo` at least, however greedy the others are.
+//!
 //! `twins`, `app-window` and `server-window` are never among them: they help at servers that a gate cannot see.
 
 use alloc::vec::Vec;
 
 use super::shadow::Pricing;
 use crate::sched::SchedulerConfig;
+use crate::sched::param::AGE_MAX;
+use crate::time::Span;
 
 /// The least rate with one transfer in flight, in thousandths of that with as many as the gate lets through, at which serving one
 /// dispatch at a time can pay.
@@ -14,8 +20,16 @@ const ONE_AT_A_TIME: u64 = 970;
 /// The schedulers that are considered. The first is `fifo`, against which all are measured.
 #[derive(Clone, Debug)]
 pub struct Candidates {
-    all: Vec<SchedulerConfig>,
-    suits: Vec<Suits>,
+    all: Vec<Candidate>,
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+struct Candidate {
+    scheduler: SchedulerConfig,
+    suits: Suits,
+    /// Its `age_max` is this many thousandths of what requests wait with `fifo`.
+    patience: Option<u64>,
 }
 
 /// Which storage a candidate is for.
@@ -45,41 +59,78 @@ const ONE: [&str; 4] = [
     "aioli quantum_base=256KiB,contiguous_wait=4ms",
 ];
 const MANY: [&str; 2] = ["mlf contiguous_wait=4ms", "mlf quantum_base=256KiB,contiguous_wait=4ms"];
+/// Those that are considered with bounds, and the bounds, in thousandths of what requests wait with `fifo`.
+const PATIENT: [(&str, Suits); 5] = [
+    ("sjf", Suits::Any),
+    ("mlf contiguous_wait=0s,wait_max=0s", Suits::Many),
+    ("mlf", Suits::Many),
+    ("aioli contiguous_wait=0s,wait_max=0s", Suits::One),
+    ("aioli", Suits::One),
+];
+const PATIENCE: [u64; 4] = [1_150, 1_060, 950, 500];
 
 impl Candidates {
     /// All that there are.
     pub fn every() -> Candidates {
         let groups = [(&COMMON[..], Suits::Any), (&ONE[..], Suits::One), (&MANY[..], Suits::Many)];
-        let each =
-            groups.into_iter().flat_map(|(texts, suits)| texts.iter().map(move |text| (parse(text), suits)));
-        let (all, suits) = each.unzip();
-        Candidates { all, suits }
+        let plain =
+            groups.into_iter().flat_map(|(texts, suits)| texts.iter().map(move |text| (*text, suits, None)));
+        let patient = PATIENT
+            .into_iter()
+            .flat_map(|(text, suits)| PATIENCE.map(|patience| (text, suits, Some(patience))));
+        let all = plain.chain(patient);
+        let all = all
+            .map(|(text, suits, patience)| Candidate { scheduler: parse(text), suits, patience })
+            .collect();
+        Candidates { all }
     }
 
     /// Exactly these, after `fifo`, whatever the storage.
     pub fn of(others: impl IntoIterator<Item = SchedulerConfig>) -> Candidates {
-        let mut all = alloc::vec![parse("fifo")];
-        all.extend(others.into_iter().filter(|other| *other != all[0]).collect::<Vec<_>>());
-        Candidates { suits: alloc::vec![Suits::Any; all.len()], all }
+        let fifo = parse("fifo");
+        let others = others.into_iter().filter(|other| *other != fifo).collect::<Vec<_>>();
+        let candidate = |scheduler| Candidate { scheduler, suits: Suits::Any, patience: None };
+        Candidates { all: core::iter::once(fifo.clone()).chain(others).map(candidate).collect() }
     }
 
     /// The place of `scheduler`, which is added if it is not among them.
     pub(super) fn place_of(&mut self, scheduler: &SchedulerConfig) -> usize {
-        self.all.iter().position(|candidate| candidate == scheduler).unwrap_or_else(|| {
-            self.all.push(scheduler.clone());
-            self.suits.push(Suits::Any);
+        let is_it = |other: &Candidate| other.patience.is_none() && other.scheduler == *scheduler;
+        self.all.iter().position(is_it).unwrap_or_else(|| {
+            self.all.push(Candidate { scheduler: scheduler.clone(), suits: Suits::Any, patience: None });
             self.all.len() - 1
         })
     }
 
-    /// Whether one is worth a simulation, where one dispatch at a time costs nothing, or does.
-    pub(super) fn suits(&self, index: usize, one_at_a_time: bool) -> bool {
-        self.suits[index] != if one_at_a_time { Suits::Many } else { Suits::One }
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
     }
 
-    /// All of them.
-    pub fn all(&self) -> &[SchedulerConfig] {
-        &self.all
+    /// Whether one is worth a simulation, where one dispatch at a time costs nothing, or does.
+    pub(super) fn suits(&self, index: usize, one_at_a_time: bool) -> bool {
+        self.all[index].suits != if one_at_a_time { Suits::Many } else { Suits::One }
+    }
+
+    /// Whether the settings of one depend on what requests wait with `fifo`.
+    pub(super) fn is_patient(&self, index: usize) -> bool {
+        self.all[index].patience.is_some()
+    }
+
+    /// The settings of one where requests wait for `wait` with `fifo`, on the average, their service included.
+    pub(super) fn with_wait(&self, index: usize, wait: Span) -> SchedulerConfig {
+        let Candidate { scheduler, patience, .. } = &self.all[index];
+        let mut scheduler = scheduler.clone();
+        if let Some(patience) = patience {
+            let age = u128::from(wait.as_nanos()) * u128::from(*patience) / 1_000;
+            scheduler.set_value(&AGE_MAX, age.clamp(1, 1 << 62) as u64);
+        }
+        scheduler
+    }
+
+    /// Those whose settings do not depend on the load.
+    pub fn fixed(&self) -> impl Iterator<Item = &SchedulerConfig> {
+        self.all.iter().filter(|candidate| candidate.patience.is_none()).map(|candidate| &candidate.scheduler)
     }
 }
 

@@ -12,11 +12,12 @@ use alloc::vec::Vec;
 
 use super::candidates::{Candidates, one_at_a_time};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
-use super::objective::{HARM_MAX, Ln, Score, ln_ratio};
+use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
 use super::shadow::{Pricing, Shadow};
 use super::window::{Reader, Reading, Ring};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
+use crate::sched::param::AGE_MAX;
 use crate::time::{Span, Time};
 
 pub use super::status::{Change, Reason, Status};
@@ -31,10 +32,20 @@ const WINDOWS_SURE: usize = 3;
 const GAIN_MIN: Ln = 50_000;
 /// What is as good as equal.
 const TIE: Ln = 20_000;
-/// Requests of a window that are looked at, at least.
-const REQUESTS_MIN_OF_WINDOW: u64 = 512;
+/// Requests of a window that are looked at, at least and at most: more of them would cost windows.
+const REQUESTS_OF_WINDOW: [u64; 2] = [512, 1_024];
 /// Simulated requests for each request of a window, about.
-const COST: u64 = 11;
+const COST: u64 = 20;
+/// A constant error of predictions counts by one part in so many: it concerns all candidates alike, or nearly.
+const BIAS_PART: Ln = 3;
+/// A constant error beyond which nothing is believed: ln 2.5.
+const BIAS_MAX: Ln = 916_291;
+/// By one part in so many what requests wait must have changed before bounds follow it.
+const WAIT_STEP: u64 = 8;
+/// Windows after which a change must have shown what it promised; one that makes things worse is taken back after the first.
+const TRIAL_WINDOWS: u32 = 4;
+/// What a change has not kept of its promise fades by one part in so many with each window.
+const FADE: Ln = 32;
 /// The longest time, in windows, for which a candidate that has not kept its promise is barred.
 const BAR_MAX: u64 = 1 << 20;
 
@@ -53,11 +64,15 @@ pub struct Chooser {
     used: usize,
     reader: Reader,
     history: VecDeque<Seen>,
-    errors: VecDeque<Ln>,
+    errors: VecDeque<Apart>,
     bars: Vec<Bar>,
     trial: Option<Trial>,
     judging: Option<Box<Judging>>,
-    proposal: Option<(usize, Reason, Ln)>,
+    proposal: Option<Proposal>,
+    /// How long a request is in the gate with `fifo`, in real time.
+    wait: Span,
+    /// By how much changes have shown less than they promised; it fades.
+    miss: Ln,
     /// What was best in the last window, if it was not what is in use.
     favourite: Option<usize>,
     /// Windows since the load became what it is, and since the last change; changes for a gain that count.
@@ -65,6 +80,21 @@ pub struct Chooser {
     dwelt: u64,
     gains: u32,
     status: Status,
+}
+
+/// What the gate should be switched to.
+struct Proposal {
+    index: usize,
+    scheduler: SchedulerConfig,
+    /// Why, and how much faster that should be; nothing if only the bound of what is in use follows the load.
+    because: Option<(Reason, Ln)>,
+}
+
+/// How far the predictions of a window were from what was measured: their mean, and the mean square around that.
+#[derive(Clone, Copy)]
+struct Apart {
+    bias: Ln,
+    around: Ln,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -96,7 +126,7 @@ impl Chooser {
             one: one_at_a_time(&*pricing, config.depth),
             reader: Reader::new(pricing.extent_bytes()),
             pricing,
-            bars: alloc::vec![Bar::default(); candidates.all().len()],
+            bars: alloc::vec![Bar::default(); candidates.len()],
             candidates,
             used,
             history: VecDeque::with_capacity(WINDOWS),
@@ -104,6 +134,8 @@ impl Chooser {
             trial: None,
             judging: None,
             proposal: None,
+            wait: Span::ZERO,
+            miss: 0,
             favourite: None,
             age: 0,
             dwelt: 0,
@@ -141,7 +173,8 @@ impl Chooser {
     pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) -> bool {
         let fresh = self.age < WINDOWS as u64 || self.trial.is_some();
         // While nothing changes, half of what is saved stays saved for a change.
-        let most = (if fresh { budget } else { budget / 2 } / COST).max(REQUESTS_MIN_OF_WINDOW);
+        let most = (if fresh { budget } else { budget / 2 } / COST)
+            .clamp(REQUESTS_OF_WINDOW[0], REQUESTS_OF_WINDOW[1]);
         let window = match self.reader.read(ring, now, most as usize) {
             Reading::Window(window) => window,
             Reading::NotYet => return false,
@@ -151,7 +184,7 @@ impl Chooser {
             self.history.clear();
             self.errors.clear();
             self.trial = None;
-            self.age = 0;
+            (self.age, self.miss) = (0, 0);
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
         }
@@ -160,7 +193,8 @@ impl Chooser {
         let left = self.contenders();
         let whole = window.len() as u32;
         let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
-        let mut judging = Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None };
+        let mut judging =
+            Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None, wait: Span::ZERO };
         judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
         self.judging = Some(Box::new(judging));
         true
@@ -168,7 +202,7 @@ impl Chooser {
 
     /// Candidates that may be tried now.
     fn contenders(&self) -> Vec<usize> {
-        (1..self.candidates.all().len())
+        (1..self.candidates.len())
             .filter(|&index| index != self.used && self.bars[index].until <= self.status.windows)
             .filter(|&index| self.candidates.suits(index, self.one))
             .collect()
@@ -214,8 +248,8 @@ impl Chooser {
         let mut shadow = match judging.shadow.take() {
             Some(shadow) => shadow,
             None => {
-                let scheduler = &self.candidates.all()[candidate];
-                match Shadow::new(&judging.window, &self.config, scheduler, &*self.pricing, limit) {
+                let scheduler = self.candidates.with_wait(candidate, judging.wait);
+                match Shadow::new(&judging.window, &self.config, &scheduler, &*self.pricing, limit) {
                     Ok(shadow) => shadow,
                     // Settings that no gate takes.
                     Err(_) => return true,
@@ -228,6 +262,9 @@ impl Chooser {
         // What simulates nothing costs something too, so that this ends.
         *used += simulated.max(1);
         if over {
+            if candidate == 0 {
+                judging.wait = shadow.mean_wait();
+            }
             let times = shadow.times(&judging.window).collect();
             judging.done.push((candidate, times));
             judging.left.remove(0);
@@ -249,7 +286,7 @@ impl Chooser {
             }
             Stage::Half => {
                 judging.stage = Stage::Whole;
-                judging.left = self.with_certain(keep(&ranked, 3));
+                judging.left = self.with_certain(keep(&ranked, 4));
             }
         }
         judging.done.clear();
@@ -262,17 +299,27 @@ impl Chooser {
         self.history.truncate(WINDOWS - 1);
         self.history.push_front(seen);
         let bias = self.judge_itself(judging);
+        self.follow_wait(judging.wait);
         self.status.considered = (judging.done.iter())
-            .map(|(index, _)| (self.candidates.all()[*index].clone(), self.score(*index)))
+            .map(|(index, _)| (self.candidates.with_wait(*index, self.wait), self.score(*index)))
             .collect();
+        self.miss -= self.miss / FADE;
         if let Some(trial) = self.trial.take() {
             if let Some(shown) = judging.shown(&trial) {
+                if trial.windows < TRIAL_WINDOWS && shown < trial.promised / 2 && shown > -GAIN_MIN {
+                    // Some orders take a while to form the runs that they gain by.
+                    self.trial = Some(Trial { windows: trial.windows + 1, ..trial });
+                    return;
+                }
                 self.status.change.measured = Some(shown);
+                if trial.promised > 0 {
+                    self.miss = self.miss.max(trial.promised - shown);
+                }
                 // What is less than half, but itself reason enough for a change, stays.
                 let enough = GAIN_MIN.max(2 * self.status.error.unwrap_or(0));
                 if shown < (trial.promised / 2).min(enough) {
                     self.bar(self.used);
-                    self.proposal = Some((trial.from, Reason::Reverted, 0));
+                    self.set_proposal(trial.from, Reason::Reverted, 0);
                     return;
                 }
                 self.bars[self.used] = Bar::default();
@@ -281,8 +328,38 @@ impl Chooser {
                 return;
             }
         }
-        let Some(bias) = bias else { return };
-        self.propose(judging, now, bias);
+        if let Some(bias) = bias.filter(|_| self.bias().abs() <= BIAS_MAX) {
+            self.propose(judging, now, bias);
+        }
+        if self.proposal.is_none() {
+            self.adjust();
+        }
+    }
+
+    /// What requests wait with `fifo` in real time, by what they wait with it as simulated and by how far simulations are off.
+    fn follow_wait(&mut self, simulated: Span) {
+        let real = u128::from(simulated.as_nanos()) * u128::from(exp_thousandths(-self.bias())) / 1_000;
+        let real = real.min(u128::from(u64::MAX / 4)) as u64;
+        let before = self.wait.as_nanos();
+        self.wait = Span::from_nanos(if before == 0 { real } else { (before * 3 + real) / 4 });
+    }
+
+    /// Lets the bound of what is in use follow what requests wait.
+    fn adjust(&mut self) {
+        if !self.candidates.is_patient(self.used) {
+            return;
+        }
+        let scheduler = self.candidates.with_wait(self.used, self.wait);
+        let (to, from) =
+            (scheduler.span(&AGE_MAX).as_nanos(), self.status.change.to.span(&AGE_MAX).as_nanos());
+        if to.abs_diff(from) > from / WAIT_STEP {
+            self.proposal = Some(Proposal { index: self.used, scheduler, because: None });
+        }
+    }
+
+    fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
+        let scheduler = self.candidates.with_wait(index, self.wait);
+        self.proposal = Some(Proposal { index, scheduler, because: Some((reason, predicted)) });
     }
 
     /// What is better than what is in use by more than can be an error.
@@ -293,30 +370,31 @@ impl Chooser {
         // Ordering the queue anew, and what a cold scheduler loses: in millionths of the time that it will be in use.
         let queued = judging.window.len() as u64;
         let cost = ((1_000_000 + queued * 200).saturating_mul(1_000_000) / dwell) as Ln;
-        let threshold = GAIN_MIN.max(2 * error).max(cost);
-        let mut best: Option<(usize, Ln, Score)> = None;
+        let threshold = GAIN_MIN.max(2 * error).max(2 * self.miss).max(cost);
         let mut in_use = self.score(self.used);
+        // One window can be a lucky one; where there is only one yet, it must do.
+        let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
+        let sure = self.history.len().min(WINDOWS_SURE);
+        let mut best: Option<(usize, Ln)> = None;
+        let mut sure_best = best;
         for &(index, _) in &judging.done {
-            let score = self.score(index);
-            if index == self.used || !score.is_harmless() {
+            if index == self.used || !self.score(index).is_harmless() {
                 continue;
             }
             let gain = self.gain(index);
-            let simpler = |(other, most, _): &(usize, Ln, Score)| {
+            let simpler = |(other, most): &(usize, Ln)| {
                 gain > most + TIE || (gain >= most - TIE && index < *other && gain > threshold)
             };
             if best.as_ref().is_none_or(simpler) {
-                best = Some((index, gain, score));
+                best = Some((index, gain));
+            }
+            if seen(index) >= sure && sure_best.as_ref().is_none_or(simpler) {
+                sure_best = Some((index, gain));
             }
         }
         in_use.worst -= error.min(HARM_MAX);
-        self.favourite = best.map(|(index, ..)| index);
-        let Some((index, gain, _)) = best else { return };
-        // One window can be a lucky one; where there is only one yet, it must do.
-        let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
-        if seen(index) < self.history.len().min(WINDOWS_SURE) {
-            return;
-        }
+        self.favourite = best.map(|(index, _)| index);
+        let Some((index, gain)) = sure_best else { return };
         let reason = match in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
             false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
@@ -324,9 +402,10 @@ impl Chooser {
             _ if gain > threshold && self.dwelt >= (1 << self.gains.min(40)) / 4 => Reason::Gain,
             _ => return,
         };
-        self.proposal = Some((index, reason, gain));
+        self.set_proposal(index, reason, gain);
         let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
-        self.trial = Some(Trial { from: self.used, promised, bias, rate: Rate::of(&judging.window) });
+        self.trial =
+            Some(Trial { from: self.used, promised, bias, rate: Rate::of(&judging.window), windows: 1 });
     }
 
     /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.
@@ -338,11 +417,20 @@ impl Chooser {
             return None;
         }
         let count = apart.len() as Ln;
+        let bias = apart.iter().sum::<Ln>() / count;
+        let around = apart.iter().map(|ln| square(ln - bias)).sum::<Ln>() / count;
         self.errors.truncate(WINDOWS - 1);
-        self.errors.push_front(apart.iter().map(|ln| ln.saturating_mul(*ln)).sum::<Ln>() / count);
-        let mean = self.errors.iter().sum::<Ln>() / self.errors.len() as Ln;
-        self.status.error = Some(mean.max(0).isqrt());
-        Some(apart.iter().sum::<Ln>() / count)
+        self.errors.push_front(Apart { bias, around });
+        let mean = self.bias();
+        let each = self.errors.iter().map(|apart| apart.around + square(apart.bias - mean));
+        let square = each.sum::<Ln>() / self.errors.len() as Ln + square(mean / BIAS_PART);
+        self.status.error = Some(square.max(0).isqrt());
+        Some(bias)
+    }
+
+    /// How much too long predictions are, the mean of the last windows.
+    fn bias(&self) -> Ln {
+        self.errors.iter().map(|apart| apart.bias).sum::<Ln>() / self.errors.len().max(1) as Ln
     }
 
     /// The score of a candidate over the windows in which it was simulated whole.
@@ -363,19 +451,24 @@ impl Chooser {
 
     /// What the gate should be switched to, and by [`Chooser::settled`] be said to have been.
     pub fn proposal(&self) -> Option<&SchedulerConfig> {
-        self.proposal.map(|(index, ..)| &self.candidates.all()[index])
+        self.proposal.as_ref().map(|proposal| &proposal.scheduler)
     }
 
     /// The proposal was applied, or could not be (there was too much in the queue).
     pub fn settled(&mut self, now: Time, applied: bool) {
-        let Some((index, reason, predicted)) = self.proposal.take() else { return };
+        let Some(Proposal { index, scheduler, because }) = self.proposal.take() else { return };
+        let Some((reason, predicted)) = because else {
+            if applied {
+                self.status.change.to = scheduler;
+            }
+            return;
+        };
         if !applied {
             self.trial = None;
             return;
         }
-        let scheduler = |index: usize| self.candidates.all()[index].clone();
-        let (from, to) = (scheduler(self.used), scheduler(index));
-        self.status.change = Change { at: now, from, to, reason, predicted, measured: None };
+        let from = core::mem::replace(&mut self.status.change.to, scheduler.clone());
+        self.status.change = Change { at: now, from, to: scheduler, reason, predicted, measured: None };
         self.status.switches += 1;
         self.gains += u32::from(reason == Reason::Gain);
         (self.used, self.dwelt) = (index, 0);
@@ -394,4 +487,8 @@ impl Chooser {
         let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
         self.reader.allocated_bytes() + judging + history
     }
+}
+
+fn square(ln: Ln) -> Ln {
+    ln.saturating_mul(ln)
 }

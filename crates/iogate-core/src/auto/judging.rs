@@ -2,13 +2,15 @@
 
 use alloc::vec::Vec;
 
-use super::objective::{Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
+use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
 use super::shadow::{Shadow, Times};
 use super::window::Window;
 use crate::time::Span;
 
 /// The fewest requests of which a part of a window is looked at.
 pub(super) const PART_MIN: u32 = 96;
+/// What harm beyond what may be counts in a part of a window, as a multiple of gains.
+const HARM_WEIGHT: Ln = 2;
 /// Applications of a window that are kept one by one; of more, the larger ones, and the rest together.
 const APPS_MAX: usize = 64;
 
@@ -26,6 +28,8 @@ pub(super) struct Trial {
     pub(super) bias: Ln,
     /// What it carried out in which time.
     pub(super) rate: Rate,
+    /// Which window with it the next one is.
+    pub(super) windows: u32,
 }
 
 /// What was carried out in a window.
@@ -46,10 +50,12 @@ impl Rate {
         Rate { requests, bytes, span: window.span }
     }
 
-    /// How much faster it is than `before`, the mean of requests and bytes.
-    pub(super) fn against(&self, before: &Rate) -> Ln {
+    /// How much faster it is than `before`: the mean of requests and bytes, and the larger of them.
+    pub(super) fn against(&self, before: &Rate) -> (Ln, Ln) {
         let longer = ln_ratio(self.span.as_nanos(), before.span.as_nanos());
-        (ln_ratio(self.requests, before.requests) + ln_ratio(self.bytes, before.bytes)) / 2 - longer
+        let (requests, bytes) =
+            (ln_ratio(self.requests, before.requests), ln_ratio(self.bytes, before.bytes));
+        ((requests + bytes) / 2 - longer, requests.max(bytes) - longer)
     }
 }
 
@@ -60,6 +66,8 @@ pub(super) struct Judging {
     pub(super) left: Vec<usize>,
     pub(super) done: Vec<(usize, Vec<Times>)>,
     pub(super) shadow: Option<Shadow>,
+    /// How long a request is in the gate with `fifo`, as simulated in this stage.
+    pub(super) wait: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +88,11 @@ impl Judging {
         }
     }
 
-    /// The candidates of a stage, but `fifo`, the best first: those that harm nobody, then by their means.
+    /// The candidates of a stage, but `fifo`, the best first: by their means, and by how much more than may be they slow down an
+    /// application. A part of a window is too little to say for sure who harms.
     pub(super) fn ranked(&self) -> Vec<usize> {
         let Some((_, fifo)) = self.done.first() else { return Vec::new() };
-        let mut ranked: Vec<(bool, Ln, usize)> = (self.done.iter().skip(1))
+        let mut ranked: Vec<(Ln, usize)> = (self.done.iter().skip(1))
             .map(|(index, times)| {
                 let score = Score::of(self.window.apps.iter().zip(times.iter().zip(fifo)).map(
                     |(app, (time, fifo))| {
@@ -91,11 +100,11 @@ impl Judging {
                         Slowdown { key: app.key, requests: app.requests, took, with_fifo }
                     },
                 ));
-                (!score.is_harmless(), score.mean, *index)
+                (score.mean + HARM_WEIGHT * (score.worst - HARM_MAX).max(0), *index)
             })
             .collect();
         ranked.sort_unstable();
-        ranked.into_iter().map(|(.., index)| index).collect()
+        ranked.into_iter().map(|(_, index)| index).collect()
     }
 
     /// What was predicted and what was measured, for the applications of which enough has completed; if there are none, for all.
@@ -116,8 +125,10 @@ impl Judging {
         let mean = apart.iter().sum::<Ln>() / (apart.len() as Ln).max(1);
         // Either reading will do: an order that favours some shows in what the one before would have taken; one that serves a client
         // at a time has no others in its window, and shows in what it carries out.
-        let rate = Rate::of(&self.window).against(&trial.rate);
-        (!apart.is_empty()).then_some((mean - trial.bias).max(rate))
+        let (rate, most) = Rate::of(&self.window).against(&trial.rate);
+        // But who carries out fewer requests and fewer bytes than before has slowed down somebody, whatever was predicted.
+        let shown = if most < -HARM_MAX { most } else { (mean - trial.bias).max(rate) };
+        (!apart.is_empty()).then_some(shown)
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {

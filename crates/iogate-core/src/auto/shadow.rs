@@ -94,6 +94,8 @@ pub(super) struct Shadow {
     /// Only so many requests of the window.
     limit: u32,
     completed: u32,
+    /// How long the requests that are complete were in the gate, all of them together, and how many they are.
+    waited: (u128, u64),
     /// Applications that have not got what they had in the window.
     unfinished: u32,
     /// Requests that foreign transfers carry, by the first of them.
@@ -131,7 +133,7 @@ struct App {
 }
 
 /// Requests that are simulated at most, as a multiple of those of the window.
-const LONGER_MAX: u32 = 3;
+const LONGER_MAX: u32 = 2;
 
 /// Where the time of a client's, or an application's, completion with this number is kept; there is room for as many as it has requests.
 fn recent(base: u32, requests: u32, count: u32) -> usize {
@@ -229,6 +231,7 @@ impl Shadow {
             done_of_app: alloc::vec![Time::ZERO; window.len()],
             limit: limit.min(window.len() as u32),
             completed: 0,
+            waited: (0, 0),
             unfinished: 0,
             foreign: Vec::new(),
         };
@@ -393,6 +396,12 @@ impl Shadow {
         })
     }
 
+    /// How long a request was in the gate, its service included, on the average.
+    pub(super) fn mean_wait(&self) -> Span {
+        let (sum, count) = self.waited;
+        Span::from_nanos((sum / u128::from(count.max(1))).min(u128::from(u64::MAX)) as u64)
+    }
+
     /// What a request is: one of the window's, or one that comes again.
     fn work(&self, window: &Window, id: u32) -> Work {
         match window.work.get(id as usize) {
@@ -518,12 +527,15 @@ impl Shadow {
             }
             let id = DispatchId(id);
             let mut bytes = 0;
+            let (now, mut waited) = (self.now, 0);
             let parts: Vec<u32> = (self.gate.parts(id))
                 .map(|part| {
                     bytes += u64::from(part.bytes);
+                    waited += u128::from(now.since(part.arrival).as_nanos());
                     part.request.0 as u32
                 })
                 .collect();
+            self.waited = (self.waited.0 + waited, self.waited.1 + parts.len() as u64);
             self.gate.complete(self.now, id, Outcome::Done { bytes });
             parts.into_iter().for_each(|index| self.done(window, index));
         }

@@ -72,7 +72,7 @@ impl Changes {
     pub fn note(&mut self, change: &Change) {
         match self.0.back_mut() {
             _ if change.reason == Reason::Start => {}
-            Some(last) if last.at == change.at => last.measured = change.measured,
+            Some(last) if last.at == change.at => last.clone_from(change),
             _ => {
                 if self.0.len() == CHANGES_MAX {
                     self.0.pop_front();

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::candidates::Candidates;
 use super::shadow::Shadow;
 use super::window::{Reader, Reading, Ring, Window};
 use crate::device::{Device, Unit};
@@ -10,6 +11,7 @@ use crate::gate::{GateConfig, Present};
 use crate::layout::Layout;
 use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
 use crate::sched::SchedulerConfig;
+use crate::sched::param::AGE_MAX;
 use crate::time::{Span, Time};
 
 const MS: u64 = 1_000_000;
@@ -106,6 +108,38 @@ fn a_client_with_several_outstanding_keeps_as_many() {
     let window = read(&ring, ms(STEPS));
     assert_eq!(predict(&window, "fifo", 1), [STEPS + 4]);
     assert_eq!(predict(&window, "fifo", 5), [5 * (STEPS + 4)]);
+}
+
+#[test]
+fn what_requests_wait_is_known_and_bounds_follow_it() {
+    // Four at once, 1 ms each: each waits for the three before it.
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, []);
+    (0..4).for_each(|id| ring.arrived(Time::ZERO, &request(id, 1, 1)));
+    for id in 0..STEPS {
+        ring.completed(ms(id + 1), RequestId(id), 4_096);
+        ring.arrived(ms(id + 1), &request(id + 4, 1, 1));
+    }
+    let window = read(&ring, ms(STEPS));
+    let mut shadow =
+        Shadow::new(&window, &fifo(1), &fifo(1).scheduler, &unit(1), window.len() as u32).unwrap();
+    while !shadow.run(&window, 10).1 {}
+    let wait = shadow.mean_wait();
+    assert!((3_900_000..=4_000_000).contains(&wait.as_nanos()), "{wait:?}");
+
+    let candidates = Candidates::every();
+    let patient: Vec<usize> = (0..candidates.len()).filter(|index| candidates.is_patient(*index)).collect();
+    assert!(!patient.is_empty());
+    for index in patient {
+        let age = |wait| candidates.with_wait(index, wait).span(&AGE_MAX).as_nanos();
+        let (short, long) = (age(Span::from_millis(4)), age(Span::from_millis(400)));
+        assert!((2_000_000..=5_000_000).contains(&short) && long == short * 100, "{index}: {short} {long}");
+        // No bound at all is 0: nobody gets that by waiting for nothing.
+        assert!(age(Span::ZERO) > 0);
+    }
+    for index in (0..candidates.len()).filter(|index| !candidates.is_patient(*index)) {
+        assert_eq!(candidates.with_wait(index, Span::ZERO), candidates.with_wait(index, wait));
+    }
 }
 
 /// Two clients of one application issue a request each, and the next ones 1 ms after both have completed.

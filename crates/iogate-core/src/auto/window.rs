@@ -19,7 +19,7 @@ use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
 use crate::time::{Span, Time};
 
 /// Completions in a window, at least.
-pub const COMPLETIONS_MIN: usize = 256;
+pub const COMPLETIONS_MIN: usize = 128;
 /// Arrivals and completions in a window, at most.
 pub const NOTES_MAX: usize = 8_192;
 /// The requests that are in the gate as a window begins, at most: of more, the oldest.

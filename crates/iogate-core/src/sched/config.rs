@@ -238,6 +238,13 @@ impl SchedulerConfig {
         self.values[index.expect("the scheduler has the parameter that it reads")]
     }
 
+    /// Sets a parameter that the algorithm has to what it may be.
+    pub(crate) fn set_value(&mut self, param: &Param, value: u64) {
+        let index = self.kind.params().iter().position(|own| own.name == param.name);
+        self.values[index.expect("the scheduler has the parameter that is set")] =
+            value.clamp(param.min, param.max);
+    }
+
     /// The value of a parameter of unit time.
     ///
     /// # Panics

@@ -86,7 +86,7 @@ impl Judged {
     pub fn new(mix: &Mix) -> Judged {
         let base = run(mix, &fifo(), None, u64::MAX);
         let candidates = Candidates::every();
-        let fixed = candidates.all().iter().map(|scheduler| {
+        let fixed = candidates.fixed().map(|scheduler| {
             (scheduler.to_string(), Slowdowns::of(&run(mix, scheduler, None, u64::MAX), &base))
         });
         let chosen = [Known::Profile, Known::Nothing].map(|known| {

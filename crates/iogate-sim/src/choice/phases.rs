@@ -35,7 +35,7 @@ impl Change {
         if total >= REQUESTS_MAX || rates.iter().any(|rate| *rate < 4.0) {
             return None;
         }
-        let fixed: Vec<Ran> = Candidates::every().all().iter().map(with).collect();
+        let fixed: Vec<Ran> = Candidates::every().fixed().map(with).collect();
         let best = (fixed.iter())
             .filter(|ran| share(ran, &base, PERIODS[4]).1 <= HARM)
             .max_by(|one, other| {
