@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 use std::num::NonZero;
 
+use iogate_core::auto::window::COMPLETIONS_MIN;
 use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
@@ -245,7 +246,9 @@ fn parts(judged: &[Judged]) -> Section {
     Section {
         title: "By storage, and by how long a mix takes".into(),
         scenarios: Vec::new(),
-        paper: "A window is at least 96 completions and a quarter of a second; what is over before the first one cannot gain.".into(),
+        paper: format!(
+            "A window is at least {COMPLETIONS_MIN} completions and a quarter of a second; what is over before the first one cannot gain."
+        ),
         tables: vec![("Mean regret, and mixes with harm".into(), table)],
         pictures: Vec::new(),
         verdict: format!(
