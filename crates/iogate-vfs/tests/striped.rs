@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{ROOT, USER, directory, engine, errno, open, own, read, striped, write};
+use common::{Far, ROOT, USER, directory, engine, errno, open, own, read, striped, write};
 use iogate_core::Layout;
 use iogate_core::wire::{Attr, Change, Timestamp, open, set};
 use iogate_vfs::{OpenHow, StripedTree, Swept, Tree, TreeFile};
@@ -110,6 +110,41 @@ fn several_processes_share_names_and_targets() {
     assert_eq!(read(&engine_other, &*reader, 0, 10).unwrap(), b"still");
     drop((writer, reader));
     are_gone(dir.path());
+}
+
+/// Who is told that a file could not be cut has it as it was, and nobody cuts it later.
+#[test]
+fn what_cannot_be_opened_everywhere_is_cut_nowhere() {
+    let (dir, whole) = place();
+    drop(fill(&*whole, "f", 4096 * 7));
+    for crowded in 0..LAYOUT.targets {
+        let far = Far::new(directory(&dir.path().join(crowded.to_string())));
+        let machine = Arc::clone(&far.machine);
+        let mut targets: Vec<_> =
+            (0..LAYOUT.targets).map(|at| directory(&dir.path().join(at.to_string()))).collect();
+        targets[crowded as usize] = Arc::new(far);
+        let tree = StripedTree::new(directory(&dir.path().join("names")), targets, LAYOUT).unwrap();
+        let file = open(&tree, own(), "f", open::READ | open::WRITE).unwrap();
+        let set_size = |size| file.set_attr(own(), &Change { which: set::SIZE, size, ..Change::default() });
+        machine.is_crowded.store(true, Ordering::SeqCst);
+        for size in [0, 4096 * 5, 4096 * 20] {
+            assert_eq!(errno(set_size(size)), libc::EMFILE, "{size}");
+        }
+        assert_eq!(errno(open(&tree, own(), "f", open::WRITE | open::TRUNCATE)), libc::EMFILE);
+        // What is written now is not cut off by whoever comes next.
+        assert_eq!(
+            write(&engine(&*whole), &*open(&*whole, own(), "f", open::WRITE).unwrap(), 4096 * 7, b"x")
+                .unwrap(),
+            1
+        );
+        machine.is_crowded.store(false, Ordering::SeqCst);
+        let appends = open(&*whole, own(), "f", open::WRITE | open::APPEND).unwrap();
+        appends.append(own(), Default::default(), b"y").unwrap().unwrap();
+        let found = read(&engine(&tree), &*file, 0, 4096 * 8).unwrap();
+        let expected: Vec<u8> = (0..4096 * 7).map(|at| (at / 100) as u8).chain(*b"xy").collect();
+        assert!(found == expected, "{} bytes", found.len());
+        assert_eq!(set_size(4096 * 7).unwrap().size, 4096 * 7);
+    }
 }
 
 #[test]

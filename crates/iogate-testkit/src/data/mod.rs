@@ -256,7 +256,8 @@ impl Checker {
         Checker::default()
     }
 
-    /// As [`Checker::new`], where readers may see a part of a record that is being written, and of one that has failed.
+    /// As [`Checker::new`], where readers may see a part of a record that is being written, and of one that has failed, and a file that is
+    /// cut in part, until a cut that has failed is finished.
     pub fn of_parts() -> Checker {
         Checker { shows_parts: true, ..Checker::default() }
     }
@@ -320,6 +321,9 @@ impl Checker {
         let last_loss = self.losses.last().copied().unwrap_or_default();
         let file = self.files.entry(of.file).or_default();
         file.records.ended(of.at, now);
+        if matches!((of.op, answer), (Op::Append { .. } | Op::Empty, Answer::Done)) {
+            file.records.finish(of.at, now);
+        }
         match (of.op, answer) {
             (Op::Sync | Op::Close, Answer::Failed(EIO)) => {
                 file.told.insert(of.client, now);
@@ -339,6 +343,7 @@ impl Checker {
             (Op::Append { .. }, Answer::Failed(_)) => file.records.has_parts |= shows_parts,
             (Op::Append { .. } | Op::Place { .. }, Answer::Done) => file.records.done(of.at, now, last_loss),
             (Op::Empty, Answer::Done) => file.records.emptied(of.at, now, last_loss),
+            (Op::Empty, Answer::Failed(_)) => file.records.empty_failed(of.at, now),
             (Op::Read { first, .. }, Answer::Cells(seen)) => {
                 let times = Times { called: of.at, now, last_loss };
                 file.cells.read(of.file, times, first, seen)?;
@@ -373,7 +378,10 @@ impl Checker {
 /// # Errors
 /// The first thing that cannot be, for people.
 pub fn check(events: &[Event]) -> Result<(), String> {
-    let mut checker = Checker::new();
+    check_by(Checker::new(), events)
+}
+
+fn check_by(mut checker: Checker, events: &[Event]) -> Result<(), String> {
     events.iter().try_for_each(|event| checker.take(event))?;
     checker.end()
 }

@@ -18,18 +18,27 @@ pub(super) struct Records {
     has_holes: bool,
 }
 
-/// The file was cut to nothing, at some time between these.
+/// The file was cut to nothing, at some time between these. Where it has failed, it may be cut in part, until whoever appends or cuts next
+/// has finished that.
 struct Emptied {
     called: u64,
     done: Option<u64>,
+    failed: Option<u64>,
+    /// After it has failed, something was done that comes after it.
+    finished: Option<u64>,
     /// For losses.
     put: Put,
 }
 
 impl Emptied {
-    /// Whether it may have been behind what was called for at a time.
+    /// Whether it may have been behind what was called for at a time. What is called for after it has failed is behind it, too.
     fn may_follow(&self, called: u64) -> bool {
-        self.done.is_none_or(|done| done > called)
+        self.done.or(self.failed).is_none_or(|over| over > called)
+    }
+
+    /// Whether it may be done in part in what a read sees that was called for at a time.
+    fn may_be_underway(&self, called: u64) -> bool {
+        self.done.or(self.finished).is_none_or(|over| over >= called)
     }
 }
 
@@ -50,8 +59,8 @@ impl Records {
     /// Whether records were being written, or cut off, during a read.
     pub(super) fn are_underway(&self, called: u64, now: u64) -> bool {
         let is_over = |put: &Put| self.ended.get(&put.called).is_some_and(|&ended| ended < called);
-        let cuts = self.emptied.iter().map(|emptied| &emptied.put);
-        self.appended.values().chain(cuts).any(|put| put.called < now && !is_over(put))
+        self.appended.values().any(|put| put.called < now && !is_over(put))
+            || self.emptied.iter().any(|emptied| emptied.called < now && emptied.may_be_underway(called))
     }
 
     pub(super) fn place(&mut self, at: u64, client: u64, writer: u64, number: u64) {
@@ -65,7 +74,8 @@ impl Records {
     }
 
     pub(super) fn empty(&mut self, at: u64, client: u64) {
-        self.emptied.push(Emptied { called: at, done: None, put: Put::new(at, client) });
+        let put = Put::new(at, client);
+        self.emptied.push(Emptied { called: at, done: None, failed: None, finished: None, put });
     }
 
     pub(super) fn emptied(&mut self, called: u64, now: u64, last_loss: u64) {
@@ -73,6 +83,19 @@ impl Records {
             emptied.done = Some(now);
             emptied.put.is_answered(now, last_loss);
         }
+    }
+
+    /// A cut has failed. Nobody knows whether it took effect, or in which parts of the file.
+    pub(super) fn empty_failed(&mut self, called: u64, now: u64) {
+        let failed = self.emptied.iter_mut().filter(|emptied| emptied.called == called);
+        failed.for_each(|emptied| emptied.failed = Some(now));
+    }
+
+    /// An append or a cut that was called for at a time is done: those that had failed by then were finished before.
+    pub(super) fn finish(&mut self, called: u64, now: u64) {
+        let before = |emptied: &&mut Emptied| emptied.failed.is_some_and(|failed| failed < called);
+        let before = self.emptied.iter_mut().filter(before);
+        before.for_each(|emptied| _ = emptied.finished.get_or_insert(now));
     }
 
     /// `is_torn`: what is there may have been lost in part; `has_gaps`: there may be bytes that are no records.
@@ -121,8 +144,14 @@ impl Records {
                 return Err(format!("{name} is there, and was cut off"));
             }
         }
+        // A cut that has failed is finished for the whole file, or never was begun.
+        let is_unbegun = |cut: &Emptied| {
+            let was_there = |name| self.appended[name].answered.is_some_and(|answered| answered < cut.called);
+            cut.finished.is_some() && !cut.may_be_underway(called) && !is_torn && seen.iter().any(was_there)
+        };
         let may_be_cut = |put: &Put| {
-            self.emptied.iter().any(|emptied| emptied.called < now && emptied.may_follow(put.called))
+            let cuts = |cut: &Emptied| cut.called < now && cut.may_follow(put.called) && !is_unbegun(cut);
+            self.emptied.iter().any(cuts)
         };
         let missing = self.appended.iter().find(|(name, put)| {
             put.answered.is_some() && put.holds(called) && !seen.contains(name) && !may_be_cut(put)

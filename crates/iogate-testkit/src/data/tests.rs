@@ -66,6 +66,16 @@ impl Forged {
         assert_eq!(check(&self.events), Ok(()));
     }
 
+    /// Where files are striped.
+    fn passes_in_parts(self) {
+        assert_eq!(check_by(Checker::of_parts(), &self.events), Ok(()));
+    }
+
+    fn refused_in_parts(self, why: &str) {
+        let error = check_by(Checker::of_parts(), &self.events).expect_err(why);
+        assert!(error.contains(why), "{error}");
+    }
+
     fn refused(self, why: &str) {
         let error = check(&self.events).expect_err(why);
         assert!(error.contains(why), "{error}");
@@ -215,12 +225,40 @@ fn a_part_of_a_record_is_seen_only_while_it_is_written() {
     let call = forged.call(1, 1, Op::Append { writer: 1, number: 1 });
     let part = || Answer::Records(vec![Piece::Other(100)]);
     let mut forged = forged.did(2, 2, Op::ReadAll, part());
-    let takes =
-        |mut checker: Checker, forged: &Forged| forged.events.iter().all(|event| checker.take(event).is_ok());
-    assert!(takes(Checker::of_parts(), &forged) && !takes(Checker::new(), &forged));
+    let all = |checker: &mut Checker, forged: &Forged| {
+        forged.events.iter().try_for_each(|event| checker.take(event))
+    };
+    assert!(all(&mut Checker::of_parts(), &forged).is_ok() && all(&mut Checker::new(), &forged).is_err());
     forged.returns(call, Answer::Done);
-    let forged = forged.did(2, 2, Op::ReadAll, part());
-    assert!(!takes(Checker::of_parts(), &forged));
+    forged.did(2, 2, Op::ReadAll, part()).refused_in_parts("nobody wrote");
+}
+
+#[test]
+fn a_cut_that_has_failed_is_seen_in_part_until_something_comes_after_it() {
+    let part = || Answer::Records(vec![Piece::Other(100), Piece::Record { file: 1, writer: 1, number: 2 }]);
+    let sees = |forged: Forged| forged.did(2, 2, Op::ReadAll, part());
+    let two = || begin().appends(1, 1).appends(1, 2);
+    let failed = || two().fails(Op::Empty, 24);
+    sees(two()).refused_in_parts("nobody wrote");
+    sees(failed()).passes_in_parts();
+    sees(failed()).refused("nobody wrote");
+    sees(two().does(Op::Empty)).refused_in_parts("nobody wrote");
+    failed().reads_all(&[(1, 2)]).reads_all(&[]).passes_in_parts();
+    // Whoever appends or cuts next finishes it, if it was begun at all.
+    let next = || failed().appends(1, 3);
+    sees(next()).refused_in_parts("nobody wrote");
+    sees(failed().does(Op::Empty)).refused_in_parts("nobody wrote");
+    next().reads_all(&[(1, 3)]).passes_in_parts();
+    next().reads_all(&[(1, 1), (1, 2), (1, 3)]).passes_in_parts();
+    next().reads_all(&[(1, 2), (1, 3)]).refused_in_parts("record 1 of writer 1 was acknowledged");
+    next().reads_all(&[]).refused_in_parts("record 3 of writer 1 was acknowledged");
+    failed().appends(1, 3).fails(Op::Empty, 24).reads_all(&[]).passes_in_parts();
+    // A record that was underway does not tell.
+    let mut at_once = two();
+    let append = at_once.call(3, 3, Op::Append { writer: 3, number: 1 });
+    let mut at_once = at_once.fails(Op::Empty, 24);
+    at_once.returns(append, Answer::Done);
+    sees(at_once).passes_in_parts();
 }
 
 #[test]

@@ -13,7 +13,7 @@ use iogate_engine::store::{Io, Segment, Store, StripedStore};
 use iogate_engine::{FileHandle, Origin, Transfer, lock};
 
 use super::file::StripedFile;
-use super::objects::Ranges;
+use super::objects::{Ranges, SizeError, again};
 use crate::ends::{Ends, Given, Party};
 use crate::{Caller, TreeFile};
 
@@ -381,7 +381,7 @@ impl StripedFile {
         loop {
             match self.take_end(size) {
                 Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => self.finish_resize()?,
-                given => return self.cut(given?.reserved, size),
+                given => return self.cut(given?.reserved, size, true),
             }
         }
     }
@@ -390,7 +390,7 @@ impl StripedFile {
     pub(super) fn finish_resize(&self) -> io::Result<()> {
         let Given { reserved, begun, .. } = self.take_end(UNKNOWN)?;
         match begun {
-            Some(size) => self.cut(reserved, size),
+            Some(size) => self.cut(reserved, size, false),
             None => {
                 self.settle(reserved.ticket, UNKNOWN);
                 Ok(())
@@ -398,16 +398,19 @@ impl StripedFile {
         }
     }
 
-    /// Sets the size of the objects, as who has the end.
-    fn cut(&self, Reserved { ticket, look, .. }: Reserved, size: u64) -> io::Result<()> {
-        let Err(error) = self.objects.set_size(size, look != 0) else {
-            return self.settle_noted(ticket, size);
+    /// Sets the size of the objects, as who has the end; `is_first`: nobody has tried to before.
+    fn cut(&self, Reserved { ticket, look, .. }: Reserved, size: u64, is_first: bool) -> io::Result<()> {
+        let (is_untouched, error) = match self.objects.set_size(size, look != 0) {
+            Ok(()) => return self.settle_noted(ticket, size),
+            Err(SizeError::Untouched(error)) => (is_first, error),
+            Err(SizeError::InPart(error)) => (false, error),
         };
-        // Where it cannot be so large, it is as large as it is. Else somebody has to finish it.
-        let is_final = matches!(
-            error.raw_os_error(),
-            Some(libc::EFBIG | libc::ENOSPC | libc::EDQUOT | libc::EINVAL | libc::EPERM | libc::EACCES)
-        );
+        // Where it cannot be so large, or nothing was cut, it is as large as it is. Else somebody has to finish it.
+        let is_final = is_untouched
+            || matches!(
+                error.raw_os_error(),
+                Some(libc::EFBIG | libc::ENOSPC | libc::EDQUOT | libc::EINVAL | libc::EPERM | libc::EACCES)
+            );
         let end = if is_final { self.objects.size().unwrap_or(UNKNOWN) } else { UNKNOWN };
         self.settle_noted(ticket, end)?;
         Err(error)
@@ -418,7 +421,7 @@ impl StripedFile {
         loop {
             let Given { reserved, begun, .. } = self.take_end(UNKNOWN)?;
             if let Some(size) = begun {
-                self.cut(reserved, size)?;
+                self.cut(reserved, size, false)?;
                 continue;
             }
             let changed = change();
@@ -466,8 +469,4 @@ fn stretches<'a>(left: &[&'a Arc<Queued>], ranges: &[Range]) -> Vec<Stretch<'a>>
 
 fn nobody() -> io::Error {
     io::Error::from_raw_os_error(libc::EOPNOTSUPP)
-}
-
-fn again(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

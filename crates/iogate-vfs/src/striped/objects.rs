@@ -186,6 +186,20 @@ impl Stripes {
     }
 }
 
+/// Why a size is not set.
+#[derive(Debug)]
+pub(super) enum SizeError {
+    /// No object has changed.
+    Untouched(io::Error),
+    /// Some may have.
+    InPart(io::Error),
+}
+
+/// The same error once more, for somebody else.
+pub(super) fn again(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}
+
 /// `None` where something is not there.
 pub(super) fn absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
@@ -456,20 +470,36 @@ impl Objects {
 
     /// Sets the file's size; the object that then has the last byte keeps it. With `fences`, all are made and [fenced](crate::fence): also
     /// one that is not there yet can be what somebody writes to later, unless there is no room for it.
-    pub(super) fn set_size(&self, size: u64, fences: bool) -> io::Result<()> {
+    ///
+    /// All objects are opened before any is changed: who finds no descriptor for one of them must not cut the others.
+    pub(super) fn set_size(&self, size: u64, fences: bool) -> Result<(), SizeError> {
         let last = size.checked_sub(1).map(|last| self.stripes.layout.target_of(last).0 as usize);
+        let open = |target| self.object(target, fences || last == Some(target));
+        let are_open = self.slots.iter().all(|slot| slot.file.get().is_some());
+        let mut opened = match are_open {
+            true => (0..self.slots.len()).map(open).collect(),
+            false => self.stripes.in_parallel(self.slots.len(), open),
+        };
+        // With fences, those that can be are fenced all the same: somebody may be late there.
+        if !fences && let Some(failed) = opened.iter().position(Result::is_err) {
+            return opened.swap_remove(failed).map(drop).map_err(SizeError::Untouched);
+        }
         let which = set::SIZE | if fences { set::FENCE } else { 0 };
-        self.stripes.each(|target| {
-            let size = self.stripes.inner_size(target, size);
-            if fences {
-                match self.object(target, true) {
-                    Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {}
-                    object => drop(object?),
-                }
+        let changed = self.stripes.each(|target| match &opened[target] {
+            Ok(None) => Ok(()),
+            Ok(Some(object)) => {
+                let size = self.stripes.inner_size(target, size);
+                object.set_attr(ROOT, &Change { which, size, ..Change::default() }).map(drop)
             }
-            self.change(target, last == Some(target), &Change { which, size, ..Change::default() })
-        })?;
-        Ok(())
+            Err(error)
+                if last != Some(target)
+                    && matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(again(error)),
+        });
+        changed.map(drop).map_err(SizeError::InPart)
     }
 
     /// Renews the handles that are open: they may write to ranges that are given from now on.
@@ -488,28 +518,19 @@ impl Objects {
         let times = set::ATIME | set::MTIME | set::ATIME_NOW | set::MTIME_NOW;
         let change = Change { which: change.which & times, ..*change };
         let used = self.used();
-        let changed = self.stripes.in_parallel(used.len(), |index| self.change(used[index], false, &change));
+        let set = |index: usize| match self.slots[used[index]].file.get() {
+            Some(object) => object.set_attr(ROOT, &change).map(Some),
+            None => {
+                let (tree, path) = (&self.stripes.targets[used[index]], self.id.path());
+                absent(tree.set_attr(ROOT, &path, Identity::default(), &change))
+            }
+        };
+        let changed = self.stripes.in_parallel(used.len(), set);
         let mut objects = vec![None; self.slots.len()];
-        for (target, changed) in used.into_iter().zip(changed) {
-            objects[target] = changed?;
+        for (target, changed) in used.iter().zip(changed) {
+            objects[*target] = changed?;
         }
         Ok(objects)
-    }
-
-    /// An object whose size changes is opened, if it is not yet: it is synced, then, by who remembers what is not durable.
-    fn change(&self, target: usize, create: bool, change: &Change) -> io::Result<Option<Attr>> {
-        let opened = match change.which & set::SIZE != 0 {
-            true => self.object(target, create)?,
-            false => self.slots[target].file.get(),
-        };
-        match opened {
-            Some(object) => object.set_attr(ROOT, change).map(Some),
-            None if change.which & set::SIZE != 0 => Ok(None),
-            None => {
-                let (tree, path) = (&self.stripes.targets[target], self.id.path());
-                absent(tree.set_attr(ROOT, &path, Identity::default(), change))
-            }
-        }
     }
 
     /// The same whether an object is there or not, as long as nothing is lost; and another one for other objects: a file has others only

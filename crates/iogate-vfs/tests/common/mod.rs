@@ -154,6 +154,8 @@ pub(crate) struct Machine {
     pub(crate) asked: AtomicUsize,
     /// What is written is not durable.
     pub(crate) is_dirty: AtomicBool,
+    /// It has no descriptor left for a file.
+    pub(crate) is_crowded: AtomicBool,
 }
 
 impl Machine {
@@ -234,6 +236,9 @@ impl Tree for Far {
     }
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
+        if self.machine.is_crowded.load(Ordering::SeqCst) {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
         let is_directory = how.flags & open::DIRECTORY != 0;
         let synced = is_directory.then(|| Arc::clone(&self.synced));
         Ok(Arc::new(FarFile(self.tree.open(caller, path, how)?, synced, Arc::clone(&self.machine))))
