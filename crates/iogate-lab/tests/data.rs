@@ -91,8 +91,8 @@ fn a_record_is_placed_by_a_single_write() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
-/// In this one, a data server has no descriptor left for an object of a file that is to be cut: the object on the other one was cut, and what had
-/// been acknowledged was read with zeros in it.
+/// In this one, a data server has no descriptor left for an object of a file that is to be cut: the object on the other one was cut, and
+/// what had been acknowledged was read with zeros in it.
 #[test]
 fn no_cut_that_fails_for_want_of_descriptors_is_done_in_part() {
     let report = run(20_903_191, None);
