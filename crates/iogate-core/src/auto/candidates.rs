@@ -123,7 +123,7 @@ impl Candidates {
         let mut scheduler = scheduler.clone();
         if let Some(patience) = patience {
             let age = u128::from(wait.as_nanos()) * u128::from(*patience) / 1_000;
-            scheduler.set_value(&AGE_MAX, age.clamp(1, 1 << 62) as u64);
+            scheduler.set_value(&AGE_MAX, three_digits(age.clamp(1, 1 << 62) as u64));
         }
         scheduler
     }
@@ -138,6 +138,12 @@ impl Candidates {
 /// time, as `aioli` serves it.
 pub(super) fn one_at_a_time(pricing: &dyn Pricing, depth: u32) -> bool {
     pricing.rate(1) * 1_000 >= pricing.rate(depth) * ONE_AT_A_TIME
+}
+
+/// `value` with its first three digits only: more of them say nothing, and are hard to read.
+fn three_digits(value: u64) -> u64 {
+    let least = 10_u64.pow(value.max(1).ilog10().saturating_sub(2));
+    value / least * least
 }
 
 fn parse(text: &str) -> SchedulerConfig {

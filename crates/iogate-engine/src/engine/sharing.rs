@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_core::Span;
 use iogate_core::allot::{Grant, Holder, Phase, Report, Terms};
@@ -20,6 +20,8 @@ use crate::lock::lock;
 
 /// For so long the end of an engine waits until the coordinator has been told of it.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// And after so long it tries again.
+const LEAVE_AGAIN: Duration = Duration::from_millis(20);
 
 /// Who says how much a gate may use of what many gates share.
 pub trait Coordinates: Send + Sync {
@@ -178,10 +180,25 @@ impl Shared {
 fn ask(coordinator: &dyn Coordinates, letterbox: &Letterbox, answers: &Sender<Told>) {
     loop {
         let (report, within, is_last) = letterbox.take();
-        let answer = coordinator.report(&report, within);
+        let answer = match is_last {
+            true => leave(coordinator, &report, within),
+            false => coordinator.report(&report, within),
+        };
         if answers.send(Told::Answer(answer)).is_err() || is_last {
             return;
         }
+    }
+}
+
+/// Says that the gate goes, again where that fails: the connection may be one that a late answer has spoilt, and nobody says it later.
+fn leave(coordinator: &dyn Coordinates, report: &Report, within: Duration) -> Result<Option<Grant>, String> {
+    let deadline = Instant::now() + within;
+    loop {
+        let answer = coordinator.report(report, deadline.saturating_duration_since(Instant::now()));
+        if answer.is_ok() || Instant::now() + LEAVE_AGAIN >= deadline {
+            return answer;
+        }
+        thread::sleep(LEAVE_AGAIN);
     }
 }
 
@@ -246,4 +263,35 @@ impl Keeper {
 
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// Fails so many times.
+    struct Spoilt(AtomicU32);
+
+    impl Coordinates for Spoilt {
+        fn report(&self, _: &Report, _: Duration) -> Result<Option<Grant>, String> {
+            let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            left.map_or(Ok(None), |_| Err("the connection is lost".into()))
+        }
+
+        fn name(&self) -> String {
+            "spoilt".into()
+        }
+    }
+
+    #[test]
+    fn who_goes_says_so_again_where_the_connection_is_spoilt() {
+        let report = Report { leaves: true, ..Report::default() };
+        let within = Duration::from_secs(60);
+        assert_eq!(leave(&Spoilt(AtomicU32::new(3)), &report, within), Ok(None));
+        // Not for ever.
+        let error = leave(&Spoilt(AtomicU32::new(u32::MAX)), &report, 3 * LEAVE_AGAIN);
+        assert_eq!(error, Err("the connection is lost".into()));
+    }
 }
