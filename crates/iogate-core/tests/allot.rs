@@ -242,6 +242,20 @@ fn old_and_doubled_reports_are_not_answered() {
 }
 
 #[test]
+fn a_report_that_comes_after_the_gate_has_left_does_not_bring_it_back() {
+    let mut allotter = Allotter::new(capped(&[(1, 1_000)]), at(0));
+    let report = |number, leaves| Report { number, leaves, ..Report::default() };
+    assert!(allotter.report(at(0), GateId(1), &report(1, false)).is_some());
+    assert_eq!(allotter.report(at(1), GateId(1), &report(3, true)), None);
+    // On a connection that the gate had given up.
+    assert_eq!(allotter.report(at(2), GateId(1), &report(2, false)), None);
+    assert_eq!(allotter.gates(), 0);
+    // It may come back by itself.
+    assert!(allotter.report(at(3), GateId(1), &report(4, false)).is_some());
+    assert_eq!(allotter.gates(), 1);
+}
+
+#[test]
 fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
     let mut holder = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
     let usage = |admitted| [Usage { app: AppId(1), admitted, capped: Span::ZERO, deferred: 5 }];

@@ -1,6 +1,6 @@
 //! Who gets what of a class's cap: gates, leases, parts.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use super::class::Class;
@@ -21,6 +21,9 @@ const GATES_MAX: usize = 1 << 16;
 /// Most answers that the next report of a gate may be the first to tell of.
 const ANSWERS: usize = 2;
 
+/// Gates that have left and are remembered, at most: a report that was under way comes soon, or never.
+const LEFT_MAX: usize = 1 << 12;
+
 /// Divides caps, and a total, over gates. `report` is O(classes of the report), and what is divided anew.
 ///
 /// Time is the driver's, and never decreases. A driver that knows that a gate is gone for good says so with a report that leaves.
@@ -32,6 +35,8 @@ pub struct Allotter {
     gates: BTreeMap<GateId, Gate>,
     /// When something of a gate changes by itself.
     alarms: BTreeSet<(Time, GateId)>,
+    /// Gates that have left lately: when, which, and the number of the report that said so.
+    left: VecDeque<(Time, GateId, u64)>,
     classes: HashMap<AppId, Class>,
     /// What all gates may hold together, of all classes.
     committed: u128,
@@ -110,6 +115,7 @@ impl Allotter {
             now,
             gates: BTreeMap::new(),
             alarms: BTreeSet::new(),
+            left: VecDeque::new(),
             classes: HashMap::default(),
             committed: 0,
             parts: 0,
@@ -153,8 +159,14 @@ impl Allotter {
         if self.gates.get(&id).is_some_and(|gate| gate.number >= report.number) {
             return None;
         }
+        // One that was under way, on a connection that the gate has given up, must not bring it back.
+        if self.left.iter().any(|(_, gone, number)| *gone == id && *number >= report.number) {
+            return None;
+        }
         if report.leaves {
             self.forget(id);
+            self.left.truncate(LEFT_MAX - 1);
+            self.left.push_front((self.now, id, report.number));
             return None;
         }
         if self.gates.len() >= GATES_MAX && !self.gates.contains_key(&id) {
@@ -172,6 +184,8 @@ impl Allotter {
             self.alarms.remove(&(at, id));
             self.expire(id);
         }
+        let (now, absent_max) = (self.now, self.terms.absent_max);
+        while self.left.pop_back_if(|(at, ..)| *at + absent_max <= now).is_some() {}
     }
 
     fn once(&self) -> Span {
