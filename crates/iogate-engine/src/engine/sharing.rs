@@ -111,6 +111,11 @@ impl Letterbox {
         self.come.notify_one();
     }
 
+    /// Whether there is a last report.
+    fn has_last(&self) -> bool {
+        lock(&self.next).is_last
+    }
+
     /// Waits for a report; whether it is the last one.
     fn take(&self) -> (Report, Duration, bool) {
         let mut next = lock(&self.next);
@@ -184,7 +189,9 @@ fn ask(coordinator: &dyn Coordinates, letterbox: &Letterbox, answers: &Sender<To
             true => leave(coordinator, &report, within),
             false => coordinator.report(&report, within),
         };
-        if answers.send(Told::Answer(answer)).is_err() || is_last {
+        let is_heard = answers.send(Told::Answer(answer)).is_ok();
+        // Who does not listen any more has left a farewell, unless it died: it went while a report was under way.
+        if is_last || !(is_heard || letterbox.has_last()) {
             return;
         }
     }
@@ -283,6 +290,36 @@ mod tests {
         fn name(&self) -> String {
             "spoilt".into()
         }
+    }
+
+    /// Its gate goes while the first report is under way.
+    #[derive(Default)]
+    struct Slow {
+        letterbox: Letterbox,
+        reports: Mutex<Vec<bool>>,
+    }
+
+    impl Coordinates for Slow {
+        fn report(&self, report: &Report, _: Duration) -> Result<Option<Grant>, String> {
+            lock(&self.reports).push(report.leaves);
+            if !report.leaves {
+                self.letterbox.put(Report { leaves: true, ..Report::default() }, LEAVE_MAX, true);
+            }
+            Ok(None)
+        }
+
+        fn name(&self) -> String {
+            "slow".into()
+        }
+    }
+
+    #[test]
+    fn who_goes_while_a_report_is_under_way_says_so_after_it() {
+        let (slow, (answers, listener)) = (Slow::default(), channel());
+        slow.letterbox.put(Report::default(), LEAVE_MAX, false);
+        drop(listener);
+        ask(&slow, &slow.letterbox, &answers);
+        assert_eq!(*lock(&slow.reports), [false, true]);
     }
 
     #[test]
