@@ -9,7 +9,9 @@ macro_rules! all {
 /// Of each its name and its text, by name.
 pub const BUILT_IN: &[(&str, &str)] = all![
     "agios",
+    "agios-graphene-below",
     "agios-pastel",
+    "agios-pastel-below",
     "aioli-ior-and-cat",
     "aioli-one-ior",
     "aioli-one-ior-cached",
