@@ -24,9 +24,12 @@ made() {
     OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" deb --built "$SIDE/built" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
 }
 built_small
+packages=(iogate libiogate1 libiogate-dev)
+# With Slurm's headers.
+if "$here/slurm/build" >/dev/null 2>&1; then packages+=(iogate-slurm); fi
 made once 1
 made again 1
-for package in iogate libiogate1 libiogate-dev; do
+for package in "${packages[@]}"; do
     compgen -G "$SIDE/once/${package}_*.deb" >/dev/null || fail "there is no package $package: $(ls "$SIDE/once")"
 done
 for package in "$SIDE/once"/*; do

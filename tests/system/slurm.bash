@@ -49,7 +49,10 @@ ReturnToService=2
 KillWait=5
 NodeName=$NODE NodeAddr=127.0.0.1 CPUs=8 State=IDLE
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PlugStackConfig=$SITE/plugstack.conf
 END
+    # Read anew by each command and by each step.
+    : >"$SITE/plugstack.conf"
     export SLURM_CONF=$SITE/slurm.conf
     trap end_slurm EXIT
     munged --foreground --force --num-threads=2 --socket="$SITE/munge" --key-file="$SITE/key" --log-file="$SITE/munged.log" \
