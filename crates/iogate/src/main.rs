@@ -9,16 +9,23 @@ mod metrics;
 mod output;
 mod settings;
 mod storage;
+mod usage;
 mod watched;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use cli::{Cli, Command};
+use cli::Command;
+use failure::Failure;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    match usage::parse().and_then(|cli| run(cli.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
         Command::Mount(args) => commands::mount::run(&args),
         Command::Umount(args) => commands::control::umount(&args),
         Command::Status(args) => commands::control::status(&args),
@@ -50,9 +57,5 @@ fn main() -> ExitCode {
         Command::Devices(args) => commands::lists::devices(&args),
         Command::Completions(args) => commands::manuals::completions(&args),
         Command::Man(args) => commands::manuals::man(&args),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
 }

@@ -38,6 +38,19 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, ConfigError> {
     TIME.parse(text)
 }
 
+/// A file that is not as it should be, in one line: where, and what was expected.
+pub(crate) fn toml_error(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let said = error.message().lines().collect::<Vec<_>>().join(", ");
+    match error.span() {
+        Some(at) => {
+            let line =
+                1 + text.as_bytes()[..at.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
+            anyhow::anyhow!("line {line}: {said}")
+        }
+        None => anyhow::anyhow!("{said}"),
+    }
+}
+
 /// Bytes as a flag would have them, exactly.
 pub(crate) fn bytes_shown(bytes: u64) -> String {
     BYTES.format(bytes)

@@ -277,7 +277,7 @@ fn scenarios_that_are_wrong_are_refused() {
         2,
         "--set servers.nods=1: unknown key 'nods'",
     );
-    refused(&["sim", "windows", "--seeds", "0"], "", 2, "0 is not in 1..=100000");
+    refused(&["sim", "windows", "--seeds", "0"], "", 2, "expected 1 to 100000");
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.toml"), SCENARIO.replace("fifo", "fif")).unwrap();
     std::fs::write(folder.path().join("t.csv"), TRACE).unwrap();

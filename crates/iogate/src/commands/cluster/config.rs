@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::certificates;
 use crate::commands::serve::config::{Bytes, Gate};
 use crate::failure::Failure;
+use crate::settings::toml_error;
 
 /// Most nodes of a layer: each is a process of this machine.
 const NODES_MAX: u32 = 64;
@@ -131,7 +132,7 @@ impl Config {
     }
 
     fn parse(text: &str) -> anyhow::Result<Config> {
-        let config: Config = toml::from_str(text).map_err(|error| anyhow!("{error}"))?;
+        let config: Config = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if config.name.is_empty() || config.name.len() > 32 || !config.name.bytes().all(plain) {
             return Err(anyhow!(

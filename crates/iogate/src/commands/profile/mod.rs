@@ -37,6 +37,11 @@ pub(super) struct Measured {
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    if args.budget.0.is_zero() {
+        return Err(Failure::usage(anyhow::anyhow!(
+            "--budget 0s: expected some time to measure in, as in 60s"
+        )));
+    }
     let Measured { profile, notes } = match (&args.directory, &args.device) {
         (Some(directory), _) => directory::profile(directory, args.budget.0, &progress())?,
         (None, spec) => model(spec.as_deref().unwrap_or_default())?,

@@ -12,6 +12,7 @@ use serde::Deserialize;
 pub(crate) use super::gate::Gate;
 pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::failure::Failure;
+use crate::settings::toml_error;
 
 /// A server: a data server, a forwarder, or both.
 #[derive(Clone, Debug, Deserialize)]
@@ -252,7 +253,7 @@ impl Config {
 
     /// Reads and checks a configuration.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Config> {
-        let config: Config = toml::from_str(text).map_err(|error| anyhow!("{error}"))?;
+        let config: Config = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         config.check()?;
         Ok(config)
     }
@@ -297,7 +298,8 @@ impl Client {
         struct Table {
             client: Client,
         }
-        let table: Table = toml::from_str(&format!("client = {text}")).map_err(|error| anyhow!("{error}"))?;
+        let text = format!("client = {text}");
+        let table: Table = toml::from_str(&text).map_err(|error| anyhow!("{}", error.message()))?;
         Ok(table.client)
     }
 }

@@ -1,0 +1,230 @@
+//! More than a hundred wrong inputs to the real program: each is refused in one line that says what was expected, and at most one with
+//! what to do; nothing is printed as a result, and nothing is left behind.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
+const FILES: [(&str, &str); 5] = [
+    ("file", "x\n"),
+    ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
+    ("few.csv", "time_us,app\n"),
+    ("broken.toml", "x = [\n"),
+    ("other.toml", "\nnothing = 1\n"),
+];
+
+/// Exit status, arguments, what the message says.
+const CASES: &[(i32, &str, &str)] = &[
+    // Flags and commands.
+    (2, "mouny", "unrecognized subcommand 'mouny'; "),
+    (2, "mount", "required arguments were not provided: <MOUNTPOINT>"),
+    (2, "mount dir", "expected what to mount and where"),
+    (2, "mount dir mnt --no-such-option", "unexpected argument '--no-such-option'"),
+    (2, "mount dir mnt --depth 0", "'--depth <N>': expected 1 to 65536"),
+    (2, "mount dir mnt --depth many", "'--depth <N>': expected a whole number"),
+    (2, "mount dir mnt --queue 0", "expected 1 to 16777216"),
+    (2, "mount dir mnt --threads 0", "expected 1 to 1024"),
+    (2, "mount dir mnt --cache all", "expected one of direct, page"),
+    (2, "mount dir mnt --fair group", "expected one of user, job, app"),
+    (2, "mount dir mnt --layout nonsense", "expected auto, auto,targets=8, or stripe="),
+    (2, "mount dir mnt --http nonsense", "expected HOST:PORT or unix:PATH"),
+    (2, "mount dir mnt --scheduler ailoi", "did you mean 'aioli'?"),
+    (2, "mount dir mnt --scheduler twin", "did you mean 'twins'?"),
+    (2, "mount dir mnt --scheduler aioli --param quantum=1", "did you mean 'quantum_base'?"),
+    (2, "mount dir mnt --scheduler aioli --param quantum_base=1", "expected 512 to 1GiB"),
+    (2, "mount dir mnt --scheduler aioli --param quantum_base", "expected name=value"),
+    (2, "mount dir mnt --scheduler twins --param window=banana", "expected a time"),
+    (
+        2,
+        "mount dir mnt --scheduler auto --param age_max=1ms",
+        "what chooses a scheduler chooses its parameters",
+    ),
+    (2, "mount dir mnt --store modelled --device floppy", "unknown device 'floppy'"),
+    (2, "mount dir mnt --device hdd", "--device is for a modelled store"),
+    (2, "mount dir mnt --index 3", "cannot be used with"),
+    (2, "mount dir mnt --fair user --policy other.toml", "cannot be used with"),
+    (2, "mount --remote 127.0.0.1 mnt", "the port is missing"),
+    (2, "mount --remote 127.0.0.1:1 --retry-for soon mnt", "expected a time with its unit"),
+    (2, "mount --remote 127.0.0.1:1 --tls-authorities x.pem mnt", "--tls-certificate <FILE>"),
+    // Places.
+    (1, "mount nowhere mnt", "the source nowhere must be a directory"),
+    (1, "mount file mnt", "the source file must be a directory"),
+    (1, "mount dir nowhere", "create it with mkdir"),
+    (1, "mount dir file", "must be a directory"),
+    (1, "mount dir full", "must be empty"),
+    (1, "mount dir mnt --log nowhere/log", "cannot be opened for appending"),
+    (1, "mount --remote 127.0.0.1:1 --retry-for 0s mnt", "expected `iogate serve` to listen there"),
+    (1, "mount --remote unix:nowhere --retry-for 0s mnt", "expected `iogate serve` to listen there"),
+    (2, "mount dir mnt --policy nowhere.toml", "the policy nowhere.toml cannot be read"),
+    (2, "mount dir mnt --policy broken.toml", "broken.toml, line 1: "),
+    (2, "umount", "required arguments were not provided: <MOUNTPOINT>"),
+    (1, "umount nowhere", "is not a mount point"),
+    (1, "umount dir", "is not a mount point"),
+    // What runs.
+    (2, "status", "<MOUNTPOINT|ADDRESS>"),
+    (1, "status nowhere", "nowhere"),
+    (1, "status dir", "is not the root of an iogate mount"),
+    (1, "status 127.0.0.1:1", "cannot be reached"),
+    (1, "status unix:nowhere", "cannot be reached"),
+    (2, "status dir --watch soon", "expected a number"),
+    (2, "status dir --json --openmetrics", "cannot be used with"),
+    (2, "top dir", "expected a terminal"),
+    (2, "top dir --interval 0", "expected at least 0.1 seconds"),
+    (1, "top dir --once", "is not the root of an iogate mount"),
+    (2, "set dir", "<NAME=VALUE>"),
+    (1, "set dir scheduler=sjf", "is not the root of an iogate mount"),
+    (1, "set nowhere scheduler=sjf", "nowhere"),
+    (2, "record dir", "--out <TRACE>"),
+    (1, "record dir --out o.csv", "is not the root of an iogate mount"),
+    (2, "record dir --out o.csv --for soon", "expected a time with its unit"),
+    (2, "record dir --out o.csv --rotate 1MiB --keep many", "expected a whole number"),
+    (2, "why nowhere", "expected a mount point, a server's address"),
+    (1, "why dir", "is not the root of an iogate mount"),
+    (2, "why broken.toml", "broken.toml:1: "),
+    // Policies.
+    (2, "policy check", "<FILE>"),
+    (2, "policy check nowhere.toml", "the policy nowhere.toml cannot be read"),
+    (2, "policy check dir", "the policy dir cannot be read"),
+    (2, "policy check broken.toml", "broken.toml, line 1: "),
+    (2, "policy check other.toml", "other.toml, line 2: "),
+    // Servers.
+    (2, "serve", "<CONFIG>"),
+    (1, "serve nowhere.toml", "the configuration nowhere.toml cannot be read"),
+    (1, "serve dir", "the configuration dir cannot be read"),
+    (2, "serve broken.toml", "the configuration broken.toml: line 1: "),
+    (2, "serve other.toml", "the configuration other.toml: line 2: unknown field `nothing`"),
+    (2, "serve broken.toml --directory dir", "cannot be used with"),
+    (2, "serve --directory dir", "--listen <ADDRESS>"),
+    (2, "serve --directory dir --listen nonsense", "the port is missing"),
+    (2, "serve --directory dir --listen 192.0.2.1:1", "lets everybody who reaches 192.0.2.1 in"),
+    (1, "serve --directory nowhere --listen unix:s", "must be a directory"),
+    (2, "nfs", "<DIR>"),
+    (1, "nfs nowhere", "must be a directory"),
+    (1, "nfs file", "must be a directory"),
+    (2, "nfs dir --listen nonsense", "expected ADDRESS:PORT"),
+    (2, "nfs dir --listen 127.0.0.1:99999", "expected ADDRESS:PORT"),
+    (2, "nfs dir --allow 300.0.0.0/8", "expected an address or a network"),
+    (2, "nfs dir --allow 10.0.0.0/64", "expected an address or a network"),
+    (2, "nfs dir --anonymous me", "expected UID:GID"),
+    (2, "cluster start other.toml", "unrecognized subcommand 'start'; "),
+    (1, "cluster up nowhere.toml", "the cluster nowhere.toml cannot be read"),
+    (2, "cluster up broken.toml", "the cluster broken.toml: line 1: "),
+    (2, "cluster up other.toml", "the cluster other.toml: line 2: "),
+    (2, "cluster status nowhere --dir dir", "there is no cluster"),
+    // Turns.
+    (2, "coord serve --listen nonsense --state s", "the port is missing"),
+    (1, "coord serve --listen unix:s --state file", "file"),
+    (2, "coord status", "<COORD>"),
+    (2, "coord status nonsense", "the port is missing"),
+    (2, "turn", "<DIR|PLACE>"),
+    (2, "turn dir", "<COMMAND>"),
+    (127, "turn dir --policy none -- no-such-program", "no-such-program cannot be run"),
+    (2, "turn dir --policy sometimes -- true", "expected one of lock, backoff"),
+    (2, "turn dir --timeout soon -- true", "expected a time with its unit"),
+    (2, "turn dir --bytes much -- true", "expected a number of bytes"),
+    (2, "run", "<COMMAND>"),
+    (2, "run --policy never true", "expected lock, backoff"),
+    (2, "run --target nowhere true", "--target nowhere"),
+    (2, "run --weight 0 true", "expected 1 to 4294967295"),
+    (2, "run --coord nonsense true", "expected HOST:PORT or unix:PATH"),
+    (1, "probe nowhere", "nowhere cannot be probed"),
+    (1, "probe file", "expected a directory, found a file"),
+    (2, "probe dir --rounds 0", "expected 1 to 10000"),
+    (2, "probe dir --threshold 101", "expected 1 to 100"),
+    (2, "probe dir --bytes 0", "out of range"),
+    // Storage and traces.
+    (2, "profile", "<DIR|--device <DEVICE>>"),
+    (1, "profile nowhere", "nowhere cannot be profiled"),
+    (2, "profile dir --budget 0s", "expected some time"),
+    (2, "profile dir --device hdd", "cannot be used with"),
+    (2, "profile --device floppy", "unknown device 'floppy'"),
+    (2, "profile --device profile:nowhere.toml", "the profile nowhere.toml"),
+    (2, "profile --device profile:t.csv", "the profile t.csv: not TOML"),
+    (1, "layout nowhere", "nowhere"),
+    (2, "replay t.csv", "--device <DEVICE>"),
+    (2, "replay nowhere.csv --device hdd", "the trace nowhere.csv cannot be read"),
+    (2, "replay t.csv --device hd", "did you mean 'hdd'?"),
+    (2, "replay few.csv --device hdd", "expected the column client"),
+    (2, "replay t.csv --device hdd --targets 0", "expected 1 to 4096"),
+    (1, "replay t.csv --device hdd --log dir", "dir cannot be written"),
+    (2, "advise few.csv", "expected the column client"),
+    (2, "advise t.csv --device floppy", "unknown device 'floppy'"),
+    (2, "schedulers sjff", "did you mean 'sjf'?"),
+    // Experiments.
+    (2, "sim nowhere.toml", "the scenario nowhere.toml cannot be read"),
+    (2, "sim broken.toml", "broken.toml:1: "),
+    (2, "sim windows --shard 3/2", "expected I/N with I from 1 to N"),
+    (2, "sim windows --set nonsense", "expected key=value"),
+    (2, "sim windows --set no.such=1", "unknown key 'no'"),
+    (2, "sim windows --seeds 0", "expected 1 to 100000"),
+    (2, "sim windows --threads 0", "expected at least 1"),
+    (2, "bench nowhere.toml", "the scenario nowhere.toml cannot be read"),
+    (2, "scenario show nosuch", "unknown scenario 'nosuch'"),
+    (2, "scenario check broken.toml", "broken.toml:1: "),
+    (2, "merge", "<PATH>"),
+    (2, "merge dir", "has no partial results"),
+    (2, "merge t.csv", "has no partial results"),
+    (2, "reproduce nosuch", "expected one of aioli, agios"),
+    (1, "reproduce aioli --quick --out file", "the folder file cannot be made"),
+    (2, "demo --device floppy", "unknown device 'floppy'"),
+    (1, "demo --quick --html nowhere/x.html", "nowhere/x.html cannot be written"),
+    (2, "devices hd", "unexpected argument 'hd'"),
+    (2, "completions ksh", "expected one of bash"),
+    (1, "man file", "the man pages cannot be written to file"),
+];
+
+/// All paths below a folder.
+fn names(folder: &Path) -> Vec<PathBuf> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names.extend(self::names(&path));
+        }
+        names.push(path);
+    }
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn each_is_refused_in_a_line() {
+    assert!(CASES.len() >= 100, "{} cases", CASES.len());
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["dir", "mnt", "full", "full/x"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    for (name, text) in FILES {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let before = names(folder.path());
+    let mut wrong = Vec::new();
+    for &(status, arguments, expected) in CASES {
+        let output = Command::new(env!("CARGO_BIN_EXE_iogate"))
+            .args(arguments.split(' '))
+            .current_dir(folder.path())
+            .env("HOME", folder.path().join("dir"))
+            .env_remove("IOGATE_COORD")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let (said, printed) =
+            (String::from_utf8(output.stderr).unwrap(), String::from_utf8(output.stdout).unwrap());
+        let mut lines = said.lines();
+        let error = lines.next().unwrap_or_default();
+        let hints: Vec<&str> = lines.collect();
+        let is_right = output.status.code() == Some(status)
+            && error.starts_with("error: ")
+            && error.contains(expected)
+            && (hints.is_empty() || hints.len() == 1 && hints[0].starts_with("  hint: "))
+            && printed.is_empty();
+        if !is_right {
+            wrong.push(format!(
+                "iogate {arguments}: {} (expected {status}, '{expected}')\n{said}{printed}",
+                output.status
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
+    assert_eq!(names(folder.path()), before, "something is left behind");
+}
