@@ -116,3 +116,27 @@ built_small() {
     for file in "$IOGATE" "${IOGATE%/*}"/libiogate_*.so; do strip -o "$SIDE/built/${file##*/}" "$file"; done
     for file in turn gate agios; do printf '!<arch>\n' >"$SIDE/built/libiogate_$file.a"; done
 }
+
+# packaged FORMAT FOLDER REVISION: packages of what `built_small` has left.
+packaged() {
+    OUT=$SIDE/$2 REVISION=$3 "$(dirname "$0")/../../scripts/package" "$1" --built "$SIDE/built" >"$SIDE/said" 2>&1 ||
+        fail "no packages: $(tail -n 3 "$SIDE/said")"
+}
+
+# packaged_twice FORMAT PATTERN...: packages in the folder `once`, of which each pattern names some, and which are the same bytes again.
+packaged_twice() {
+    local format=$1 name
+    shift
+    # Fast, and small: the real ones are compressed.
+    export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
+    built_small
+    packaged "$format" once 1
+    packaged "$format" again 1
+    for name in "$@"; do
+        compgen -G "$SIDE/once/$name" >/dev/null || fail "there is no package $name: $(ls "$SIDE/once")"
+    done
+    for name in "$SIDE/once"/*; do
+        cmp "$name" "$SIDE/again/${name##*/}" || fail "it is not the same twice: $name"
+    done
+    rm -rf "$SIDE/again"
+}

@@ -8,7 +8,6 @@
 
 needs dpkg dpkg-deb dpkg-shlibdeps strip systemd-sysusers
 [ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
-here=$(cd "$(dirname "$0")/../.." && pwd)
 SERVER=
 end() {
     local status=$?
@@ -17,26 +16,11 @@ end() {
 }
 trap end EXIT
 
-# Fast, and small: the real ones are compressed.
-export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
-# made FOLDER REVISION
-made() {
-    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" deb --built "$SIDE/built" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
-}
-built_small
-packages=(iogate libiogate1 libiogate-dev)
+packages=('iogate_*.deb' 'libiogate1_*.deb' 'libiogate-dev_*.deb')
 # With Slurm's headers.
-if "$here/slurm/build" >/dev/null 2>&1; then packages+=(iogate-slurm); fi
-made once 1
-made again 1
-for package in "${packages[@]}"; do
-    compgen -G "$SIDE/once/${package}_*.deb" >/dev/null || fail "there is no package $package: $(ls "$SIDE/once")"
-done
-for package in "$SIDE/once"/*; do
-    cmp "$package" "$SIDE/again/${package##*/}" || fail "it is not the same twice: $package"
-done
-rm -rf "$SIDE/again"
-made next 2
+if "$(dirname "$0")/../../slurm/build" >/dev/null 2>&1; then packages+=('iogate-slurm_*.deb'); fi
+packaged_twice deb "${packages[@]}"
+packaged deb next 2
 
 # Each file is in one package, and none is writable by others or another user's than root.
 for package in "$SIDE/once"/*; do dpkg-deb --contents "$package"; done >"$SIDE/contents"

@@ -7,25 +7,10 @@
 
 needs rpm rpmbuild strip
 [ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
-here=$(cd "$(dirname "$0")/../.." && pwd)
 trap 'clean_up $?' EXIT
 
-export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
-# made FOLDER REVISION
-made() {
-    OUT=$SIDE/$1 REVISION=$2 "$here/scripts/package" rpm --built "$SIDE/built" >"$SIDE/said" 2>&1 || fail "no packages: $(tail -n 3 "$SIDE/said")"
-}
-built_small
-made once 1
-made again 1
-for package in iogate iogate-libs iogate-devel; do
-    compgen -G "$SIDE/once/$package-[0-9]*.rpm" >/dev/null || fail "there is no package $package: $(ls "$SIDE/once")"
-done
-for package in "$SIDE/once"/*; do
-    cmp "$package" "$SIDE/again/${package##*/}" || fail "it is not the same twice: $package"
-done
-rm -rf "$SIDE/again"
-made next 2
+packaged_twice rpm 'iogate-[0-9]*.rpm' 'iogate-libs-[0-9]*.rpm' 'iogate-devel-[0-9]*.rpm'
+packaged rpm next 2
 
 root=$SIDE/root
 mkdir "$root"

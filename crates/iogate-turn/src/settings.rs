@@ -234,7 +234,6 @@ fn coordinators(get: Get<'_>) -> Result<Vec<Endpoint>, SettingsError> {
 
 fn auth(get: Get<'_>, coordinators: &[Endpoint], has_tls: bool) -> Result<Credential, SettingsError> {
     const NAME: &str = "IOGATE_COORD_AUTH";
-    let is_local = coordinators.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_)));
     match get(NAME).as_deref() {
         None if has_tls => Ok(Credential::Socket),
         None => Ok(Credential::usual(coordinators)),
@@ -242,7 +241,9 @@ fn auth(get: Get<'_>, coordinators: &[Endpoint], has_tls: bool) -> Result<Creden
         Some("munge") => Ok(Credential::Munge(Munge::new(None))),
         Some("tls") if has_tls => Ok(Credential::Socket),
         Some("tls") => Err(wrong("IOGATE_TLS_AUTHORITIES", "a PEM file, for IOGATE_COORD_AUTH=tls", "")),
-        Some("peer") if is_local => Ok(Credential::Socket),
+        Some("peer") if coordinators.iter().all(|endpoint| matches!(endpoint, Endpoint::Unix(_))) => {
+            Ok(Credential::Socket)
+        }
         Some("peer") => {
             Err(wrong(NAME, "munge, tls or none: the kernel knows only who is on this host", "peer"))
         }

@@ -156,11 +156,12 @@ impl Allotter {
     /// A gate has reported. `None`: there is nothing to answer, as it is an older report than one that has come, or the gate leaves.
     pub fn report(&mut self, now: Time, id: GateId, report: &Report) -> Option<Grant> {
         self.go_on(now);
-        if self.gates.get(&id).is_some_and(|gate| gate.number >= report.number) {
-            return None;
-        }
-        // One that was under way, on a connection that the gate has given up, must not bring it back.
-        if self.left.iter().any(|(_, gone, number)| *gone == id && *number >= report.number) {
+        let is_old = match self.gates.get(&id) {
+            Some(gate) => gate.number >= report.number,
+            // One that was under way, on a connection that the gate has given up, must not bring it back.
+            None => self.left.iter().any(|(_, gone, number)| *gone == id && *number >= report.number),
+        };
+        if is_old {
             return None;
         }
         if report.leaves {

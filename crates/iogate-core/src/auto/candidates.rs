@@ -32,6 +32,13 @@ struct Candidate {
     patience: Option<u64>,
 }
 
+impl Candidate {
+    /// For any storage, whatever the load.
+    fn plain(scheduler: SchedulerConfig) -> Candidate {
+        Candidate { scheduler, suits: Suits::Any, patience: None }
+    }
+}
+
 /// Which storage a candidate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Suits {
@@ -78,26 +85,22 @@ impl Candidates {
         let patient = PATIENT
             .into_iter()
             .flat_map(|(text, suits)| PATIENCE.map(|patience| (text, suits, Some(patience))));
-        let all = plain.chain(patient);
-        let all = all
-            .map(|(text, suits, patience)| Candidate { scheduler: parse(text), suits, patience })
-            .collect();
-        Candidates { all }
+        let candidate = |(text, suits, patience)| Candidate { scheduler: parse(text), suits, patience };
+        Candidates { all: plain.chain(patient).map(candidate).collect() }
     }
 
     /// Exactly these, after `fifo`, whatever the storage.
     pub fn of(others: impl IntoIterator<Item = SchedulerConfig>) -> Candidates {
         let fifo = parse("fifo");
         let others = others.into_iter().filter(|other| *other != fifo).collect::<Vec<_>>();
-        let candidate = |scheduler| Candidate { scheduler, suits: Suits::Any, patience: None };
-        Candidates { all: core::iter::once(fifo.clone()).chain(others).map(candidate).collect() }
+        Candidates { all: core::iter::once(fifo.clone()).chain(others).map(Candidate::plain).collect() }
     }
 
     /// The place of `scheduler`, which is added if it is not among them.
     pub(super) fn place_of(&mut self, scheduler: &SchedulerConfig) -> usize {
         let is_it = |other: &Candidate| other.patience.is_none() && other.scheduler == *scheduler;
         self.all.iter().position(is_it).unwrap_or_else(|| {
-            self.all.push(Candidate { scheduler: scheduler.clone(), suits: Suits::Any, patience: None });
+            self.all.push(Candidate::plain(scheduler.clone()));
             self.all.len() - 1
         })
     }

@@ -2,8 +2,11 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others. A change that shows less than half of what it promised, and too little to be a reason for it, is
-//! taken back, and not tried again for a while that doubles each time.
+//! what is believed of the others, and what changes have not kept of their promises counts against the next ones, for a while.
+//!
+//! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
+//! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
+//! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

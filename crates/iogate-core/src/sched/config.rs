@@ -234,15 +234,18 @@ impl SchedulerConfig {
     /// # Panics
     /// If the algorithm has no such parameter: a mistake in the program, not in its input.
     pub fn value(&self, param: &Param) -> u64 {
-        let index = self.kind.params().iter().position(|own| own.name == param.name);
-        self.values[index.expect("the scheduler has the parameter that it reads")]
+        self.values[self.place(param)]
     }
 
     /// Sets a parameter that the algorithm has to what it may be.
     pub(crate) fn set_value(&mut self, param: &Param, value: u64) {
-        let index = self.kind.params().iter().position(|own| own.name == param.name);
-        self.values[index.expect("the scheduler has the parameter that is set")] =
-            value.clamp(param.min, param.max);
+        let place = self.place(param);
+        self.values[place] = value.clamp(param.min, param.max);
+    }
+
+    fn place(&self, param: &Param) -> usize {
+        let place = self.kind.params().iter().position(|own| own.name == param.name);
+        place.expect("the scheduler has the parameter that is named")
     }
 
     /// The value of a parameter of unit time.
