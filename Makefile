@@ -1,7 +1,7 @@
 # The project's commands. `make help` lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build release install uninstall deb deb-test rpm demo test lint fmt bench clean
+.PHONY: help setup build book release install uninstall deb deb-test rpm demo test lint fmt bench clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ lint: ## formatting, clippy, licences and sources, shellcheck, layers and file s
 
 fmt: ## format the Rust code
 	cargo fmt --all
+
+book: ## the handbook, docs/ as a book: target/book/index.html
+	@scripts/book
 
 bench: ## all benchmarks; results in target/bench
 	@scripts/setup bench

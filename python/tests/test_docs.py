@@ -14,8 +14,8 @@ from conftest import PATIENCE_SECONDS, ROOT, Coordinator, built, printed
 
 def test_the_example_of_the_documentation(log: Path, program: Path, tmp_path: Path) -> None:
     text = (ROOT / "docs/traces.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
-    lines = "".join(blocks).splitlines()
+    blocks = re.findall(r"```console[^\n]*\n(.*?)```", text, flags=re.DOTALL)
+    lines = blocks[0].splitlines()
     commands = [line[2:] for line in lines if line.startswith("$ ")]
     shown = [line for line in lines if not line.startswith("$ ")]
     path = f"{Path(sys.executable).parent}:{program.parent}:{os.environ['PATH']}"

@@ -1,7 +1,8 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, words, headers, comments.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, words, headers, comments.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
+mod book;
 mod comments;
 mod headers;
 mod layers;
@@ -35,6 +36,8 @@ pub(crate) const HELP: &str = "\
             what starts with `/`, `~` or `.` (this system's, not ours) and what is under target/ (built).
             In docs/request-path.md, each row of a table with the columns `file` and `function` names a file that
             exists and a function whose name occurs in that file.
+  book      docs/SUMMARY.md lists each page below docs/ once. Each link of a page, and of README.md, leads from the page's folder
+            to a file of the repository, and to a heading of it if it names one.
   words     No host name of a package registry, and no absolute path of a developer's machine.
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
@@ -140,6 +143,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
         findings.extend(too_long);
     }
     findings.extend(paths::check(&tree));
+    findings.extend(book::check(&tree));
     findings.extend(words::check(&tree));
     findings.extend(headers::check(&tree));
     findings.extend(comments::check(&tree));

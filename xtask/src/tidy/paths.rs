@@ -28,7 +28,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 }
 
 /// The lines outside code blocks, counted from 1.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
         if line.trim_start().starts_with("```") {
@@ -66,7 +66,7 @@ fn exists(tree: &Tree, document: &str, path: &str) -> bool {
 }
 
 /// `path` seen from `folder`, without `.` and `..`.
-fn joined(folder: &str, path: &str) -> String {
+pub(super) fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {

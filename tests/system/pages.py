@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Runs the commands of pages as printed, each page in a machine of its own.
+
+    tests/system/pages.py [--program IOGATE] [--work DIR] [PAGE...]
+
+A page's blocks of code are told apart by what stands behind the opening ```:
+
+    sh              commands; whatever they print is right, a command that fails is not
+    console         commands behind `$ `, continued behind `> `; the other lines are what they print. `...` stands for anything: within a
+                    line, and as a line of its own for any lines. More lines may come between and behind
+    ... no-run WHY  in either: not run, because WHY
+    anything else   is not looked at
+
+The blocks of a page run in order, in one bash, in a fresh empty directory, with the program first in PATH, as root. The machine is made of
+namespaces: its own processes, mounts, network (with loopback only) and host name. Its files are those of this machine, which it cannot change, but /tmp,
+/mnt, /srv, /run, /var, /data and /scratch are its own, empty but for the folders that pages name: /tmp/data and /tmp/gate, /mnt/gate and /mnt/scratch,
+/srv/data, /var/lib/node_exporter, and `examples` of the checkout in the page's own. The hosts `io0`, `io1`, `ds0` and `ds1` are itself, at an address each. When a page has
+ended, everything that it started or mounted has gone with it.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES_AT_ONCE = 3
+# A page is killed after this; on a machine that does nothing else, each takes a small part of it.
+PAGE_SECONDS_MAX = 180
+
+# Makes the machine and becomes the page's script: WORK is the page's folder, with the script, TOOLS what comes first in PATH.
+MACHINE = r"""
+set -euo pipefail
+new=$WORK/root
+mkdir "$new"
+mount -t tmpfs machine "$new"
+for path in /* /.[!.]*; do
+    [ -e "$path" ] || continue
+    name=${path#/}
+    case $name in tmp | mnt | srv | run | var | data | scratch | proc) continue ;; esac
+    if [ -L "$path" ]; then cp -a "$path" "$new/$name"
+    elif [ -d "$path" ]; then
+        mkdir "$new/$name"
+        mount --rbind "$path" "$new/$name"
+        case $name in dev | sys) ;; *) mount -o remount,ro,bind "$new/$name" ;; esac
+    fi
+done
+mkdir "$new"/{tmp,mnt,srv,run,var,data,scratch,proc}
+mkdir -p "$new"/var/{tmp,log,lib/node_exporter} "$new"/mnt/{gate,scratch} "$new"/tmp/{data,gate} "$new"/srv/data
+mount -t proc proc "$new/proc"
+for kept in "$ROOT" "$PROGRAM_DIR" "$WORK"; do # where /tmp or another of these holds what is needed
+    [ -d "$new$kept" ] || { mkdir -p "$new$kept" && mount --bind "$kept" "$new$kept"; }
+done
+mount --bind "$WORK" "$new$WORK"
+{ echo 127.0.0.1 localhost; printf '127.0.1.%d %s\n' 1 io0 2 io1 3 ds0 4 ds1; } >"$WORK/hosts"
+mount --bind "$WORK/hosts" "$new/etc/hosts"
+hostname io0
+ip link set lo up
+chmod 1777 "$new/tmp"
+mkdir "$WORK/page" "$new/tmp/page"
+mount --bind "$WORK/page" "$new/tmp/page" # stays with its logs when a page has failed
+ln -s "$ROOT/examples" "$WORK/page/examples"
+cd "$new"
+exec chroot . /usr/bin/env bash -c 'cd /tmp/page && exec bash "$WORK/script"'
+"""
+
+
+class Block:
+    """Commands of a page that run: as (line, text, expected), expected a list of lines, or None if anything is right."""
+
+    def __init__(self, commands):
+        self.commands = commands
+
+
+def blocks(text):
+    """The blocks of a page to run, and the reasons of those that are not run, with their lines."""
+    run, marked, fence = [], [], None
+    for number, line in enumerate(text.splitlines(), 1):
+        opening = re.match(r"```(.*)", line)
+        if opening and fence is None:
+            language, *words = opening[1].split(maxsplit=2) or [""]
+            fence = (number, language, words, [])
+        elif opening:
+            start, language, words, lines = fence
+            fence = None
+            if language not in ("sh", "console"):
+                continue
+            if words[:1] == ["no-run"] and len(words) == 2:
+                marked.append((start, words[1]))
+            elif words:
+                raise ValueError(f"line {start}: expected ```{language} or ```{language} no-run WHY, got {' '.join(words)!r}")
+            elif language == "sh":
+                run.append(Block([(start + 1, "\n".join(lines), None)]))
+            else:
+                run.append(Block(list(console(start + 1, lines))))
+        elif fence:
+            fence[3].append(line)
+    return run, marked
+
+
+def console(start, lines):
+    """The commands of a block, with what is expected of each."""
+    command, expected, at = [], [], start
+    for number, line in enumerate([*lines, "$ "], start):
+        if line.startswith("$ "):
+            if command:
+                yield at, "\n".join(command), expected
+            elif number > start:
+                raise ValueError(f"line {start}: the first line of a block `console` begins with `$ `")
+            command, expected, at = [line[2:]], [], number
+        elif line.startswith("> ") and not expected:
+            command.append(line[2:])
+        elif line.strip():
+            expected.append(line)
+
+
+def script(blocks, work):
+    """What bash runs: each command's output goes into a file of its own, and its beginning and end are noted."""
+    out = ["set -e", "exec </dev/null"]
+    count = 0
+    for block in blocks:
+        for line, command, _ in block.commands:
+            out += [f"echo {line} >{work}/at", f"exec >{work}/out.{count} 2>&1", command]
+            count += 1
+    # What goes on in the background may be in the middle of things.
+    out += [f"echo end >{work}/at"]
+    return "\n".join(out) + "\n"
+
+
+def fits(expected, said):
+    """The first expected line that is not there, in order, or None."""
+    said = iter(said)
+    for line in expected:
+        if line.strip() == "...":
+            continue
+        pattern = re.compile(".*".join(re.escape(part) for part in re.split(r" ?\.\.\. ?", " ".join(line.split()))))
+        if not any(pattern.fullmatch(" ".join(found.split())) for found in said):
+            return line
+    return None
+
+
+def run_page(page, program, folder):
+    """Runs a page: the blocks that were run, those that were not, and what was wrong."""
+    try:
+        run, marked = blocks(page.read_text(encoding="utf-8"))
+    except ValueError as error:
+        return 0, [], [str(error)]
+    if not run:
+        return 0, marked, []
+    work = folder / re.sub(r"\W", "-", str(page.relative_to(ROOT)))
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / "script").write_text(script(run, work), encoding="utf-8")
+    (work / "at").write_text("0")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("IOGATE")}
+    environment |= {"WORK": str(work), "ROOT": str(ROOT), "PROGRAM_DIR": str(program.parent), "HOME": "/tmp"}
+    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
+    command = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "bash", "-c", MACHINE]
+    with (work / "machine").open("w") as machine:
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=machine, stderr=machine) as process:
+            try:
+                status = process.wait(PAGE_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                status = f"killed after {PAGE_SECONDS_MAX} s"
+    commands = [command for block in run for command in block.commands]
+    outputs = [work / f"out.{index}" for index in range(len(commands))]
+    said = [path.read_text(errors="replace") if path.exists() else "" for path in outputs]
+    at = (work / "at").read_text().strip()
+    wrong = []
+    for (line, text, expected), output in zip(commands, said, strict=True):
+        if str(line) == at or (at == "0" and not wrong):
+            tail = "\n".join(output.splitlines()[-15:]) or (work / "machine").read_text()
+            wrong.append(f"line {line}: ended here ({status}):\n{text}\n--- it said\n{tail}")
+            break
+        missing = fits(expected or [], output.splitlines())
+        if missing is not None:
+            wrong.append(f"line {line}: `{text}` was to print\n{missing}\n--- it said\n{output}")
+    if not wrong and status:
+        wrong.append(f"the page ended with {status}")
+    if not wrong:
+        shutil.rmtree(work, ignore_errors=True)
+    return len(run), marked, wrong
+
+
+def main():
+    flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    flags.add_argument("--program", type=Path, default=ROOT / "target/debug/iogate")
+    flags.add_argument("--work", type=Path, default=ROOT / "target/pages")
+    flags.add_argument("pages", nargs="*", type=Path)
+    flags = flags.parse_args()
+    pages = [page.resolve() for page in flags.pages] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    with ThreadPoolExecutor(PAGES_AT_ONCE) as threads:
+        results = list(threads.map(lambda page: run_page(page, flags.program.resolve(), flags.work.resolve()), pages))
+    ran, not_run, failed = 0, [], 0
+    for page, (count, marked, wrong) in zip(pages, results, strict=True):
+        name = page.relative_to(ROOT)
+        ran += count
+        not_run += [f"{name}:{line}: {reason}" for line, reason in marked]
+        failed += bool(wrong)
+        if count or wrong:
+            print(f"{'FAIL' if wrong else 'ok'}  {name}  {count} blocks run, {len(marked)} not")
+        for what in wrong:
+            print(f"{name}: {what}")
+    print("\n".join(["not run:", *not_run]))
+    print(f"{ran} blocks run, {len(not_run)} marked `no-run`, {failed} pages failed")
+    return 1 if failed or not ran else 0
+
+
+sys.exit(main())

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# The commands of README.md and of all pages of the handbook do what the pages say, as printed: see pages.py.
+# limit: 300
+# variants: fifo
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs unshare ip python3 fio jq
+[ "$(id -u)" -eq 0 ] || skip "it takes root, for namespaces of its own"
+unshare --mount --pid --net --uts --fork true || skip "there are no namespaces"
+[ -c /dev/fuse ] || skip "there is no /dev/fuse"
+here=$(cd "$(dirname "$0")" && pwd)
+python3 "$here/pages.py" --program "$IOGATE" --work "$SIDE" || fail "the last lines of the page that failed are above"
