@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The commands of README.md and of all pages of the handbook do what the pages say, as printed: see pages.py.
+# The commands of README.md and of all pages of the handbook do what the pages say, as printed: see pages.py. The
+# pictures of the explanations show what the program does.
 # limit: 300
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
@@ -10,4 +11,5 @@ needs unshare ip python3 fio jq
 unshare --mount --pid --net --uts --fork true || skip "there are no namespaces"
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"
 here=$(cd "$(dirname "$0")" && pwd)
+"$here/../../scripts/pictures" --program "$IOGATE" --check || fail "pictures of the handbook are not what the program does"
 python3 "$here/pages.py" --program "$IOGATE" --work "$SIDE" || fail "the last lines of the page that failed are above"
