@@ -142,6 +142,11 @@ impl Sealer {
     }
 }
 
+/// Which export a handle says that it is of: only its [`Sealer`] knows whether that is so.
+pub fn export_of(handle: &FileHandle) -> Option<u8> {
+    handle.as_bytes().get(1).copied()
+}
+
 impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Sealer {{ export: {} }}", self.export)

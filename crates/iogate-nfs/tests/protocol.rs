@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use iogate_nfs::Limits;
 use iogate_nfs::rpc::{Accepted, take_reply};
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
+use iogate_nfs::{Lasting, Limits};
 
 fn accepted(record: &[u8]) -> Option<Accepted> {
     take_reply(&mut Reader::new(record)).unwrap().1
@@ -290,7 +290,7 @@ fn a_server_that_comes_back_on_its_port_goes_on() {
     assert!(is_ended(&client.stream));
     let server = serve_at(folder.path(), How::default(), TcpListener::bind(address).unwrap());
     client.stream = TcpStream::connect(address).unwrap();
-    if server.has_lasting_handles() {
+    if server.lasting() == Lasting::Always {
         let (second, _) = client.write(file, 3, b"def", Stable::Unstable).unwrap();
         assert_eq!(first.verifier, second.verifier, "nothing was lost");
         assert_eq!(client.read(file, 0, 9), Ok((b"abcdef".into(), true)));

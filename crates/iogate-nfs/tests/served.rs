@@ -5,6 +5,7 @@ mod common;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use common::*;
+use iogate_nfs::Lasting;
 use iogate_nfs::wire::*;
 use iogate_vfs::users::Squash;
 
@@ -74,7 +75,7 @@ fn names_are_made_found_listed_and_removed() {
         assert_eq!(client.attr(link), Err(Status::Stale));
         assert_eq!(client.attr(fifo), Err(Status::Stale));
         // Where a table says where files are, it has the name that was used last.
-        assert_eq!(client.attr(file).is_ok(), server.has_lasting_handles());
+        assert_eq!(client.attr(file).is_ok(), server.lasting() == Lasting::Always);
         assert!(client.look_up(root, b"again").is_ok());
         let Reply::Removed(Status::Ok, wcc) = client.call(&Request::RmDir(Place { dir: root, name: b"dir" }))
         else {
@@ -108,7 +109,7 @@ fn renames_are_followed_and_what_they_replace_is_stale() {
         std::fs::rename(folder.path().join("one/two/b"), folder.path().join("c")).unwrap();
         drop(client);
         let mut client = Client::connect(&server);
-        match server.has_lasting_handles() {
+        match server.lasting() == Lasting::Always {
             true => assert_eq!(client.read(moved, 0, 9), Ok((b"new".into(), true))),
             false => {
                 // It is held for a while; then it is looked for.
@@ -165,10 +166,41 @@ fn data_comes_back_and_each_write_says_what_was_before_it() {
 }
 
 #[test]
+fn handles_outlive_the_server_also_where_the_kernel_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let how = How { kernel_handles: false, keeps_places: true, ..How::default() };
+    let server = serve(folder.path(), how);
+    assert_eq!(server.lasting(), Lasting::UntilRenamed);
+    let mut client = Client::connect(&server);
+    let root = client.root;
+    let dir = client.mkdir(root, b"dir").unwrap();
+    let [kept, moved, theirs, removed] =
+        [b"a", b"b", b"c", b"d"].map(|name| client.create(dir, name, 0o600).unwrap());
+    client.write(kept, 0, b"kept", Stable::Unstable).unwrap();
+    client.write(moved, 0, b"moved", Stable::Unstable).unwrap();
+    assert_eq!(client.rename((dir, b"b"), (root, b"x")), Status::Ok);
+    assert_eq!(client.rename((root, b"dir"), (root, b"renamed")), Status::Ok);
+    drop((client, server));
+    std::fs::rename(folder.path().join("renamed/c"), folder.path().join("renamed/e")).unwrap();
+    std::fs::remove_file(folder.path().join("renamed/d")).unwrap();
+    std::fs::write(folder.path().join("renamed/d"), b"another").unwrap();
+    let server = serve(folder.path(), how);
+    let mut client = Client::connect(&server);
+    assert_eq!(client.root, root);
+    assert_eq!(client.read(kept, 0, 10), Ok((b"kept".into(), true)), "its directory was renamed by a client");
+    assert_eq!(client.read(moved, 0, 10), Ok((b"moved".into(), true)));
+    assert_eq!(client.look_up(dir, b".."), Ok(root));
+    assert_eq!(client.attr(theirs), Err(Status::Stale), "others have renamed it");
+    assert_eq!(client.attr(removed), Err(Status::Stale), "it is another file");
+    assert_eq!(client.look_up(dir, b"e"), Ok(theirs));
+    assert!(client.attr(theirs).is_ok(), "it was found again");
+}
+
+#[test]
 fn handles_outlive_the_server_and_cannot_be_made_up() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), How::default());
-    let (lasting, address) = (server.has_lasting_handles(), server.address().unwrap());
+    let (lasting, address) = (server.lasting() == Lasting::Always, server.address().unwrap());
     assert!(lasting || !is_root(), "as root on a file system of this machine");
     let mut client = Client::connect(&server);
     let root = client.root;

@@ -26,6 +26,11 @@ pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     make_and_open(std::os::fd::AsFd::as_fd(&own), name)
 }
 
+/// Opens it, and makes it where it is missing.
+pub(crate) fn own_folder(root: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    make_and_open(root, NAME)
+}
+
 /// A secret that is kept in it, made when it is first needed.
 pub(crate) fn secret(root: BorrowedFd<'_>, name: &str) -> Result<[u8; 16], Errno> {
     let own = make_and_open(root, NAME)?;

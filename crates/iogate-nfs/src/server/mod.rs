@@ -18,14 +18,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use iogate_engine::{Engine, lock};
+use iogate_engine::{Completion, Transfer, lock};
 use iogate_vfs::Watchdog;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::service::{Asked, Export, Job, Service};
+use crate::service::{Asked, Export, Front, Job, Lasting, Service, Spawn};
 pub use access::{Access, Network, NetworkError};
 pub use budget::Limits;
 use budget::{Budget, Client};
@@ -43,8 +43,8 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// All that a server needs.
 pub struct ServerConfig {
-    /// What is served.
-    pub export: Export,
+    /// What is served. Handles have an export's place here in them.
+    pub exports: Vec<Export>,
     /// Who may come in.
     pub access: Access,
     /// What it may spend.
@@ -80,8 +80,7 @@ struct Shared {
     listener: TcpListener,
     access: Access,
     budget: Budget,
-    engine: Arc<Engine>,
-    service: std::sync::OnceLock<Arc<Service>>,
+    front: std::sync::OnceLock<Front>,
     jobs: Mutex<VecDeque<Waiting>>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
@@ -101,7 +100,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves an export to who connects to a listener.
+    /// Serves exports to who connects to a listener.
     pub fn start(config: ServerConfig, listener: TcpListener) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
@@ -111,8 +110,7 @@ impl Server {
             listener,
             access: config.access,
             budget: Budget::new(config.limits),
-            engine: Arc::clone(&config.export.engine),
-            service: std::sync::OnceLock::new(),
+            front: std::sync::OnceLock::new(),
             jobs: Mutex::default(),
             connections: Mutex::default(),
             next_token: FIRST_CONNECTION.into(),
@@ -132,8 +130,8 @@ impl Server {
             Some(shared) => shared.queue(&own, job),
             None => job(),
         };
-        let service = Arc::new(Service::new(config.export, Arc::new(spawn))?);
-        let _ = shared.service.set(service);
+        let spawn: Spawn = Arc::new(spawn);
+        let _ = shared.front.set(Front::new(config.exports, &spawn)?);
         let server = Server { shared };
         server.shared.begin()?;
         Ok(server)
@@ -144,9 +142,9 @@ impl Server {
         self.shared.listener.local_addr()
     }
 
-    /// Whether handles stay good when the server starts again, and when others rename files.
-    pub fn has_lasting_handles(&self) -> bool {
-        self.shared.service().has_lasting_handles()
+    /// For how long handles of all exports stay good.
+    pub fn lasting(&self) -> Lasting {
+        self.shared.front().lasting()
     }
 
     /// What it does.
@@ -187,8 +185,8 @@ impl Server {
         connections.iter().for_each(|connection| connection.close(shared));
         lock(&shared.paused).clear();
         // What was not committed is the clients' to send again; what fails here nobody could be told.
-        shared.service().sweep();
-        shared.service().sweep();
+        shared.front().sweep();
+        shared.front().sweep();
     }
 }
 
@@ -199,8 +197,8 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn service(&self) -> &Arc<Service> {
-        self.service.get().unwrap_or_else(|| unreachable!("it is there before any thread is"))
+    fn front(&self) -> &Front {
+        self.front.get().unwrap_or_else(|| unreachable!("it is there before any thread is"))
     }
 
     fn is_draining(&self) -> bool {
@@ -266,7 +264,7 @@ impl Shared {
         iogate_engine::privileges::limit_thread_or_warn();
         while !self.has_ended() {
             std::thread::park_timeout(SWEEP);
-            guarded(|| self.service().sweep());
+            guarded(|| self.front().sweep());
             let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
             for connection in connections.iter().filter(|connection| connection.is_stalled()) {
                 tracing::info!(client = %connection.client.address, "a client does not take its answers: its connection is closed");
@@ -376,12 +374,12 @@ impl Shared {
 
     /// Carries out calls that have come together.
     fn carry_out(self: &Arc<Self>, connection: &Arc<Connection>, calls: &mut Vec<(Vec<u8>, Charge)>) {
-        let service = self.service();
+        let front = self.front();
         let address = connection.client.address;
-        let (mut batch, mut first) = (Vec::new(), None);
+        let (mut batch, mut first, mut gate) = (Vec::new(), None, None::<&Arc<Service>>);
         self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
         for (record, charge) in calls.drain(..) {
-            match service.ask(&record) {
+            match front.ask(&record) {
                 Asked::Answered(answer) => connection.send(answer, Some(charge)),
                 Asked::Nonsense(error) => {
                     tracing::debug!(%error, client = %address, "a connection is closed");
@@ -391,12 +389,17 @@ impl Shared {
                 Asked::Data(asking) => {
                     let to = Arc::clone(connection);
                     let respond = move |answer| to.send(answer, Some(charge));
+                    let service = front.service(&asking, &record);
+                    // A batch is for one gate.
+                    if let Some(other) = gate.replace(service).filter(|other| !Arc::ptr_eq(other, service)) {
+                        submit(other, std::mem::take(&mut batch));
+                    }
                     service.transfer(address, &asking, record, &mut batch, Box::new(respond));
                 }
                 Asked::Other(asking) => {
                     let (to, shared) = (Arc::clone(connection), Arc::clone(self));
                     let job: Job =
-                        Box::new(move || match shared.service().carry_out(address, &asking, &record) {
+                        Box::new(move || match shared.front().carry_out(address, &asking, &record) {
                             Some(answer) => to.send(answer, Some(charge)),
                             None => drop(charge),
                         });
@@ -408,9 +411,8 @@ impl Shared {
                 }
             }
         }
-        if !batch.is_empty() {
-            // SAFETY: the memory of each belongs to its completion, which the engine calls when it is done with it.
-            unsafe { self.engine.submit_all(batch) };
+        if let Some(service) = gate {
+            submit(service, batch);
         }
         if let Some(job) = first {
             self.run(&connection.client, job);
@@ -490,6 +492,14 @@ impl Shared {
     fn forget(&self, connection: &Connection) {
         let _ = epoll::delete(&self.epoll, connection.fd());
         lock(&self.connections).remove(&connection.token);
+    }
+}
+
+/// Hands reads and writes of an export to its gate.
+fn submit(service: &Service, batch: Vec<(Transfer, Completion)>) {
+    if !batch.is_empty() {
+        // SAFETY: the memory of each belongs to its completion, which the engine calls when it is done with it.
+        unsafe { service.engine().submit_all(batch) };
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attr;
 mod data;
+mod front;
 mod listing;
 mod lru;
 mod mounts;
@@ -9,10 +10,11 @@ mod names;
 mod objects;
 mod open_files;
 mod order;
+mod places;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -25,16 +27,12 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::answers::{Answers, CallKey, Keeping, Known as KnownCall};
 use crate::handle::Sealer;
-use crate::rpc::{
-    Accepted, Call, CallError, Credential, put_accepted, put_auth_error, put_rpc_mismatch, records,
-};
-use crate::wire::{
-    Fattr, FileHandle, MOUNT_PROGRAM, MountRequest, NFS_PROGRAM, Reply, Request, Status, VERSION, Wcc,
-    procedure,
-};
+use crate::rpc::{Accepted, Call, CallError, Credential, put_accepted, records};
+use crate::wire::{Fattr, FileHandle, Reply, Request, Status, Wcc};
 use crate::xdr::Reader;
 use attr::{fattr, status};
-use mounts::Mounts;
+pub(crate) use front::Front;
+pub use objects::Lasting;
 use objects::{Object, Objects};
 use open_files::OpenFiles;
 use order::Order;
@@ -64,6 +62,8 @@ pub struct Export {
     pub secret: [u8; 16],
     /// The kernel may find files by handles of its own, if it can.
     pub kernel_handles: bool,
+    /// A folder in which the places of files are kept, if it cannot: nobody else's while the server runs.
+    pub places: Option<OwnedFd>,
 }
 
 /// An answer: the head of a record, and data that follows it.
@@ -114,7 +114,6 @@ pub(crate) struct Service {
     open_files: OpenFiles,
     order: Order,
     answers: Mutex<Answers>,
-    mounts: Mounts,
     spawn: Spawn,
 }
 
@@ -126,64 +125,38 @@ struct Named {
 }
 
 impl Service {
-    pub(crate) fn new(export: Export, spawn: Spawn) -> io::Result<Service> {
-        let sealer = Sealer::new(export.secret, 0);
+    /// Of an export, the `number`th of `exports`, which share this process's descriptors.
+    pub(crate) fn new(mut export: Export, number: u8, exports: usize, spawn: Spawn) -> io::Result<Service> {
+        let sealer = Sealer::new(export.secret, number);
         // A held file has one descriptor, an open one two; the rest is for connections and what is in use.
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize / exports.max(1);
         let (held_max, open_max) = (HELD_MAX.min(limit / 4), OPEN_MAX.min(limit / 8));
-        let objects = Objects::new(Arc::clone(&export.tree), sealer, export.kernel_handles, held_max)?;
+        let (tree, kept) = (Arc::clone(&export.tree), export.places.take());
+        let objects = Objects::new(tree, sealer, export.kernel_handles, kept, held_max)?;
         Ok(Service {
             open_files: OpenFiles::new(Arc::clone(&export.tree), open_max),
             export,
             objects,
             order: Order::default(),
             answers: Mutex::new(Answers::new(Keeping::default())),
-            mounts: Mounts::default(),
             spawn,
         })
     }
 
-    /// Whether handles stay good when the server starts again, and when others rename files.
-    pub(crate) fn has_lasting_handles(&self) -> bool {
-        self.objects.are_lasting()
+    /// The gate that its reads and writes pass.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.export.engine
     }
 
-    /// Reads the head of a record.
-    pub(crate) fn ask(&self, record: &[u8]) -> Asked {
-        let mut from = Reader::new(record);
-        let call = match Call::take(&mut from) {
-            Ok(call) => call,
-            Err(error) => {
-                let mut head = vec![0; 4];
-                match error {
-                    CallError::NotACall(_) => return Asked::Nonsense(error),
-                    CallError::RpcMismatch { xid } => put_rpc_mismatch(&mut head, xid),
-                    CallError::Auth { xid, status } => put_auth_error(&mut head, xid, status),
-                }
-                return Asked::Answered(finish(head));
-            }
-        };
-        let refused = match (call.program, call.version) {
-            (NFS_PROGRAM | MOUNT_PROGRAM, VERSION) => None,
-            (NFS_PROGRAM | MOUNT_PROGRAM, _) => Some(Accepted::Versions { low: VERSION, high: VERSION }),
-            _ => Some(Accepted::NoProgram),
-        };
-        if let Some(accepted) = refused {
-            return Asked::Answered(plain(call.xid, accepted));
-        }
-        let asking = Asking { call, arguments: record.len() - from.rest().len() };
-        match (call.program, call.procedure) {
-            (NFS_PROGRAM, procedure::READ | procedure::WRITE) => Asked::Data(asking),
-            // Clients ask so whether the server is there, and must not wait for anything.
-            (_, procedure::NULL) => Asked::Answered(plain(call.xid, Accepted::Success)),
-            _ => Asked::Other(asking),
-        }
+    /// For how long handles stay good.
+    pub(crate) fn lasting(&self) -> Lasting {
+        self.objects.lasting()
     }
 
-    /// Carries out what [`Service::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
+    /// Carries out a call of NFS that [`Front::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
     pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
         let call = &asking.call;
-        let is_kept = call.program == NFS_PROGRAM && Request::is_kept(call.procedure);
+        let is_kept = Request::is_kept(call.procedure);
         let key = CallKey::new(client, call.xid, call.procedure, record);
         if is_kept {
             match lock(&self.answers).begin(key) {
@@ -196,7 +169,7 @@ impl Service {
         }
         // A defect while it is carried out must not make it underway for ever.
         let forget = Forget { answers: &self.answers, key: is_kept.then_some(key) };
-        let answer = self.answer(client, call, asking.arguments(record));
+        let answer = self.answer(call, asking.arguments(record));
         if is_kept {
             lock(&self.answers).done(key, &answer.head, Instant::now());
         }
@@ -204,19 +177,7 @@ impl Service {
         Some(answer)
     }
 
-    fn answer(&self, client: IpAddr, call: &Call, mut from: Reader<'_>) -> Answer {
-        if call.program == MOUNT_PROGRAM {
-            return match MountRequest::take(call.procedure, &mut from) {
-                Ok(Some(request)) => {
-                    let mut head = vec![0; 4];
-                    put_accepted(&mut head, call.xid, Accepted::Success);
-                    self.mount(client, self.caller(call), &request).put(&mut head);
-                    finish(head)
-                }
-                Ok(None) => plain(call.xid, Accepted::NoProcedure),
-                Err(_) => plain(call.xid, Accepted::GarbageArgs),
-            };
-        }
+    fn answer(&self, call: &Call, mut from: Reader<'_>) -> Answer {
         match Request::take(call.procedure, &mut from) {
             Ok(Some(request)) => answered(call.xid, &self.reply(self.caller(call), &request)),
             Ok(None) => plain(call.xid, Accepted::NoProcedure),

@@ -12,19 +12,17 @@ use iogate_vfs::held::known;
 use super::Service;
 use super::attr::status;
 use super::objects::Object;
-use crate::wire::{Export, FileHandle, MountReply, MountRequest, Mounted, Status};
+use crate::wire::{FileHandle, Mounted, Status};
 
 /// Most mounts that are remembered: for people, who may ask for the list.
 const MOUNTS_MAX: usize = 1024;
-/// The flavour of credentials that are of use: users of the client's machine.
-const AUTH_SYS: u32 = 1;
 
 /// Who has mounted what, as far as they have said.
 #[derive(Debug, Default)]
 pub(super) struct Mounts(Mutex<VecDeque<(IpAddr, Vec<u8>)>>);
 
 impl Mounts {
-    fn add(&self, client: IpAddr, path: &[u8]) {
+    pub(super) fn add(&self, client: IpAddr, path: &[u8]) {
         let mut mounts = lock(&self.0);
         mounts.retain(|(host, at)| *host != client || at != path);
         if mounts.len() >= MOUNTS_MAX {
@@ -32,49 +30,29 @@ impl Mounts {
         }
         mounts.push_back((client, path.to_vec()));
     }
+
+    /// A client has unmounted a path, or all.
+    pub(super) fn remove(&self, client: IpAddr, path: Option<&[u8]>) {
+        lock(&self.0).retain(|(host, at)| *host != client || path.is_some_and(|path| at != path));
+    }
+
+    pub(super) fn list(&self) -> Vec<Mounted> {
+        let mounted =
+            |(host, path): &(IpAddr, Vec<u8>)| Mounted { host: host.to_string(), path: path.clone() };
+        lock(&self.0).iter().map(mounted).collect()
+    }
 }
 
 impl Service {
-    pub(super) fn mount(&self, client: IpAddr, caller: Caller, request: &MountRequest<'_>) -> MountReply {
-        match request {
-            MountRequest::Null => MountReply::Nothing,
-            MountRequest::Mount(path) => MountReply::Mount(match self.mounted(caller, path) {
-                Ok(handle) => {
-                    self.mounts.add(client, path);
-                    Ok((handle, vec![AUTH_SYS]))
-                }
-                Err(status) => Err(status as u32),
-            }),
-            MountRequest::Dump => {
-                let mounted =
-                    |(host, path): &(IpAddr, Vec<u8>)| Mounted { host: host.to_string(), path: path.clone() };
-                MountReply::Mounts(lock(&self.mounts.0).iter().map(mounted).collect())
-            }
-            MountRequest::Unmount(path) => {
-                lock(&self.mounts.0).retain(|(host, at)| *host != client || at != path);
-                MountReply::Nothing
-            }
-            MountRequest::UnmountAll => {
-                lock(&self.mounts.0).retain(|(host, _)| *host != client);
-                MountReply::Nothing
-            }
-            MountRequest::Exports => {
-                MountReply::Exports(vec![Export { path: self.export.path.clone(), clients: Vec::new() }])
-            }
-        }
+    /// What of a path is below the export's.
+    pub(super) fn below<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let below = path.strip_prefix(&self.export.path[..])?;
+        let is_below = below.is_empty() || below.starts_with(b"/") || self.export.path.ends_with(b"/");
+        is_below.then_some(below)
     }
 
-    /// The handle of a path: that of the export, `/`, or one below the export's that the caller may reach.
-    fn mounted(&self, caller: Caller, path: &[u8]) -> Result<FileHandle, Status> {
-        let below = match path.strip_prefix(&self.export.path[..]) {
-            Some(below)
-                if below.is_empty() || below.starts_with(b"/") || self.export.path.ends_with(b"/") =>
-            {
-                below
-            }
-            _ if path == b"/" => b"",
-            _ => return Err(Status::NoEnt),
-        };
+    /// The handle of a path below the export's that the caller may reach.
+    pub(super) fn mounted(&self, caller: Caller, below: &[u8]) -> Result<FileHandle, Status> {
         let mut at: Arc<Object> = Arc::clone(self.objects.root());
         for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if matches!(name, b"." | b"..") {

@@ -9,7 +9,8 @@ use iogate_vfs::held::known;
 use rustix::fs::Access;
 
 use super::attr::{change, status, time};
-use super::{Named, Service};
+use super::{Lasting, Named, Service};
+use crate::handle::export_of;
 use crate::wire::{
     CreateHow, Fattr, FileHandle, FsInfo, FsStat, Kind, Node, PathConf, Place, Reply, SetAttr, Status,
     TRANSFER_BYTES_MAX, Time, Wcc,
@@ -300,6 +301,9 @@ impl Service {
 
     pub(super) fn rename(&self, caller: Caller, from: &Place<'_>, to: &Place<'_>) -> Reply {
         let wcc = |after| Wcc { before: None, after };
+        if export_of(&from.dir) != export_of(&to.dir) {
+            return Reply::Rename { status: Status::XDev, from: wcc(None), to: wcc(None) };
+        }
         let from_dir = match self.named_dir(&from.dir) {
             Ok(dir) => dir,
             Err((status, after)) => {
@@ -321,7 +325,7 @@ impl Service {
             // Where a table says where files are, it learns of it.
             let moved = self.export.tree.hold_entry(caller, new, to.name);
             if let Ok(fd) = moved
-                && !self.objects.are_lasting()
+                && self.objects.lasting() != Lasting::Always
                 && let Ok(known) = known(&fd)
             {
                 let _ = self.objects.adopt(fd, &known, &to_dir.object, to.name);
@@ -347,6 +351,9 @@ impl Service {
     }
 
     pub(super) fn link(&self, caller: Caller, file: &FileHandle, place: &Place<'_>) -> Reply {
+        if export_of(file) != export_of(&place.dir) {
+            return Reply::Link { status: Status::XDev, attr: None, dir: Wcc::default() };
+        }
         let named = match self.named(file) {
             Ok(named) => named,
             Err(status) => return Reply::Link { status, attr: None, dir: Wcc::default() },

@@ -1,15 +1,11 @@
 //! From handles to files, and back.
 //!
 //! As root, and where the file system has handles of its own, the kernel finds a file by what is in the client's handle, after renames and
-//! restarts, too. Elsewhere a table has the directory and the name of each file that a client has a handle of, as long as the
-//! server runs; a file that others rename is then stale.
+//! restarts, too. Elsewhere a table ([`Places`]) has the directory and the name of each file that a client has a handle of; a file that
+//! others rename is then stale.
 
-use std::collections::{HashMap, VecDeque};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use iogate_core::wire::Identity;
@@ -18,13 +14,20 @@ use iogate_vfs::held::{Known, known};
 use iogate_vfs::{DirectoryTree, kernel_handle};
 
 use super::lru::Lru;
+use super::places::Places;
 use crate::handle::{KernelHandle, Key, Sealer};
 use crate::wire::{FileHandle, Status};
 
-/// Most files that the table knows.
-const PLACES_MAX: usize = 1 << 20;
-/// Most directories between a file and the root.
-const DEPTH_MAX: usize = 2048;
+/// For how long handles stay good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lasting {
+    /// As long as the server runs, and until others rename the file.
+    UntilEnd,
+    /// Until others rename the file.
+    UntilRenamed,
+    /// As long as the file is there.
+    Always,
+}
 
 /// A file that is held.
 #[derive(Debug)]
@@ -40,39 +43,6 @@ impl AsFd for Object {
     }
 }
 
-/// Where files are that a client has a handle of, for want of handles of the kernel's.
-#[derive(Debug, Default)]
-struct Table {
-    places: HashMap<Key, (Key, Vec<u8>)>,
-    /// The order in which they came.
-    order: VecDeque<Key>,
-}
-
-impl Table {
-    fn put(&mut self, key: Key, dir: Key, name: &[u8]) {
-        if self.places.insert(key, (dir, name.to_vec())).is_none() {
-            self.order.push_back(key);
-        }
-        while self.places.len() > PLACES_MAX {
-            let Some(oldest) = self.order.pop_front() else { return };
-            self.places.remove(&oldest);
-        }
-    }
-
-    fn path(&self, key: Key) -> Option<PathBuf> {
-        let (mut names, mut at) = (Vec::new(), key);
-        while at != Key::Root {
-            let (dir, name) = self.places.get(&at)?;
-            names.push(name);
-            at = *dir;
-            if names.len() > DEPTH_MAX {
-                return None;
-            }
-        }
-        Some(names.into_iter().rev().map(|name| OsString::from_vec(name.clone())).collect())
-    }
-}
-
 /// The files of an export.
 pub(crate) struct Objects {
     tree: Arc<DirectoryTree>,
@@ -82,16 +52,18 @@ pub(crate) struct Objects {
     root: Arc<Object>,
     device: u64,
     held: Mutex<Lru<Key, Arc<Object>>>,
-    table: Mutex<Table>,
+    places: Mutex<Places>,
+    are_kept: bool,
 }
 
 impl Objects {
-    /// Of a tree. `kernel`: the kernel may find files, if it can.
+    /// Of a tree. `kernel`: the kernel may find files, if it can; else what finds them is kept in a folder, if there is one.
     /// At most `held_max` files are held beside those in use.
     pub(crate) fn new(
         tree: Arc<DirectoryTree>,
         sealer: Sealer,
         kernel: bool,
+        kept: Option<OwnedFd>,
         held_max: usize,
     ) -> io::Result<Objects> {
         let fd = tree.hold_root()?;
@@ -102,6 +74,13 @@ impl Objects {
             kernel_handle::handle_of(&root, |kind, bytes| kernel_handle::hold(mount.as_fd(), kind, bytes));
         let does =
             kernel && matches!(found, Ok(Ok(fd)) if known(&fd).is_ok_and(|known| known.identity == identity));
+        let kept = kept.filter(|_| !does).and_then(|folder| match Places::open(folder) {
+            Ok(places) => Some(places),
+            Err(error) => {
+                tracing::warn!(%error, "the places of files are not kept");
+                None
+            }
+        });
         Ok(Objects {
             tree,
             sealer,
@@ -109,13 +88,18 @@ impl Objects {
             root,
             device,
             held: Mutex::new(Lru::new(held_max)),
-            table: Mutex::default(),
+            are_kept: kept.is_some(),
+            places: Mutex::new(kept.unwrap_or_default()),
         })
     }
 
-    /// Whether handles stay good when the server starts again, and when others rename files.
-    pub(crate) fn are_lasting(&self) -> bool {
-        self.mount.is_some()
+    /// For how long handles stay good.
+    pub(crate) fn lasting(&self) -> Lasting {
+        match (&self.mount, self.are_kept) {
+            (Some(_), _) => Lasting::Always,
+            (None, true) => Lasting::UntilRenamed,
+            (None, false) => Lasting::UntilEnd,
+        }
     }
 
     /// The same for all files here.
@@ -175,7 +159,7 @@ impl Objects {
                 kernel_handle::hold(mount.as_fd(), handle.kind(), handle.as_bytes())
             }
             (Key::Number { .. }, None) => {
-                let path = lock(&self.table).path(*key).ok_or(Status::Stale)?;
+                let path = lock(&self.places).path(*key).ok_or(Status::Stale)?;
                 self.tree.hold_path(&path)
             }
             // Of a server that ran as somebody else.
@@ -239,11 +223,11 @@ impl Objects {
             b"." => {}
             // It is known: who asks for it came through it.
             b".." => {
-                if !lock(&self.table).places.contains_key(&key) {
+                if !lock(&self.places).contains(&key) {
                     return Err(io::Error::from_raw_os_error(libc::ESTALE));
                 }
             }
-            _ => lock(&self.table).put(key, dir.key, name),
+            _ => lock(&self.places).put(key, dir.key, name),
         }
         Ok(key)
     }
@@ -260,24 +244,5 @@ impl Objects {
     pub(crate) fn sweep(&self) {
         let gone = lock(&self.held).sweep();
         drop(gone);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_has_paths_and_forgets_the_oldest() {
-        let mut table = Table::default();
-        let key = |inode| Key::Number { inode, generation: 0 };
-        table.put(key(1), Key::Root, b"a");
-        table.put(key(2), key(1), b"b");
-        assert_eq!(table.path(key(2)), Some("a/b".into()));
-        table.put(key(1), Key::Root, b"c");
-        assert_eq!(table.path(key(2)), Some("c/b".into()), "a directory was renamed");
-        assert_eq!((table.path(Key::Root), table.path(key(3))), (Some("".into()), None));
-        table.put(key(1), key(2), b"x");
-        assert_eq!(table.path(key(2)), None, "no way to the root");
     }
 }

@@ -27,16 +27,23 @@ pub struct How {
     pub read_only: bool,
     pub squash: Squash,
     pub kernel_handles: bool,
+    pub keeps_places: bool,
     pub limits: Limits,
 }
 
 impl Default for How {
     fn default() -> How {
-        How { read_only: false, squash: Squash::None, kernel_handles: true, limits: Limits::default() }
+        How {
+            read_only: false,
+            squash: Squash::None,
+            kernel_handles: true,
+            keeps_places: false,
+            limits: Limits::default(),
+        }
     }
 }
 
-pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
+pub fn export(path: &Path, how: How) -> Served {
     let store = Arc::new(DirectoryStore::new(path).unwrap());
     let layout = Layout { first_target: 0, stripe_bytes: 1 << 20, targets: 1 };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
@@ -44,7 +51,8 @@ pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).unwrap();
     let tree = Arc::new(DirectoryTree::new(path, store).unwrap());
     let secret = tree.kept_secret("nfs-handles").unwrap();
-    let export = Served {
+    let places = how.keeps_places.then(|| tree.kept_folder().unwrap());
+    Served {
         path: b"/export".into(),
         tree,
         engine,
@@ -54,9 +62,14 @@ pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
         sync_names: true,
         secret,
         kernel_handles: how.kernel_handles,
-    };
+        places,
+    }
+}
+
+pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
+    let exports = vec![export(path, how)];
     let access = Access { networks: vec![], any_port: true };
-    Server::start(ServerConfig { export, access, limits: how.limits }, listener).unwrap()
+    Server::start(ServerConfig { exports, access, limits: how.limits }, listener).unwrap()
 }
 
 pub fn serve(path: &Path, how: How) -> Server {

@@ -41,6 +41,16 @@ pub fn random_secret() -> io::Result<[u8; 16]> {
     Ok(private::random()?)
 }
 
+/// A secret as [`DirectoryTree::kept_secret`] has it, below another directory.
+pub fn secret_below(directory: impl AsFd, name: &str) -> io::Result<[u8; 16]> {
+    Ok(private::secret(directory.as_fd(), name)?)
+}
+
+/// A folder as [`DirectoryTree::kept_folder`], below another directory.
+pub fn folder_below(directory: impl AsFd) -> io::Result<OwnedFd> {
+    Ok(private::own_folder(directory.as_fd())?)
+}
+
 /// An entry of a directory.
 #[derive(Debug)]
 pub struct Found<'a> {
@@ -77,7 +87,12 @@ impl DirectoryTree {
 
     /// A secret of 16 bytes that is kept below the root, in the server's own folder, and made when it is first asked for.
     pub fn kept_secret(&self, name: &str) -> io::Result<[u8; 16]> {
-        Ok(private::secret(self.root.as_fd(), name)?)
+        secret_below(&self.root, name)
+    }
+
+    /// The server's own folder below the root, made when it is first asked for. Clients neither see nor reach it.
+    pub fn kept_folder(&self) -> io::Result<OwnedFd> {
+        folder_below(&self.root)
     }
 
     /// Holds what has a path below the root, in the process's own name. No symbolic link is followed, and no other file system entered.

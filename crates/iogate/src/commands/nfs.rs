@@ -15,7 +15,7 @@ use iogate_engine::{Engine, EngineConfig};
 use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, ThisSystem};
-use iogate_nfs::{Access, Export, Limits, ServerConfig};
+use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
 
@@ -58,9 +58,11 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         sync_names: !args.async_names,
         secret,
         kernel_handles: true,
+        // Where there is no secret that stays, no handle does.
+        places: if warning.is_none() { tree.kept_folder().ok() } else { None },
     };
     let access = Access { networks: args.networks.clone(), any_port: args.any_port };
-    let config = ServerConfig { export, access, limits: Limits::default() };
+    let config = ServerConfig { exports: vec![export], access, limits: Limits::default() };
     let nfs = iogate_nfs::Server::start(config, listener).context("the server cannot be started")?;
     let control = control(args, &tree, &engine, &layout)?;
 
@@ -77,11 +79,16 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     if let Some(warning) = warning {
         eprintln!("warning: {warning}");
     }
-    if !nfs.has_lasting_handles() {
-        eprintln!(
+    match nfs.lasting() {
+        Lasting::Always => {}
+        Lasting::UntilRenamed => eprintln!(
+            "warning: a file handle lasts until others than clients rename its file: for more it takes root, and a file system that \
+             has handles"
+        ),
+        Lasting::UntilEnd => eprintln!(
             "warning: file handles last until this server ends, or a file is renamed here: for others it takes root, and a file system \
              that has handles"
-        );
+        ),
     }
     print(&format!("{lines}{READY}\n"))?;
     notify::ready(&format!("listening at {address}"));

@@ -1,0 +1,151 @@
+//! What a server answers to: its exports, and which of them a call is for. A file's handle says that, and MOUNT goes by paths.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::mounts::Mounts;
+use super::{Answer, Asked, Asking, Export, Lasting, Service, Spawn, finish, plain};
+use crate::handle;
+use crate::rpc::{Accepted, Call, CallError, put_accepted, put_auth_error, put_rpc_mismatch};
+use crate::wire::{
+    Export as Listed, FileHandle, MOUNT_PROGRAM, MountReply, MountRequest, NFS_PROGRAM, Status, VERSION,
+    procedure,
+};
+use crate::xdr::{Reader, Xdr};
+
+/// Most exports: a handle has a byte for them.
+const EXPORTS_MAX: usize = 256;
+/// The flavour of credentials that are of use: users of the client's machine.
+const AUTH_SYS: u32 = 1;
+
+/// The exports of a server.
+pub(crate) struct Front {
+    services: Vec<Arc<Service>>,
+    mounts: Mounts,
+}
+
+impl Front {
+    /// Of at least one export.
+    pub(crate) fn new(exports: Vec<Export>, spawn: &Spawn) -> io::Result<Front> {
+        let count = exports.len();
+        if count == 0 || count > EXPORTS_MAX {
+            let error = format!("expected 1 to {EXPORTS_MAX} exports, found {count}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+        }
+        let service = |(number, export): (usize, Export)| {
+            Service::new(export, number as u8, count, Arc::clone(spawn)).map(Arc::new)
+        };
+        let services = exports.into_iter().enumerate().map(service).collect::<io::Result<_>>()?;
+        Ok(Front { services, mounts: Mounts::default() })
+    }
+
+    /// For how long handles of all exports stay good.
+    pub(crate) fn lasting(&self) -> Lasting {
+        self.services.iter().map(|service| service.lasting()).min().unwrap_or(Lasting::UntilEnd)
+    }
+
+    /// Reads the head of a record.
+    pub(crate) fn ask(&self, record: &[u8]) -> Asked {
+        let mut from = Reader::new(record);
+        let call = match Call::take(&mut from) {
+            Ok(call) => call,
+            Err(error) => {
+                let mut head = vec![0; 4];
+                match error {
+                    CallError::NotACall(_) => return Asked::Nonsense(error),
+                    CallError::RpcMismatch { xid } => put_rpc_mismatch(&mut head, xid),
+                    CallError::Auth { xid, status } => put_auth_error(&mut head, xid, status),
+                }
+                return Asked::Answered(finish(head));
+            }
+        };
+        let refused = match (call.program, call.version) {
+            (NFS_PROGRAM | MOUNT_PROGRAM, VERSION) => None,
+            (NFS_PROGRAM | MOUNT_PROGRAM, _) => Some(Accepted::Versions { low: VERSION, high: VERSION }),
+            _ => Some(Accepted::NoProgram),
+        };
+        if let Some(accepted) = refused {
+            return Asked::Answered(plain(call.xid, accepted));
+        }
+        let asking = Asking { call, arguments: record.len() - from.rest().len() };
+        match (call.program, call.procedure) {
+            (NFS_PROGRAM, procedure::READ | procedure::WRITE) => Asked::Data(asking),
+            // Clients ask so whether the server is there, and must not wait for anything.
+            (_, procedure::NULL) => Asked::Answered(plain(call.xid, Accepted::Success)),
+            _ => Asked::Other(asking),
+        }
+    }
+
+    /// The export that a call of NFS is for. Each begins with a handle; what this server has not made is refused there.
+    pub(crate) fn service(&self, asking: &Asking, record: &[u8]) -> &Arc<Service> {
+        let number =
+            FileHandle::take(&mut asking.arguments(record)).ok().as_ref().and_then(handle::export_of);
+        let service = number.and_then(|number| self.services.get(usize::from(number)));
+        service.unwrap_or(&self.services[0])
+    }
+
+    /// Carries out what [`Front::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
+    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+        let call = &asking.call;
+        if call.program != MOUNT_PROGRAM {
+            return self.service(asking, record).carry_out(client, asking, record);
+        }
+        Some(match MountRequest::take(call.procedure, &mut asking.arguments(record)) {
+            Ok(Some(request)) => {
+                let mut head = vec![0; 4];
+                put_accepted(&mut head, call.xid, Accepted::Success);
+                self.mount(client, call, &request).put(&mut head);
+                finish(head)
+            }
+            Ok(None) => plain(call.xid, Accepted::NoProcedure),
+            Err(_) => plain(call.xid, Accepted::GarbageArgs),
+        })
+    }
+
+    fn mount(&self, client: IpAddr, call: &Call, request: &MountRequest<'_>) -> MountReply {
+        match request {
+            MountRequest::Null => MountReply::Nothing,
+            MountRequest::Mount(path) => MountReply::Mount(match self.mounted(call, path) {
+                Ok(handle) => {
+                    self.mounts.add(client, path);
+                    Ok((handle, vec![AUTH_SYS]))
+                }
+                Err(status) => Err(status as u32),
+            }),
+            MountRequest::Dump => MountReply::Mounts(self.mounts.list()),
+            MountRequest::Unmount(path) => {
+                self.mounts.remove(client, Some(path));
+                MountReply::Nothing
+            }
+            MountRequest::UnmountAll => {
+                self.mounts.remove(client, None);
+                MountReply::Nothing
+            }
+            MountRequest::Exports => {
+                let listed = |service: &Arc<Service>| Listed {
+                    path: service.export.path.clone(),
+                    clients: Vec::new(),
+                };
+                MountReply::Exports(self.services.iter().map(listed).collect())
+            }
+        }
+    }
+
+    /// The handle of a path: below the export with the longest path that it begins with. `/` is an export that is alone.
+    fn mounted(&self, call: &Call, path: &[u8]) -> Result<FileHandle, Status> {
+        let found = self.services.iter().filter_map(|service| Some((service, service.below(path)?)));
+        match found.min_by_key(|(_, below)| below.len()) {
+            Some((service, below)) => service.mounted(service.caller(call), below),
+            None if path == b"/" && self.services.len() == 1 => {
+                self.services[0].mounted(self.services[0].caller(call), b"")
+            }
+            None => Err(Status::NoEnt),
+        }
+    }
+
+    /// Closes what nobody has used for a while.
+    pub(crate) fn sweep(&self) {
+        self.services.iter().for_each(|service| service.sweep());
+    }
+}
