@@ -1,5 +1,6 @@
 //! The project's own checks, run as `cargo xtask COMMAND`.
 
+mod new;
 mod tidy;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ const HELP: &str = "\
 Usage: cargo xtask tidy [--fix]
        cargo xtask swarm SECONDS [--seed N]
        cargo xtask scale [--clients N] [--forwarders N] [--servers N] ...
+       cargo xtask new scheduler|store|device|workload NAME
        cargo xtask scale-policy [--gates N] [--applications N] ...
 
 swarm runs simulated worlds with faults, one for each seed from N on (1 if not given),
@@ -26,16 +28,17 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["tidy"] => tidy::run(root, false),
         ["tidy", "--fix"] => tidy::run(root, true),
+        ["new", kind, name] => return made(new::run(root, kind, name)),
         ["swarm", ref args @ ..] => return lab(root, "iogate-lab", args),
         ["scale-policy", ref args @ ..] => return lab(root, "scale-policy", args),
         ["scale", ref args @ ..] => return lab(root, "scale", args),
         [] | ["help" | "--help" | "-h"] | ["tidy", "--help" | "-h"] => {
-            print!("{HELP}{}", tidy::HELP);
+            print!("{HELP}{}{}", tidy::HELP, new::HELP);
             return ExitCode::SUCCESS;
         }
         _ => {
             eprint!(
-                "expected `tidy`, `tidy --fix`, `swarm SECONDS` or `scale`, got `{}`\n\n{HELP}{}",
+                "expected `tidy`, `tidy --fix`, `new KIND NAME`, `swarm SECONDS` or `scale`, got `{}`\n\n{HELP}{}",
                 args.join(" "),
                 tidy::HELP
             );
@@ -47,6 +50,16 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("tidy: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn made(result: anyhow::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("new: error: {error:#}");
             ExitCode::FAILURE
         }
     }
