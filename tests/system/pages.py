@@ -9,6 +9,7 @@ A page's blocks of code are told apart by what stands behind the opening ```:
     console         commands behind `$ `, continued behind `> `; the other lines are what they print. `...` stands for anything: within a
                     line, and as a line of its own for any lines. More lines may come between and behind
     ... no-run WHY  in either: not run, because WHY
+    ... same-as F   in any language: is what the file F of the checkout has below the comment at its head
     anything else   is not looked at
 
 The blocks of a page run in order, in one bash, in a fresh empty directory, with the program first in PATH, as root. The machine is made of
@@ -88,6 +89,8 @@ def blocks(text):
         elif opening:
             start, language, words, lines = fence
             fence = None
+            if words[:1] == ["same-as"] and len(words) == 2 and program_of(ROOT / words[1]) != "\n".join(lines):
+                raise ValueError(f"line {start}: this is not what {words[1]} has below its head")
             if language not in ("sh", "console"):
                 continue
             if words[:1] == ["no-run"] and len(words) == 2:
@@ -101,6 +104,11 @@ def blocks(text):
         elif fence:
             fence[3].append(line)
     return run, marked
+
+
+def program_of(path):
+    """The text of a source file without the comment at its head."""
+    return re.sub(r"\A(//!.*\n)+\n", "", path.read_text(encoding="utf-8")).rstrip("\n")
 
 
 def console(start, lines):
