@@ -152,8 +152,7 @@ fn near(results: &Experiment) -> String {
         .collect();
     let close = ratios.iter().filter(|ratio| (1.0 / CLOSE..=CLOSE).contains(*ratio)).count();
     format!(
-        "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}. How long who backs off sleeps is \
-         random, and differs from run to run.",
+        "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}.",
         ratios.len(),
         100.0 * (CLOSE - 1.0)
     )

@@ -124,10 +124,6 @@ fn section(
             ("Completion time of an application, mean over the applications".into(), ends),
         ],
         pictures: Vec::new(),
-        verdict: format!(
-            "{} What the simulation has not is the machine: two processors carry clients and servers, so that requests which \
-             devices answer in microseconds (flash) wait for a processor instead of a gate.",
-            results.agreement(STEP)
-        ),
+        verdict: results.agreement(STEP),
     }
 }
