@@ -62,9 +62,7 @@ def test_the_programs_of_the_documentation_take_turns(
     assert list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "program", programs("docs/python-gate.md") + programs("docs/how-to/embedding.md")
-)
+@pytest.mark.parametrize("program", programs("docs/python-gate.md") + programs("docs/how-to/embedding.md"))
 def test_the_programs_of_the_other_page_run(program: str) -> None:
     built("python/iogate/_native.abi3.so", "python/build")
     said = printed("-W", "default", "-c", program, "--quick")
