@@ -51,6 +51,8 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "mechanisms-open-loop",
     "scale-clients",
     "scale-servers",
+    "sets-magnitudes",
+    "sets-periods",
     "shares",
     "twins-below",
     "twins-below-direct",

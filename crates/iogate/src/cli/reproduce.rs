@@ -57,6 +57,8 @@ pub(crate) enum Paper {
     Mechanisms,
     /// The papers' headlines over the ranges of what they do not say
     Sensitivity,
+    /// IO-Sets (2023) and FTIO (2024): jobs in sets by how often they write
+    Sets,
     /// No paper: how good the automatic choice is, on random mixes and storage
     Auto,
     /// No experiments: the table of all figures and tables of the papers, from what the pages have kept
@@ -74,12 +76,13 @@ impl Paper {
             Paper::Checkpoint => "checkpoint",
             Paper::Mechanisms => "mechanisms",
             Paper::Sensitivity => "sensitivity",
+            Paper::Sets => "sets",
             Paper::Auto => "auto",
             Paper::Coverage => "coverage",
         }
     }
 
-    pub(crate) const ALL: [Paper; 9] = [
+    pub(crate) const ALL: [Paper; 10] = [
         Paper::Aioli,
         Paper::Agios,
         Paper::Coordination,
@@ -87,6 +90,7 @@ impl Paper {
         Paper::Checkpoint,
         Paper::Mechanisms,
         Paper::Sensitivity,
+        Paper::Sets,
         Paper::Auto,
         Paper::Coverage,
     ];

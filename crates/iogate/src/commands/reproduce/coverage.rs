@@ -14,8 +14,8 @@ use crate::failure::Failure;
 /// The page of all papers.
 pub(super) const PAGE: &str = "README.md";
 /// The pages whose records it is made from.
-const PAGES: [&str; 7] =
-    ["aioli", "agios", "coordination", "twins", "checkpoint", "mechanisms", "sensitivity"];
+const PAGES: [&str; 8] =
+    ["aioli", "agios", "coordination", "twins", "checkpoint", "mechanisms", "sensitivity", "sets"];
 
 /// A figure or table of a paper, or something else that it says.
 struct Published {
@@ -125,6 +125,9 @@ const ALL: &[Published] = &[
     shown("sensitivity", "coordination", "figure 5, the same"),
     shown("sensitivity", "TWINS", "the abstract, the same"),
     shown("sensitivity", "checkpoint", "figures 4.1 to 4.3, the same"),
+    shown("sets", "FTIO, abstract", "Set-10 with periods that are learnt"),
+    shown("sets", "IO-Sets, abstract", "Set-10, three magnitudes of periods"),
+    shown("sets", "control: shares", "control: the same, held to its shares"),
 ];
 
 /// The name of a page's record.

@@ -16,6 +16,7 @@ mod mechanisms;
 mod prose;
 mod real;
 mod sensitivity;
+mod sets;
 mod shards;
 mod twins;
 
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
                 | Paper::Agios
                 | Paper::Mechanisms
                 | Paper::Sensitivity
+                | Paper::Sets
                 | Paper::Auto
                 | Paper::Coverage,
                 Some(_),
@@ -90,6 +92,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Checkpoint, None) => ("checkpoint", checkpoint::page(&lab)?),
             (Paper::Mechanisms, None) => ("mechanisms", mechanisms::page(&lab)?),
             (Paper::Sensitivity, None) => ("sensitivity", sensitivity::page(&lab)?),
+            (Paper::Sets, None) => ("sets", sets::page(&lab)?),
             (Paper::Auto, None) => {
                 let (page, rows) = auto::page(&lab);
                 keep(out, "auto.csv", &rows)?;
