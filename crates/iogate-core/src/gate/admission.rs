@@ -78,6 +78,23 @@ impl Admission {
 /// Requests that are looked at to count those of each application.
 const LOOKED_AT_MAX: usize = 65_536;
 
+/// The last ones are branches: each has what those within it have.
+fn sum_up(found: &mut [AppNow], branches: usize) {
+    let (apps, branches) = found.split_at_mut(found.len() - branches);
+    let at: HashMap<u32, usize> = branches.iter().enumerate().map(|(at, branch)| (branch.app, at)).collect();
+    for app in apps {
+        let mut within = app.within;
+        while let Some(branch) = within.and_then(|within| at.get(&within)).map(|at| &mut branches[*at]) {
+            branch.bytes_per_s = branch.bytes_per_s.saturating_add(app.bytes_per_s);
+            branch.read_bytes_per_s = branch.read_bytes_per_s.saturating_add(app.read_bytes_per_s);
+            branch.written_bytes_per_s = branch.written_bytes_per_s.saturating_add(app.written_bytes_per_s);
+            branch.requests_per_s = branch.requests_per_s.saturating_add(app.requests_per_s);
+            branch.queued = branch.queued.zip(app.queued).map(|(sum, queued)| sum.saturating_add(queued));
+            within = branch.within;
+        }
+    }
+}
+
 /// What going from one stream to another costs, at most.
 fn jump(prices: &Prices) -> Span {
     prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
@@ -97,8 +114,12 @@ impl Gate {
         for &slot in &deferred {
             self.pending.unhold(slot);
         }
+        let placed = self.admission.as_mut().map(|admission| admission.arbiter.take_placed());
         // Nobody is charged for what others have admitted.
         self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
+        if let (Some(admission), Some(placed)) = (&mut self.admission, placed) {
+            admission.arbiter.keep_placed(placed);
+        }
         for slot in self.pending.slots_in(&[State::Queued, State::Taken]) {
             let app = self.pending.slot(slot).app;
             let class = self.admission.as_mut().map_or(0, |admission| admission.arbiter.adopt(app).0);
@@ -114,6 +135,14 @@ impl Gate {
     /// The policy in force.
     pub fn policy(&self) -> Option<&Policy> {
         self.admission.as_ref().map(|admission| admission.arbiter.policy())
+    }
+
+    /// An application is within a branch of the policy from now on; where there is no such branch, within nothing. Who still has requests
+    /// in the gate that came while it was elsewhere stays there. A policy that comes later keeps that, as far as it has the branch.
+    pub fn place(&mut self, app: AppId, branch: AppId) {
+        if let Some(admission) = &mut self.admission {
+            admission.arbiter.place(app, branch);
+        }
     }
 
     /// Of a policy whose caps many gates share: applications may have so much here from now on, in bytes a second, and all others that are
@@ -166,6 +195,7 @@ impl Gate {
                 found.device_ns_per_s = Some(device_ns_per_s);
                 (found.min, found.min_requests) = (number(min.bytes), number(min.requests));
                 (found.max, found.max_requests) = (number(max.bytes), number(max.requests));
+                found.within = admission.arbiter.branch_of_app(app).map(|branch| branch.0);
             }
             found
         };
@@ -175,7 +205,13 @@ impl Gate {
         let mut new: Vec<AppId> = new.filter(|app| known.get(*app).is_none()).collect();
         new.sort_unstable();
         let new = new.into_iter().map(|app| (app, Recent::default()));
-        known.iter().map(|(app, sums)| (*app, sums.recent)).chain(new).map(of).collect()
+        let mut found: Vec<AppNow> =
+            known.iter().map(|(app, sums)| (*app, sums.recent)).chain(new).map(of).collect();
+        if let Some(policy) = self.policy() {
+            found.extend(policy.branches.keys().map(|branch| of((*branch, Recent::default()))));
+            sum_up(&mut found, policy.branches.len());
+        }
+        found
     }
 
     /// Requests of each application that are not dispatched; `None` where looking at all of them would take too long.
@@ -230,6 +266,8 @@ impl Gate {
     pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
         if self.blame.is_some() {
             self.account_uncapped(now);
+        } else if let Some(admission) = &mut self.admission {
+            admission.arbiter.forget_toggled();
         }
         loop {
             let admission = self.admission.as_mut()?;
@@ -271,9 +309,10 @@ impl Gate {
     /// Whether a class waits for its cap may have changed.
     #[inline]
     fn account_cap(&mut self, now: Time, id: ClassId) {
-        if let (Some(blame), Some(admission)) = (&mut self.blame, &self.admission) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
             let (app, is_capped) = admission.arbiter.is_capped(id);
             blame.capped(now, app, is_capped);
+            admission.arbiter.take_toggled(|app, is_capped| blame.capped(now, app, is_capped));
         }
     }
 

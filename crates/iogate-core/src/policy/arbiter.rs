@@ -1,13 +1,15 @@
 //! Whose requests the scheduler may see.
 //!
-//! O(log n) for n applications that wait, a lot; O(1) a request of an open lot, and a look into a table by application.
+//! O(log n) for n applications that wait, a lot; O(1) a request of an open lot, and a look into a table by application. Within branches,
+//! that times their depth.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::Policy;
 use super::bucket::Bucket;
+use super::nested::{Inner, InnerId, first, first_within};
+use super::{Entitlement, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
 use crate::stats::Recent;
@@ -68,17 +70,19 @@ pub(crate) struct Arbiter {
     pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
     hand: usize,
-    /// Those that wait and may have a lot, by start tag.
-    ready: BTreeSet<(u128, ClassId)>,
+    /// Those that wait and may have a lot, by what they are within and start tag.
+    pub(super) ready: BTreeSet<(InnerId, u128, ClassId)>,
     /// Those that wait for their cap.
-    capped: BTreeSet<(Time, ClassId)>,
-    /// Those that wait and have a floor, by when the next request is due.
-    due: BTreeSet<(Time, ClassId)>,
-    /// The start tag of the lot that was opened last.
-    virtual_time: u128,
-    /// The largest tag that a completion has led to: the virtual time when nobody asks for anything any more.
-    finish_max: u128,
-    /// Whose lot that was.
+    capped: BTreeSet<(InnerId, Time, ClassId)>,
+    /// Those that wait and have a floor, by what they are within and when the next request is due.
+    pub(super) due: BTreeSet<(InnerId, Time, ClassId)>,
+    /// What is within nothing, then each branch.
+    pub(super) inners: Vec<Inner>,
+    /// In which branches applications were placed.
+    pub(super) placed: HashMap<AppId, AppId>,
+    /// Branches that have come to wait for their cap, or wait no more.
+    pub(super) toggled: Vec<ClassId>,
+    /// For whom the lot is that was opened last.
     last: Option<ClassId>,
     /// Requests that are admitted and not completed.
     admitted: usize,
@@ -87,13 +91,16 @@ pub(crate) struct Arbiter {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Class {
     pub(super) app: AppId,
+    /// What it is within, and what is within it; nothing of an application.
+    pub(super) within: InnerId,
+    pub(super) inner: InnerId,
     /// Start tag of its next lot, if it waited all the time.
-    finish: u128,
+    pub(super) finish: u128,
     /// The virtual time when it began to wait.
     since: u128,
     /// Its key in `ready`, `capped` and `due`, if it is there.
     ready: Option<u128>,
-    capped: Option<Time>,
+    pub(super) capped: Option<Time>,
     due: Option<Time>,
     /// Device time left of its lot, in nanoseconds.
     budget: u64,
@@ -103,10 +110,10 @@ pub(super) struct Class {
     /// From a completion that leaves it without a request to its next request, and when the last such was.
     think: u64,
     idle_since: Time,
-    waiting: u32,
-    admitted: u32,
+    pub(super) waiting: u32,
+    pub(super) admitted: u32,
     pub(super) cap: Bucket,
-    floor: Bucket,
+    pub(super) floor: Bucket,
     /// Device time that it was charged of late, in nanoseconds.
     recent: Recent<1>,
     /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
@@ -126,7 +133,7 @@ impl Class {
         Class { app, ..Class::default() }
     }
 
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.admitted == 0
     }
 }
@@ -147,12 +154,14 @@ impl Arbiter {
             ready: BTreeSet::new(),
             capped: BTreeSet::new(),
             due: BTreeSet::new(),
-            virtual_time: 0,
-            finish_max: 0,
+            inners: [Inner::default()].into(),
+            placed: HashMap::default(),
+            toggled: Vec::new(),
             last: None,
             admitted: 0,
         };
         arbiter.classes.push(arbiter.allotted_class(AppId::default()));
+        arbiter.open_branches();
         arbiter.set_jump(jump);
         arbiter
     }
@@ -172,7 +181,11 @@ impl Arbiter {
     /// A request that is in the gate already, and that the scheduler has had, is of this class.
     pub(crate) fn adopt(&mut self, app: AppId) -> ClassId {
         let id = self.open(app);
-        self.classes[id.index()].admitted += 1;
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.classes[of.index()].admitted += 1;
+            at = self.branch_of(of);
+        }
         self.admitted += 1;
         id
     }
@@ -183,56 +196,61 @@ impl Arbiter {
         if self.classes[id.index()].is_idle() {
             self.end_think(now, id);
         }
-        let is_alone = self.ready.is_empty() && self.admitted == self.classes[id.index()].admitted as usize;
+        let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
+        let conforms = self.conform(now, id);
         let class = &mut self.classes[id.index()];
-        let conforms = class.conforms_at() <= now;
         // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
         let ahead = class.estimate.saturating_mul(class.admitted.into());
         let begins = is_alone && (class.admitted == 0 || class.estimate > 0 && ahead < self.lot.as_nanos());
         if class.waiting == 0 && conforms && (class.budget > 0 || begins) {
             if class.budget == 0 {
-                class.since = self.virtual_time;
+                self.come(id);
                 self.begin_lot(id);
             }
             self.take(now, id, bytes);
+            self.rank_branches(now, id);
             return (id, true);
         }
-        class.waiting += 1;
         class.waiting_bytes += bytes;
         self.has_lack |= class.is_stopped;
-        if class.waiting == 1 {
-            class.since = self.virtual_time;
-            class.floor.begin(now);
+        if class.waiting == 0 {
+            self.come(id);
+            self.wait(now, id);
             self.rank(now, id);
+        } else {
+            self.wait(now, id);
         }
         (id, false)
     }
 
     /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
     pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
-        while let Some(&(at, id)) = self.capped.first().filter(|(at, _)| *at <= now) {
+        while let Some(&(_, at, id)) = self.capped.first().filter(|(_, at, _)| *at <= now) {
             self.rank(now, id);
-            debug_assert!(self.capped.first() != Some(&(at, id)), "it conforms by then");
+            debug_assert!(
+                self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)),
+                "it conforms"
+            );
         }
-        if let Some(&(_, id)) = self.due.first().filter(|(at, _)| *at <= now) {
-            return Next::Admit(id);
+        let due = first(&self.due).map(|(at, _)| at);
+        if due.is_some_and(|at| at <= now) {
+            return Next::Admit(self.descend(Some(now)));
         }
-        let capped = self.capped.first().map(|(at, _)| *at);
-        let due = self.due.first().map(|(at, _)| *at);
+        let capped = self.capped.first().map(|(_, at, _)| *at);
         let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
         if to_do {
             return idle;
         }
         if let Some(last) = self.last.filter(|_| self.one_at_a_time) {
-            let class = &mut self.classes[last.index()];
-            if class.budget > 0 && class.ready.is_none() && class.capped.is_none() {
+            let class = &self.classes[last.index()];
+            if class.budget > 0 && class.ready.is_none() && !self.is_held_back(last) {
                 // It is the only one in service, or will be back before another one were worth it.
                 let back = class.idle_since + Span::from_nanos(2 * class.think);
                 if class.admitted > 0 {
                     return idle;
                 }
-                if class.think < class.estimate.min(THINK_MAX) && back > now && !self.ready.is_empty() {
+                if class.think < class.estimate.min(THINK_MAX) && back > now && self.is_asked() {
                     let until = soonest.map_or(back, |at| at.min(back));
                     return Next::Wait(until, WaitReason::Share);
                 }
@@ -240,16 +258,22 @@ impl Arbiter {
                 self.classes[last.index()].budget = 0;
             }
         }
-        let Some(&(_, id)) = self.ready.first() else { return idle };
+        if !self.is_asked() {
+            return idle;
+        }
+        let id = self.descend(None);
         self.begin_lot(id);
         Next::Admit(id)
     }
 
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because another one waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
-        let class = &mut self.classes[id.index()];
-        class.waiting -= 1;
-        class.waiting_bytes -= bytes;
+        self.classes[id.index()].waiting_bytes -= bytes;
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.classes[of.index()].waiting -= 1;
+            at = self.branch_of(of);
+        }
         self.take(now, id, bytes);
         self.rank(now, id);
     }
@@ -257,31 +281,47 @@ impl Arbiter {
     /// Whether the next request of a class may follow the one that was admitted.
     pub(crate) fn goes_on(&self, id: ClassId) -> bool {
         let class = &self.classes[id.index()];
-        class.budget > 0 && class.waiting > 0 && class.capped.is_none()
+        class.budget > 0 && class.waiting > 0 && !self.is_held_back(id)
     }
 
     /// Requests of a class are completed, which took so much device time, in nanoseconds.
     pub(crate) fn completed(&mut self, now: Time, id: ClassId, requests: u32, took: u64) {
+        self.admitted -= requests as usize;
+        let each = (took / u64::from(requests.max(1))).max(1);
+        let class = &mut self.classes[id.index()];
+        class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
+        let (mut at, mut is_ready) = (Some(id), false);
+        while let Some(of) = at {
+            is_ready |= self.settle(now, of, requests, took);
+            at = self.branch_of(of);
+        }
+        if is_ready {
+            self.rank(now, id);
+        }
+        if self.admitted == 0 && self.ready.is_empty() && self.capped.is_empty() {
+            self.inners[0].catch_up();
+        }
+    }
+
+    /// Corrects by what it took what was charged to a class before. True if that changes when it has its next lot.
+    fn settle(&mut self, now: Time, id: ClassId, requests: u32, took: u64) -> bool {
         let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
-        self.admitted -= requests as usize;
         class.recent.add(now, [took]);
         let estimated = class.outstanding * u128::from(requests) / u128::from(class.admitted.max(1));
         class.admitted -= requests;
         class.outstanding -= estimated;
         class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
-        let each = (took / u64::from(requests.max(1))).max(1);
-        class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
+        let (within, finish, inner, is_ready) =
+            (class.within, class.finish, class.inner, class.ready.is_some());
         if class.is_idle() {
             class.idle_since = now;
+            if inner != InnerId::NONE {
+                self.inners[inner.index()].catch_up();
+            }
         }
-        self.finish_max = self.finish_max.max(class.finish);
-        if class.ready.is_some() {
-            self.rank(now, id);
-        }
-        if self.admitted == 0 && self.ready.is_empty() && self.capped.is_empty() {
-            self.virtual_time = self.virtual_time.max(self.finish_max);
-        }
+        self.inners[within.index()].finished(finish);
+        is_ready
     }
 
     /// For whom the open lot is.
@@ -291,14 +331,13 @@ impl Arbiter {
 
     /// The application of a class, and whether it waits for its cap.
     pub(crate) fn is_capped(&self, id: ClassId) -> (AppId, bool) {
-        let class = &self.classes[id.index()];
-        (class.app, class.capped.is_some())
+        (self.classes[id.index()].app, self.is_held_back(id))
     }
 
     /// The applications that have waited for their cap for long enough.
     pub(crate) fn uncapped(&self, now: Time) -> impl Iterator<Item = AppId> + '_ {
-        let over = self.capped.iter().take_while(move |(at, _)| *at <= now);
-        over.map(|(_, id)| self.classes[id.index()].app)
+        let over = self.capped.iter().take_while(move |(_, at, _)| *at <= now);
+        over.filter(|(_, _, id)| !self.is_branch(*id)).map(|(_, _, id)| self.classes[id.index()].app)
     }
 
     /// Somebody is back, or comes for the first time.
@@ -315,41 +354,83 @@ impl Arbiter {
 
     /// While its lot is open and it has no request, others wait for it: that is its time, too.
     fn charge_wait(&mut self, now: Time, id: ClassId) {
-        if !self.one_at_a_time || self.last != Some(id) || self.ready.is_empty() {
+        if !self.one_at_a_time || self.last != Some(id) || !self.is_asked() {
             return;
         }
-        let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         let waited = now.since(class.idle_since).as_nanos().min(class.budget);
         class.budget -= waited;
-        class.finish += tag(waited, weight);
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let weight = self.weight(of);
+            self.classes[of.index()].finish += tag(waited, weight);
+            at = self.branch_of(of);
+        }
+        self.rank_branches(now, id);
     }
 
     fn weight(&self, id: ClassId) -> u32 {
         self.policy.of(self.classes[id.index()].app).weight
     }
 
+    /// Somebody comes to where nobody of it waits: it has no claim to what was before.
+    fn come(&mut self, id: ClassId) {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            if class.waiting == 0 {
+                class.since = self.inners[class.within.index()].virtual_time;
+            }
+            at = self.branch_of(of);
+        }
+    }
+
+    /// A request of a class waits from here on.
+    fn wait(&mut self, now: Time, id: ClassId) {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            class.waiting += 1;
+            if class.waiting == 1 {
+                class.floor.begin(now);
+            }
+            at = self.branch_of(of);
+        }
+    }
+
     fn begin_lot(&mut self, id: ClassId) {
-        let lot = self.lot.as_nanos();
-        let class = &mut self.classes[id.index()];
-        let start = class.finish.max(class.since);
-        class.finish = start;
-        class.budget = lot;
-        self.virtual_time = self.virtual_time.max(start);
+        self.classes[id.index()].budget = self.lot.as_nanos();
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            class.finish = class.finish.max(class.since);
+            self.inners[class.within.index()].opened(class.finish);
+            at = self.branch_of(of);
+        }
         self.last = Some(id);
     }
 
     fn take(&mut self, now: Time, id: ClassId, bytes: u64) {
-        let app = self.classes[id.index()].app;
-        let entitlement = self.policy.of(app);
-        let (weight, min, mut max) = (entitlement.weight, entitlement.min, entitlement.max);
         let class = &mut self.classes[id.index()];
-        max.bytes = class.allotted.or(max.bytes);
         class.admitted_bytes += bytes;
+        let known = class.estimate;
         // Of one of which nothing is known yet, one request is enough.
-        let estimate = if class.estimate == 0 { class.budget } else { class.estimate };
+        let estimate = if known == 0 { class.budget } else { known };
         class.budget = class.budget.saturating_sub(estimate.max(1));
-        let ahead = tag(class.estimate, weight);
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.take_one(now, of, bytes, known);
+            at = self.branch_of(of);
+        }
+        self.admitted += 1;
+    }
+
+    /// Charges a request that goes, which may take so long, to a class.
+    fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) {
+        let class = &mut self.classes[id.index()];
+        let Entitlement { weight, min, mut max } = *self.policy.of(class.app);
+        max.bytes = class.allotted.or(max.bytes);
+        let ahead = tag(estimate, weight);
         class.outstanding += ahead;
         class.finish += ahead;
         class.admitted += 1;
@@ -359,23 +440,42 @@ impl Arbiter {
         if !min.is_none() {
             class.floor.take_due(now, min.cost(bytes));
         }
-        self.admitted += 1;
     }
 
-    /// Puts a class where it is to be found, by what it waits for.
+    /// Puts a class where it is to be found, by what it waits for, and then what it is within.
     pub(super) fn rank(&mut self, now: Time, id: ClassId) {
-        let min = self.policy.of(self.classes[id.index()].app).min;
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.rank_one(now, of);
+            at = self.branch_of(of);
+        }
+    }
+
+    fn rank_one(&mut self, now: Time, id: ClassId) {
+        let Class { app, inner, within, .. } = self.classes[id.index()];
+        let min = self.policy.of(app).min;
+        // A branch waits if somebody within it does for nothing but the branch.
+        let (asks, due_within) = match inner {
+            InnerId::NONE => (true, None),
+            inner => {
+                (first_within(&self.ready, inner).is_some(), first_within(&self.due, inner).map(|(at, _)| at))
+            }
+        };
         let class = &mut self.classes[id.index()];
-        let waits = class.waiting > 0;
+        let waits = class.waiting > 0 && asks;
         let conforms = class.conforms_at();
         let is_capped = waits && conforms > now;
         class.note_capped(now, is_capped);
+        if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
+            self.toggled.push(id);
+        }
         let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
         let capped = is_capped.then_some(conforms);
-        let due = (waits && !is_capped && !min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
-        replace(&mut self.ready, &mut class.ready, ready, id);
-        replace(&mut self.capped, &mut class.capped, capped, id);
-        replace(&mut self.due, &mut class.due, due, id);
+        let own = (!min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
+        let due = [own, due_within].into_iter().flatten().min().filter(|_| waits && !is_capped);
+        replace(&mut self.ready, within, &mut class.ready, ready, id);
+        replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
+        replace(&mut self.due, within, &mut class.due, due, id);
     }
 
     /// The class of an application, a new one if need be.
@@ -384,8 +484,18 @@ impl Arbiter {
             return ClassId::default();
         }
         if let Some(&id) = self.of_app.get(&app) {
-            return id;
+            // Who says that he is called as a branch is, is nobody.
+            return if self.is_branch(id) { ClassId::default() } else { id };
         }
+        let id = self.add(app);
+        if id != ClassId::default() {
+            self.classes[id.index()].within = self.place_of(app);
+        }
+        id
+    }
+
+    /// A new class that is within nothing; the first one where there is no room.
+    pub(super) fn add(&mut self, app: AppId) -> ClassId {
         if self.of_app.len() >= IDLE_MAX {
             self.forget_one();
         }
@@ -408,8 +518,9 @@ impl Arbiter {
             self.hand = if self.hand + 1 < self.classes.len() { self.hand + 1 } else { 1 };
             let class = &self.classes[self.hand];
             let id = ClassId(self.hand as u16);
-            let is_known = self.of_app.get(&class.app) == Some(&id);
-            if is_known && class.is_idle() && class.finish <= self.virtual_time {
+            let is_known = self.of_app.get(&class.app) == Some(&id) && !self.is_branch(id);
+            let virtual_time = self.inners[class.within.index()].virtual_time;
+            if is_known && class.is_idle() && class.finish <= virtual_time {
                 self.of_app.remove(&class.app);
                 self.free.push(id);
                 return;
@@ -434,8 +545,10 @@ impl Arbiter {
         self.classes.capacity() * size_of::<Class>()
             + self.of_app.allocation_size()
             + self.allotments.allocation_size()
+            + self.placed.allocation_size()
+            + self.inners.capacity() * size_of::<Inner>()
             + self.free.capacity() * size_of::<ClassId>()
-            + entries * size_of::<(u128, ClassId)>()
+            + entries * size_of::<(InnerId, u128, ClassId)>()
     }
 }
 
@@ -446,7 +559,8 @@ fn tag(ns: u64, weight: u32) -> u128 {
 
 /// Moves a class in a list from one key to another.
 fn replace<K: Ord + Copy>(
-    list: &mut BTreeSet<(K, ClassId)>,
+    list: &mut BTreeSet<(InnerId, K, ClassId)>,
+    within: InnerId,
     key: &mut Option<K>,
     new: Option<K>,
     id: ClassId,
@@ -455,10 +569,10 @@ fn replace<K: Ord + Copy>(
         return;
     }
     if let Some(old) = key.take() {
-        list.remove(&(old, id));
+        list.remove(&(within, old, id));
     }
     if let Some(new) = new {
-        list.insert((new, id));
+        list.insert((within, new, id));
         *key = Some(new);
     }
 }

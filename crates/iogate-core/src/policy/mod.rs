@@ -12,10 +12,15 @@
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
 //!   been admitted, and is then admitted before all lots.
 //! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
+//! - *Branches*: classes with others within them, up to [`DEPTH_MAX`] deep. All of the above holds at each level: a lot goes to the child
+//!   with the least tag of the branch with the least tag, and what it took is charged to each of them; a cap of a branch is over what
+//!   is within it together; a floor of a branch is for whoever within it is next (hierarchical start-time fair queueing: Goyal, Guo and
+//!   Vin, OSDI 1996).
 
 mod allotments;
 mod arbiter;
 mod bucket;
+mod nested;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +34,10 @@ use crate::time::Span;
 
 /// The largest weight.
 pub const WEIGHT_MAX: u32 = 10_000;
+/// Most branches that an application may be within.
+pub const DEPTH_MAX: usize = 8;
+/// Most branches of a policy.
+pub const BRANCHES_MAX: usize = 1024;
 
 /// Who may use how much of a gate: each application is a class of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +46,10 @@ pub struct Policy {
     pub apps: BTreeMap<AppId, Entitlement>,
     /// Every other one.
     pub others: Entitlement,
+    /// Classes with others within them, by numbers that no application has; none in a flat policy.
+    pub branches: BTreeMap<AppId, Branch>,
+    /// In which branches applications are from the start; others are in those that they are [placed](crate::Gate::place) in, or in none.
+    pub within: BTreeMap<AppId, AppId>,
     /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
     /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
     pub lot: Option<Span>,
@@ -58,6 +71,35 @@ pub struct Entitlement {
     pub max: Rate,
 }
 
+/// A class with others within it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Branch {
+    /// What those within it are entitled to together.
+    pub entitlement: Entitlement,
+    /// The branch that it is within, if it is in one.
+    pub within: Option<AppId>,
+}
+
+/// Why a tree of classes is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// It is within what is no branch.
+    #[error("class {0} is within {1}, and there is no branch {1}")]
+    UnknownParent(AppId, AppId),
+    /// It is within itself, or too deep.
+    #[error("class {0} is within itself, or within more than {DEPTH_MAX} classes")]
+    TooDeep(AppId),
+    /// Those within it are promised more than it has.
+    #[error("class {0}: the {1} of those within it are {2} together, above its own {3}")]
+    FloorsAbove(AppId, &'static str, u64, u64),
+    /// There are too many.
+    #[error("{0} classes with others within them, expected at most {BRANCHES_MAX}")]
+    TooMany(usize),
+    /// Many gates share a flat policy.
+    #[error("a policy that many gates share has no classes within others")]
+    Shared,
+}
+
 impl Default for Entitlement {
     fn default() -> Entitlement {
         Entitlement { weight: 1, min: Rate::default(), max: Rate::default() }
@@ -74,9 +116,10 @@ pub struct Rate {
 }
 
 impl Policy {
-    /// What an application is entitled to.
+    /// What an application is entitled to, or a branch.
     pub fn of(&self, app: AppId) -> &Entitlement {
-        self.apps.get(&app).unwrap_or(&self.others)
+        let branch = || self.branches.get(&app).map(|branch| &branch.entitlement);
+        self.apps.get(&app).or_else(branch).unwrap_or(&self.others)
     }
 
     /// Whether what an application has here is allotted.
@@ -84,7 +127,8 @@ impl Policy {
         self.is_shared && (self.total.is_some() || self.of(app).max.bytes.is_some())
     }
 
-    /// Checks that weights are in range, that no floor is above its cap, and that a lot is some time.
+    /// Checks that weights are in range, that no floor is above its cap, that a lot is some time, and that branches are a tree in which no
+    /// floors are together above what they are within.
     ///
     /// # Errors
     /// Names what is wrong.
@@ -92,7 +136,9 @@ impl Policy {
         if self.lot == Some(Span::ZERO) {
             return Err(ConfigError::out_of_range("lot", 0, 1, u64::MAX));
         }
-        for entitlement in self.apps.values().chain([&self.others]) {
+        self.check_tree()?;
+        let branches = self.branches.values().map(|branch| &branch.entitlement);
+        for entitlement in self.apps.values().chain([&self.others]).chain(branches) {
             let Entitlement { weight, min, max } = *entitlement;
             if !(1..=WEIGHT_MAX).contains(&weight) {
                 return Err(ConfigError::out_of_range("weight", weight.into(), 1, WEIGHT_MAX.into()));

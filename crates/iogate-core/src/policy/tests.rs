@@ -1,5 +1,7 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
+mod nested;
+
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::num::NonZeroU64;

@@ -9,6 +9,7 @@ use super::param::{
     RUN_REQUESTS_MAX, SKEW_MAX, SPLIT, WAIT_MAX, WAITS, WINDOW,
 };
 use crate::nearest::{did_you_mean, nearest};
+use crate::policy::TreeError;
 use crate::time::Span;
 use crate::units::MS;
 
@@ -147,6 +148,9 @@ pub enum ConfigError {
         /// The largest value.
         max: String,
     },
+    /// Classes of a policy are not a tree.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
 }
 
 impl ConfigError {

@@ -187,6 +187,9 @@ pub struct AppNow {
     /// Device time that it was charged in the last second; `None`: there is no policy.
     #[cfg_attr(feature = "serde", serde(default))]
     pub device_ns_per_s: Option<u64>,
+    /// The class that it is within, by its number; `None`: it is within none.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub within: Option<u32>,
     /// It gets at least so many bytes a second.
     pub min: Option<u64>,
     /// It gets at least so many requests a second.
