@@ -33,13 +33,14 @@ impl Copy {
     fn cargo(&self, args: &[&str]) -> Output {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
+        // What is said of packages, cargo takes from its arguments, and not from the environment.
+        for package in ["core", "testkit"] {
+            command.arg("--config").arg(format!("profile.dev.package.iogate-{package}.opt-level=0"));
+        }
         command
             .args(args)
             .current_dir(&self.0)
             .env("CARGO_TARGET_DIR", root().join("target/xtask-new/target"));
-        for package in ["CORE", "TESTKIT"] {
-            command.env(format!("CARGO_PROFILE_DEV_PACKAGE_IOGATE_{package}_OPT_LEVEL"), "0");
-        }
         command.output().unwrap()
     }
 }
