@@ -69,6 +69,11 @@ pub(crate) struct NfsArgs {
     #[arg(long)]
     pub(crate) async_names: bool,
 
+    /// Keep there what lets file handles outlive this server, and not in DIR/.iogate: for a directory where that cannot be, as a mount of
+    /// other servers; no two servers have the same one
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) state: Option<PathBuf>,
+
     /// Answer `iogate status`, `set` and `record` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
     #[arg(long, value_name = "unix:PATH")]
     pub(crate) control: Option<Endpoint>,

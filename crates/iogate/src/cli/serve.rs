@@ -12,7 +12,9 @@ use crate::metrics;
 /// Stays in the foreground, says where it listens and then `ready`, and ends on SIGINT or SIGTERM when what it has accepted is
 /// done. Either a configuration file says everything, or flags describe one export and one address.
 #[derive(Debug, Args)]
-#[command(after_long_help = "docs/forwarding.md describes the configuration file.")]
+#[command(
+    after_long_help = "docs/forwarding.md describes the configuration file, and docs/nfs.md its [nfs], for clients of NFS."
+)]
 pub(crate) struct ServeArgs {
     /// The configuration file (TOML)
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "directory", conflicts_with_all = ["directory", "listen", "scheduler", "params", "read_only"])]

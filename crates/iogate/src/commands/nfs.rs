@@ -1,6 +1,7 @@
 //! `iogate nfs`: a directory for clients of NFS, behind a gate.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         .with_context(|| format!("cannot listen at {}: is another server of NFS there?", args.listen))?;
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let users = Users::new(squash, args.anonymous, Vec::new(), Vec::new()).context("users")?;
-    let (secret, warning) = secret(&tree, args.read_only)?;
+    let Kept { secret, places, warning } = Kept::of(&tree, args.state.as_deref(), args.read_only)?;
     let export = Export {
         path: path.as_os_str().as_bytes().to_vec(),
         tree: Arc::clone(&tree),
@@ -58,8 +59,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         sync_names: !args.async_names,
         secret,
         kernel_handles: true,
-        // Where there is no secret that stays, no handle does.
-        places: if warning.is_none() { tree.kept_folder().ok() } else { None },
+        places,
     };
     let access = Access { networks: args.networks.clone(), any_port: args.any_port };
     let config = ServerConfig { exports: vec![export], access, limits: Limits::default() };
@@ -79,17 +79,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     if let Some(warning) = warning {
         eprintln!("warning: {warning}");
     }
-    match nfs.lasting() {
-        Lasting::Always => {}
-        Lasting::UntilRenamed => eprintln!(
-            "warning: a file handle lasts until others than clients rename its file: for more it takes root, and a file system that \
-             has handles"
-        ),
-        Lasting::UntilEnd => eprintln!(
-            "warning: file handles last until this server ends, or a file is renamed here: for others it takes root, and a file system \
-             that has handles"
-        ),
-    }
+    warn_of_handles(&nfs);
     print(&format!("{lines}{READY}\n"))?;
     notify::ready(&format!("listening at {address}"));
     signals.forever().next();
@@ -146,17 +136,58 @@ fn gate(
     Ok((tree, engine, layout))
 }
 
-/// What handles are sealed with, and what to warn of.
-fn secret(tree: &DirectoryTree, read_only: bool) -> Result<([u8; 16], Option<String>), Failure> {
-    match tree.kept_secret(SECRET) {
-        Ok(secret) => Ok((secret, None)),
-        Err(error) => {
-            let why =
-                if read_only { "nothing can be kept there" } else { "the secret of handles is not kept" };
-            let warning = format!(
-                "{error}: {why}, so that clients have to mount again when this server has been started again"
-            );
-            Ok((held::random_secret().context("no random numbers")?, Some(warning)))
+/// Says so where handles do not last.
+pub(crate) fn warn_of_handles(nfs: &iogate_nfs::Server) {
+    match nfs.lasting() {
+        Lasting::Always => {}
+        Lasting::UntilRenamed => eprintln!(
+            "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles"
+        ),
+        Lasting::UntilEnd => {
+            eprintln!("warning: file handles last until this server ends, or others rename a file");
+        }
+    }
+}
+
+/// What lets handles outlive a server.
+pub(crate) struct Kept {
+    /// What they are sealed with.
+    pub(crate) secret: [u8; 16],
+    /// Where it is noted which file each is for, if the kernel does not know.
+    pub(crate) places: Option<OwnedFd>,
+    /// What to warn of.
+    pub(crate) warning: Option<String>,
+}
+
+impl Kept {
+    /// Below a tree, or in a directory of its own.
+    pub(crate) fn of(tree: &DirectoryTree, state: Option<&Path>, read_only: bool) -> Result<Kept, Failure> {
+        if let Some(state) = state {
+            std::fs::create_dir_all(state)
+                .and_then(|()| std::fs::File::open(state))
+                .and_then(|state| Ok((held::secret_below(&state, SECRET)?, held::folder_below(&state)?)))
+                .map(|(secret, places)| Kept { secret, places: Some(places), warning: None })
+                .with_context(|| {
+                    format!("state: {} must be a directory that can be written", state.display())
+                })
+                .map_err(Failure::from)
+        } else {
+            match tree.kept_secret(SECRET).and_then(|secret| Ok((secret, tree.kept_folder()?))) {
+                Ok((secret, places)) => Ok(Kept { secret, places: Some(places), warning: None }),
+                Err(error) => {
+                    let why = if read_only {
+                        "nothing can be kept there"
+                    } else {
+                        "the secret of handles is not kept"
+                    };
+                    let warning = format!(
+                        "{error}: {why}, so that clients have to mount again when this server has been started again; a state \
+                         directory elsewhere helps"
+                    );
+                    let secret = held::random_secret().context("no random numbers")?;
+                    Ok(Kept { secret, places: None, warning: Some(warning) })
+                }
+            }
         }
     }
 }
@@ -193,7 +224,7 @@ fn control(
 }
 
 /// How a client with Linux mounts it.
-fn mount_command(address: SocketAddr, path: &Path) -> String {
+pub(crate) fn mount_command(address: SocketAddr, path: &Path) -> String {
     let port = address.port();
     let host = match address.ip() {
         ip if ip.is_unspecified() => "SERVER".into(),

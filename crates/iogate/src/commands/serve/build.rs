@@ -20,6 +20,7 @@ use iogate_vfs::app::stable_hash;
 use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 
 use super::config::{Answers, Config, Export};
+use super::nfs::Built;
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::devices;
 use crate::failure::Failure;
@@ -44,10 +45,10 @@ pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
     config.listen.iter().map(bind).collect()
 }
 
-/// All that a server needs, and the gates in it.
-pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>), Failure> {
+/// All that a server needs, and of each export what NFS needs.
+pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Built>), Failure> {
     let forwarder = client::forwarder(config.node, config.nodes).context("no random numbers")?;
-    let mut exports = Vec::new();
+    let (mut exports, mut kept) = (Vec::new(), Vec::new());
     // Which server on which machine this is.
     let mut listeners = u64::from(stable_hash(rustix::system::uname().nodename().to_bytes()));
     for listen in &config.listen {
@@ -55,9 +56,10 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>)
     }
     for export in &config.export {
         let built = export.build(forwarder, listeners);
-        exports.push(built.with_context(|| format!("export `{}`", export.name))?);
+        let (served, tree) = built.with_context(|| format!("export `{}`", export.name))?;
+        kept.push(Built { tree, engine: Arc::clone(&served.engine) });
+        exports.push(served);
     }
-    let engines = exports.iter().map(|export| export.engine.clone()).collect();
     let settings = ServerConfig {
         exports,
         node: config.node,
@@ -65,19 +67,22 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Arc<Engine>>)
         limits: config.limits(),
         session_grace: config.session_grace.as_ref().map_or(SESSION_GRACE, |grace| grace.0),
     };
-    Ok((settings, engines))
+    Ok((settings, kept))
 }
 
+/// An export, and the directory that it is, if it is one.
+type Made = (server::Export, Option<Arc<DirectoryTree>>);
 /// Where names are, and where the stripes.
 type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
 
 impl Export {
-    /// What is served.
-    fn build(&self, forwarder: Forwarder, listeners: u64) -> anyhow::Result<server::Export> {
-        let (mut modelled, mut learnt) = (Vec::new(), None);
+    /// What is served, and its directory if it is one.
+    fn build(&self, forwarder: Forwarder, listeners: u64) -> anyhow::Result<Made> {
+        let (mut modelled, mut learnt, mut own) = (Vec::new(), None, None);
         let (tree, layout): (Arc<dyn Tree>, Layout) = if let Some(directory) = &self.directory {
             let (tree, layout) = (self.directory_tree(directory, &mut modelled)?, self.layout_of(directory)?);
             let tree = Arc::new(tree);
+            own = Some(Arc::clone(&tree));
             learnt = layout.layouts.map(|layouts| (Arc::clone(&tree), layouts));
             (tree, layout.gate)
         } else if let Some(address) = &self.forward {
@@ -109,7 +114,7 @@ impl Export {
         if let Some((tree, layouts)) = learnt {
             tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
         }
-        Ok(server::Export {
+        let served = server::Export {
             name: self.name.clone(),
             tree,
             engine,
@@ -119,7 +124,8 @@ impl Export {
             forwarders: super::security::numbers(&self.forwarders).context("forwarders")?,
             answers: self.remembered(listeners)?,
             devices: modelled,
-        })
+        };
+        Ok((served, own))
     }
 
     /// What is known of what is behind the gate.
@@ -292,8 +298,8 @@ mod tests {
                 "node = {node}\nnodes = 4\n[[listen]]\nat = \"unix:{path}/s\"\n[[export]]\nnames = \"{path}\"\n\
                  targets = [\"{path}\"]\ngate = {{ scheduler = \"twins\" }}\n"
             );
-            let (_, engines) = server(&Config::parse(&text).unwrap()).unwrap();
-            engines[0].with_gate(|gate, _| gate.config().scheduler.value(&param::NODE))
+            let (_, built) = server(&Config::parse(&text).unwrap()).unwrap();
+            built[0].engine.with_gate(|gate, _| gate.config().scheduler.value(&param::NODE))
         };
         assert_eq!([0, 1, 3].map(number), [0, 1, 3]);
     }

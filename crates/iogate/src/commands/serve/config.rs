@@ -10,6 +10,7 @@ use iogate_net::Endpoint;
 use serde::Deserialize;
 
 pub(crate) use super::gate::Gate;
+use super::nfs::Nfs;
 pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::failure::Failure;
 use crate::settings::toml_error;
@@ -31,6 +32,9 @@ pub(crate) struct Config {
     pub(crate) export: Vec<Export>,
     #[serde(default)]
     pub(crate) limits: Limits,
+    /// Exports for clients of NFS, too.
+    #[serde(default)]
+    pub(crate) nfs: Option<Nfs>,
 }
 
 /// An address, and who may come in there.
@@ -255,6 +259,9 @@ impl Config {
     pub(crate) fn parse(text: &str) -> anyhow::Result<Config> {
         let config: Config = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         config.check()?;
+        if let Some(nfs) = &config.nfs {
+            nfs.check(&config.export, text)?;
+        }
         Ok(config)
     }
 
@@ -434,8 +441,8 @@ impl Config {
             users: Users { squash: Squash::None, ..Users::default() },
         };
         let (node, nodes, session_grace, limits) = (0, one(), None, Limits::default());
-        let config =
-            Config { node, nodes, session_grace, listen: vec![listen], export: vec![export], limits };
+        let (listen, export) = (vec![listen], vec![export]);
+        let config = Config { node, nodes, session_grace, listen, export, limits, nfs: None };
         config.check()?;
         Ok(config)
     }

@@ -4,6 +4,7 @@ pub(crate) mod ask;
 mod build;
 pub(crate) mod config;
 pub(crate) mod gate;
+mod nfs;
 mod security;
 mod values;
 
@@ -38,8 +39,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let mut signals = begin()?;
     let listeners = build::listeners(&config)?;
+    let nfs = config.nfs.as_ref().map(|nfs| Ok::<_, Failure>((nfs, nfs.bind()?))).transpose()?;
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
-    let (settings, engines) = build::server(&config)?;
+    let (settings, built) = build::server(&config)?;
+    let engines: Vec<_> = built.iter().map(|built| Arc::clone(&built.engine)).collect();
     if let Some(shares) = &shares {
         let set = engines.iter().try_for_each(|engine| shares.set(engine, &ThisSystem));
         set.map_err(|error| Failure::usage(anyhow!(error)))?;
@@ -49,6 +52,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     for endpoint in server.endpoints() {
         lines.push_str(&format!("listening at {endpoint}\n"));
     }
+    let nfs = match nfs {
+        None => None,
+        Some((nfs, listener)) => {
+            let (server, told) = nfs.start(&config, &built, listener)?;
+            lines.push_str(&told);
+            Some(server)
+        }
+    };
     let _serving = match http {
         None => None,
         Some(listener) => {
@@ -60,6 +71,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     notify::ready(&lines);
     signals.forever().next();
     notify::stopping();
+    if let Some(nfs) = &nfs {
+        nfs.shutdown();
+    }
     server.shutdown();
     engines.iter().for_each(|engine| engine.shutdown());
     Ok(())
