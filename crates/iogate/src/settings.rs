@@ -38,6 +38,9 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, ConfigError> {
     TIME.parse(text)
 }
 
+/// Lines of files that are longer are not shown in messages.
+const LINE_MAX: usize = 80;
+
 /// A file that is not as it should be, in one line: where, and what was expected.
 pub(crate) fn toml_error(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let said = error.message().lines().collect::<Vec<_>>().join(", ");
@@ -45,7 +48,11 @@ pub(crate) fn toml_error(text: &str, error: &toml::de::Error) -> anyhow::Error {
         Some(at) => {
             let line =
                 1 + text.as_bytes()[..at.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
-            anyhow::anyhow!("line {line}: {said}")
+            let there = text.lines().nth(line - 1).unwrap_or_default().trim();
+            match there.chars().count() <= LINE_MAX {
+                true => anyhow::anyhow!("line {line}, `{there}`: {said}"),
+                false => anyhow::anyhow!("line {line}: {said}"),
+            }
         }
         None => anyhow::anyhow!("{said}"),
     }
