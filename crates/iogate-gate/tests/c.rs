@@ -81,5 +81,7 @@ fn an_engine_under_valgrind() {
 
 #[test]
 fn an_engine_with_a_sanitizer() {
-    ENGINE.into_iter().for_each(|mode| run("engine", mode, Under::Sanitizer));
+    // GCC 12's sanitizer does not take its own locks at a fork: where one of the engine's threads has one, the child waits for it for ever.
+    let safe = ENGINE.into_iter().filter(|mode| *mode != "fork");
+    safe.for_each(|mode| run("engine", mode, Under::Sanitizer));
 }
