@@ -38,6 +38,11 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, ConfigError> {
     TIME.parse(text)
 }
 
+/// The line of a byte of a text, from 1 on.
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
 /// Lines of files that are longer are not shown in messages.
 const LINE_MAX: usize = 80;
 
@@ -46,8 +51,7 @@ pub(crate) fn toml_error(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let said = error.message().lines().collect::<Vec<_>>().join(", ");
     match error.span() {
         Some(at) => {
-            let line =
-                1 + text.as_bytes()[..at.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count();
+            let line = line_of(text, at.start);
             let there = text.lines().nth(line - 1).unwrap_or_default().trim();
             match there.chars().count() <= LINE_MAX {
                 true => anyhow::anyhow!("line {line}, `{there}`: {said}"),

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fmt::Write;
 
 use clap::error::ErrorKind;
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Command, CommandFactory, Parser};
 
 use crate::cli::Cli;
 use crate::failure::Failure;
@@ -38,16 +38,18 @@ const PLAIN: [(&str, &str); 5] = [
 /// The command that was asked for. Help and versions are printed, and end the program.
 pub(crate) fn parse() -> Result<Cli, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    let matches = command().try_get_matches_from(&arguments);
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp
-        | ErrorKind::DisplayVersion
-        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+    Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
+        // Asked for again with the overview, which takes time to make.
+        ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            with_overview().get_matches_from(&arguments);
+            error.exit()
+        }
+        ErrorKind::DisplayVersion => error.exit(),
         _ => refusal(&error.render().to_string(), &path(&arguments)),
     })
 }
 
-fn command() -> Command {
+fn with_overview() -> Command {
     let template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}";
     let command = Cli::command();
     let overview = overview(&command, width());

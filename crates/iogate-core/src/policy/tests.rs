@@ -31,6 +31,32 @@ impl App {
     }
 }
 
+/// A gate without a scheduler's own order, that has one dispatch in service.
+fn one_at_a_time() -> Gate {
+    let config = GateConfig {
+        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
+        queue_max: 100,
+        depth: 1,
+        layout: Layout::SINGLE,
+    };
+    Gate::new(&config).unwrap()
+}
+
+/// An application's read of 4 KiB at the begin of a file of its own.
+fn block(id: u64, app: u32) -> Request {
+    Request {
+        id: RequestId(id),
+        file: FileId(id),
+        op: Op::Read,
+        offset: 0,
+        bytes: 4096,
+        app: AppId(app),
+        client: crate::ClientId(0),
+        target: None,
+        issued: None,
+    }
+}
+
 /// What happened to one request.
 #[derive(Clone, Copy, Debug)]
 struct Done {
@@ -366,27 +392,11 @@ fn who_comes_late_and_asks_for_one_at_a_time_has_its_share_from_the_start() {
 
 #[test]
 fn a_capped_writer_of_one_block_stops_nobody_else() {
-    let config = GateConfig {
-        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
-        queue_max: 100,
-        depth: 1,
-        layout: Layout::SINGLE,
-    };
-    let mut gate = Gate::new(&config).unwrap();
+    let mut gate = one_at_a_time();
     let capped = Entitlement { max: rate(4096), ..Entitlement::default() };
     let policy = Policy { apps: [(AppId(1), capped)].into(), ..Policy::default() };
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
-    let request = |id: u64, app: u32, op| Request {
-        id: RequestId(id),
-        file: FileId(1),
-        op,
-        offset: 0,
-        bytes: 4096,
-        app: AppId(app),
-        client: crate::ClientId(0),
-        target: None,
-        issued: None,
-    };
+    let request = |id, app, op| Request { op, file: FileId(1), ..block(id, app) };
     for id in 0..3 {
         gate.submit(Time::ZERO, &request(id, 1, Op::Write)).unwrap();
     }
@@ -404,13 +414,7 @@ fn a_capped_writer_of_one_block_stops_nobody_else() {
 
 #[test]
 fn applications_come_and_go_in_little_memory() {
-    let config = GateConfig {
-        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
-        queue_max: 100,
-        depth: 1,
-        layout: Layout::SINGLE,
-    };
-    let mut gate = Gate::new(&config).unwrap();
+    let mut gate = one_at_a_time();
     gate.set_policy(Time::ZERO, Some(&Policy::default())).unwrap();
     for app in 1..100_000u64 {
         let request = Request {

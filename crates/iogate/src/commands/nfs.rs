@@ -22,11 +22,10 @@ use iogate_vfs::{DirectoryTree, Users, held};
 
 use crate::cli::NfsArgs;
 use crate::commands::layout::{LayoutChoice, MountLayout};
-use crate::commands::serve::{READY, begin};
-use crate::commands::{notify, policy};
+use crate::commands::policy;
+use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
 use crate::metrics;
-use crate::output::print;
 use crate::storage;
 
 /// Under which the secret of handles is kept.
@@ -37,7 +36,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let pinned = args.scheduler.config_or_auto(default)?;
     let shares = policy::of_flags(&args.shares)?;
     check(args)?;
-    let mut signals = begin()?;
+    let signals = begin()?;
     let path = std::fs::canonicalize(&args.directory)
         .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
     let (tree, engine, layout) = gate(args, &path, pinned, default)?;
@@ -80,10 +79,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         eprintln!("warning: {warning}");
     }
     warn_of_handles(&nfs);
-    print(&format!("{lines}{READY}\n"))?;
-    notify::ready(&format!("listening at {address}"));
-    signals.forever().next();
-    notify::stopping();
+    until_stopped(&lines, &format!("listening at {address}"), signals)?;
     nfs.shutdown();
     if let Some(control) = &control {
         control.shutdown();

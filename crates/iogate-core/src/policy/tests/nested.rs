@@ -290,31 +290,14 @@ fn a_branchs_floor_holds_beside_a_hundred_greedy_ones() {
 
 #[test]
 fn who_comes_is_placed_and_its_branch_is_told_of() {
-    let config = GateConfig {
-        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
-        queue_max: 100,
-        depth: 1,
-        layout: Layout::SINGLE,
-    };
-    let mut gate = Gate::new(&config).unwrap();
+    let mut gate = one_at_a_time();
     let mut policy = institute();
     policy.branches.insert(OPTICS, branch(Entitlement { max: rate(4096), ..weight(1) }, Some(PHYSICS)));
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
     gate.place(AppId(77), OPTICS);
     gate.place(AppId(78), AppId(4711));
-    let request = |id: u64, app: u32| Request {
-        id: RequestId(id),
-        file: FileId(id),
-        op: Op::Read,
-        offset: 0,
-        bytes: 4096,
-        app: AppId(app),
-        client: crate::ClientId(0),
-        target: None,
-        issued: None,
-    };
     for id in 0..4 {
-        gate.submit(Time::ZERO, &request(id, if id == 3 { 78 } else { 77 })).unwrap();
+        gate.submit(Time::ZERO, &block(id, if id == 3 { 78 } else { 77 })).unwrap();
     }
     let mut served = Vec::new();
     while let Decision::Dispatch(dispatch) = gate.next(Time::ZERO) {
@@ -325,7 +308,7 @@ fn who_comes_is_placed_and_its_branch_is_told_of() {
     // A second policy that has the branch keeps who is in it, and who waits for it.
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
     // Who says that he is called like a branch is within nothing, and no branch.
-    gate.submit(Time::ZERO, &request(9, OPTICS.0)).unwrap();
+    gate.submit(Time::ZERO, &block(9, OPTICS.0)).unwrap();
     let now = gate.apps_now(Time::ZERO);
     let of = |app: u32| now.iter().rfind(|one| one.app == app).unwrap();
     assert_eq!((of(77).within, of(78).within), (Some(OPTICS.0), None));

@@ -17,11 +17,10 @@ use iogate_turn::probe::{self, Verdict};
 use iogate_turn::{Calibration, Settings};
 
 use crate::cli::{Auth, CoordServeArgs, Time};
+use crate::commands::policy;
 use crate::commands::serve::config::{self, Address, Listen};
-use crate::commands::serve::{READY, begin};
-use crate::commands::{notify, policy};
+use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
-use crate::output::print;
 
 pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     if args.with_parent {
@@ -37,7 +36,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         terms: args.policy.as_deref().map(terms).transpose()?,
         limits: Limits::default(),
     };
-    let mut signals = begin()?;
+    let signals = begin()?;
     // The state first: a second coordinator must not take the place of the first one's socket.
     let journal = journal(args)?;
     let listeners = listeners(args)?;
@@ -49,10 +48,7 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     for endpoint in coordinator.endpoints() {
         lines.push_str(&format!("listening at {endpoint}\n"));
     }
-    print(&format!("{lines}{READY}\n"))?;
-    notify::ready(&lines);
-    signals.forever().next();
-    notify::stopping();
+    until_stopped(&lines, &lines, signals)?;
     coordinator.shutdown();
     Ok(())
 }

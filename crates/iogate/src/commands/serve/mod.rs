@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if args.check {
         return print("the configuration is right\n");
     }
-    let mut signals = begin()?;
+    let signals = begin()?;
     let listeners = build::listeners(&config)?;
     let nfs = config.nfs.as_ref().map(|nfs| Ok::<_, Failure>((nfs, nfs.bind()?))).transpose()?;
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
@@ -67,10 +67,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             Some(listener.serve_server(&server)?)
         }
     };
-    print(&format!("{lines}{READY}\n"))?;
-    notify::ready(&lines);
-    signals.forever().next();
-    notify::stopping();
+    until_stopped(&lines, &lines, signals)?;
     if let Some(nfs) = &nfs {
         nfs.shutdown();
     }
@@ -110,6 +107,16 @@ pub(crate) fn begin() -> Result<Signals, Failure> {
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
     raise_descriptor_limit();
     Ok(signals)
+}
+
+/// Says where it listens and that it is ready, to whoever reads its output and, as `doing`, to a service manager; returns when it is asked
+/// to end.
+pub(crate) fn until_stopped(lines: &str, doing: &str, mut signals: Signals) -> Result<(), Failure> {
+    print(&format!("{lines}{READY}\n"))?;
+    notify::ready(doing);
+    signals.forever().next();
+    notify::stopping();
+    Ok(())
 }
 
 /// Messages go to standard error; which, `RUST_LOG` says.

@@ -15,6 +15,7 @@ use toml::Spanned;
 use super::config::{Config, Export, Users};
 use crate::commands::nfs::{Kept, mount_command, warn_of_handles};
 use crate::failure::Failure;
+use crate::settings::line_of;
 
 /// Where NFS is, if nothing else is said.
 const PORT: u16 = 2049;
@@ -103,8 +104,7 @@ impl Nfs {
     /// What is wrong with it, in its configuration's text.
     pub(super) fn check(&self, exports: &[Export], text: &str) -> anyhow::Result<()> {
         let wrong = |span: std::ops::Range<usize>, what: String| {
-            let line = text.get(..span.start).unwrap_or_default().matches('\n').count() + 1;
-            Err(anyhow!("nfs, line {line}: {what}"))
+            Err(anyhow!("nfs, line {}: {what}", line_of(text, span.start)))
         };
         let listen = self.listen.get_ref();
         if !listen.ip().is_loopback() && self.allow.is_empty() {
