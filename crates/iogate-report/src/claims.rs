@@ -3,7 +3,7 @@
 //! A statement agrees if the whole interval of ours does. One that is only partly within the tolerance is undecided: more seeds could
 //! tell. Of a change, being on the same side of no change is something, and called so.
 
-use iogate_sim::stat::Estimate;
+use iogate_sim::stat::{Estimate, half_width_left_out};
 use serde::{Deserialize, Serialize};
 
 use crate::{Table, units};
@@ -34,6 +34,12 @@ impl Interval {
         let positive = pairs.iter().all(|(of, by)| *of > 0.0 && *by > 0.0);
         let logarithms: Vec<f64> = pairs.iter().filter(|_| positive).map(|(of, by)| (of / by).ln()).collect();
         Some(Interval::of(&logarithms, level)?.map(f64::exp))
+    }
+
+    /// Of what is computed from samples together, by what it is with each of them left out in turn; without an interval of fewer than two.
+    pub fn left_out(value: f64, without: &[f64], level: f64) -> Interval {
+        let half = half_width_left_out(without, level).unwrap_or(0.0);
+        Interval { low: value - half, mean: value, high: value + half }
     }
 
     /// What has no interval.

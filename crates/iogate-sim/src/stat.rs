@@ -42,6 +42,15 @@ impl Estimate {
     }
 }
 
+/// Half the width of the confidence interval at `level` of what is computed from n samples together, by what it is with each of them left
+/// out in turn: the jackknife (Tukey, 1958). `None` of fewer than two. Of a mean it is an [`Estimate`]'s; of a median, or the largest of
+/// many, it is rough.
+pub fn half_width_left_out(without: &[f64], level: f64) -> Option<f64> {
+    let freedom = without.len() as f64 - 1.0;
+    let stddev = stddev(without)?;
+    Some(t_quantile(level, freedom as u64) * stddev * freedom / (without.len() as f64).sqrt())
+}
+
 /// The mean; `None` of nothing.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -150,6 +159,20 @@ mod tests {
         assert_eq!((estimate.low(), estimate.high()), (3.0, 3.0));
         assert_eq!(Estimate::of(&[], 0.95), None);
         assert_eq!(Estimate::of(&[3.0, 3.0], 0.95).unwrap().half_width, Some(0.0));
+    }
+
+    #[test]
+    fn what_is_left_out_gives_a_mean_the_interval_of_an_estimate() {
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        let without = |left_out: usize| {
+            let others = values.iter().enumerate().filter(|(place, _)| *place != left_out);
+            others.map(|(_, value)| *value).collect::<Vec<_>>()
+        };
+        let means: Vec<f64> = (0..8).filter_map(|place| mean(&without(place))).collect();
+        let half = half_width_left_out(&means, 0.95).unwrap();
+        assert!((half - Estimate::of(&values, 0.95).unwrap().half_width.unwrap()).abs() < 1e-9, "{half}");
+        assert_eq!(half_width_left_out(&[3.0], 0.95), None);
+        assert_eq!(half_width_left_out(&[3.0, 3.0], 0.95), Some(0.0));
     }
 
     #[test]

@@ -34,6 +34,30 @@ impl Cell {
         Interval::of(&self.by_seed.iter().map(|(_, value)| *value).collect::<Vec<_>>(), self.level)
     }
 
+    /// The geometric mean over the seeds: of ratios.
+    pub(super) fn geometric(&self) -> Option<Interval> {
+        Interval::of_ratios(
+            &self.by_seed.iter().map(|(_, ratio)| (*ratio, 1.0)).collect::<Vec<_>>(),
+            self.level,
+        )
+    }
+
+    /// How many seeds there are.
+    pub(super) fn seeds(&self) -> usize {
+        self.by_seed.len()
+    }
+
+    /// Of what confidence its intervals are.
+    pub(super) fn level(&self) -> f64 {
+        self.level
+    }
+
+    /// Without one of the seeds, by its place.
+    pub(super) fn without(&self, left_out: usize) -> Cell {
+        let others = self.by_seed.iter().enumerate().filter(|(place, _)| *place != left_out);
+        Cell { by_seed: others.map(|(_, value)| *value).collect(), ..*self }
+    }
+
     /// This over another, seed by seed.
     pub(super) fn by(&self, other: &Cell) -> Option<Interval> {
         Interval::of_ratios(&self.pairs(other).map(|(_, pair)| pair).collect::<Vec<_>>(), self.level)

@@ -68,6 +68,7 @@ const ALL: &[Published] = &[
     absent("agios", "table II", "amounts of data", "not a result: conditions"),
     shown("agios", "figure 3", "one application, a shared file, Graphene"),
     shown("agios", "figure 4", "one application, a file each, Pastel"),
+    shown("agios", "figures 3 and 4, page caches below", "control: what the servers' memory does"),
     shown("agios", "table III", "the best algorithm for each situation"),
     shown("agios", "section 4", "decision trees"),
     shown("agios", "table IV", "correct selections"),

@@ -5,6 +5,7 @@ use iogate_report::claims::{Interval, Tolerance};
 use iogate_report::html::whiskers::{Bars, Groups, groups};
 use iogate_sim::metrics::Unit;
 
+use super::samples::{Outcome, Samples};
 use super::situations::{Situation, Situations};
 use super::trees::Learnt;
 use super::{BASE, SIGNIFICANT};
@@ -22,10 +23,10 @@ const CHANGE_POINTS: f64 = 100.0 * SIGNIFICANT;
 const CLOSE: f64 = 1.05;
 
 /// Somebody's choices, and what comes of them.
-struct Selection {
-    name: String,
+pub(super) struct Selection {
+    pub(super) name: String,
     /// Time over time without a scheduler, for each situation.
-    ratios: Vec<f64>,
+    pub(super) ratios: Vec<f64>,
     gains: Vec<f64>,
     losses: Vec<f64>,
     /// How many situations gain and lose: surely, by the mean, perhaps.
@@ -104,8 +105,13 @@ fn least(values: &[f64]) -> Option<f64> {
     values.first().map(|value| 100.0 * value)
 }
 
+/// The largest of some changes, in percent: none if nothing changes that way.
+fn largest(changes: impl Iterator<Item = f64>) -> Option<f64> {
+    changes.max_by(f64::total_cmp).map(|change| 100.0 * change.max(0.0))
+}
+
 /// Everybody who selects, by name.
-fn selections(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
+pub(super) fn all(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
     let mut all = vec![
         Selection::new("the best of each situation", situations, |_, situation| {
             Interval::exact(situation.fastest())
@@ -132,13 +138,11 @@ fn selections(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
     all
 }
 
-pub(super) fn figure<'a>(results: &'a [Experiment], situations: &Situations, trees: &[Learnt]) -> Figure<'a> {
-    let all = selections(situations, trees);
-    let named = |name: &str| all.iter().find(|selection| selection.name == name);
+pub(super) fn figure<'a>(results: &'a [Experiment], samples: &Samples) -> Figure<'a> {
+    let Outcome { situations, selections: all, .. } = &samples.whole;
     let mut sheet = Sheet::of("figure 5 and table VII");
-    let full = situations.all.len() == PUBLISHED_SITUATIONS;
-    absolute(&mut sheet, full, &named);
-    relative(&mut sheet, full, &named);
+    absolute(&mut sheet, samples);
+    relative(&mut sheet, samples);
     let mut table = Table::new([
         "",
         "faster",
@@ -149,7 +153,7 @@ pub(super) fn figure<'a>(results: &'a [Experiment], situations: &Situations, tre
         "mean regret",
         "about as fast as the best",
     ]);
-    for selection in &all {
+    for selection in all {
         table.row([
             selection.name.clone(),
             counted(selection.gaining),
@@ -176,7 +180,7 @@ pub(super) fn figure<'a>(results: &'a [Experiment], situations: &Situations, tre
             ),
             table,
         )],
-        pictures: vec![("Median gains and losses of those that change significantly".into(), groups(&medians(&all)))],
+        pictures: vec![("Median gains and losses of those that change significantly".into(), groups(&medians(all)))],
         remarks: "The paper's times of trees are of the situations that they were learnt from; the rows of ten-fold and of devices left out say \
                   what a tree is worth on what it has not seen."
             .into(),
@@ -189,12 +193,12 @@ fn counted(count: Interval) -> String {
     if low == high { mean.to_string() } else { format!("{mean} ({low} to {high})") }
 }
 
-type Named<'a> = dyn Fn(&str) -> Option<&'a Selection> + 'a;
+/// Whether these are the paper's situations, so that numbers of them compare.
+fn full(samples: &Samples) -> bool {
+    samples.whole.situations.all.len() == PUBLISHED_SITUATIONS
+}
 
-fn absolute(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
-    let mut count = |what: String, published: u32, ours: Option<Interval>| {
-        sheet.number(what, published.into(), "", ours.filter(|_| full), Tolerance::Within(COUNT_NEAR));
-    };
+fn absolute(sheet: &mut Sheet, samples: &Samples) {
     let counted = [
         ("oracle (table III)", 71, 4),
         ("T1, trained", 71, 4),
@@ -202,43 +206,57 @@ fn absolute(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
         ("aioli always", 66, 37),
         ("sjf always", 42, 21),
     ];
+    let found = |name: &str| samples.whole.selection(name).filter(|_| full(samples));
+    let near = Tolerance::Within(COUNT_NEAR);
     for (name, gains, losses) in counted {
-        let found = named(name);
-        count(format!("{name}: faster"), gains, found.map(|selection| selection.gaining));
-        count(format!("{name}: slower"), losses, found.map(|selection| selection.losing));
+        let ours = found(name);
+        sheet.number(
+            format!("{name}: faster"),
+            gains.into(),
+            "",
+            ours.map(|selection| selection.gaining),
+            near,
+        );
+        sheet.number(
+            format!("{name}: slower"),
+            losses.into(),
+            "",
+            ours.map(|selection| selection.losing),
+            near,
+        );
     }
-    count("T3, trained: slower".into(), 10, named("T3, trained").map(|selection| selection.losing));
-    type Of = fn(&[f64]) -> Option<f64>;
-    let gains: [(&str, &str, Of, f64); 7] = [
-        ("oracle (table III)", "mean gain", mean, 23.0),
-        ("oracle (table III)", "smallest gain", least, 11.0),
-        ("oracle (table III)", "largest gain", most, 59.0),
-        ("aioli always", "mean gain", mean, 23.0),
-        ("aioli always", "largest gain", most, 59.0),
-        ("sjf always", "mean gain", mean, 21.0),
-        ("sjf always", "largest gain", most, 45.0),
+    let ours = found("T3, trained").map(|selection| selection.losing);
+    sheet.number("T3, trained: slower", 10.0, "", ours, near);
+    type Of = fn(&Selection) -> Option<f64>;
+    let mean_gain: Of = |selection| mean(&selection.gains);
+    let mean_loss: Of = |selection| mean(&selection.losses);
+    let median_loss: Of = |selection| median(&selection.losses);
+    let most_gain: Of = |selection| largest(selection.ratios.iter().map(|ratio| 1.0 - ratio));
+    let most_loss: Of = |selection| largest(selection.ratios.iter().map(|ratio| ratio - 1.0));
+    let published: [(&str, &str, Of, f64); 14] = [
+        ("oracle (table III)", "mean gain", mean_gain, 23.0),
+        ("oracle (table III)", "smallest gain", |selection| least(&selection.gains), 11.0),
+        ("oracle (table III)", "largest gain", most_gain, 59.0),
+        ("aioli always", "mean gain", mean_gain, 23.0),
+        ("aioli always", "largest gain", most_gain, 59.0),
+        ("sjf always", "mean gain", mean_gain, 21.0),
+        ("sjf always", "largest gain", most_gain, 45.0),
+        ("oracle (table III)", "largest loss", most_loss, 12.0),
+        ("aioli always", "mean loss", mean_loss, 72.0),
+        ("aioli always", "largest loss", most_loss, 278.0),
+        ("sjf always", "mean loss", mean_loss, 14.0),
+        ("sjf always", "largest loss", most_loss, 23.0),
+        ("T1, trained", "median loss", median_loss, 11.0),
+        ("T3, trained", "median loss", median_loss, 25.0),
     ];
-    for (name, what, of, published) in gains {
-        let ours = named(name).and_then(|selection| of(&selection.gains));
-        sheet.percent(format!("{name}: {what}"), published, ours.map(Interval::exact), CHANGE_POINTS);
-    }
-    let losses: [(&str, &str, Of, f64); 7] = [
-        ("oracle (table III)", "largest loss", most, 12.0),
-        ("aioli always", "mean loss", mean, 72.0),
-        ("aioli always", "largest loss", most, 278.0),
-        ("sjf always", "mean loss", mean, 14.0),
-        ("sjf always", "largest loss", most, 23.0),
-        ("T1, trained", "median loss", median, 11.0),
-        ("T3, trained", "median loss", median, 25.0),
-    ];
-    for (name, what, of, published) in losses {
-        let ours = named(name).and_then(|selection| of(&selection.losses));
-        sheet.percent(format!("{name}: {what}"), published, ours.map(Interval::exact), CHANGE_POINTS);
+    for (name, what, of, published) in published {
+        let ours = samples.interval(|outcome| of(outcome.selection(name)?));
+        sheet.percent(format!("{name}: {what}"), published, ours, CHANGE_POINTS);
     }
 }
 
 /// Table VII: trees against one algorithm for everything.
-fn relative(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
+fn relative(sheet: &mut Sheet, samples: &Samples) {
     let published = [
         ("aioli always", "T1, trained", [74.9, 5.0, 89.0]),
         ("aioli always", "T2, trained", [74.9, 5.0, 89.0]),
@@ -247,27 +265,26 @@ fn relative(sheet: &mut Sheet, full: bool, named: &Named<'_>) {
         ("sjf always", "T2, trained", [38.0, 64.0, 80.0]),
         ("sjf always", "T3, trained", [38.0, 58.0, 54.0]),
     ];
-    for (fixed, tree, [up_to, more, less]) in published {
-        let both = named(fixed).zip(named(tree)).filter(|_| full);
-        let of = |ours: &dyn Fn(&Selection, &Selection) -> Option<f64>| {
-            both.and_then(|(fixed, tree)| ours(fixed, tree)).map(|change| 100.0 * change)
+    type Of = fn(&Selection, &Selection) -> Option<f64>;
+    let shorter: Of =
+        |fixed, tree| largest(fixed.ratios.iter().zip(&tree.ratios).map(|(fixed, tree)| 1.0 - tree / fixed));
+    let more: Of = |fixed, tree| Some(100.0 * change(fixed.gains.len(), tree.gains.len())?);
+    let fewer: Of = |fixed, tree| Some(-100.0 * change(fixed.losses.len(), tree.losses.len())?);
+    for (fixed, tree, [up_to, gain, lose]) in published {
+        let of = |ours: Of| {
+            let ours = samples.interval(|outcome| ours(outcome.selection(fixed)?, outcome.selection(tree)?));
+            ours.filter(|_| full(samples))
         };
         let what = |text: &str| format!("{tree}, over {fixed}: {text}");
-        let shorter = of(&|fixed, tree| {
-            fixed
-                .ratios
-                .iter()
-                .zip(&tree.ratios)
-                .map(|(fixed, tree)| 1.0 - tree / fixed)
-                .max_by(f64::total_cmp)
-        });
-        sheet.percent(what("shorter by up to"), up_to, shorter.map(Interval::exact), CHANGE_POINTS);
-        let change = |from: usize, to: usize| (from > 0).then(|| to as f64 / from as f64 - 1.0);
-        let gains = of(&|fixed, tree| change(fixed.gains.len(), tree.gains.len()));
-        sheet.percent(what("more situations gain"), more, gains.map(Interval::exact), CHANGE_POINTS);
-        let losses = of(&|fixed, tree| change(fixed.losses.len(), tree.losses.len()).map(|change| -change));
-        sheet.percent(what("fewer situations lose"), less, losses.map(Interval::exact), CHANGE_POINTS);
+        sheet.percent(what("shorter by up to"), up_to, of(shorter), CHANGE_POINTS);
+        sheet.percent(what("more situations gain"), gain, of(more), CHANGE_POINTS);
+        sheet.percent(what("fewer situations lose"), lose, of(fewer), CHANGE_POINTS);
     }
+}
+
+/// From one number of situations to another.
+fn change(from: usize, to: usize) -> Option<f64> {
+    (from > 0).then(|| to as f64 / from as f64 - 1.0)
 }
 
 fn medians(all: &[Selection]) -> Groups {

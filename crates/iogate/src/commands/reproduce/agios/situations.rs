@@ -10,9 +10,10 @@ use iogate_report::claims::Interval;
 
 use super::{BASE, DEVICE, OP, PATTERN, PROCESSES, SCHEDULER, SIGNIFICANT};
 use crate::commands::reproduce::Settings;
+use crate::commands::reproduce::claims::Cell;
 
-/// Time with some settings over time with others, if there are results of both.
-pub(super) type Ratio<'a> = dyn Fn(&Settings<'_>, &Settings<'_>) -> Option<Interval> + 'a;
+/// Time with some settings over time with others, seed by seed, if there are results of both.
+pub(super) type Ratio<'a> = dyn Fn(&Settings<'_>, &Settings<'_>) -> Option<Cell> + 'a;
 
 /// The paper's numbers of processes in tables III to VII.
 const COUNTED: [u32; 2] = [8, 16];
@@ -25,6 +26,7 @@ pub(super) struct Situations {
 }
 
 /// One of the paper's 192: a pattern on a device by so many processes.
+#[derive(Clone)]
 pub(super) struct Situation {
     pub(super) device: String,
     pub(super) op: String,
@@ -32,6 +34,8 @@ pub(super) struct Situation {
     pub(super) processes: u32,
     pub(super) seen: Seen,
     /// Time with each scheduler over time without one, seed by seed.
+    by_seed: Vec<Cell>,
+    /// Its mean for each scheduler.
     pub(super) ratios: Vec<Interval>,
     /// The scheduler that table III names, of the pattern on the device whatever the processes, and how much it gains.
     pub(super) right: usize,
@@ -63,15 +67,46 @@ impl Situations {
         let mut schedulers = values(SCHEDULER).unwrap_or_default();
         schedulers.sort_by_key(|name| name != BASE);
         let mut ratios = Ratios::new();
-        let mut all: Vec<Situation> = plan
+        let all = plan
             .points
             .iter()
             .filter_map(|point| Situation::of(point, &schedulers, ratio, &mut ratios))
             .collect();
-        for index in 0..all.len() {
-            (all[index].right, all[index].gain) = choice(&all, &all[index]);
+        Situations { schedulers, all }.chosen()
+    }
+
+    /// With what table III says of them.
+    fn chosen(mut self) -> Situations {
+        for index in 0..self.all.len() {
+            let (right, gain) = choice(&self.all, &self.all[index]);
+            (self.all[index].right, self.all[index].gain) = (right, gain);
         }
-        Situations { schedulers, all }
+        self
+    }
+
+    /// How many seeds all of them have.
+    pub(super) fn seeds(&self) -> usize {
+        self.cells().map(Cell::seeds).min().unwrap_or(0)
+    }
+
+    /// Of what confidence the intervals are.
+    pub(super) fn level(&self) -> f64 {
+        self.cells().next().map_or(0.0, Cell::level)
+    }
+
+    /// As they are without one of the seeds, with what table III says then.
+    pub(super) fn without(&self, seed: usize) -> Situations {
+        let less = |situation: &Situation| {
+            let by_seed: Vec<Cell> = situation.by_seed.iter().map(|cell| cell.without(seed)).collect();
+            let ratios = by_seed.iter().map(Cell::geometric).collect::<Option<_>>()?;
+            Some(Situation { by_seed, ratios, ..situation.clone() })
+        };
+        let all = self.all.iter().filter_map(less).collect();
+        Situations { schedulers: self.schedulers.clone(), all }.chosen()
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.all.iter().flat_map(|situation| &situation.by_seed)
     }
 
     /// The number of a scheduler.
@@ -99,13 +134,16 @@ impl Situation {
             });
             settings.collect()
         };
-        let ratios = schedulers.iter().map(|name| ratio(&with(name), &with(BASE))).collect::<Option<_>>()?;
+        let by_seed: Vec<Cell> =
+            schedulers.iter().map(|name| ratio(&with(name), &with(BASE))).collect::<Option<_>>()?;
+        let ratios = by_seed.iter().map(Cell::geometric).collect::<Option<_>>()?;
         Some(Situation {
             device: set(DEVICE)?.into(),
             op: set(OP)?.into(),
             pattern: set(PATTERN)?.into(),
             processes,
             seen: seen(point, processes, devices)?,
+            by_seed,
             ratios,
             right: 0,
             gain: 0.0,

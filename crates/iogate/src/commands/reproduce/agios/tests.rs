@@ -2,9 +2,11 @@
 
 use iogate_report::claims::Interval;
 
+use super::samples::Samples;
 use super::situations::Situations;
 use super::{selection, trees};
 use crate::commands::reproduce::Settings;
+use crate::commands::reproduce::claims::Cell;
 use crate::commands::reproduce::figure::Reproduced;
 use crate::commands::scenario::built_in_plan;
 
@@ -24,35 +26,35 @@ fn situations(of: &dyn Fn(&[&str]) -> bool) -> Situations {
         let column = header.iter().position(|name| *name == value(super::SCHEDULER))?;
         Some(row[column].parse().unwrap())
     };
-    Situations::new(&plan, &|settings, base| Some(Interval::exact(time(settings)? / time(base)?)))
+    Situations::new(&plan, &|settings, base| Some(Cell::of(&[(1, time(settings)? / time(base)?)], 0.9)))
 }
 
-fn text(situations: &Situations) -> String {
-    let learnt = trees::learn(situations);
-    let mut figures = trees::figures(&[], situations, &learnt);
-    figures.push(selection::figure(&[], situations, &learnt));
+fn text(situations: Situations) -> String {
+    let samples = Samples::new(situations);
+    let mut figures = trees::figures(&[], &samples);
+    figures.push(selection::figure(&[], &samples));
     Reproduced::new("", "Trees", Vec::new(), figures).page.markdown()
 }
 
 #[test]
 fn the_sections_of_the_trees_are_as_kept() {
-    let found = text(&situations(&|_| true));
+    let found = text(situations(&|_| true));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands/reproduce/agios/golden.md");
         std::fs::write(path, &found).unwrap();
     }
     assert_eq!(found, GOLDEN);
-    assert_eq!(found, text(&situations(&|_| true)), "the same again");
+    assert_eq!(found, text(situations(&|_| true)), "the same again");
 }
 
 #[test]
 fn one_device_and_one_number_of_processes_are_enough_for_a_page() {
     let some = situations(&|row| row[0] == "graphene" && row[1] == "8");
     assert_eq!(some.all.len(), 24);
-    let page = text(&some);
+    let page = text(some);
     assert!(page.contains("| T2, learnt with 8 processes | 5.21 % | - | \u{b1} 5 points | - |"), "{page}");
     assert!(page.contains("| oracle (table III): faster | 71 | - | \u{b1} 5 | - |"), "{page}");
-    let none = text(&situations(&|_| false));
+    let none = text(situations(&|_| false));
     assert!(!none.contains("NaN"), "{none}");
 }
 
@@ -78,4 +80,30 @@ fn table_three_is_of_the_mean_over_processes() {
         assert_eq!(situation.ratios[0], Interval::exact(1.0));
     }
     assert_eq!(all.schedulers[0], "fifo");
+}
+
+#[test]
+fn an_interval_over_all_situations_is_by_what_each_seed_is_worth() {
+    let plan = built_in_plan("agios", false).unwrap_or_else(|_| panic!("the scenario is built in"));
+    let with = |shares: &'static [f64]| {
+        let ratio = move |settings: &Settings<'_>, _: &Settings<'_>| {
+            let scheduler = settings.iter().find(|(name, _)| *name == super::SCHEDULER).unwrap().1;
+            let shares = shares.iter().map(|share| if scheduler == "aioli" { *share } else { 1.0 });
+            Some(Cell::of(&(1..).zip(shares).collect::<Vec<_>>(), 0.9))
+        };
+        Samples::new(Situations::new(&plan, &ratio))
+    };
+    let gain = |samples: &Samples| {
+        samples.interval(|of| Some(1.0 - of.selection("aioli always")?.ratios[0])).unwrap()
+    };
+    let alike = gain(&with(&[0.5, 0.5, 0.5]));
+    assert!((alike.low - 0.5).abs() < 1e-9 && (alike.high - 0.5).abs() < 1e-9, "{alike:?}");
+    let apart = gain(&with(&[0.4, 0.5, 0.625]));
+    assert!((apart.mean - 0.5).abs() < 1e-9 && apart.low < 0.4 && apart.high > 0.6, "{apart:?}");
+    // Whom table III names is asked again without each seed: aioli gains less than 10 % without the first.
+    let right = with(&[0.5, 0.95, 0.95]);
+    let share =
+        right.interval(|of| Some(of.situations.all.iter().filter(|one| one.right > 0).count() as f64));
+    let share = share.unwrap();
+    assert!(share.mean == 192.0 && share.low < 192.0, "{share:?}");
 }

@@ -4,13 +4,14 @@ use iogate_report::Table;
 use iogate_report::claims::{Interval, Tolerance};
 use iogate_sim::tree::{Example, Feature, Kind, Options, Tree, errors, folds, predict_held_out};
 
+use super::samples::{Outcome, Samples};
 use super::situations::{Seen, Situation, Situations};
 use crate::commands::reproduce::Experiment;
 use crate::commands::reproduce::claims::Sheet;
 use crate::commands::reproduce::figure::Figure;
 
 /// How often the examples are dealt out to ten folds, each time with another seed.
-const DEALINGS: u64 = 10;
+pub(super) const DEALINGS: u64 = 10;
 /// How far a share of situations may be from the paper's, in percentage points.
 const SHARE_POINTS: f64 = 5.0;
 
@@ -57,7 +58,7 @@ pub(super) struct Learnt {
 }
 
 impl Learnt {
-    fn new(variant: &Variant, situations: &Situations) -> Learnt {
+    fn new(variant: &Variant, situations: &Situations, dealings: u64) -> Learnt {
         let options = Options::default();
         let features: Vec<Feature> = (variant.uses.iter())
             .map(|&index| Feature { name: FEATURES[index].0.into(), kind: FEATURES[index].1 })
@@ -71,7 +72,7 @@ impl Learnt {
         };
         let tree = learn(&|_| true);
         let held_out = |groups: &[usize]| predict_held_out(&features, &examples, groups, &options);
-        let ten_fold = (1..=DEALINGS).map(|seed| held_out(&folds(&examples, 10, seed))).collect();
+        let ten_fold = (1..=dealings).map(|seed| held_out(&folds(&examples, 10, seed))).collect();
         let by = |key: &dyn Fn(&Situation) -> String| {
             let keys: Vec<String> = situations.all.iter().map(key).collect();
             let mut groups = keys.clone();
@@ -147,25 +148,13 @@ impl Variant {
 }
 
 /// The paper's three, and T1 with the paper's sizes.
-pub(super) fn learn(situations: &Situations) -> Vec<Learnt> {
-    VARIANTS.iter().map(|variant| Learnt::new(variant, situations)).collect()
+pub(super) fn learn(situations: &Situations, dealings: u64) -> Vec<Learnt> {
+    VARIANTS.iter().map(|variant| Learnt::new(variant, situations, dealings)).collect()
 }
 
-fn named<'a>(trees: &'a [Learnt], name: &str) -> Option<&'a Learnt> {
-    trees.iter().find(|tree| tree.name == name)
-}
-
-pub(super) fn figures<'a>(
-    results: &'a [Experiment],
-    situations: &Situations,
-    trees: &[Learnt],
-) -> Vec<Figure<'a>> {
-    let figures = [
-        learnt(situations, trees),
-        correct(situations, trees),
-        by_processes(situations, trees),
-        sizes(situations),
-    ];
+pub(super) fn figures<'a>(results: &'a [Experiment], samples: &Samples) -> Vec<Figure<'a>> {
+    let figures =
+        [learnt(&samples.whole), correct(samples), by_processes(samples), sizes(&samples.whole.situations)];
     figures.into_iter().map(|figure| Figure { results: results.iter().collect(), ..figure }).collect()
 }
 
@@ -186,12 +175,13 @@ fn figure(
     }
 }
 
-fn learnt(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+fn learnt(whole: &Outcome) -> Figure<'static> {
+    let Outcome { situations, trees, .. } = whole;
     let mut sheet = Sheet::of("section 4");
     for (name, rate, nodes, leaves) in
         [("T1", 8.85, 53u32, 27u32), ("T2", 8.33, 53, 27), ("T3", 30.21, 17, 9)]
     {
-        let Some(tree) = named(trees, name) else { continue };
+        let Some(tree) = whole.tree(name) else { continue };
         let ours = tree.ten_fold_errors().map(|[mean, low, high]| Interval { low, mean, high });
         sheet.percent(format!("{name}, ten-fold, misclassified"), rate, ours, SHARE_POINTS);
         let size = Tolerance::Percent(10.0);
@@ -237,25 +227,31 @@ fn learnt(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
     )
 }
 
-fn correct(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+fn correct(samples: &Samples) -> Figure<'static> {
     let mut sheet = Sheet::of("table IV");
-    let total = situations.all.len() as f64;
-    let share = |right: usize| (total > 0.0).then(|| 100.0 * right as f64 / total);
-    let always = |name: &str| {
-        let scheduler = situations.scheduler(name)?;
-        share(situations.all.iter().filter(|situation| situation.right == scheduler).count())
+    let situations = &samples.whole.situations;
+    let share = |right: usize, of: &Outcome| {
+        let total = of.situations.all.len();
+        (total > 0).then(|| 100.0 * right as f64 / total as f64)
     };
-    sheet.percent("aIOLi only", 31.0, always("aioli").map(Interval::exact), SHARE_POINTS);
-    sheet.percent("SJF only", 48.0, always("sjf").map(Interval::exact), SHARE_POINTS);
+    let right = |of: &Outcome, scheduler: usize| {
+        of.situations.all.iter().filter(|situation| situation.right == scheduler).count()
+    };
+    for (what, name, rate) in [("aIOLi only", "aioli", 31.0), ("SJF only", "sjf", 48.0)] {
+        let always = |of: &Outcome| share(right(of, of.situations.scheduler(name)?), of);
+        sheet.percent(what, rate, samples.interval(always), SHARE_POINTS);
+    }
     for (name, rate) in [("T1", 100.0), ("T2", 100.0), ("T3", 73.0)] {
-        let right = |tree: &Learnt| share(tree.examples.len() - errors(&tree.examples, &tree.trained));
-        sheet.percent(name, rate, named(trees, name).and_then(right).map(Interval::exact), SHARE_POINTS);
+        let trained = |of: &Outcome| {
+            let tree = of.tree(name)?;
+            share(tree.examples.len() - errors(&tree.examples, &tree.trained), of)
+        };
+        sheet.percent(name, rate, samples.interval(trained), SHARE_POINTS);
     }
     let mut table = Table::new(["right answer", "situations"]);
     for (index, name) in situations.schedulers.iter().enumerate() {
-        let count = situations.all.iter().filter(|situation| situation.right == index).count();
         let name = if index == 0 { "none" } else { name };
-        table.row([name.to_owned(), count.to_string()]);
+        table.row([name.to_owned(), right(&samples.whole, index).to_string()]);
     }
     figure(
         "Table IV: correct selections",
@@ -266,11 +262,12 @@ fn correct(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
     )
 }
 
-fn by_processes(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
+fn by_processes(samples: &Samples) -> Figure<'static> {
     let mut sheet = Sheet::of("table V");
-    let wrong = |tree: &Learnt, learnt_from: u32| {
+    let wrong = |of: &Outcome, name: &str, learnt_from: u32| {
+        let tree = of.tree(name)?;
         let predicted = tree.other_processes.as_ref()?;
-        tree.wrong(predicted, situations, |situation| situation.processes != learnt_from)
+        tree.wrong(predicted, &of.situations, |situation| situation.processes != learnt_from)
     };
     let published = [
         ("T1", 18.75, 5.21),
@@ -279,17 +276,17 @@ fn by_processes(situations: &Situations, trees: &[Learnt]) -> Figure<'static> {
         ("T3", 26.04, 26.04),
     ];
     for (name, with_8, with_16) in published {
-        let Some(tree) = named(trees, name) else { continue };
         for (processes, rate) in [(8, with_8), (16, with_16)] {
             sheet.percent(
                 format!("{name}, learnt with {processes} processes"),
                 rate,
-                wrong(tree, processes).map(Interval::exact),
+                samples.interval(|of| wrong(of, name, processes)),
                 SHARE_POINTS,
             );
         }
         if matches!(name, "T2" | "T3") {
-            sheet.fact(format!("{name} is the same tree from both"), true, tree.same_trees);
+            let same = samples.whole.tree(name).and_then(|tree| tree.same_trees);
+            sheet.fact(format!("{name} is the same tree from both"), true, same);
         }
     }
     figure(
