@@ -3,7 +3,7 @@
 use iogate_report::claims::Interval;
 
 use super::samples::Samples;
-use super::situations::Situations;
+use super::situations::{Situation, Situations};
 use super::{selection, trees};
 use crate::commands::reproduce::Settings;
 use crate::commands::reproduce::claims::Cell;
@@ -62,7 +62,7 @@ fn one_device_and_one_number_of_processes_are_enough_for_a_page() {
 fn table_three_is_of_the_mean_over_processes() {
     let all = situations(&|_| true);
     for situation in &all.all {
-        let is = |other: &&super::Situation| {
+        let is = |other: &&Situation| {
             (&other.device, &other.op, &other.pattern)
                 == (&situation.device, &situation.op, &situation.pattern)
         };
