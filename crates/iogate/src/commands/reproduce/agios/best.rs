@@ -5,7 +5,7 @@ use iogate_report::html::heat::{Cell, Heat, heat};
 
 use super::samples::Samples;
 use super::situations::{Situation, Situations};
-use super::{FASTER, SLOWER, faster, largest, relative, slower, times};
+use super::{FASTER, SIGNIFICANT, SLOWER, faster, largest, relative, slower, times};
 use crate::commands::reproduce::claims::{Sheet, within};
 use crate::commands::reproduce::figure::Figure;
 use crate::commands::reproduce::{Experiment, percent};
@@ -223,7 +223,10 @@ pub(super) fn figure<'a>(results: &'a Experiment, samples: &Samples) -> Result<F
             .into(),
         sheet: sheet(results, situations)?,
         tables: vec![(
-            "The fastest over 8 and 16 processes, and how much shorter the time is; `none` where it is less than 10 %".into(),
+            format!(
+                "The fastest over 8 and 16 processes, and how much shorter the time is; `none` where it is less than {} %",
+                100.0 * SIGNIFICANT
+            ),
             table,
         )],
         pictures: vec![("The best algorithm, and its gain over none".into(), heat(&picture))],
