@@ -8,11 +8,12 @@
 
 needs fio cc
 root=$(cd "$(dirname "$0")/../.." && pwd)
-cargo build --quiet --locked --manifest-path "$root/Cargo.toml" --workspace --lib --bins --example forwarder
-library=$root/target/debug/libiogate_preload.so
+built=${IOGATE%/*}
+[ -x "$built/examples/forwarder" ] || fail "there is no $built/examples/forwarder: cargo build --workspace --lib --bins --examples"
+library=$built/libiogate_preload.so
 programs=$root/crates/iogate-preload/tests/programs
 
-"$root/target/debug/examples/forwarder" "$SRC" "unix:$SIDE/socket" 2>"$WORK/forwarder.log" &
+"$built/examples/forwarder" "$SRC" "unix:$SIDE/socket" 2>"$WORK/forwarder.log" &
 forwarder=$!
 eventually 10 test -S "$SIDE/socket" || fail "the forwarder does not listen"
 export IOGATE_FORWARDERS=unix:$SIDE/socket IOGATE_PREFIX=/iogate-of-tests
@@ -142,6 +143,6 @@ with dd if=/dev/zero of="$here/long" bs=64k count=400 status=none &
 writer=$!
 eventually 10 test -s "$SRC/long" || fail "nothing is written"
 kill -KILL "$forwarder" && { wait "$forwarder" || true; } 2>/dev/null
-"$root/target/debug/examples/forwarder" "$SRC" "unix:$SIDE/socket" 2>>"$WORK/forwarder.log" &
+"$built/examples/forwarder" "$SRC" "unix:$SIDE/socket" 2>>"$WORK/forwarder.log" &
 wait "$writer" || fail "the program has noticed that the forwarder was gone for a while"
 [ "$(stat -c %s "$SRC/long")" -eq $((400 * 65536)) ] || fail "the file has $(stat -c %s "$SRC/long") bytes"

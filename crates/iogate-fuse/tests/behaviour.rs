@@ -27,7 +27,7 @@ fn sh(script: &str) -> (bool, String) {
 fn a_large_directory_is_listed_once_and_whole() {
     on_all_mounts(|mount| {
         // More than are fetched at a time; the transports differ in nothing here.
-        let files = if mount.mounted().transport() == Transport::Device { 9_000 } else { 500 };
+        let files = if mount.mounted().transport() == Transport::Device { 3_000 } else { 500 };
         let dir = mount.source.join("large");
         std::fs::create_dir(&dir).unwrap();
         for number in 0..files {

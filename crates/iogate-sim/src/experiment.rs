@@ -1,5 +1,6 @@
 //! All runs of a plan, on as many threads as there are: the results are the same for any number.
 
+use std::hash::{DefaultHasher, Hasher};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -50,6 +51,15 @@ pub struct Done<O> {
     pub result: RunResult,
     /// Who looked on.
     pub observer: Option<O>,
+}
+
+/// What tells these bytes from others: the program that runs an experiment, or what the experiment is made of. The same for the same bytes,
+/// on every machine, by the same version of Rust. Here, as this crate is optimised in every build, and programs are large.
+#[must_use]
+pub fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 /// Runs every point of `plan` as often as it says, with consecutive seeds, and returns their results in the order of the points.

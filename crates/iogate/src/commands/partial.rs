@@ -2,9 +2,7 @@
 //! `iogate merge` joins the shards.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
-use std::hash::{DefaultHasher, Hasher};
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -15,7 +13,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::Time;
 use iogate_report::partial::{ENDING, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
-use iogate_sim::experiment::{self, Done, ExperimentError};
+use iogate_sim::experiment::{self, Done, ExperimentError, digest};
 use iogate_sim::scenario::Plan;
 
 use super::progress::Progress;
@@ -124,24 +122,13 @@ fn failed(error: ExperimentError) -> Failure {
 
 /// The points with everything that they are made of, in a few characters.
 fn fingerprint(plan: &Plan) -> String {
-    struct Hashed(DefaultHasher);
-    impl std::fmt::Write for Hashed {
-        fn write_str(&mut self, text: &str) -> std::fmt::Result {
-            self.0.write(text.as_bytes());
-            Ok(())
-        }
-    }
-    let mut hashed = Hashed(DefaultHasher::new());
-    write!(hashed, "{:?}", plan.points).expect("hashing does not fail");
-    format!("{:016x}", hashed.0.finish())
+    format!("{:016x}", digest(format!("{:?}", plan.points).as_bytes()))
 }
 
 /// What tells this program from others of the same version.
 fn build() -> Result<String, Failure> {
     let program = fs::read("/proc/self/exe").context("the program's own file cannot be read")?;
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&program);
-    Ok(format!("{:016x}", hasher.finish()))
+    Ok(format!("{:016x}", digest(&program)))
 }
 
 /// A file of runs that is being written; nobody else writes it meanwhile.
