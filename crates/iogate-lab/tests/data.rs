@@ -99,6 +99,14 @@ fn no_cut_that_fails_for_want_of_descriptors_is_done_in_part() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, a write fails for want of space, and a part of it is there; a read sees that, and before the read is answered a server's
+/// machine crashes, so that it is gone: the checker took it for known.
+#[test]
+fn what_a_read_saw_before_a_crash_may_be_gone_after_it() {
+    let report = run(20_953_673, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -85,10 +85,7 @@ impl Cells {
             let mut possible = given[floor.unwrap_or(0)..].iter_mut();
             // The latest one that it may be.
             match possible.rfind(|given| given.number == number) {
-                Some(given) if number.is_some() => {
-                    given.put.known.get_or_insert(now);
-                    given.put.is_lost &= called < last_loss;
-                }
+                Some(given) if number.is_some() => given.put.is_seen(called, now, last_loss),
                 Some(_) => {}
                 None if number.is_none() && floor.is_none() => {}
                 None => {

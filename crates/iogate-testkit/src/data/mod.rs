@@ -192,6 +192,13 @@ impl Put {
         self.is_lost |= self.called < last_loss;
     }
 
+    /// A read that was called for at a time has found it. What it saw may have been lost meanwhile; what is there after a loss is not.
+    fn is_seen(&mut self, called: u64, at: u64, last_loss: u64) {
+        let may_be_lost = self.is_lost || self.known.is_none() && self.called < last_loss;
+        self.known.get_or_insert(at);
+        self.is_lost = may_be_lost && called < last_loss;
+    }
+
     /// Whether it has to be there for who calls at a time.
     fn holds(&self, at: u64) -> bool {
         self.known.is_some_and(|known| known < at) && (self.is_durable || !self.is_lost)

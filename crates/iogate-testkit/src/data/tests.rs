@@ -138,6 +138,22 @@ fn what_was_underway_at_a_loss_may_be_lost_although_it_is_answered() {
     answered().does(Op::Sync).reads(Cell::Nothing).refused("known to have Some(1)");
 }
 
+/// A write that has failed may be there in part, as long as nothing is lost.
+#[test]
+fn what_a_read_saw_before_a_loss_may_be_lost_although_it_is_answered_after_it() {
+    let failed = || begin().fails(Op::Write { first: 0, cells: 1, number: 1 }, 28);
+    let seen = |forged: Forged, is_during: bool| {
+        let mut forged = if is_during { forged } else { forged.lost() };
+        let read = forged.call(2, 2, Op::Read { first: 0, cells: 1 });
+        let mut forged = if is_during { forged.lost() } else { forged };
+        forged.returns(read, Answer::Cells(vec![is(1)]));
+        forged
+    };
+    seen(failed(), true).reads(Cell::Nothing).passes();
+    seen(failed(), true).reads(is(1)).reads(Cell::Nothing).refused("known to have Some(1)");
+    seen(failed(), false).reads(Cell::Nothing).refused("known to have Some(1)");
+}
+
 #[test]
 fn a_sync_after_a_loss_tells_of_it_to_each_handle() {
     let lost = || begin().writes(1).lost();
