@@ -1,65 +1,121 @@
-//! Simulated requests per second on one core, and memory: the two workloads that the papers' sweeps are made of.
+//! Simulated requests per second on one core: the two workloads that the papers' sweeps are made of, by themselves, with each model
+//! of what lies around a server's gate, and with all of them.
 //!
-//! `cargo bench -p iogate-sim --bench sim -- [--quick] [--json] [--rounds N]`. A request is one that reaches a server. Time is
-//! the thread's CPU time; rounds of the cases are interleaved, and the table shows medians.
+//! `cargo bench -p iogate-sim --bench sim -- [--quick] [--json] [--rounds N] [--only TEXT]`. A request is one that reaches a server.
+//! Time is the thread's CPU time; rounds of the cases are interleaved, and the table shows medians. `--only` is a part of a
+//! workload's name.
 
+use iogate_core::device::Rules;
 use iogate_core::sched::SchedulerConfig;
 use iogate_core::{Op, SchedulerKind, Span};
 use iogate_sim::cache::{CacheConfig, Kernel};
+use iogate_sim::elevator::{ElevatorConfig, Threads};
 use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{
-    App, Barrier, Clients, Cluster, Coordination, GateSpec, Network, Pattern, ProcessorSpec, Scenario,
-    ServerCache, Servers, Sharing, Workload,
+    App, Barrier, Clients, Cluster, Coordination, Forwarders, GateSpec, ListSpec, Network, Pattern,
+    ProcessorSpec, Scenario, ServerCache, Servers, Sharing, Spread, Workload,
 };
 use iogate_sim::world::simulate;
 
 const KIB: u32 = 1 << 10;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Work {
+enum Base {
     /// AGIOS's on one server: 16 processes, calls of 256 KiB in messages of 8 KiB.
     OneServer,
     /// Server coordination's: 64 servers, ten applications of 32 processes, 8 KiB from each server in a call.
     SixtyFourServers,
     /// The same with a network that delays all messages equally.
     WithoutJitter,
-    /// The first with a page cache on the server, and the second with one on each.
-    OneCache,
-    SixtyFourCaches,
-    /// Writes to the first.
-    OneCacheWritten,
 }
 
+/// What a scenario has besides.
+#[derive(Clone, Copy, PartialEq)]
+enum Model {
+    Nothing,
+    /// A page cache on each server; the processes read.
+    Cache,
+    /// The same, and they write.
+    CacheWritten,
+    Elevator,
+    CommandQueue,
+    /// Forwarders, one for each eight servers, that join dispatches to lists.
+    Lists,
+    /// ext3's blocks, for writes.
+    Allocation,
+    ClientCaches,
+    Processor,
+    /// All of these, for writes.
+    All,
+}
+
+/// What the benchmark simulates.
+#[derive(Clone, Copy)]
+struct Work(Base, Model);
+
 impl Work {
-    fn name(self) -> &'static str {
-        match self {
-            Work::OneServer => "1 server, 16 processes",
-            Work::SixtyFourServers => "64 servers, 320 processes",
-            Work::WithoutJitter => "the same without jitter",
-            Work::OneCache => "1 server with a cache",
-            Work::SixtyFourCaches => "64 servers with caches",
-            Work::OneCacheWritten => "1 server with a cache, writes",
-        }
+    fn name(self) -> String {
+        let base = match self.0 {
+            Base::OneServer => "1 server, 16 processes",
+            Base::SixtyFourServers => "64 servers, 320 processes",
+            Base::WithoutJitter => "64 servers without jitter",
+        };
+        let model = match self.1 {
+            Model::Nothing => return base.into(),
+            Model::Cache => "cache",
+            Model::CacheWritten => "cache, writes",
+            Model::Elevator => "elevator",
+            Model::CommandQueue => "command queue",
+            Model::Lists => "list I/O",
+            Model::Allocation => "allocation",
+            Model::ClientCaches => "clients' caches",
+            Model::Processor => "processor",
+            Model::All => "all models",
+        };
+        format!("{}: {model}", if self.0 == Base::OneServer { "1 server" } else { "64 servers" })
     }
 
     /// `calls` calls a process.
     fn scenario(self, kind: SchedulerKind, calls: u32) -> Scenario {
-        let (servers, apps, processes, device, stripe, transfer, request) = match self {
-            Work::OneServer | Work::OneCache | Work::OneCacheWritten => {
-                (1, 1, 16, "graphene", 32 * KIB, 8 * KIB, 256 * KIB)
-            }
-            Work::SixtyFourServers | Work::WithoutJitter | Work::SixtyFourCaches => {
-                (64, 10, 32, "sata-7200-250g", 4 * KIB, 256 * KIB, 512 * KIB)
+        let Work(base, model) = self;
+        let (servers, apps, processes, mut device, stripe, transfer, request) = match base {
+            Base::OneServer => (1u32, 1, 16, String::from("graphene"), 32 * KIB, 8 * KIB, 256 * KIB),
+            Base::SixtyFourServers | Base::WithoutJitter => {
+                (64, 10, 32, String::from("sata-7200-250g"), 4 * KIB, 256 * KIB, 512 * KIB)
             }
         };
+        let has = |one: Model| model == one || model == Model::All;
+        let writes = [Model::CacheWritten, Model::Allocation, Model::All].contains(&model);
+        let orders = has(Model::Elevator) || has(Model::CommandQueue);
+        if has(Model::CommandQueue) {
+            device.push_str(":queue=31");
+        }
+        let processor = match has(Model::Processor) {
+            true => ProcessorSpec {
+                connection: Span::from_nanos(50),
+                ..ProcessorSpec::each(Span::from_micros(5))
+            },
+            false => ProcessorSpec::default(),
+        };
+        // What it lets through is what is left to order below it.
+        let gate_depth = if orders { 32 } else { 1 };
         let gate = GateSpec {
             scheduler: SchedulerConfig::new(kind),
             auto: false,
             own: None,
-            depth: 1,
+            depth: gate_depth,
             queue: 1 << 16,
             fair: false,
             lot: None,
+        };
+        let forwarders = Forwarders {
+            name: "forwarders".into(),
+            nodes: servers.div_ceil(8),
+            gate: GateSpec { depth: 64, ..gate.clone() },
+            spread: Spread::Client,
+            transfer: 512 * KIB,
+            processor,
+            lists: Some(ListSpec { requests: 16, calls: 16 }),
         };
         let workload = Workload {
             pattern: Pattern::Contiguous {
@@ -67,7 +123,7 @@ impl Work {
                 bytes: u64::from(calls) * u64::from(request),
                 request,
             },
-            op: if self == Work::OneCacheWritten { Op::Write } else { Op::Read },
+            op: if writes { Op::Write } else { Op::Read },
             iterations: 1,
             compute: Distribution::ZERO,
             think: Distribution::ZERO,
@@ -88,7 +144,7 @@ impl Work {
             workload: workload.clone(),
         };
         Scenario {
-            title: self.name().into(),
+            title: self.name(),
             notes: Vec::new(),
             seed: 1,
             repetitions: 1,
@@ -96,29 +152,33 @@ impl Work {
             time_max: Span::from_secs(1_000_000),
             alone: false,
             cluster: Cluster {
-                clients: Clients { nodes: 32, gate: None, cache: None, slots: None },
-                forwarders: Vec::new(),
+                clients: Clients {
+                    nodes: 32,
+                    gate: None,
+                    cache: has(Model::ClientCaches).then(|| CacheConfig::new(Kernel::V2628, 1 << 30)),
+                    slots: None,
+                },
+                forwarders: if has(Model::Lists) { vec![forwarders] } else { Vec::new() },
                 servers: Servers {
                     nodes: servers,
                     gate,
-                    device: device.into(),
+                    device,
                     profile: None,
                     stripe: stripe.into(),
                     transfer,
                     extent: 256 << 20,
-                    allocation: None,
-                    processor: ProcessorSpec::default(),
-                    cache: matches!(self, Work::OneCache | Work::OneCacheWritten | Work::SixtyFourCaches)
-                        .then(|| ServerCache {
-                            config: CacheConfig::new(Kernel::V2628, 4 << 30),
-                            commits: true,
-                        }),
-                    elevator: None,
+                    allocation: has(Model::Allocation).then_some(Rules::Ext3),
+                    processor,
+                    cache: (has(Model::Cache) || model == Model::CacheWritten).then(|| ServerCache {
+                        config: CacheConfig::new(Kernel::V2628, 4 << 30),
+                        commits: true,
+                    }),
+                    elevator: has(Model::Elevator).then(|| ElevatorConfig::slices(Threads::Request)),
                 },
             },
             network: Network {
                 latency: Span::from_micros(50),
-                jitter: Span::from_micros(if self == Work::WithoutJitter { 0 } else { 100 }),
+                jitter: Span::from_micros(if base == Base::WithoutJitter { 0 } else { 100 }),
                 bandwidth: Some(125_000_000),
                 buffer: None,
                 retransmit: Span::from_millis(200),
@@ -152,25 +212,40 @@ fn main() {
     let value = |flag: &str| arguments.iter().skip_while(|a| *a != flag).nth(1);
     let (quick, json) = (has("--quick"), has("--json"));
     let rounds = value("--rounds").and_then(|n| n.parse().ok()).unwrap_or(if quick { 1 } else { 5 });
-    let kinds = [
+    let only = value("--only").map_or("", String::as_str);
+    let all = [
         SchedulerKind::Fifo,
         SchedulerKind::ToAgg,
-        SchedulerKind::Sjf,
         SchedulerKind::Mlf,
+        SchedulerKind::Sjf,
         SchedulerKind::Aioli,
         SchedulerKind::AppWindow,
     ];
+    let works = [
+        Work(Base::OneServer, Model::Nothing),
+        Work(Base::SixtyFourServers, Model::Nothing),
+        Work(Base::WithoutJitter, Model::Nothing),
+    ];
+    let models = [
+        Model::Cache,
+        Model::CacheWritten,
+        Model::Elevator,
+        Model::CommandQueue,
+        Model::Lists,
+        Model::Allocation,
+        Model::ClientCaches,
+        Model::Processor,
+        Model::All,
+    ];
+    let with_models =
+        models.into_iter().flat_map(|m| [Work(Base::OneServer, m), Work(Base::SixtyFourServers, m)]);
     let mut cases: Vec<Case> = Vec::new();
-    for (work, calls) in [
-        (Work::OneServer, 1_024),
-        (Work::SixtyFourServers, 25),
-        (Work::WithoutJitter, 25),
-        (Work::OneCache, 1_024),
-        (Work::OneCacheWritten, 1_024),
-        (Work::SixtyFourCaches, 25),
-    ] {
+    for work in works.into_iter().chain(with_models).filter(|work| work.name().contains(only)) {
+        let calls = if work.0 == Base::OneServer { 1_024 } else { 25 };
         let calls = if quick { calls / 16 + 1 } else { calls };
-        for kind in kinds {
+        // The cheapest scheduler, one that joins, and the dearest do for the models.
+        let kinds = if work.1 == Model::Nothing { &all[..] } else { &all[..3] };
+        for &kind in kinds {
             cases.push(Case { work, kind, scenario: work.scenario(kind, calls), per_second: Vec::new() });
         }
     }
@@ -183,7 +258,7 @@ fn main() {
     }
     if !json {
         println!(
-            "{:<26} {:<12} {:>10} {:>10} {:>10}",
+            "{:<28} {:<12} {:>10} {:>10} {:>10}",
             "workload", "scheduler", "requests/s", "lowest", "highest"
         );
     }
@@ -197,7 +272,7 @@ fn main() {
                  \"lowest\":{low:.0},\"highest\":{high:.0}}}"
             );
         } else {
-            println!("{work:<26} {kind:<12} {median:>10.0} {low:>10.0} {high:>10.0}");
+            println!("{work:<28} {kind:<12} {median:>10.0} {low:>10.0} {high:>10.0}");
         }
     }
 }
