@@ -69,6 +69,7 @@ impl<'a> World<'a> {
             changes: HashMap::default(),
             apps: Vec::new(),
             processes: Vec::new(),
+            app_of: Vec::new(),
             batch: scenario
                 .batch
                 .as_ref()
@@ -184,6 +185,7 @@ impl<'a> World<'a> {
             let first = self.processes.len() as u32;
             self.apps.push(AppRun::new(first, app.processes, submitted, servers));
             for rank in 0..app.processes {
+                self.app_of.push(index as u32);
                 self.processes.push(Process {
                     app: index as u32,
                     rank,

@@ -1,5 +1,6 @@
 //! The event queue: what happens next, in an order that depends on nothing but times and the order of insertion.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use iogate_core::Time;
@@ -7,8 +8,10 @@ use iogate_core::Time;
 /// Events by time; those of one time in the order in which they were added. What is to happen at [`Time::MAX`] never happens.
 ///
 /// A calendar queue: a ring of short stretches of time, a list each, so that adding is linking. Only the events of the present
-/// stretch are kept in order, in a small heap; those beyond the ring wait in a heap of their own. What is to happen at once
-/// enters none of them.
+/// stretch are in order: those that were there when it came are sorted at once, those that have come since are in a small heap;
+/// those beyond the ring wait in a heap as well. What is to happen at once enters none of them.
+///
+/// Lists need no numbers to keep the order of insertion: what is beyond the ring comes into it before anything can be added there.
 #[derive(Debug)]
 pub(super) struct EventQueue<E> {
     now: Time,
@@ -16,8 +19,11 @@ pub(super) struct EventQueue<E> {
     added: u64,
     /// Number of the present stretch.
     present: u64,
-    near: Heap<E>,
-    /// For each stretch the first of a list of slots.
+    /// What is left of those that were there when it came: the next one last.
+    near: Vec<(Time, E)>,
+    /// Those of it that were added later.
+    late: Heap<E>,
+    /// For each stretch the first of a list of slots, of which the last added is the first.
     ring: Box<[u32]>,
     slots: Vec<Slot<E>>,
     free: u32,
@@ -32,8 +38,9 @@ const RING: usize = 4096;
 
 /// An event in the ring. Slots are used again last in, first out: what is touched is what is cached.
 #[derive(Clone, Copy, Debug)]
-struct Slot<E> {
-    entry: Entry<E>,
+pub(super) struct Slot<E> {
+    at: Time,
+    event: E,
     /// The next of its list, or of the free slots.
     next: u32,
 }
@@ -52,10 +59,10 @@ impl<E> Entry<E> {
     fn before(&self, other: &Entry<E>) -> bool {
         (self.at, self.number) < (other.at, other.number)
     }
+}
 
-    fn stretch(&self) -> u64 {
-        self.at.as_nanos() >> STRETCH_NS_LOG2
-    }
+fn stretch_of(at: Time) -> u64 {
+    at.as_nanos() >> STRETCH_NS_LOG2
 }
 
 impl<E: Copy> EventQueue<E> {
@@ -65,7 +72,8 @@ impl<E: Copy> EventQueue<E> {
             at_once: VecDeque::new(),
             added: 0,
             present: 0,
-            near: Heap(Vec::new()),
+            near: Vec::new(),
+            late: Heap(Vec::new()),
             ring: vec![NONE; RING].into(),
             slots: Vec::new(),
             free: NONE,
@@ -88,25 +96,31 @@ impl<E: Copy> EventQueue<E> {
             self.at_once.push_back(event);
             return;
         }
-        self.added += 1;
-        self.place(Entry { at, number: self.added, event });
+        self.place(at, event);
     }
 
     /// The next event of the present time; `None` if there is none left.
     pub(super) fn pop_now(&mut self) -> Option<E> {
-        // What the heap has for this time was added before this time came.
-        match self.near.first() {
-            Some(entry) if entry.at <= self.now => self.near.pop().map(|entry| entry.event),
+        // What was there when its stretch came was added before what came later, and that before this time came.
+        if let Some(&(at, event)) = self.near.last()
+            && at <= self.now
+        {
+            self.near.pop();
+            return Some(event);
+        }
+        match self.late.first() {
+            Some(entry) if entry.at <= self.now => self.late.pop().map(|entry| entry.event),
             _ => self.at_once.pop_front(),
         }
     }
 
     /// When the next event happens that does not happen at once.
     pub(super) fn next_time(&mut self) -> Option<Time> {
-        if self.near.first().is_none() {
+        if self.near.is_empty() && self.late.first().is_none() {
             self.turn();
         }
-        self.near.first().map(|entry| entry.at)
+        let near = self.near.last().map(|(at, _)| *at);
+        near.into_iter().chain(self.late.first().map(|entry| entry.at)).min()
     }
 
     /// Moves on to the time of the next event, when nothing is left to do at the present time; `None` if there is none.
@@ -116,14 +130,12 @@ impl<E: Copy> EventQueue<E> {
         Some(self.now)
     }
 
-    fn place(&mut self, entry: Entry<E>) {
-        let stretch = entry.stretch();
-        if stretch <= self.present {
-            self.near.push(entry);
-        } else if stretch - self.present < RING as u64 {
+    fn place(&mut self, at: Time, event: E) {
+        let stretch = stretch_of(at);
+        if stretch > self.present && stretch - self.present < RING as u64 {
             let index = stretch as usize % RING;
             let next = std::mem::replace(&mut self.ring[index], self.free);
-            let slot = Slot { entry, next };
+            let slot = Slot { at, event, next };
             match self.slots.get_mut(self.free as usize) {
                 Some(free) => self.free = std::mem::replace(free, slot).next,
                 None => {
@@ -132,9 +144,11 @@ impl<E: Copy> EventQueue<E> {
                 }
             }
             self.filled[index / 64] |= 1 << (index % 64);
-        } else {
-            self.far.push(entry);
+            return;
         }
+        self.added += 1;
+        let entry = Entry { at, number: self.added, event };
+        if stretch <= self.present { self.late.push(entry) } else { self.far.push(entry) }
     }
 
     /// Goes on to the next stretch in which something happens.
@@ -143,7 +157,7 @@ impl<E: Copy> EventQueue<E> {
         self.present = match self.next_filled(here) {
             Some(index) => self.present + ((index + RING - here) % RING) as u64,
             None => match self.far.first() {
-                Some(entry) => entry.stretch(),
+                Some(entry) => stretch_of(entry.at),
                 None => return,
             },
         };
@@ -151,16 +165,18 @@ impl<E: Copy> EventQueue<E> {
         self.filled[index / 64] &= !(1 << (index % 64));
         let mut at = std::mem::replace(&mut self.ring[index], NONE);
         while let Some(slot) = self.slots.get_mut(at as usize) {
-            self.near.push(slot.entry);
+            self.near.push((slot.at, slot.event));
             let next = std::mem::replace(&mut slot.next, self.free);
             self.free = std::mem::replace(&mut at, next);
         }
+        // The list has the last added first, and so it stays among those of one time.
+        self.near.sort_by_key(|(at, _)| Reverse(*at));
         while let Some(entry) = self.far.first()
-            && entry.stretch() - self.present < RING as u64
+            && stretch_of(entry.at) - self.present < RING as u64
         {
-            let entry = *entry;
+            let Entry { at, event, .. } = *entry;
             self.far.pop();
-            self.place(entry);
+            self.place(at, event);
         }
     }
 

@@ -31,7 +31,6 @@ pub(super) struct Global {
 /// A message between a gate and the allotter.
 #[derive(Clone, Debug)]
 pub(super) struct Letter {
-    pub(super) to: u32,
     pub(super) bytes: u64,
     gate: u32,
     content: Content,
@@ -139,7 +138,7 @@ impl World<'_> {
     fn post(&mut self, from: u32, to: u32, gate: u32, content: Content, classes: usize) {
         let Some(global) = &mut self.global else { return };
         let bytes = LETTER_BYTES + CLASS_BYTES * classes as u64;
-        let letter = global.letters.add(Letter { to, bytes, gate, content });
+        let letter = global.letters.add(Letter { bytes, gate, content });
         self.net.send(&mut self.queue, from, to, bytes, Message::Letter(letter));
     }
 

@@ -185,7 +185,13 @@ enum Event {
     Taken(u32),
     /// A node's processor has taken in a list.
     ListTaken(u32),
-    Arrive(Message),
+    /// A message's first byte reaches the switch's port of node `to`.
+    Arrive {
+        message: Message,
+        to: u32,
+        /// Of data; `u32::MAX`: as many as the message itself knows.
+        bytes: u32,
+    },
     Deliver(Message),
     Net(NetEvent),
     /// The coordinator has asked to be looked at.
@@ -202,6 +208,9 @@ enum Event {
     /// A client node is lost.
     Lost(u32),
 }
+
+// Most of what is remembered of the future is in such slots: two of them fit a cache line.
+const _: () = assert!(size_of::<event::Slot<Event>>() == 32);
 
 /// What travels.
 #[derive(Clone, Copy, Debug)]
@@ -223,8 +232,8 @@ enum Message {
 }
 
 impl WorldEvent<Message> for Event {
-    fn arrive(message: Message) -> Event {
-        Event::Arrive(message)
+    fn arrive(message: Message, to: u32, bytes: u64) -> Event {
+        Event::Arrive { message, to, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
     }
     fn deliver(message: Message) -> Event {
         Event::Deliver(message)
@@ -252,6 +261,8 @@ struct World<'a> {
     changes: HashMap<FileId, u64>,
     apps: Vec<AppRun>,
     processes: Vec<Process>,
+    /// The application of each process, for those who need nothing else of it.
+    app_of: Vec<u32>,
     batch: Option<BatchScheduler>,
     calls: Slab<CallRun>,
     pieces: Slab<Piece>,
@@ -314,8 +325,8 @@ impl World<'_> {
             Event::Cached(piece) => self.replied(piece)?,
             Event::Taken(piece) => self.enter(piece)?,
             Event::ListTaken(message) => self.enter_list(message)?,
-            Event::Arrive(message) => {
-                let (to, bytes) = self.destination(message);
+            Event::Arrive { message, to, bytes } => {
+                let bytes = if bytes == u32::MAX { self.bytes_of(message) } else { bytes.into() };
                 self.net.arrive(&mut self.queue, to, bytes, message);
             }
             Event::Deliver(Message::Request(piece)) => self.take_in(piece)?,

@@ -34,12 +34,45 @@ pub(super) enum NetEvent {
 
 /// An event of the world that this network causes.
 pub(super) trait WorldEvent<M>: Copy {
-    /// The message's first byte reaches the switch's port of its receiver.
-    fn arrive(message: M) -> Self;
+    /// The first byte of a message of `bytes` bytes of data reaches the switch's port of `to`.
+    fn arrive(message: M, to: u32, bytes: u64) -> Self;
     /// The message has come in.
     fn deliver(message: M) -> Self;
     /// For [`Net::handle`].
     fn net(event: NetEvent) -> Self;
+}
+
+/// A time for each pair of nodes, at the beginning zero.
+enum Lasts {
+    /// Row by row, from the first use on.
+    Table { nodes: usize, times: Vec<Time> },
+    /// Where a table would be large.
+    Map(HashMap<(u32, u32), Time>),
+}
+
+/// A table of 2 MiB.
+const TABLE_NODES: usize = 512;
+
+impl Lasts {
+    fn new(nodes: usize) -> Lasts {
+        if nodes <= TABLE_NODES {
+            Lasts::Table { nodes, times: Vec::new() }
+        } else {
+            Lasts::Map(HashMap::default())
+        }
+    }
+
+    fn of(&mut self, from: u32, to: u32) -> &mut Time {
+        match self {
+            Lasts::Table { nodes, times } => {
+                if times.is_empty() {
+                    times.resize(*nodes * *nodes, Time::ZERO);
+                }
+                &mut times[from as usize * *nodes + to as usize]
+            }
+            Lasts::Map(times) => times.entry((from, to)).or_insert(Time::ZERO),
+        }
+    }
 }
 
 /// The ports, and what is between them. `M` names a message.
@@ -49,7 +82,7 @@ pub(super) struct Net<M> {
     out_free: Vec<Time>,
     in_free: Vec<Time>,
     /// Where latencies vary: when the last message of a pair of nodes arrives.
-    last: HashMap<(u32, u32), Time>,
+    last: Lasts,
     flow_of: HashMap<(u32, u32), u32>,
     flows: Vec<Flow<M>>,
     segments: Slab<Segment>,
@@ -64,7 +97,7 @@ impl<M: Copy> Net<M> {
             delays,
             out_free: vec![Time::ZERO; nodes],
             in_free: vec![Time::ZERO; nodes],
-            last: HashMap::default(),
+            last: Lasts::new(nodes),
             flow_of: HashMap::default(),
             flows: Vec::new(),
             segments: Slab::new(),
@@ -87,7 +120,8 @@ impl<M: Copy> Net<M> {
             queue.add(now, E::deliver(message));
             return;
         }
-        let bytes = bytes + u64::from(self.config.header);
+        let data = bytes;
+        let bytes = data + u64::from(self.config.header);
         self.result.messages += 1;
         self.result.bytes += bytes;
         if self.config.buffer.is_some() {
@@ -104,7 +138,7 @@ impl<M: Copy> Net<M> {
         let arrival = left + self.latency(from, to, left);
         match self.config.bandwidth {
             None => queue.add(arrival, E::deliver(message)),
-            Some(_) => queue.add(arrival, E::arrive(message)),
+            Some(_) => queue.add(arrival, E::arrive(message, to, data)),
         }
     }
 
@@ -141,7 +175,7 @@ impl<M: Copy> Net<M> {
         }
         let varying = Distribution::Uniform(Span::ZERO, self.varying(left));
         let latency = self.config.latency + self.rng.span(varying);
-        let last = self.last.entry((from, to)).or_insert(Time::ZERO);
+        let last = self.last.of(from, to);
         *last = (left + latency).max(*last);
         last.since(left)
     }
@@ -185,7 +219,7 @@ impl<M: Copy> Net<M> {
         let sent = queue.now().max(self.out_free[from as usize]);
         let mut reached = sent + self.config.latency + self.varying(sent);
         // What follows something that was delayed is late as well, though the delay may be over.
-        reached = self.last.get(&(from, to)).map_or(reached, |last| reached.max(*last));
+        reached = reached.max(*self.last.of(from, to));
         let received = reached.max(self.in_free[to as usize]);
         let answered = received + wire_time(self.config.bandwidth, SEGMENT_BYTES) + self.config.latency;
         if let Some(at) = self.flows[flow as usize].arm(answered, self.config.retransmit) {

@@ -226,28 +226,16 @@ impl World<'_> {
         self.net.send(&mut self.queue, from, to, data, Message::Request(piece));
     }
 
-    /// Where a message goes, and how many bytes of data it carries.
-    pub(super) fn destination(&self, message: Message) -> (u32, u64) {
+    /// How many bytes of data a message carries.
+    pub(super) fn bytes_of(&self, message: Message) -> u64 {
         match message {
-            Message::Request(piece) => {
-                let piece = &self.pieces[piece];
-                (piece.to, piece.data().0)
-            }
-            Message::Reply(piece) => {
-                let piece = &self.pieces[piece];
-                (piece.from, piece.data().1)
-            }
-            Message::List(list) => (self.list_messages[list].to, self.list_messages[list].data.0),
-            Message::ListReply(list) => (self.list_messages[list].from, self.list_messages[list].data.1),
-            Message::Note(note) => {
-                let Note { to, bytes } = self.notes[note];
-                (self.processes[to as usize].node, bytes)
-            }
-            Message::Word(word) => (self.turns.words[word].to, 0),
-            Message::Letter(letter) => self
-                .global
-                .as_ref()
-                .map_or((0, 0), |global| (global.letters[letter].to, global.letters[letter].bytes)),
+            Message::Request(piece) => self.pieces[piece].data().0,
+            Message::Reply(piece) => self.pieces[piece].data().1,
+            Message::List(list) => self.list_messages[list].data.0,
+            Message::ListReply(list) => self.list_messages[list].data.1,
+            Message::Note(note) => self.notes[note].bytes,
+            Message::Word(_) => 0,
+            Message::Letter(letter) => self.global.as_ref().map_or(0, |global| global.letters[letter].bytes),
         }
     }
 
@@ -449,7 +437,7 @@ impl World<'_> {
             }
             if let (Some(server), Some(block)) = (server, &mut this.block) {
                 block.requests += 1;
-                let app = self.processes[piece.sender.client.0 as usize - 1].app;
+                let app = self.app_of[piece.sender.client.0 as usize - 1];
                 self.apps[app as usize].server_finish[server as usize] = Some(now);
             }
             if piece.from == node {

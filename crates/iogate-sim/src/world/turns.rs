@@ -36,7 +36,6 @@ pub(super) struct Turns {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word {
     app: u32,
-    pub(super) to: u32,
     content: Content,
 }
 
@@ -193,7 +192,7 @@ impl World<'_> {
     fn say(&mut self, app: u32, content: Content) {
         let from = self.processes[self.apps[app as usize].first as usize].node;
         let to = self.coordinator();
-        let word = self.turns.words.add(Word { app, to, content });
+        let word = self.turns.words.add(Word { app, content });
         self.net.send(&mut self.queue, from, to, 0, Message::Word(word));
     }
 
@@ -256,7 +255,7 @@ impl World<'_> {
                     let content =
                         Content::Granted { request: grant.request as u32, token: grant.token, overdue };
                     let to = self.processes[self.apps[app as usize].first as usize].node;
-                    let word = self.turns.words.add(Word { app, to, content });
+                    let word = self.turns.words.add(Word { app, content });
                     let from = self.coordinator();
                     self.net.send(&mut self.queue, from, to, 0, Message::Word(word));
                 }
