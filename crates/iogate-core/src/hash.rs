@@ -22,6 +22,11 @@ impl Hasher for IdHasher {
         self.write_u64(u64::from(value));
     }
 
+    /// Which variant of an enum it is.
+    fn write_isize(&mut self, value: isize) {
+        self.write_u64(value as u64);
+    }
+
     fn write_u64(&mut self, value: u64) {
         self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }

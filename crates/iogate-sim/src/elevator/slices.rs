@@ -26,15 +26,14 @@
 //! Sources: Linux 2.6.28: `block/cfq-iosched.c`; Axboe, Linux block I/O, OLS 2004; Iyer and Druschel, Anticipatory scheduling, SOSP 2001.
 //! Its like with budgets instead of slices is BFQ (Valente and Checconi, 2010).
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
 use super::parameters::value;
 use super::{Choice, Elevator, Entry};
 
 /// Whose queue: write-back's, or a thread's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Whose {
     WriteBack,
     Thread(u64),
@@ -74,13 +73,21 @@ impl Mean {
     }
 }
 
+/// A request that has not begun.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// Where it is, and its number: those at one place go by age.
+    place: (u64, u64),
+    id: u32,
+    added: Time,
+    bytes: u64,
+}
+
 /// The requests of a thread, or of write-back, and what is known of it.
 #[derive(Debug, Default)]
 struct Queue {
-    /// By place, those at one place by age.
-    sorted: BTreeMap<(u64, u64), (u32, Time, u64)>,
-    /// Places by age.
-    by_age: BTreeMap<u64, u64>,
+    /// By place. A thread has a few, and write-back as many as a cache lets be in flight: flat is faster than a tree.
+    sorted: Vec<Waiting>,
     /// Where it stands in the order of turns, if it does.
     turn: Option<(Time, u64)>,
     in_device: u64,
@@ -95,20 +102,31 @@ struct Queue {
 
 impl Queue {
     fn insert(&mut self, now: Time, age: u64, entry: &Entry) {
-        self.sorted.insert((entry.address, age), (entry.id, now, entry.bytes));
-        self.by_age.insert(age, entry.address);
+        let place = (entry.address, age);
+        let index = self.first_from(place);
+        self.sorted.insert(index, Waiting { place, id: entry.id, added: now, bytes: entry.bytes });
+    }
+
+    /// The first that is not before a place.
+    fn first_from(&self, place: (u64, u64)) -> usize {
+        self.sorted.partition_point(|waiting| waiting.place < place)
     }
 
     /// Takes the next one out: the oldest one if it has waited for longer than `expire`.
     fn take(&mut self, now: Time, expire: Option<Span>) -> Option<u32> {
-        let oldest = self.by_age.iter().next().map(|(age, address)| (*address, *age))?;
-        let has_expired = expire.is_some_and(|expire| {
-            self.sorted.get(&oldest).is_some_and(|(_, added, _)| now.since(*added) >= expire)
+        if self.sorted.is_empty() {
+            return None;
+        }
+        let expired = expire.and_then(|expire| {
+            let (index, oldest) =
+                self.sorted.iter().enumerate().min_by_key(|(_, waiting)| waiting.place.1)?;
+            (now.since(oldest.added) >= expire).then_some(index)
         });
-        let ahead = || self.sorted.range((self.at, 0)..).chain(&self.sorted).next().map(|(place, _)| *place);
-        let place = if has_expired { oldest } else { ahead()? };
-        let (id, _, bytes) = self.sorted.remove(&place)?;
-        self.by_age.remove(&place.1);
+        let index = expired.unwrap_or_else(|| {
+            let ahead = self.first_from((self.at, 0));
+            if ahead < self.sorted.len() { ahead } else { 0 }
+        });
+        let Waiting { place, id, bytes, .. } = self.sorted.remove(index);
         self.at = place.0.saturating_add(bytes);
         Some(id)
     }
@@ -169,9 +187,9 @@ pub struct Slices {
     write_back_most: u64,
     seeking: u64,
     known: Known,
-    queues: BTreeMap<Whose, Queue>,
-    /// Queues with requests whose turn it is not.
-    turns: BTreeSet<(Time, u64, Whose)>,
+    queues: HashMap<Whose, Queue>,
+    /// Queues with requests whose turn it is not, the next one last.
+    turns: Vec<(Time, u64, Whose)>,
     turn: Option<Turn>,
     added: u64,
     in_device: u64,
@@ -198,8 +216,8 @@ impl Slices {
                 odd_first: value("slices.odd_first_kib") << 10,
                 odd: value("slices.odd_kib") << 10,
             },
-            queues: BTreeMap::new(),
-            turns: BTreeSet::new(),
+            queues: HashMap::default(),
+            turns: Vec::new(),
             turn: None,
             added: 0,
             in_device: 0,
@@ -218,7 +236,9 @@ impl Slices {
         let turn = (now + Span::from_nanos(behind * others), self.added);
         if let Some(queue) = self.queues.get_mut(&whose) {
             queue.turn = Some(turn);
-            self.turns.insert((turn.0, turn.1, whose));
+            let turn = (turn.0, turn.1, whose);
+            let index = self.turns.partition_point(|other| *other > turn);
+            self.turns.insert(index, turn);
         }
     }
 
@@ -234,7 +254,8 @@ impl Slices {
         if let Some(queue) = self.queues.get_mut(&whose)
             && let Some((at, number)) = queue.turn.take()
         {
-            self.turns.remove(&(at, number, whose));
+            let index = self.turns.partition_point(|other| *other > (at, number, whose));
+            self.turns.remove(index);
             // Within its turn it goes on from where the device is.
             queue.at = self.at;
         }
@@ -265,7 +286,7 @@ impl Slices {
     fn holds_back(&mut self, now: Time) -> Option<Choice> {
         loop {
             let Some(turn) = self.turn else {
-                let Some(&(_, _, whose)) = self.turns.first() else { return Some(Choice::Idle) };
+                let Some(&(_, _, whose)) = self.turns.last() else { return Some(Choice::Idle) };
                 self.begin_turn(whose, None);
                 continue;
             };

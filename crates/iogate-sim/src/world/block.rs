@@ -76,6 +76,8 @@ pub(super) struct Block {
     /// Until when a flush lets nothing begin.
     flushed: Time,
     journal: u64,
+    /// Empty, but for its memory.
+    pieces: Vec<Transfer>,
     pub(super) requests: u64,
     transfers: u64,
     bytes: u64,
@@ -98,6 +100,7 @@ impl Block {
             faults,
             flushed: Time::ZERO,
             journal: 0,
+            pieces: Vec::new(),
             requests: 0,
             transfers: 0,
             bytes: 0,
@@ -146,11 +149,10 @@ impl Block {
     fn hand_in(&mut self, now: Time) {
         let Some((clock, inside)) = &mut self.queueing else { return };
         while let Some((io, placed)) = self.lift.next(now) {
-            let mut pieces = Vec::new();
             for_each_piece(&mut self.placement, &io, placed, |address, bytes| {
-                pieces.push(Transfer { op: io.op, address, bytes });
+                self.pieces.push(Transfer { op: io.op, address, bytes });
             });
-            self.station.submit(clock.at(now), inside.add(io).into(), io.handed_over, pieces);
+            self.station.submit(clock.at(now), inside.add(io).into(), io.handed_over, self.pieces.drain(..));
         }
     }
 
@@ -252,7 +254,7 @@ fn for_each_piece(
     mut each: impl FnMut(u64, u64),
 ) {
     match placed {
-        Some(pieces) => pieces.into_iter().for_each(|(address, bytes)| each(address, bytes)),
+        Some(pieces) => pieces.iter().for_each(|(address, bytes)| each(address, bytes)),
         None => placement.for_each_piece(io.op, io.file, io.offset, io.bytes, each),
     }
 }

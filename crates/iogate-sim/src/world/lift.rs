@@ -6,17 +6,35 @@
 //! Threads, of which CFQ has a queue each: a request takes one of a pool when it first submits something, and gives it back when it is
 //! answered. One that finds everything in memory needs none, and journals are written by a thread of their own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use iogate_core::Time;
 use iogate_core::device::Placement;
+use iogate_core::hash::HashMap;
 
 use super::block::{Io, JOURNAL, Owner};
 use crate::elevator::{Choice, Elevator, ElevatorConfig, Entry, Threads};
 use crate::slab::Slab;
 
-/// Pieces of a transfer: address and length.
-pub(super) type Pieces = Vec<(u64, u64)>;
+/// Pieces of a transfer, of which there is nearly always one: address and length.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    first: Option<(u64, u64)>,
+    others: Vec<(u64, u64)>,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: (u64, u64)) {
+        match self.first {
+            None => self.first = Some(piece),
+            Some(_) => self.others.push(piece),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+}
 
 /// What waits for the device.
 pub(super) enum Lift {
@@ -29,9 +47,10 @@ pub(super) struct Ordered {
     elevator: Box<dyn Elevator + Send>,
     threads: Threads,
     pool: Slab<()>,
-    taken: BTreeMap<u64, u32>,
+    taken: HashMap<u64, u32>,
     held: Slab<(Io, Entry, Pieces)>,
-    inside: BTreeMap<Owner, Entry>,
+    /// In no order; no more than there are slots, and one of each owner.
+    inside: Vec<(Owner, Entry)>,
     slots: usize,
     /// When it is to be asked again, and what of that has been said.
     wait: Time,
@@ -50,9 +69,9 @@ impl Lift {
             elevator: config.build(),
             threads,
             pool: Slab::new(),
-            taken: BTreeMap::new(),
+            taken: HashMap::default(),
             held: Slab::new(),
-            inside: BTreeMap::new(),
+            inside: Vec::new(),
             slots: slots.max(1) as usize,
             wait: Time::MAX,
             said: Time::MAX,
@@ -84,7 +103,8 @@ impl Lift {
     pub(super) fn ended(&mut self, now: Time, owner: Owner) {
         let Lift::Elevator(this) = self else { return };
         // A flush is none of its requests.
-        if let Some(entry) = this.inside.remove(&owner) {
+        if let Some(index) = this.inside.iter().position(|(of, _)| *of == owner) {
+            let (_, entry) = this.inside.swap_remove(index);
             this.elevator.ended(now, &entry);
         }
     }
@@ -109,9 +129,9 @@ impl Lift {
 impl Ordered {
     fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
         let thread = self.thread(&io);
-        let mut pieces = Pieces::new();
+        let mut pieces = Pieces::default();
         placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |at, bytes| pieces.push((at, bytes)));
-        let address = pieces.first().map_or(0, |(address, _)| *address);
+        let address = pieces.first.map_or(0, |(address, _)| address);
         let Io { op, waited_for, bytes, .. } = io;
         let entry = Entry { id: 0, op, waited_for, thread, address, bytes };
         let id = self.held.add((io, entry, pieces));
@@ -143,7 +163,7 @@ impl Ordered {
                 let (io, entry, pieces) =
                     (self.held[id].0, self.held[id].1, std::mem::take(&mut self.held[id].2));
                 self.held.free(id);
-                self.inside.insert(io.owner, entry);
+                self.inside.push((io.owner, entry));
                 Some((io, pieces))
             }
             Choice::WaitUntil(at) => {
