@@ -4,6 +4,7 @@
 //! grain of one page this is the list that it stands for. An extent is a range of pages of a file that are in one state and of one
 //! generation, so a stream of any length needs an extent for each generation, and not a page for each 4 KiB.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use iogate_core::FileId;
@@ -41,10 +42,28 @@ impl Extent {
     }
 }
 
+/// The extent that has a page of a file, or that none has it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    file: FileId,
+    page: u64,
+    extent: Option<(u64, Extent)>,
+}
+
+impl Found {
+    /// What it says of a page, if it says anything.
+    fn of(&self, file: FileId, page: u64) -> Option<Option<(u64, Extent)>> {
+        let is_in = self.extent.is_some_and(|(start, extent)| (start..extent.end).contains(&page));
+        (self.file == file && (self.page == page || is_in)).then_some(self.extent)
+    }
+}
+
 /// The extents of all files.
 #[derive(Debug)]
 pub(super) struct Pages {
     extents: BTreeMap<(FileId, u64), Extent>,
+    /// What was found last, for as long as no extent changes: a read asks for one page several times.
+    found: Cell<Option<Found>>,
     /// Those that can go, the least recently used first.
     clean: BTreeSet<(u64, FileId, u64)>,
     dirty: BTreeSet<(FileId, u64)>,
@@ -58,6 +77,7 @@ impl Pages {
     pub(super) fn new(grain: u64) -> Pages {
         Pages {
             extents: BTreeMap::new(),
+            found: Cell::new(None),
             clean: BTreeSet::new(),
             dirty: BTreeSet::new(),
             count: [0; STATES],
@@ -87,8 +107,14 @@ impl Pages {
 
     /// The extent that has a page, and where it begins.
     pub(super) fn find(&self, file: FileId, page: u64) -> Option<(u64, Extent)> {
-        let (&(other, start), extent) = self.extents.range(..=(file, page)).next_back()?;
-        (other == file && extent.end > page).then_some((start, *extent))
+        if let Some(known) = self.found.get().and_then(|found| found.of(file, page)) {
+            return known;
+        }
+        let before = self.extents.range(..=(file, page)).next_back();
+        let has_it = before.filter(|((other, _), extent)| *other == file && extent.end > page);
+        let extent = has_it.map(|(&(_, start), extent)| (start, *extent));
+        self.found.set(Some(Found { file, page, extent }));
+        extent
     }
 
     /// The first page from `page` on that is there, if it is before `end`, else `end`.
@@ -224,6 +250,7 @@ impl Pages {
             && before.is_like(&extent)
         {
             before.end = extent.end;
+            self.found.set(None);
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
@@ -242,10 +269,12 @@ impl Pages {
             _ => {}
         }
         self.extents.insert((file, start), extent);
+        self.found.set(None);
     }
 
     fn remove(&mut self, file: FileId, start: u64) -> Option<Extent> {
         let extent = self.extents.remove(&(file, start))?;
+        self.found.set(None);
         self.count[extent.state as usize] -= extent.end - start;
         match extent.state {
             State::Clean => {
