@@ -92,22 +92,42 @@ impl CommandQueue {
             return Some(Choice::Command(index));
         }
         let head = self.disk.head_at(now.as_nanos());
-        let reach = |ready: Time, start, op| self.disk.reach_from(head, ready.max(now).as_nanos(), start, op);
-        let commands = self.candidates().iter().enumerate();
-        let commands = commands.filter(|(_, command)| !self.is_stalled(command)).map(|(index, command)| {
-            let streams = command.op == Op::Read && self.disk.streams_into(command.address);
-            let at_ns = if streams {
-                command.ready.max(now).as_nanos()
-            } else {
-                reach(command.ready, command.start, command.op)
-            };
-            (at_ns, Choice::Command(index))
-        });
-        let ranges = self.disk.write_cache().ranges().iter().enumerate().map(|(index, &(address, _))| {
-            (reach(now, self.disk.position(address), Op::Write), Choice::Range(index))
-        });
         // Of equals the first, so that the order of arrival decides.
-        commands.chain(ranges).min_by_key(|(at_ns, _)| *at_ns).map(|(_, choice)| choice)
+        let mut best: Option<(u64, Choice)> = None;
+        // From which distance on the arm alone takes longer than the best takes: most need not be looked at more closely.
+        let mut too_far = [u64::MAX; 2];
+        let mut consider = |choice, ready: Time, start, op: Op, streams: bool| {
+            let ready_ns = ready.max(now).as_nanos();
+            let best_ns = best.map_or(u64::MAX, |(best_ns, _)| best_ns);
+            let at_ns = if streams {
+                ready_ns
+            } else {
+                let cylinders = self.disk.cylinders(head, start);
+                let too_far = &mut too_far[op as usize];
+                if cylinders >= *too_far {
+                    return;
+                }
+                if cylinders > 0 && now.as_nanos().saturating_add(self.disk.arm_ns(cylinders, op)) >= best_ns
+                {
+                    *too_far = cylinders;
+                    return;
+                }
+                self.disk.reach_from(head, ready_ns, start, op)
+            };
+            if best.is_none() || at_ns < best_ns {
+                best = Some((at_ns, choice));
+            }
+        };
+        for (index, command) in self.candidates().iter().enumerate() {
+            if !self.is_stalled(command) {
+                let streams = command.op == Op::Read && self.disk.streams_into(command.address);
+                consider(Choice::Command(index), command.ready, command.start, command.op, streams);
+            }
+        }
+        for (index, &(address, _)) in self.disk.write_cache().ranges().iter().enumerate() {
+            consider(Choice::Range(index), now, self.disk.position(address), Op::Write, false);
+        }
+        best.map(|(_, choice)| choice)
     }
 
     /// Lets the arm go on at `now`, if it is free.

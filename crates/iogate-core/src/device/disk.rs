@@ -251,15 +251,25 @@ impl Disk {
         if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns.get() - angle }
     }
 
+    /// How many cylinders lie between two positions.
+    pub(super) fn cylinders(&self, from: Position, target: Position) -> u64 {
+        let cylinder = |position: Position| self.heads.div_rem(position.track).0;
+        cylinder(from).abs_diff(cylinder(target))
+    }
+
+    /// How long the arm takes over so many cylinders, not zero: never less for more of them.
+    pub(super) fn arm_ns(&self, cylinders: u64, op: Op) -> u64 {
+        match op {
+            Op::Read => self.read_curve.ns(cylinders),
+            Op::Write => self.write_curve.ns(cylinders),
+        }
+    }
+
     /// When a head at `from` reads or writes the byte at `target`, if the arm starts at `ns`.
     pub(super) fn reach_from(&self, from: Position, ns: u64, target: Position, op: Op) -> u64 {
-        let cylinder = |position: Position| self.heads.div_rem(position.track).0;
-        let cylinders = cylinder(from).abs_diff(cylinder(target));
+        let cylinders = self.cylinders(from, target);
         let arm_ns = if cylinders > 0 {
-            match op {
-                Op::Read => self.read_curve.ns(cylinders),
-                Op::Write => self.write_curve.ns(cylinders),
-            }
+            self.arm_ns(cylinders, op)
         } else if from.track != target.track {
             self.track_ns.get() - self.revolution_ns.get()
         } else {

@@ -128,6 +128,31 @@ fn each_choice_is_what_trying_out_every_command_gives_and_the_whole_lies_between
     assert!(queued * 100 < best * 115 && queued * 100 < arrival * 90, "{best} {queued} {arrival}");
 }
 
+/// What the choice leaves out because it is too far away is never what is reached first, and of equals the first that came is chosen.
+#[test]
+fn looking_closely_at_what_is_near_gives_what_looking_at_all_gives() {
+    let mut numbers = Numbers(7);
+    for round in 0..200 {
+        let disk = Disk::new(CONFIG).with_phase(Span::from_micros(numbers.below(8_000)));
+        let mut queue = CommandQueue::new(disk, 31, FAR);
+        queue.submit(Time::ZERO, 99, read(50_000_000_000));
+        // All over the disk, on a few tracks, at a few places.
+        let (places, apart) = [(100_000_000, 1_000), (4_096, 512), (8, 1_000_000_000)][round % 3];
+        for tag in 0..30 {
+            let op = if numbers.below(3) == 0 { Op::Write } else { Op::Read };
+            let address = 40_000_000_000 + numbers.below(places) * apart / 2;
+            queue.submit(Time::from_nanos(tag * 5_000), tag, Transfer { op, address, bytes: 512 });
+        }
+        let now = Time::from_nanos(120_000);
+        let head = queue.disk.head_at(now.as_nanos());
+        let reached = |command: &Command| {
+            queue.disk.reach_from(head, command.ready.max(now).as_nanos(), command.start, command.op)
+        };
+        let first = (0..).zip(queue.candidates()).min_by_key(|(_, command)| reached(command));
+        assert_eq!(queue.choose(now), first.map(|(index, _)| Choice::Command(index)), "round {round}");
+    }
+}
+
 /// Not the nearest track: the head would miss the near sector by a little and wait for a revolution.
 #[test]
 fn rotation_counts_as_much_as_the_distance() {
