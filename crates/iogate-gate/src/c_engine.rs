@@ -2,18 +2,19 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::{GateConfig, RequestId};
-use iogate_engine::{Engine, EngineConfig, Origin, Transfer};
+use iogate_engine::{Engine, EngineConfig};
 
 use crate::Failed;
 use crate::c_gate::{summary, write_json};
-use crate::callbacks::{CStore, Common, How, file, inside, is_inside, token};
+use crate::callbacks::{CStore, Common, How, is_inside};
 use crate::failed::answer;
 use crate::home::Home;
-use crate::intake::Intake;
+use crate::intake::Entry;
 use crate::scheduler::{self, Aggregation, Chosen};
 use crate::slots::{Cancel, Kept};
 use crate::types::{CEngineConfig, CRequest, NONBLOCK, QUICK, check_pointer, read};
@@ -26,9 +27,9 @@ pub struct CEngine {
     home: Home,
     aggregation: Aggregation,
     engine: Arc<Engine>,
-    /// Where dispatches take no time.
-    intake: Option<Arc<Intake>>,
     common: Arc<Common>,
+    /// The intake's, where dispatches take no time.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl CEngine {
@@ -38,87 +39,83 @@ impl CEngine {
     /// `engine` is null, or an engine that has not been freed.
     unsafe fn of(engine: *const CEngine) -> Result<Arc<CEngine>, Failed> {
         check_pointer(engine, "engine")?;
-        // SAFETY: the caller's promise: it came from an `Arc`, of which the program has one.
+        // SAFETY: the caller's promise.
         let engine = unsafe {
             (*engine).home.check()?;
-            Arc::increment_strong_count(engine);
-            Arc::from_raw(engine)
+            CEngine::keep(engine)
         };
         Ok(engine)
+    }
+
+    /// # Safety
+    /// `engine` is an engine that has not been freed.
+    unsafe fn keep(engine: *const CEngine) -> Arc<CEngine> {
+        // SAFETY: the caller's promise: it came from an `Arc`.
+        unsafe {
+            Arc::increment_strong_count(engine);
+            Arc::from_raw(engine)
+        }
     }
 
     /// Waits until all is over, and ends the threads.
     fn shutdown(&self) {
         // What is on its way in first.
-        if let Some(intake) = &self.intake {
-            intake.stop();
+        self.common.intake.stop();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
         }
         self.engine.shutdown();
     }
 
-    fn submit(&self, request: &CRequest, id: *mut u64) -> Result<(), Failed> {
+    /// # Safety
+    /// `engine` is an engine that has not been freed, and `id` a pointer or null.
+    unsafe fn submit(engine: *const CEngine, request: &CRequest, id: *mut u64) -> Result<(), Failed> {
         let wanted = request.request(RequestId(0), NONBLOCK)?;
         if wanted.bytes == 0 || wanted.offset.checked_add(wanted.bytes.into()).is_none() {
             let (offset, bytes) = (wanted.offset, wanted.bytes);
             return Err(iogate_core::Rejected::Malformed { offset, bytes }.into());
         }
-        let room = &self.common.room;
-        if request.flags & NONBLOCK == 0 && !is_inside() {
-            room.take();
-        } else if !room.try_take() {
-            return Err(Failed::new(
+        // SAFETY: the caller's promise.
+        let common = unsafe { &(*engine).common };
+        let may_wait = request.flags & NONBLOCK == 0 && !is_inside();
+        let mut state = common.intake.enter(may_wait).ok_or_else(|| {
+            Failed::new(
                 libc::EAGAIN,
                 "the engine is full, and this call may not wait; retry when a request is over",
-            ));
-        }
+            )
+        })?;
+        let slot = state.slot();
         let kept = Kept { user: request.user, memory: request.memory, done: request.done };
-        let (index, handle) = self.common.slots.put(kept);
-        if !id.is_null() {
-            // SAFETY: the caller's pointer.
-            unsafe { id.write(handle) };
-        }
-        let transfer = Transfer {
-            file: file(request.file),
-            op: wanted.op,
-            offset: wanted.offset,
-            memory: token(index),
-            bytes: wanted.bytes,
-            origin: Origin { app: wanted.app, client: wanted.client, issued: wanted.issued },
-            extends: false,
-        };
-        let common = Arc::clone(&self.common);
-        let done = Box::new(move |result: std::io::Result<usize>| {
-            // SAFETY: the request is over: this is called once.
-            let (kept, cancelled) = unsafe { common.slots.free(index) };
-            common.room.give();
-            let result = match result {
-                _ if cancelled => -i64::from(libc::ECANCELED),
-                Ok(bytes) => bytes as i64,
-                Err(error)
-                    if error.kind() == std::io::ErrorKind::BrokenPipe && error.raw_os_error().is_none() =>
-                {
-                    -i64::from(libc::ESHUTDOWN)
-                }
-                Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
-            };
-            if let Some(Kept { user, done: Some(done), .. }) = kept {
-                // SAFETY: the program's function and pointer.
-                inside(|| unsafe { done(user, result) });
+        // SAFETY: the slot has just been given, and the caller's pointer.
+        unsafe {
+            let handle = common.slots.put(slot, kept);
+            if !id.is_null() {
+                id.write(handle);
             }
-        });
-        if let Some(intake) = &self.intake {
-            // SAFETY: as below.
-            unsafe { intake.submit(transfer, done) };
-            return Ok(());
         }
-        // SAFETY: what stands for memory is never followed: the store is `CStore`.
-        let submitted = unsafe { self.engine.submit(transfer, done) };
-        submitted.map_err(|why| {
-            // SAFETY: the engine has not taken it.
-            unsafe { self.common.slots.free(index) };
-            self.common.room.give();
-            why.into()
-        })
+        let entry = Entry {
+            slot,
+            bytes: wanted.bytes,
+            file: wanted.file,
+            offset: wanted.offset,
+            issued: wanted.issued,
+            app: wanted.app,
+            client: wanted.client,
+            op: wanted.op,
+        };
+        if !common.how.is_quick() {
+            // SAFETY: the caller's promise, and the request is not in yet.
+            let engine = unsafe { CEngine::keep(engine) };
+            drop(state);
+            // SAFETY: what stands for memory is never followed: the store is `CStore`.
+            unsafe { engine.engine.submit_for_store([entry.transfer()], false) };
+        } else if state.put(entry) {
+            // SAFETY: as above: whoever frees the engine waits for the lock, and until nobody brings in.
+            let engine = unsafe { CEngine::keep(engine) };
+            common.intake.bring_in(&engine.engine, state);
+        }
+        // Else another thread brings it in, and may have done so: nothing of the engine's may be touched behind the lock.
+        Ok(())
     }
 }
 
@@ -158,15 +155,22 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
             return Err(Failed::invalid(format!("queue_max is {queue_max}: expected at most {QUEUE_MAX}")));
         }
         let common = Arc::new(Common::new(how, config.user, queue_max));
-        // There is room for what `Room` lets in, however many stripes that has: a callback must not wait for the gate.
+        // There is room for what the intake lets in, however many stripes that has: a callback must not wait for the gate.
         let settings = EngineConfig { gate: GateConfig { queue_max: u32::MAX - 1, ..settings } };
         let made = Engine::new(&settings, Arc::new(CStore(Arc::clone(&common))))?;
         if auto {
             made.choose(REQUESTS_PER_S)?;
         }
-        let blocks = matches!(how, How::CarryOut(_, true));
-        let intake = if blocks { None } else { Some(Intake::start(Arc::clone(&made))?) };
-        let made = CEngine { home: Home::new()?, aggregation, engine: made, intake, common };
+        let home = Home::new()?;
+        let thread = match how.is_quick() {
+            true => {
+                let (engine, common) = (Arc::clone(&made), Arc::clone(&common));
+                let thread = std::thread::Builder::new().name("iogate-intake".into());
+                Some(thread.spawn(move || common.intake.run(&engine))?)
+            }
+            false => None,
+        };
+        let made = CEngine { home, aggregation, engine: made, common, thread: Mutex::new(thread) };
         // SAFETY: as above.
         unsafe { engine.write(Arc::into_raw(Arc::new(made)).cast_mut()) };
         Ok(())
@@ -211,9 +215,14 @@ pub unsafe extern "C" fn iogate_engine_submit(
     id: *mut u64,
 ) -> c_int {
     answer(|| {
+        check_pointer(engine, "engine")?;
+        // The engine is not kept: its count would be the one thing that all submitters change.
         // SAFETY: the caller's pointers.
-        let (engine, request) = unsafe { (CEngine::of(engine)?, read(request, "request")?) };
-        engine.submit(&request, id)
+        unsafe {
+            (*engine).home.check()?;
+            let request = read(request, "request")?;
+            CEngine::submit(engine, &request, id)
+        }
     })
 }
 
@@ -279,7 +288,7 @@ pub unsafe extern "C" fn iogate_engine_len(engine: *const CEngine) -> u64 {
     let mut length = 0;
     answer(|| {
         // SAFETY: the caller's pointer.
-        length = unsafe { CEngine::of(engine) }?.common.room.taken() as u64;
+        length = unsafe { CEngine::of(engine) }?.common.intake.taken() as u64;
         Ok(())
     });
     length

@@ -12,13 +12,13 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::{FileId, Op};
-use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
+use iogate_engine::store::{Finished, Io, IoDone, OpenMode, Segment, StoreFile};
 use iogate_engine::{FileHandle, Store};
 
 use crate::Failed;
-use crate::room::Room;
+use crate::intake::Intake;
 use crate::slab::Slab;
-use crate::slots::Slots;
+use crate::slots::{Kept, Slots};
 use crate::types::{CCarryOut, CDispatch, CPart, CStart};
 
 /// Bits of a request's bytes.
@@ -30,6 +30,8 @@ thread_local! {
     static INSIDE: Cell<u32> = const { Cell::new(0) };
     /// A vector for the parts of a dispatch, used before by this thread.
     static SPARE: RefCell<Vec<CPart>> = const { RefCell::new(Vec::new()) };
+    /// A vector for the functions that requests are over for.
+    static CALLS: RefCell<Vec<(Kept, i64)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Whether this thread is in a function of a program, which must not wait.
@@ -64,13 +66,20 @@ pub(crate) enum How {
     Start(CStart),
 }
 
+impl How {
+    /// Whether dispatches take no time of the thread that hands them out.
+    pub(crate) fn is_quick(self) -> bool {
+        !matches!(self, How::CarryOut(_, true))
+    }
+}
+
 /// What an engine, its store and its completions share.
 pub(crate) struct Common {
     pub(crate) how: How,
     /// For the program's functions; a pointer of its own.
     pub(crate) user: *mut c_void,
     pub(crate) slots: Slots,
-    pub(crate) room: Room,
+    pub(crate) intake: Intake,
     flights: Mutex<Slab<Flight>>,
 }
 
@@ -85,6 +94,14 @@ struct Flight {
     done: IoDone,
     parts: Vec<CPart>,
     pieces: Pieces,
+}
+
+impl Flight {
+    fn end(mut self, result: io::Result<u64>) {
+        self.parts.clear();
+        SPARE.set(self.parts);
+        (self.done)(self.io, result);
+    }
 }
 
 /// Which parts are handed out now: all, or those between cancelled ones.
@@ -102,21 +119,26 @@ pub(crate) fn token(index: u32) -> *mut u8 {
     ptr::without_provenance_mut((index as usize + 1) << BYTES_BITS)
 }
 
+/// The slot of a request, and a place in it.
+fn place(memory: *mut u8) -> (u32, usize) {
+    let place = memory.addr();
+    ((place >> BYTES_BITS) as u32 - 1, place & u32::MAX as usize)
+}
+
 impl Common {
     pub(crate) fn new(how: How, user: *mut c_void, queue_max: u32) -> Common {
         Common {
             how,
             user,
             slots: Slots::new(queue_max),
-            room: Room::new(queue_max),
+            intake: Intake::new(queue_max),
             flights: Mutex::default(),
         }
     }
 
     /// A part of a dispatch; none if its request was cancelled.
     fn part(&self, segment: &Segment, offset: u64) -> Option<CPart> {
-        let place = segment.memory.addr();
-        let (index, delta) = ((place >> BYTES_BITS) as u32 - 1, place & u32::MAX as usize);
+        let (index, delta) = place(segment.memory);
         // SAFETY: the request is in the dispatch at hand, and so in use.
         let (request, kept) = unsafe { self.slots.begin(index) }?;
         let memory = if kept.memory.is_null() { kept.memory } else { kept.memory.wrapping_byte_add(delta) };
@@ -181,7 +203,7 @@ impl Common {
         let Flight { io, pieces, parts, .. } = &mut flight;
         if !self.next_piece(io, pieces, parts) {
             let bytes = flight.pieces.bytes;
-            return (flight.done)(flight.io, Ok(bytes));
+            return flight.end(Ok(bytes));
         }
         let mut dispatch = dispatch_of(io, 0, parts);
         dispatch.id = self.lock().insert(flight);
@@ -215,10 +237,24 @@ impl Common {
         let result = if error == 0 { Ok(bytes) } else { Err(io::Error::from_raw_os_error(error)) };
         match Common::account(&flight.io, &mut flight.pieces, result) {
             Ok(true) => self.go_on(flight, function),
-            Ok(false) => (flight.done)(flight.io, Ok(flight.pieces.bytes)),
-            Err(error) => (flight.done)(flight.io, Err(error)),
+            Ok(false) => {
+                let bytes = flight.pieces.bytes;
+                flight.end(Ok(bytes));
+            }
+            Err(error) => flight.end(Err(error)),
         }
         Ok(())
+    }
+}
+
+/// A request's result as C has it.
+fn said(result: &io::Result<usize>) -> i64 {
+    match result {
+        Ok(bytes) => *bytes as i64,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe && error.raw_os_error().is_none() => {
+            -i64::from(libc::ESHUTDOWN)
+        }
+        Err(error) => -i64::from(error.raw_os_error().unwrap_or(libc::EIO)),
     }
 }
 
@@ -263,7 +299,7 @@ impl Store for CStore {
                 done(io, result);
             }
             How::Start(function) => {
-                let flight = Flight { io, done, parts: Vec::new(), pieces: Pieces::default() };
+                let flight = Flight { io, done, parts: SPARE.take(), pieces: Pieces::default() };
                 self.0.go_on(flight, function);
             }
         }
@@ -280,8 +316,28 @@ impl Store for CStore {
         true
     }
 
+    fn finished(&self, finished: &mut Vec<Finished>) {
+        let common = &self.0;
+        let mut calls = CALLS.take();
+        for Finished { memory, result } in &*finished {
+            // SAFETY: the request is over: this is said once.
+            let (kept, cancelled) = unsafe { common.slots.free(place(*memory).0) };
+            let result = if cancelled { -i64::from(libc::ECANCELED) } else { said(result) };
+            calls.extend(kept.map(|kept| (kept, result)));
+        }
+        // Before the calls, which may submit again.
+        common.intake.give(finished.iter().map(|over| place(over.memory).0));
+        for (kept, result) in calls.drain(..) {
+            if let Some(done) = kept.done {
+                // SAFETY: the program's function and pointer.
+                inside(|| unsafe { done(kept.user, result) });
+            }
+        }
+        CALLS.set(calls);
+    }
+
     fn blocks(&self) -> bool {
-        matches!(self.0.how, How::CarryOut(_, true))
+        !self.0.how.is_quick()
     }
 
     fn sync(&self, _file: &FileHandle, _data_only: bool) -> io::Result<()> {

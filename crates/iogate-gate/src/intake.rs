@@ -1,33 +1,73 @@
-//! Requests on their way into an engine whose dispatches take no time: one thread at a time brings in what all have submitted.
+//! How requests come into an engine: the room for them, their slots, and one thread at a time that brings in what all have submitted.
 //!
-//! The gate's lock would else be fought for twice a request. Who submits puts his request into a list; if nobody is bringing in, he
-//! does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves the rest to a thread of the
-//! intake's, so that no submitter works for the others without end. Where dispatches keep their threads, requests go in directly: what
-//! waits here, the gate cannot see.
+//! All that a submitter needs is behind one lock, which is taken once for a request: room, a free slot, and the list of what is on its way
+//! in. If nobody is bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves
+//! the rest to a thread of the intake's, so that no submitter works for the others without end. What is over gives its room back in
+//! batches. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use iogate_engine::{Completion, Engine, Transfer};
+use iogate_core::{AppId, ClientId, FileId, Op, Time};
+use iogate_engine::{Engine, Origin, Transfer};
+
+use crate::callbacks::{file, token};
+use std::sync::Arc;
 
 /// Batches that a submitter brings in before he leaves the rest.
 const BATCHES_MAX: u32 = 4;
+/// How long to sleep where room is not noticed otherwise: a program may keep the rest in service.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-type Batch = Vec<(Transfer, Completion)>;
-
-pub(crate) struct Intake {
-    engine: Arc<Engine>,
-    list: Mutex<List>,
-    /// The thread is to bring in, or to end.
-    wanted: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+/// A request on its way in. Its handle on the file is made by who brings it in: what counts handles is then one thread's.
+pub(crate) struct Entry {
+    pub(crate) slot: u32,
+    pub(crate) bytes: u32,
+    pub(crate) file: FileId,
+    pub(crate) offset: u64,
+    pub(crate) issued: Option<Time>,
+    pub(crate) app: AppId,
+    pub(crate) client: ClientId,
+    pub(crate) op: Op,
 }
 
+impl Entry {
+    pub(crate) fn transfer(self) -> Transfer {
+        Transfer {
+            file: file(self.file.0),
+            op: self.op,
+            offset: self.offset,
+            memory: token(self.slot),
+            bytes: self.bytes,
+            origin: Origin { app: self.app, client: self.client, issued: self.issued },
+            extends: false,
+        }
+    }
+}
+
+pub(crate) struct Intake {
+    max: usize,
+    /// Who waits is woken when only so much is taken: to be woken for each request costs more than the request.
+    low: usize,
+    state: Mutex<State>,
+    /// There is room again.
+    freed: Condvar,
+    /// The thread is to bring in, or to end.
+    wanted: Condvar,
+}
+
+/// What the intake's lock guards.
 #[derive(Default)]
-struct List {
-    requests: Batch,
+pub(crate) struct State {
+    /// Slots that have been in use, and are not.
+    free: Vec<u32>,
+    /// Slots that have been in use.
+    used: u32,
+    /// Who waits for room.
+    waiting: u32,
+    list: Vec<Entry>,
     /// An empty one, used before.
-    spare: Batch,
+    spare: Vec<Entry>,
     /// Somebody brings in.
     busy: bool,
     /// That is left to the thread.
@@ -35,97 +75,159 @@ struct List {
     stop: bool,
 }
 
+impl State {
+    fn taken(&self) -> usize {
+        self.used as usize - self.free.len()
+    }
+
+    /// A slot, where there is room.
+    pub(crate) fn slot(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.used += 1;
+            self.used - 1
+        })
+    }
+
+    /// Puts a request into the list. True if it is now the caller's to bring in.
+    pub(crate) fn put(&mut self, entry: Entry) -> bool {
+        self.list.push(entry);
+        !std::mem::replace(&mut self.busy, true)
+    }
+}
+
 impl Intake {
-    /// An intake with its thread.
-    ///
-    /// # Errors
-    /// If no thread can be started.
-    pub(crate) fn start(engine: Arc<Engine>) -> std::io::Result<Arc<Intake>> {
-        let made =
-            Intake { engine, list: Mutex::default(), wanted: Condvar::new(), thread: Mutex::new(None) };
-        let intake = Arc::new(made);
-        let for_thread = Arc::clone(&intake);
-        let thread = thread::Builder::new().name("iogate-intake".into()).spawn(move || for_thread.run())?;
-        *intake.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
-        Ok(intake)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Puts a request in.
-    ///
-    /// # Safety
-    /// As [`Engine::submit`].
-    pub(crate) unsafe fn submit(&self, transfer: Transfer, done: Completion) {
-        let mut list = self.lock();
-        list.requests.push((transfer, done));
-        if list.busy {
-            return;
+    /// Room for so many requests.
+    pub(crate) fn new(max: u32) -> Intake {
+        let max = max as usize;
+        Intake {
+            max,
+            low: max - (max / 4).max(1),
+            state: Mutex::default(),
+            freed: Condvar::new(),
+            wanted: Condvar::new(),
         }
-        list.busy = true;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How much room is taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.lock().taken()
+    }
+
+    /// Goes where there is room for one request; none if there is none, and the caller may not wait.
+    pub(crate) fn enter(&self, may_wait: bool) -> Option<MutexGuard<'_, State>> {
+        let mut state = self.lock();
+        while state.taken() >= self.max {
+            if !may_wait {
+                return None;
+            }
+            state.waiting += 1;
+            state = self.freed.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        Some(state)
+    }
+
+    /// Takes slots back.
+    pub(crate) fn give(&self, slots: impl Iterator<Item = u32>) {
+        let mut state = self.lock();
+        let before = state.taken();
+        state.free.extend(slots);
+        let wakes = state.waiting > 0 && before > self.low && state.taken() <= self.low;
+        drop(state);
+        if wakes {
+            self.freed.notify_all();
+        }
+    }
+
+    /// Brings in what is in the list, for a while.
+    pub(crate) fn bring_in<'a>(&'a self, engine: &Arc<Engine>, mut state: MutexGuard<'a, State>) {
         for _ in 0..BATCHES_MAX {
-            match self.bring_in(list) {
-                Some(again) => list = again,
+            match self.bring_batch(engine, state) {
+                Some(again) => state = again,
                 None => return,
             }
         }
-        list.left = true;
-        drop(list);
+        state.left = true;
+        drop(state);
         // Who stops may wait, too.
         self.wanted.notify_all();
     }
 
     /// Brings in what is in the list; none if nothing has come meanwhile, and it is nobody's business any more.
-    fn bring_in<'a>(&'a self, mut list: MutexGuard<'a, List>) -> Option<MutexGuard<'a, List>> {
-        let spare = std::mem::take(&mut list.spare);
-        let mut batch = std::mem::replace(&mut list.requests, spare);
-        drop(list);
-        // SAFETY: each submitter has promised that of his request.
-        unsafe { self.engine.submit_all_and_stay(batch.drain(..)) };
-        let mut list = self.lock();
-        list.spare = batch;
-        if list.requests.is_empty() {
-            list.busy = false;
-            if list.stop {
+    fn bring_batch<'a>(
+        &'a self,
+        engine: &Arc<Engine>,
+        mut state: MutexGuard<'a, State>,
+    ) -> Option<MutexGuard<'a, State>> {
+        let spare = std::mem::take(&mut state.spare);
+        let mut batch = std::mem::replace(&mut state.list, spare);
+        drop(state);
+        // SAFETY: what stands for memory is never followed: the store is `CStore`.
+        unsafe { engine.submit_for_store(batch.drain(..).map(Entry::transfer), true) };
+        let mut state = self.lock();
+        state.spare = batch;
+        if state.list.is_empty() {
+            state.busy = false;
+            if state.stop {
                 self.wanted.notify_all();
             }
             return None;
         }
-        Some(list)
+        Some(state)
     }
 
-    fn run(&self) {
-        let mut list = self.lock();
+    /// What the intake's thread does.
+    pub(crate) fn run(&self, engine: &Arc<Engine>) {
+        let mut state = self.lock();
         loop {
-            if list.left {
-                list.left = false;
-                let mut going = Some(list);
+            if state.left {
+                state.left = false;
+                let mut going = Some(state);
                 while let Some(more) = going {
-                    going = self.bring_in(more);
+                    going = self.bring_batch(engine, more);
                 }
-                list = self.lock();
-            } else if list.stop {
+                state = self.lock();
+            } else if state.stop {
                 return;
             } else {
-                list = self.wanted.wait(list).unwrap_or_else(PoisonError::into_inner);
+                state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
-    /// Waits until all is in, and ends the thread. Not in a callback, whose thread may be the one that brings in.
+    /// Waits until all is in, and has the thread end. Not in a callback, whose thread may be the one that brings in.
     pub(crate) fn stop(&self) {
-        let mut list = self.lock();
-        list.stop = true;
-        while list.busy {
-            list = self.wanted.wait(list).unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
+        state.stop = true;
+        while state.busy {
+            state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(list);
+        drop(state);
         self.wanted.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_finds_no_room_waits_until_a_quarter_is_free() {
+        let intake = Intake::new(4);
+        let slots: Vec<u32> = (0..4).map(|_| intake.enter(false).unwrap().slot()).collect();
+        assert_eq!(slots, [0, 1, 2, 3]);
+        assert!(intake.enter(false).is_none());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| intake.enter(true).unwrap().slot());
+            intake.give(std::iter::once(2));
+            assert_eq!(waits.join().unwrap(), 2);
+        });
+        assert_eq!(intake.taken(), 4);
+        intake.give(slots.into_iter());
+        assert_eq!(intake.taken(), 0);
     }
 }

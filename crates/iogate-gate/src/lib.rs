@@ -10,7 +10,6 @@ pub mod failed;
 pub mod hand;
 pub mod home;
 mod intake;
-mod room;
 mod scheduler;
 mod slab;
 mod slots;

@@ -1,20 +1,18 @@
 //! The requests in an engine, found without a lock: who submits writes a slot, who carries it out reads it, who completes it frees it.
 //!
-//! A slot's word says its generation and its state; the free ones are a stack, whose head has a count of its changes, so that a head
-//! that has come back is not taken for one that has stayed. Blocks of slots are made as they are needed, and stay where they are.
+//! A slot's word says its generation and its state; which are free is the intake's to know. Blocks of slots are made as they are needed,
+//! and stay where they are.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::slab::after;
 use crate::types::CDone;
 
 /// Slots of a block.
 const BLOCK: usize = 1024;
-/// Nothing follows in the stack of free slots.
-const END: u32 = u32::MAX;
 
 const FREE: u32 = 0;
 const QUEUED: u32 = 1;
@@ -32,8 +30,6 @@ pub(crate) struct Kept {
 struct Slot {
     /// Its generation above its state.
     word: AtomicU64,
-    /// The next free slot.
-    next: AtomicU32,
     kept: UnsafeCell<Option<Kept>>,
 }
 
@@ -54,60 +50,34 @@ pub(crate) enum Cancel {
 
 pub(crate) struct Slots {
     blocks: Vec<OnceLock<Box<[Slot]>>>,
-    /// Its count of changes above the first free slot.
-    free: AtomicU64,
-    /// Slots that have been in use.
-    used: AtomicU32,
 }
 
 impl Slots {
     /// Slots for at most so many requests.
     pub(crate) fn new(max: u32) -> Slots {
         let blocks = (max as usize).div_ceil(BLOCK);
-        Slots {
-            blocks: (0..blocks).map(|_| OnceLock::new()).collect(),
-            free: AtomicU64::new(u64::from(END)),
-            used: AtomicU32::new(0),
-        }
+        Slots { blocks: (0..blocks).map(|_| OnceLock::new()).collect() }
     }
 
     fn slot(&self, index: u32) -> &Slot {
         let block = self.blocks[index as usize / BLOCK].get_or_init(|| {
-            let slot = |_| Slot {
-                word: AtomicU64::new(word(1, FREE)),
-                next: AtomicU32::new(END),
-                kept: UnsafeCell::new(None),
-            };
+            let slot = |_| Slot { word: AtomicU64::new(word(1, FREE)), kept: UnsafeCell::new(None) };
             (0..BLOCK).map(slot).collect()
         });
         &block[index as usize % BLOCK]
     }
 
-    /// Puts a request into a slot: its index and its handle. The caller has seen to it that there is room.
-    pub(crate) fn put(&self, kept: Kept) -> (u32, u64) {
-        let index = self.pop().unwrap_or_else(|| self.used.fetch_add(1, Ordering::Relaxed));
+    /// Puts a request into a slot, and returns its handle.
+    ///
+    /// # Safety
+    /// The slot is free, and nobody else's to fill.
+    pub(crate) unsafe fn put(&self, index: u32, kept: Kept) -> u64 {
         let slot = self.slot(index);
-        // SAFETY: taken off the stack, or never used: nobody else has it.
+        // SAFETY: the caller's promise: nobody else has it.
         unsafe { *slot.kept.get() = Some(kept) };
         let generation = (slot.word.load(Ordering::Relaxed) >> 32) as u32;
         slot.word.store(word(generation, QUEUED), Ordering::Release);
-        (index, u64::from(generation) << 32 | u64::from(index))
-    }
-
-    fn pop(&self) -> Option<u32> {
-        let mut head = self.free.load(Ordering::Acquire);
-        loop {
-            let index = head as u32;
-            if index == END {
-                return None;
-            }
-            let next = self.slot(index).next.load(Ordering::Relaxed);
-            let new = changed(head, next);
-            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(index),
-                Err(now) => head = now,
-            }
-        }
+        u64::from(generation) << 32 | u64::from(index)
     }
 
     /// Marks a request as handed out, and returns its handle and what is kept of it; none if it was cancelled.
@@ -143,26 +113,17 @@ impl Slots {
         let before = slot.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| {
             Some(word(after((now >> 32) as u32), FREE))
         });
-        let cancelled = before.is_ok_and(|before| before as u32 == CANCELLED);
-        let mut head = self.free.load(Ordering::Acquire);
-        loop {
-            slot.next.store(head as u32, Ordering::Relaxed);
-            let new = changed(head, index);
-            match self.free.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return (kept, cancelled),
-                Err(now) => head = now,
-            }
-        }
+        (kept, before.is_ok_and(|before| before as u32 == CANCELLED))
     }
 
     /// Cancels a request that has not been handed out.
     pub(crate) fn cancel(&self, handle: u64) -> Cancel {
         let (index, generation) = (handle as u32, (handle >> 32) as u32);
-        if index >= self.used.load(Ordering::Acquire) || index as usize >= self.blocks.len() * BLOCK {
+        let Some(block) = self.blocks.get(index as usize / BLOCK).and_then(OnceLock::get) else {
             return Cancel::Over;
-        }
+        };
         let (queued, cancelled) = (word(generation, QUEUED), word(generation, CANCELLED));
-        let slot = self.slot(index);
+        let slot = &block[index as usize % BLOCK];
         match slot.word.compare_exchange(queued, cancelled, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => Cancel::Done,
             Err(now) if now == cancelled => Cancel::Before,
@@ -176,23 +137,19 @@ fn word(generation: u32, state: u32) -> u64 {
     u64::from(generation) << 32 | u64::from(state)
 }
 
-/// A head of the stack after one more change.
-fn changed(head: u64, index: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | u64::from(index)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::ptr;
-    use std::sync::atomic::AtomicUsize;
 
     const NOTHING: Kept = Kept { user: ptr::null_mut(), memory: ptr::null_mut(), done: None };
 
     #[test]
     fn a_request_is_handed_out_or_cancelled_and_its_handle_is_not_the_next_ones() {
         let slots = Slots::new(2);
-        let (index, handle) = slots.put(NOTHING);
+        let index = 1;
+        // SAFETY: free, and this thread's alone; and below.
+        let handle = unsafe { slots.put(index, NOTHING) };
         assert_eq!(slots.cancel(handle), Cancel::Done);
         assert_eq!(slots.cancel(handle), Cancel::Before);
         // SAFETY: in use, by this thread alone; and below.
@@ -201,8 +158,8 @@ mod tests {
             assert!(slots.free(index).1);
         }
         assert_eq!(slots.cancel(handle), Cancel::Over);
-        let (again, next) = slots.put(NOTHING);
-        assert_eq!(again, index);
+        // SAFETY: as above.
+        let next = unsafe { slots.put(index, NOTHING) };
         assert_ne!(next, handle);
         // SAFETY: as above.
         unsafe {
@@ -214,30 +171,5 @@ mod tests {
         }
         assert_eq!(slots.cancel(u64::MAX), Cancel::Over);
         assert_eq!(slots.cancel(0), Cancel::Over);
-    }
-
-    #[test]
-    fn no_slot_is_two_requests() {
-        let slots = Slots::new(64);
-        let owners: Vec<AtomicUsize> = (0..64).map(|_| AtomicUsize::new(0)).collect();
-        std::thread::scope(|scope| {
-            for thread in 1..=4 {
-                let (slots, owners) = (&slots, &owners);
-                scope.spawn(move || {
-                    for _ in 0..2000 {
-                        let held: Vec<u32> = (0..8).map(|_| slots.put(NOTHING).0).collect();
-                        for &index in &held {
-                            assert_eq!(owners[index as usize].swap(thread, Ordering::SeqCst), 0);
-                        }
-                        for index in held {
-                            assert_eq!(owners[index as usize].swap(0, Ordering::SeqCst), thread);
-                            // SAFETY: this thread's.
-                            unsafe { slots.free(index) };
-                        }
-                    }
-                });
-            }
-        });
-        assert!(slots.used.load(Ordering::SeqCst) <= 64);
     }
 }

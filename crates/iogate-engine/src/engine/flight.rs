@@ -6,7 +6,7 @@ use std::io;
 use iogate_core::{DispatchId, Op, Outcome, RequestId, Time};
 
 use super::table::Pending;
-use crate::store::{Io, Segment};
+use crate::store::{Finished, Io, Segment};
 
 /// A request's share of a dispatch.
 pub(super) struct Share {
@@ -123,6 +123,11 @@ impl Flight {
         Step::Retry(share.request)
     }
 
+    /// How many bytes it asks for.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shares.iter().map(|share| u64::from(share.bytes())).sum()
+    }
+
     /// What to tell the gate.
     pub(super) fn outcome(&self) -> Outcome {
         let bytes = self.shares.iter().map(|share| u64::from(share.got)).sum();
@@ -135,10 +140,45 @@ impl Flight {
 
 /// Vectors of flights that are over, kept per thread so that a flight in steady state allocates nothing. In the
 /// usual case the thread that begins a flight also ends it.
-const SPARE_MAX: usize = 16;
+const SPARE_MAX: usize = 64;
 
 thread_local! {
     static SPARE: RefCell<Vec<(Vec<Segment>, Vec<Share>)>> = const { RefCell::new(Vec::new()) };
+    /// Completions nest: what one of them submits may be carried out in it.
+    static BATCHES: RefCell<Vec<Vec<Flight>>> = const { RefCell::new(Vec::new()) };
+    static TOLD: RefCell<Vec<Vec<Finished>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty vector for flights that are over together.
+pub(super) fn batch() -> Vec<Flight> {
+    BATCHES.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Gives it back, empty.
+pub(super) fn recycle_batch(batch: Vec<Flight>) {
+    debug_assert!(batch.is_empty(), "a batch is recycled when its results are given");
+    BATCHES.with_borrow_mut(|spare| {
+        if spare.len() < 4 {
+            spare.push(batch);
+        }
+    });
+}
+
+/// An empty vector for what the store is told.
+pub(super) fn told() -> Vec<Finished> {
+    TOLD.with_borrow_mut(Vec::pop).unwrap_or_default()
+}
+
+/// Gives it back.
+pub(super) fn recycle_told(mut told: Vec<Finished>) {
+    told.clear();
+    if told.capacity() <= 1024 {
+        TOLD.with_borrow_mut(|spare| {
+            if spare.len() < 4 {
+                spare.push(told);
+            }
+        });
+    }
 }
 
 /// Empty vectors for a new flight.

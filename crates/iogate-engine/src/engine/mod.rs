@@ -27,7 +27,7 @@ use iogate_core::stats::top::TopApps;
 use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
 
 use crate::lock::lock;
-use crate::store::{FileHandle, Store};
+use crate::store::{FileHandle, Finished, Store};
 use crate::sync::Mutex;
 use abort::AbortOnUnwind;
 pub use accounts::Accounts;
@@ -173,24 +173,29 @@ impl Engine {
         unsafe { self.submit_all_then(batch, || true, || {}) };
     }
 
-    /// As [`Engine::submit_all`], by a thread that stays: it carries out all that follows, too, instead of leaving it to the engine's
-    /// threads after a while. For dispatches that take no time, where waking another thread costs more.
+    /// As [`Engine::submit_all`], but the store is told what has become of them ([`Store::finished`]), for front ends that are their
+    /// own stores: that needs no closure for each. A thread that `stays` carries out all that follows, too, instead of leaving it to the
+    /// engine's threads after a while: for dispatches that take no time, where waking another thread costs more.
     ///
     /// # Safety
     /// As [`Engine::submit`], for each.
-    pub unsafe fn submit_all_and_stay(
-        self: &Arc<Self>,
-        batch: impl IntoIterator<Item = (Transfer, Completion)>,
-    ) {
+    pub unsafe fn submit_for_store(self: &Arc<Self>, batch: impl IntoIterator<Item = Transfer>, stays: bool) {
         let mut list = frame::list();
-        let batch = batch.into_iter().map(|(transfer, done)| (transfer, Done::Call(done)));
-        let (_, refused) = self.shared.accept_all(batch, &|| true, &mut list);
-        for (error, done) in refused {
-            if let Done::Call(done) = done {
-                done(Err(error.into()));
-            }
+        let batch = batch.into_iter().map(|transfer| {
+            let memory = transfer.memory;
+            (transfer, Done::Tell(memory))
+        });
+        let (submitted, refused) = self.shared.accept_all(batch, &|| true, &mut list);
+        let mut told: Vec<Finished> = (refused.into_iter())
+            .filter_map(|(error, done)| match done {
+                Done::Tell(memory) => Some(Finished { memory, result: Err(error.into()) }),
+                Done::Call(_) | Done::Wake(_) => None,
+            })
+            .collect();
+        if !told.is_empty() {
+            self.shared.tell(&mut told);
         }
-        self.carry_out(&mut list, None);
+        self.carry_out(&mut list, (!stays).then_some(submitted));
         frame::recycle(list);
     }
 

@@ -20,7 +20,7 @@ use super::sharing::{Lack, Sharing};
 use super::table::{Done, Pending, Table};
 use super::{SubmitError, Transfer};
 use crate::clock::Clock;
-use crate::store::{Io, Segment, Store};
+use crate::store::{Finished, Io, Segment, Store};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, thread};
 
@@ -28,6 +28,11 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, thread};
 /// less than handing it to another thread would: dispatches that take less than this, and at most so many.
 const HAND_OVER: Span = Span::from_micros(20);
 const DISPATCHES_IN_A_ROW_MAX: u32 = 16;
+
+/// Dispatches of a store that does not block are told to the gate together, so that its lock is taken once for all of them: at most so
+/// many, and so many bytes, as the first waits for the last.
+const TOGETHER_MAX: usize = 32;
+const TOGETHER_BYTES_MAX: u64 = 256 << 10;
 
 /// What the engine's threads share.
 pub(super) struct Shared {
@@ -319,24 +324,47 @@ impl Shared {
     /// Carries out what is in the list and what follows from it. A thread that came to submit (at the time
     /// `submitted`) soon leaves the rest to others; a thread of the engine or of the store does not.
     pub(super) fn work(self: &Arc<Self>, list: &mut List, submitted: Option<Time>) {
+        if list.is_empty() {
+            return;
+        }
         let _guard = AbortOnUnwind::new();
+        let blocks = self.store.blocks();
         let mut before = submitted;
         let mut carried_out = 0;
+        let mut over = flight::batch();
+        let (mut together, mut bytes) = (0, 0);
         while let Some(work) = list.pop_front() {
-            let flight = match work {
-                Work::End(flight) => Some(flight),
+            match work {
+                Work::End(flight) => over.push(flight),
                 Work::Begin(flight) => {
                     // Dispatches that the gate wants in service together must not wait for each other.
-                    if !list.is_empty() && self.store.blocks() {
+                    if blocks && !list.is_empty() {
                         *list = self.pool.push(self, mem::take(list));
                     }
-                    self.begin(flight, list)
+                    let Some(flight) = self.begin(flight, list) else { continue };
+                    if list.is_empty() || blocks {
+                        over.push(flight);
+                    } else {
+                        // Behind the others, and in the list: a store that submits may have to part with it.
+                        together += 1;
+                        bytes += flight.bytes();
+                        list.push_back(Work::End(flight));
+                        if together < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX {
+                            continue;
+                        }
+                        take_ends(list, &mut over);
+                    }
                 }
-            };
-            let Some(flight) = flight else { continue };
-            let now = self.end(flight, list);
+            }
+            while over.len() < TOGETHER_MAX
+                && let Some(Work::End(flight)) = list.pop_front_if(|next| matches!(next, Work::End(_)))
+            {
+                over.push(flight);
+            }
+            (together, bytes) = (0, 0);
+            carried_out += over.len() as u32;
+            let now = self.end(&mut over, list);
             if let Some(earlier) = before {
-                carried_out += 1;
                 before = Some(now);
                 let slow = now.since(earlier) >= HAND_OVER || carried_out >= DISPATCHES_IN_A_ROW_MAX;
                 if slow && !list.is_empty() {
@@ -344,6 +372,7 @@ impl Shared {
                 }
             }
         }
+        flight::recycle_batch(over);
     }
 
     /// Hands a flight to the store. Returns it if the store carried it out at once.
@@ -427,45 +456,55 @@ impl Shared {
         (flight.io.file, flight.io.extends) = (pending.file.clone(), pending.extends);
     }
 
-    /// Tells the gate that a flight is over, collects what the gate then says, and gives the requests that are
+    /// Tells the gate that flights are over, collects what the gate then says, and gives the requests that are
     /// complete their results. Returns the time.
-    fn end(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Time {
-        let outcome = flight.outcome();
-        let mut calls = 0;
+    fn end(self: &Arc<Self>, flights: &mut Vec<Flight>, list: &mut List) -> Time {
+        let (mut calls, mut shares, mut ripe) = (0, 0, false);
+        let mut told = flight::told();
         // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
         let now = self.clock.now();
-        let mut state = self.lock();
-        state.gate.complete(now, flight.id, outcome);
-        for share in &mut flight.shares {
-            let bytes = share.bytes();
-            if let Choosing::On(noting) = &mut state.choosing {
-                noting.completed(now, share.request, bytes);
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for flight in &mut *flights {
+            state.gate.complete(now, flight.id, flight.outcome());
+            shares += flight.shares.len();
+            for share in &mut flight.shares {
+                let bytes = share.bytes();
+                if let Choosing::On(noting) = &mut state.choosing {
+                    noting.completed(now, share.request, bytes);
+                }
+                if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take())
+                {
+                    let pending = state.table.remove(share.request);
+                    state.seen.completed(now, pending.origin.app, pending.origin.client);
+                    state.recordings.completed(now, share.request);
+                    match pending.done {
+                        Done::Tell(_) => told.push(pending.into_finished()),
+                        Done::Call(_) | Done::Wake(_) => {
+                            calls += usize::from(matches!(pending.done, Done::Call(_)));
+                            share.finished = Some(pending);
+                        }
+                    }
+                }
             }
-            if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take()) {
-                let pending = state.table.remove(share.request);
-                state.seen.completed(now, pending.origin.app, pending.origin.client);
-                state.recordings.completed(now, share.request);
-                calls += usize::from(matches!(pending.done, Done::Call(_)));
-                share.finished = Some(pending);
+            if let Choosing::On(noting) = &mut state.choosing {
+                ripe |= noting.served(now, flight);
             }
         }
-        let ripe = match &mut state.choosing {
-            Choosing::On(noting) => noting.served(now, &flight),
-            _ => false,
-        };
+        calls += told.len();
         let wake_at = state.drain(now, list);
         if calls > 0 {
             self.calls.fetch_add(calls, Ordering::SeqCst);
         }
         let waiting = state.waiting;
-        drop(state);
+        drop(guard);
         if ripe {
             self.ripe.notify_one();
         }
 
         // A piece of a split request makes room too.
         if waiting > 0 {
-            if flight.shares.len() == 1 {
+            if shares == 1 {
                 self.room.notify_one();
             } else {
                 self.room.notify_all();
@@ -474,29 +513,42 @@ impl Shared {
         if let Some(time) = wake_at {
             self.pool.arm(self, time);
         }
-        self.deliver(flight, calls, list);
+        self.deliver(flights, told, calls, list);
         now
     }
 
-    fn deliver(self: &Arc<Self>, flight: Flight, calls: usize, list: &mut List) {
-        let Flight { io: Io { file, segments, .. }, mut shares, .. } = flight;
-        // Whoever waits may expect that its file is closed when it drops its own handle.
-        drop(file);
+    fn deliver(
+        self: &Arc<Self>,
+        flights: &mut Vec<Flight>,
+        mut told: Vec<Finished>,
+        calls: usize,
+        list: &mut List,
+    ) {
         if calls > 0 {
             frame::open(Arc::as_ptr(self), mem::take(list));
         }
-        for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
-            match pending.into_result() {
-                (Done::Wake(waiter), result) => waiter.deliver(result),
-                (Done::Call(done), result) => {
-                    // One front end's mistake must not cost the others their results.
-                    if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
-                        tracing::error!("a completion panicked");
+        for flight in flights.drain(..) {
+            let Flight { io: Io { file, segments, .. }, mut shares, .. } = flight;
+            // Whoever waits may expect that its file is closed when it drops its own handle.
+            drop(file);
+            for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
+                match pending.into_result() {
+                    (Done::Wake(waiter), result) => waiter.deliver(result),
+                    (Done::Call(done), result) => {
+                        // One front end's mistake must not cost the others their results.
+                        if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+                            tracing::error!("a completion panicked");
+                        }
                     }
+                    (Done::Tell(_), _) => {}
                 }
             }
+            flight::recycle(segments, shares);
         }
-        flight::recycle(segments, shares);
+        if !told.is_empty() {
+            self.tell(&mut told);
+        }
+        flight::recycle_told(told);
         if calls > 0 {
             *list = frame::close();
             self.calls.fetch_sub(calls, Ordering::SeqCst);
@@ -505,6 +557,13 @@ impl Shared {
             // Under the lock, so that `shutdown` either sees the new state or already sleeps.
             let _state = self.lock();
             self.emptied.notify_all();
+        }
+    }
+
+    /// Tells the store what has become of requests that were submitted for it.
+    pub(super) fn tell(&self, told: &mut Vec<Finished>) {
+        if panic::catch_unwind(AssertUnwindSafe(|| self.store.finished(told))).is_err() {
+            tracing::error!("a completion panicked");
         }
     }
 
@@ -534,6 +593,15 @@ impl Shared {
         self.stop_sharing();
         self.pool.stop();
     }
+}
+
+/// Takes the flights that are over from the list's end, in their order.
+fn take_ends(list: &mut List, over: &mut Vec<Flight>) {
+    let first = over.len();
+    while let Some(Work::End(flight)) = list.pop_back_if(|last| matches!(last, Work::End(_))) {
+        over.push(flight);
+    }
+    over[first..].reverse();
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use iogate_core::{Op, RequestId};
 
 use super::waiter::Waiter;
 use super::{Completion, Origin, Transfer};
-use crate::store::FileHandle;
+use crate::store::{FileHandle, Finished};
 
 /// Who gets a request's result.
 pub(super) enum Done {
@@ -14,6 +14,8 @@ pub(super) enum Done {
     Call(Completion),
     /// A thread in `read_at` or `write_at`.
     Wake(Waiter),
+    /// The store, which knows the request by its memory.
+    Tell(*mut u8),
 }
 
 /// A request in the gate.
@@ -81,6 +83,12 @@ impl Pending {
             None => Ok(self.short_at as usize),
         };
         (self.done, result)
+    }
+
+    /// As [`Pending::into_result`], for the store.
+    pub(super) fn into_finished(self) -> Finished {
+        let memory = self.memory;
+        Finished { memory, result: self.into_result().1 }
     }
 }
 

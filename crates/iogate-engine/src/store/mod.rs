@@ -79,6 +79,15 @@ pub struct Io {
 /// and the dispatch, so that its memory can be used again.
 pub type IoDone = Box<dyn FnOnce(Io, io::Result<u64>) + Send>;
 
+/// What has become of a request that was submitted by [`crate::Engine::submit_for_store`].
+#[derive(Debug)]
+pub struct Finished {
+    /// The request's memory.
+    pub memory: *mut u8,
+    /// As a [`crate::Completion`] has it.
+    pub result: io::Result<usize>,
+}
+
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenMode {
@@ -132,6 +141,12 @@ pub trait Store: Send + Sync + 'static {
     /// Whether `run` may submit to the engine that calls it.
     fn submits(&self) -> bool {
         false
+    }
+
+    /// Requests that were submitted by [`crate::Engine::submit_for_store`] are over, several at once. As a completion, it must not block
+    /// and may submit. What it leaves in the vector is dropped.
+    fn finished(&self, finished: &mut Vec<Finished>) {
+        let _ = finished;
     }
 
     /// Whether [`Store::size`] and [`Store::sync`] wait for an answer that comes in a thread which also calls completions, so
