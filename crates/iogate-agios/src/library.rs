@@ -1,16 +1,18 @@
 //! The library between `agios_init` and `agios_exit`: a gate by hand, and the one thread that asks it and calls the program.
 
-use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{mem, ptr};
 
+use iogate_core::hash::HashMap;
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, Time};
 use iogate_engine::Clock;
 use iogate_gate::Failed;
-use iogate_gate::hand::{Answer, Hand};
+use iogate_gate::hand::{Answer, Hand, slot_of};
 use iogate_gate::home::Home;
 use iogate_gate::types::{CDispatch, CRequest, HAS_TARGET};
 
@@ -36,13 +38,21 @@ pub(crate) enum Callback {
 unsafe impl Send for Callback {}
 
 /// By what a program names a request: more than one may have the same.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     /// A hash of the file's name.
     pub(crate) file: u64,
     pub(crate) op: Op,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.file);
+        state.write_u64(self.offset);
+        state.write_u64(u64::from(self.bytes) << 1 | self.op as u64);
+    }
 }
 
 pub(crate) struct Library {
@@ -53,6 +63,8 @@ pub(crate) struct Library {
     queue_ids: u32,
     /// What was added, and the thread has not seen yet: who adds waits for nobody who decides.
     inbox: Mutex<Inbox>,
+    /// The thread waits, and is to be woken: it says so with both locks held, when the inbox is empty.
+    asleep: AtomicBool,
     state: Mutex<State>,
     /// Something has changed: for the thread.
     changed: Condvar,
@@ -64,8 +76,6 @@ struct Inbox {
     requests: Vec<Added>,
     /// An empty one, used before.
     spare: Vec<Added>,
-    /// The thread waits, and is to be woken.
-    asleep: bool,
 }
 
 /// A request on its way to the gate.
@@ -79,20 +89,48 @@ struct Added {
 
 struct State {
     hand: Hand,
-    requests: HashMap<u64, Known>,
-    /// The handles of all with a key, in the order in which they were added.
-    by_key: HashMap<Key, VecDeque<u64>>,
-    /// Of each dispatch that callbacks have: requests not released yet, and bytes.
-    out: HashMap<u64, (u32, u64)>,
+    /// By the slots of their handles.
+    requests: Vec<Option<Known>>,
+    /// All with a key, in the order in which they were added: a chain through their slots.
+    by_key: HashMap<Key, Chain>,
+    /// By the slots of their handles, each dispatch that callbacks have.
+    out: Vec<Out>,
     metrics: Metrics,
     stop: bool,
 }
 
+/// The end of a chain.
+const END: u32 = u32::MAX;
+
+struct Chain {
+    first: u32,
+    last: u32,
+}
+
 struct Known {
+    handle: u64,
     identifier: i64,
     callback: Callback,
     /// The dispatch, when it is with callbacks.
     out: Option<u64>,
+    /// The next one with the same key.
+    next: u32,
+}
+
+/// A dispatch that callbacks have.
+#[derive(Clone, Copy, Default)]
+struct Out {
+    /// Requests not released yet.
+    left: u32,
+    bytes: u64,
+}
+
+/// The place for a slot, made where there is none.
+fn place<T>(list: &mut Vec<T>, slot: usize, empty: fn() -> T) -> &mut T {
+    if slot >= list.len() {
+        list.resize_with(slot + 1, empty);
+    }
+    &mut list[slot]
 }
 
 impl State {
@@ -117,36 +155,59 @@ impl State {
         };
         // `Library::add` and `Key` refuse what the gate would, and there is room for all.
         let Ok(handle) = self.hand.submit(now, &request) else { return };
-        self.requests.insert(handle, Known { identifier, callback, out: None });
-        self.by_key.entry(key).or_default().push_back(handle);
+        let known = Known { handle, identifier, callback, out: None, next: END };
+        *place(&mut self.requests, slot_of(handle), || None) = Some(known);
+        let slot = slot_of(handle) as u32;
+        let chain = self.by_key.entry(key).or_insert(Chain { first: slot, last: slot });
+        let before = mem::replace(&mut chain.last, slot);
+        if before != slot
+            && let Some(before) = &mut self.requests[before as usize]
+        {
+            before.next = slot;
+        }
         self.metrics.added(now, key.file, key.op, key.offset, key.bytes.into());
     }
 
     /// Takes the first request with a key that is out, or that is not.
-    fn take(&mut self, key: &Key, out: bool) -> Option<(u64, Known)> {
-        let handles = self.by_key.get_mut(key)?;
-        let fits = |handle: &u64| self.requests.get(handle).is_some_and(|known| known.out.is_some() == out);
-        let place = handles.iter().position(fits)?;
-        let handle = handles.remove(place)?;
-        if handles.is_empty() {
-            self.by_key.remove(key);
+    fn take(&mut self, key: &Key, out: bool) -> Option<Known> {
+        let chain = self.by_key.get_mut(key)?;
+        let (mut before, mut slot) = (END, chain.first);
+        loop {
+            let known = self.requests.get(slot as usize)?.as_ref()?;
+            if known.out.is_some() == out {
+                break;
+            }
+            (before, slot) = (slot, known.next);
         }
-        Some((handle, self.requests.remove(&handle)?))
+        let known = self.requests[slot as usize].take()?;
+        match self.requests.get_mut(before as usize) {
+            Some(Some(earlier)) => {
+                earlier.next = known.next;
+                if known.next == END {
+                    chain.last = before;
+                }
+            }
+            _ if known.next == END => {
+                self.by_key.remove(key);
+            }
+            _ => chain.first = known.next,
+        }
+        Some(known)
     }
 
-    /// Notes that the requests of a dispatch are out.
-    fn hand_out(&mut self, dispatch: &CDispatch) -> Vec<(i64, Callback)> {
+    /// Notes that the requests of a dispatch are out, and writes whom to call for them.
+    fn hand_out(&mut self, dispatch: &CDispatch, calls: &mut Vec<(i64, Callback)>) {
         // SAFETY: the parts are the gate's until the dispatch is completed, which takes this state.
         let parts = unsafe { std::slice::from_raw_parts(dispatch.parts, dispatch.part_count as usize) };
-        self.out.insert(dispatch.id, (dispatch.part_count, dispatch.bytes));
-        let mut calls = Vec::with_capacity(parts.len());
+        *place(&mut self.out, slot_of(dispatch.id), Out::default) =
+            Out { left: dispatch.part_count, bytes: dispatch.bytes };
+        calls.clear();
         for part in parts {
-            if let Some(known) = self.requests.get_mut(&part.request) {
+            if let Some(Some(known)) = self.requests.get_mut(slot_of(part.request)) {
                 known.out = Some(dispatch.id);
                 calls.push((known.identifier, known.callback));
             }
         }
-        calls
     }
 }
 
@@ -164,9 +225,9 @@ impl Library {
         let config = GateConfig { scheduler, queue_max: u32::MAX - 1, depth: u32::MAX, layout };
         let state = State {
             hand: Hand::new(&config)?,
-            requests: HashMap::new(),
-            by_key: HashMap::new(),
-            out: HashMap::new(),
+            requests: Vec::new(),
+            by_key: HashMap::default(),
+            out: Vec::new(),
             metrics: Metrics::default(),
             stop: false,
         };
@@ -177,6 +238,7 @@ impl Library {
             several,
             queue_ids,
             inbox: Mutex::default(),
+            asleep: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
             thread: Mutex::new(None),
@@ -220,11 +282,12 @@ impl Library {
         // SAFETY: it takes a number, and affects this thread's timers only.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
         let Ok(mut state) = self.lock() else { return };
+        let mut calls = Vec::new();
         while !state.stop {
             let now = self.clock.now();
             match state.hand.next(now) {
                 Answer::Dispatch(dispatch) => {
-                    let calls = state.hand_out(&dispatch);
+                    state.hand_out(&dispatch, &mut calls);
                     drop(state);
                     self.call(&calls);
                 }
@@ -254,14 +317,16 @@ impl Library {
 
     /// Whether nothing was added, so that the thread may sleep; who adds then wakes it.
     fn falls_asleep(&self) -> bool {
-        let Ok(mut inbox) = self.inbox() else { return true };
-        inbox.asleep = inbox.requests.is_empty();
-        inbox.asleep
+        let Ok(inbox) = self.inbox() else { return true };
+        let nothing = inbox.requests.is_empty();
+        self.asleep.store(nothing, Ordering::Relaxed);
+        nothing
     }
 
     /// Lets go of the state, and has the thread ask the gate again.
     fn wake(&self, state: MutexGuard<'_, State>) {
-        let asleep = self.inbox().is_ok_and(|mut inbox| mem::take(&mut inbox.asleep));
+        // Each lock orders it: the thread has said so with this one held, too.
+        let asleep = self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed);
         drop(state);
         // Each needless wake-up is a call of the system.
         if asleep {
@@ -313,7 +378,7 @@ impl Library {
         let now = self.clock.now();
         let mut inbox = self.inbox()?;
         inbox.requests.push(Added { now, key, queue, identifier, callback });
-        if mem::take(&mut inbox.asleep) {
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
             drop(inbox);
             // Who has said that he sleeps does so by then.
             drop(self.state.lock());
@@ -323,17 +388,17 @@ impl Library {
     }
 
     pub(crate) fn release(&self, key: &Key) -> Result<(), Failed> {
-        let mut state = self.lock()?;
-        let released = state.take(key, true).and_then(|(_, known)| known.out);
+        // What is with a callback has left the inbox.
+        let mut state = self.state.lock().map_err(|_| Failed::poisoned())?;
+        let released = state.take(key, true).and_then(|known| known.out);
         let Some(dispatch) = released else {
             return Err(Failed::new(libc::ENOENT, "no such request is with a callback"));
         };
         state.metrics.released(key.bytes.into());
-        let Some((left, bytes)) = state.out.get_mut(&dispatch) else { return Ok(()) };
-        *left -= 1;
-        if *left == 0 {
-            let bytes = *bytes;
-            state.out.remove(&dispatch);
+        let Some(out) = state.out.get_mut(slot_of(dispatch)) else { return Ok(()) };
+        out.left -= 1;
+        if out.left == 0 {
+            let bytes = out.bytes;
             let now = self.clock.now();
             state.hand.complete(now, dispatch, bytes, false)?;
             self.wake(state);
@@ -343,10 +408,10 @@ impl Library {
 
     pub(crate) fn cancel(&self, key: &Key) -> Result<(), Failed> {
         let mut state = self.lock()?;
-        let Some((handle, _)) = state.take(key, false) else {
+        let Some(known) = state.take(key, false) else {
             return Err(Failed::new(libc::ENOENT, "no such request waits"));
         };
-        state.hand.cancel(handle)?;
+        state.hand.cancel(known.handle)?;
         self.wake(state);
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! What AGIOS tells of the requests since the last reset.
 
-use std::collections::HashMap;
-
+use iogate_core::hash::HashMap;
 use iogate_core::{Op, Time};
 
 /// Files of which the last offset is kept, and which are counted.

@@ -13,7 +13,7 @@ use iogate_core::{
 use iogate_core::{Rejected, WaitReason};
 
 use crate::Failed;
-use crate::slab::Slab;
+use crate::slab::{Slab, index};
 use crate::types::{CDispatch, CPart, CRequest, HAS_TARGET};
 
 /// Vectors of parts that are kept for later dispatches.
@@ -28,6 +28,11 @@ pub enum Answer {
     Wait(Time, WaitReason),
     /// Ask again after the next change.
     Idle,
+}
+
+/// The slot of a handle, of a request or a dispatch: a small number, which is the next one's when this one is over.
+pub fn slot_of(handle: u64) -> usize {
+    index(handle)
 }
 
 /// A gate, the requests in it, and the dispatches in service.

@@ -17,7 +17,8 @@ impl<T> Default for Slab<T> {
     }
 }
 
-fn index(handle: u64) -> usize {
+/// The slot of a handle.
+pub(crate) fn index(handle: u64) -> usize {
     (handle & u64::from(u32::MAX)) as usize
 }
 
