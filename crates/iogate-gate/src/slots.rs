@@ -27,6 +27,8 @@ pub(crate) struct Kept {
     pub(crate) done: Option<CDone>,
 }
 
+/// In a line of the cache of its own: who submits writes it while who brings in reads others.
+#[repr(align(64))]
 struct Slot {
     /// Its generation above its state.
     word: AtomicU64,

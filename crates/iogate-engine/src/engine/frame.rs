@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use super::Shared;
 use super::flight::Flight;
 
-/// What a thread has to do next.
+/// What a thread has to do next. Flights move from list to list, so they stay where they are and their boxes move.
 pub(super) enum Work {
     /// Hand this to the store.
-    Begin(Flight),
+    Begin(Box<Flight>),
     /// The store has answered and every share has its result.
-    End(Flight),
+    End(Box<Flight>),
 }
 
 /// Work in the order in which it turned up.

@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Flight {
+    fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Box<Flight> {
         let (mut segments, mut shares) = flight::spare();
         let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
@@ -121,9 +121,9 @@ impl State {
         let io = Io { file, op, offset, target, origin, extends: first_extends, segments };
         if extends && shares.len() > 1 {
             // Each is refused or not by itself.
-            return Flight::one_by_one(dispatch.id, io, shares, now);
+            return Box::new(Flight::one_by_one(dispatch.id, io, shares, now));
         }
-        Flight::new(dispatch.id, io, shares, now)
+        Box::new(Flight::new(dispatch.id, io, shares, now))
     }
 }
 
@@ -376,7 +376,7 @@ impl Shared {
     }
 
     /// Hands a flight to the store. Returns it if the store carried it out at once.
-    fn begin(self: &Arc<Self>, mut flight: Flight, list: &mut List) -> Option<Flight> {
+    fn begin(self: &Arc<Self>, mut flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
         while let Some(result) = self.refused(&flight.io).or_else(|| self.run(&flight.io, list)) {
             match flight.settle(result) {
                 Step::Finished => return Some(flight),
@@ -386,7 +386,7 @@ impl Shared {
         frame::open(Arc::as_ptr(self), mem::take(list));
         let engine = Arc::clone(self);
         let (io, flight) = flight.split();
-        self.store.start(io, Box::new(move |io, result| engine.landed(flight.join(io), result)));
+        self.store.start(io, Box::new(move |io, result| engine.landed(Box::new(flight.join(io)), result)));
         *list = frame::close();
         None
     }
@@ -436,7 +436,7 @@ impl Shared {
     }
 
     /// Takes the answer of a store that did not carry a flight out at once.
-    fn landed(self: &Arc<Self>, mut flight: Flight, result: io::Result<u64>) {
+    fn landed(self: &Arc<Self>, mut flight: Box<Flight>, result: io::Result<u64>) {
         let work = match flight.settle(result) {
             Step::Finished => Work::End(flight),
             Step::Retry(request) => {
@@ -458,7 +458,7 @@ impl Shared {
 
     /// Tells the gate that flights are over, collects what the gate then says, and gives the requests that are
     /// complete their results. Returns the time.
-    fn end(self: &Arc<Self>, flights: &mut Vec<Flight>, list: &mut List) -> Time {
+    fn end(self: &Arc<Self>, flights: &mut Vec<Box<Flight>>, list: &mut List) -> Time {
         let (mut calls, mut shares, mut ripe) = (0, 0, false);
         let mut told = flight::told();
         // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
@@ -473,18 +473,18 @@ impl Shared {
                 if let Choosing::On(noting) = &mut state.choosing {
                     noting.completed(now, share.request, bytes);
                 }
-                if state.table.get(share.request).account(share.offset, bytes, share.got, share.error.take())
-                {
-                    let pending = state.table.remove(share.request);
-                    state.seen.completed(now, pending.origin.app, pending.origin.client);
-                    state.recordings.completed(now, share.request);
-                    match pending.done {
-                        Done::Tell(_) => told.push(pending.into_finished()),
-                        Done::Call(_) | Done::Wake(_) => {
-                            calls += usize::from(matches!(pending.done, Done::Call(_)));
-                            share.finished = Some(pending);
-                        }
-                    }
+                let pending = state.table.get(share.request);
+                if !pending.account(share.offset, bytes, share.got, share.error.take()) {
+                    continue;
+                }
+                state.seen.completed(now, pending.origin.app, pending.origin.client);
+                state.recordings.completed(now, share.request);
+                if let Done::Tell(memory) = pending.done {
+                    told.push(Finished { memory, result: pending.take_result() });
+                    state.table.discard(share.request);
+                } else {
+                    calls += usize::from(matches!(pending.done, Done::Call(_)));
+                    share.finished = Some(state.table.remove(share.request));
                 }
             }
             if let Choosing::On(noting) = &mut state.choosing {
@@ -519,7 +519,7 @@ impl Shared {
 
     fn deliver(
         self: &Arc<Self>,
-        flights: &mut Vec<Flight>,
+        flights: &mut Vec<Box<Flight>>,
         mut told: Vec<Finished>,
         calls: usize,
         list: &mut List,
@@ -528,7 +528,7 @@ impl Shared {
             frame::open(Arc::as_ptr(self), mem::take(list));
         }
         for flight in flights.drain(..) {
-            let Flight { io: Io { file, segments, .. }, mut shares, .. } = flight;
+            let Flight { io: Io { file, segments, .. }, mut shares, .. } = *flight;
             // Whoever waits may expect that its file is closed when it drops its own handle.
             drop(file);
             for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
@@ -596,7 +596,7 @@ impl Shared {
 }
 
 /// Takes the flights that are over from the list's end, in their order.
-fn take_ends(list: &mut List, over: &mut Vec<Flight>) {
+fn take_ends(list: &mut List, over: &mut Vec<Box<Flight>>) {
     let first = over.len();
     while let Some(Work::End(flight)) = list.pop_back_if(|last| matches!(last, Work::End(_))) {
         over.push(flight);

@@ -6,7 +6,7 @@ use iogate_core::{Op, RequestId};
 
 use super::waiter::Waiter;
 use super::{Completion, Origin, Transfer};
-use crate::store::{FileHandle, Finished};
+use crate::store::FileHandle;
 
 /// Who gets a request's result.
 pub(super) enum Done {
@@ -76,19 +76,18 @@ impl Pending {
 
     /// The contiguous bytes transferred from the start. A write that failed midway reports what came before,
     /// as `write(2)` does. A read that failed midway is an error, as a short read would mean the end of the file.
-    pub(super) fn into_result(self) -> (Done, io::Result<usize>) {
-        let result = match self.fault {
-            Some((at, error)) if at < self.short_at && (at == 0 || self.op == Op::Read) => Err(error),
-            Some((at, _)) => Ok(at.min(self.short_at) as usize),
-            None => Ok(self.short_at as usize),
-        };
+    pub(super) fn into_result(mut self) -> (Done, io::Result<usize>) {
+        let result = self.take_result();
         (self.done, result)
     }
 
-    /// As [`Pending::into_result`], for the store.
-    pub(super) fn into_finished(self) -> Finished {
-        let memory = self.memory;
-        Finished { memory, result: self.into_result().1 }
+    /// As [`Pending::into_result`], where it is.
+    pub(super) fn take_result(&mut self) -> io::Result<usize> {
+        match self.fault.take() {
+            Some((at, error)) if at < self.short_at && (at == 0 || self.op == Op::Read) => Err(error),
+            Some((at, _)) => Ok(at.min(self.short_at) as usize),
+            None => Ok(self.short_at as usize),
+        }
     }
 }
 
@@ -149,9 +148,19 @@ impl Table {
     /// # Panics
     /// As [`Table::get`].
     pub(super) fn remove(&mut self, id: RequestId) -> Pending {
+        self.free(id).take().expect("the gate names requests that are in it")
+    }
+
+    /// As [`Table::remove`], where nothing is wanted of it any more.
+    pub(super) fn discard(&mut self, id: RequestId) {
+        *self.free(id) = None;
+    }
+
+    /// Frees a slot, and returns what is still in it.
+    fn free(&mut self, id: RequestId) -> &mut Option<Pending> {
         let slot = &mut self.slots[index(id)];
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index(id) as u32);
-        slot.pending.take().expect("the gate names requests that are in it")
+        &mut slot.pending
     }
 }
