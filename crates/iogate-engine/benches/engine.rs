@@ -53,6 +53,8 @@ fn main() {
     for (name, store) in &stores {
         cases.extend(cases_of(name, store));
     }
+    let quick = ["fifo", "to-agg", "sjf", "hbrr", "app-window", "server-window", "twins"];
+    cases.extend(quick.map(many_files));
     // On a disk: the temporary directory may be in memory.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
     cases.extend(backends(disk.path()));
@@ -121,6 +123,60 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     ));
     cases.push(case("submit", 1, Box::new(move |requests| submit(&engine, &file, requests))));
     cases
+}
+
+/// Four threads that submit to a null store, at random places of 32 files at random.
+fn many_files(scheduler: &str) -> Case {
+    const THREADS: u64 = 4;
+    let store = Arc::new(NullStore::new());
+    let mode = OpenMode { write: true, create: true };
+    let open = |number: usize| store.open(number.to_string().as_ref(), mode).expect("a file");
+    let files: Vec<FileHandle> = (0..32).map(open).collect();
+    let settings = SchedulerConfig::by_name(scheduler).expect("a scheduler");
+    let gate = GateConfig { scheduler: settings, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
+    let engine = Engine::new(&EngineConfig { gate }, store).expect("an engine");
+    let run = move |requests: u64| {
+        let completed = Arc::new(AtomicU64::new(0));
+        thread::scope(|scope| {
+            for seed in 1..=THREADS {
+                let (engine, files, completed) = (&engine, &files, Arc::clone(&completed));
+                scope.spawn(move || {
+                    let mut random = seed;
+                    for _ in 0..requests / THREADS {
+                        random ^= random << 13;
+                        random ^= random >> 7;
+                        random ^= random << 17;
+                        let transfer = Transfer {
+                            file: FileHandle::clone(&files[random as usize % files.len()]),
+                            op: Op::Read,
+                            offset: (random >> 16) % (1 << 20) * BYTES as u64,
+                            // Nobody looks at it.
+                            memory: std::ptr::dangling_mut(),
+                            bytes: BYTES as u32,
+                            origin: Origin::default(),
+                            extends: false,
+                        };
+                        let completed = Arc::clone(&completed);
+                        let done = Box::new(move |_| {
+                            completed.fetch_add(1, Ordering::Relaxed);
+                        });
+                        // SAFETY: a null store does not touch the memory.
+                        unsafe { engine.submit(transfer, done) }.expect("the engine is open");
+                    }
+                });
+            }
+        });
+        while completed.load(Ordering::Relaxed) < requests / THREADS * THREADS {
+            thread::yield_now();
+        }
+    };
+    Case {
+        name: format!("null submit, 32 files, {scheduler}"),
+        threads: THREADS,
+        cost: 1,
+        run: Box::new(run),
+        rounds_ns: vec![],
+    }
 }
 
 /// Direct reads from the disk and cached reads, as calls and through the ring, from one thread and from eight.

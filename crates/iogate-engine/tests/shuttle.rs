@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
-use iogate_engine::store::{Io, IoDone, OpenMode, StoreFile};
+use iogate_engine::store::{Finished, Io, IoDone, OpenMode, StoreFile};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
@@ -34,6 +34,8 @@ fn file(number: u64) -> FileHandle {
 #[derive(Clone, Copy)]
 enum Completes {
     InRun,
+    /// As it runs, without keeping its thread: the gate is told of several together.
+    Together,
     InStart,
     /// In a thread of its own, one after another: as the thread that receives a server's answers.
     Later,
@@ -43,6 +45,8 @@ enum Completes {
 struct Quick {
     completes: Completes,
     queue: Arc<Queue>,
+    /// Of what it is told, the places of the memory.
+    told: Mutex<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -57,7 +61,7 @@ fn bytes(io: &Io) -> io::Result<u64> {
 
 impl Quick {
     fn new(completes: Completes) -> Quick {
-        Quick { completes, queue: Arc::default() }
+        Quick { completes, queue: Arc::default(), told: Mutex::default() }
     }
 
     /// Starts the thread that completes; it ends with [`Queue::end`].
@@ -94,7 +98,7 @@ impl Store for Quick {
     }
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
-        matches!(self.completes, Completes::InRun).then(|| bytes(io))
+        matches!(self.completes, Completes::InRun | Completes::Together).then(|| bytes(io))
     }
 
     fn start(&self, io: Io, done: IoDone) {
@@ -109,6 +113,13 @@ impl Store for Quick {
 
     fn blocks(&self) -> bool {
         matches!(self.completes, Completes::InRun)
+    }
+
+    fn finished(&self, finished: &mut Vec<Finished>) {
+        for Finished { memory, result } in finished.drain(..) {
+            assert_eq!(result.unwrap(), 8);
+            self.told.lock().unwrap().push(memory.addr());
+        }
     }
 
     fn sync(&self, _: &FileHandle, _: bool) -> io::Result<()> {
@@ -181,6 +192,34 @@ fn each_is_completed_once(completes: Completes) {
 #[test]
 fn each_is_completed_once_by_a_store_that_runs() {
     try_many(|| each_is_completed_once(Completes::InRun));
+    try_many(|| each_is_completed_once(Completes::Together));
+}
+
+#[test]
+fn the_store_is_told_once_of_each_that_it_wants_to_be_told_of() {
+    try_many(|| {
+        let store = Arc::new(Quick::new(Completes::Together));
+        // Room for three, of which two are in service at once: who submits may wait, with others' in its hands.
+        let engine = engine(Arc::clone(&store), 3, 2);
+        let threads: Vec<_> = (0..2)
+            .map(|number| {
+                let engine = Arc::clone(&engine);
+                thread::spawn(move || {
+                    let batch = (0..2).map(|step| Transfer {
+                        memory: std::ptr::without_provenance_mut(number * 2 + step + 1),
+                        ..transfer(0, step as u64 * 4)
+                    });
+                    // SAFETY: the store follows no memory.
+                    unsafe { engine.submit_for_store(batch, number == 0) };
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        engine.shutdown();
+        let mut told = std::mem::take(&mut *store.told.lock().unwrap());
+        told.sort_unstable();
+        assert_eq!(told, [1, 2, 3, 4]);
+    });
 }
 
 #[test]

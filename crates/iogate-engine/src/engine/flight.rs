@@ -42,6 +42,9 @@ enum Stage {
     Share(usize),
 }
 
+/// Flights that are over together. They come from a list of boxes, and are some 160 bytes each.
+pub(super) type Batch = Vec<Box<Flight>>;
+
 /// A flight whose `io` the store has.
 pub(super) struct Waiting {
     id: DispatchId,
@@ -145,17 +148,17 @@ const SPARE_MAX: usize = 64;
 thread_local! {
     static SPARE: RefCell<Vec<(Vec<Segment>, Vec<Share>)>> = const { RefCell::new(Vec::new()) };
     /// Completions nest: what one of them submits may be carried out in it.
-    static BATCHES: RefCell<Vec<Vec<Box<Flight>>>> = const { RefCell::new(Vec::new()) };
+    static BATCHES: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
     static TOLD: RefCell<Vec<Vec<Finished>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty vector for flights that are over together.
-pub(super) fn batch() -> Vec<Box<Flight>> {
+pub(super) fn batch() -> Batch {
     BATCHES.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
 /// Gives it back, empty.
-pub(super) fn recycle_batch(batch: Vec<Box<Flight>>) {
+pub(super) fn recycle_batch(batch: Batch) {
     debug_assert!(batch.is_empty(), "a batch is recycled when its results are given");
     BATCHES.with_borrow_mut(|spare| {
         if spare.len() < 4 {

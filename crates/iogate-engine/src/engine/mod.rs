@@ -7,6 +7,7 @@ mod counters;
 mod entitled;
 mod flight;
 mod frame;
+mod over;
 mod pool;
 mod shared;
 mod sharing;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::mem;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use iogate_core::auto::features::Features;
@@ -15,12 +14,13 @@ use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
 use super::flight::{self, Flight, Share, Step};
 use super::frame::{self, List, Work};
+use super::over::take_ends;
 use super::pool::Pool;
 use super::sharing::{Lack, Sharing};
 use super::table::{Done, Pending, Table};
 use super::{SubmitError, Transfer};
 use crate::clock::Clock;
-use crate::store::{Finished, Io, Segment, Store};
+use crate::store::{Io, Segment, Store};
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError, thread};
 
@@ -38,18 +38,18 @@ const TOGETHER_BYTES_MAX: u64 = 256 << 10;
 pub(super) struct Shared {
     state: Mutex<State>,
     /// A request has left the gate, or the gate has closed: for submitters that found it full.
-    room: Condvar,
+    pub(super) room: Condvar,
     /// The gate has closed, and its last request or the last completion is over: for `shutdown`.
-    emptied: Condvar,
+    pub(super) emptied: Condvar,
     /// Completions that are due or running.
-    calls: AtomicUsize,
+    pub(super) calls: AtomicUsize,
     pub(super) closed: AtomicBool,
     /// For the thread that chooses: there is something to look at, or it is to end.
     pub(super) ripe: Condvar,
     pub(super) clock: Clock,
     pub(super) class_by: InForce,
     pub(super) sharing: std::sync::Mutex<Option<Sharing>>,
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     pub(super) pool: Pool,
 }
 
@@ -69,12 +69,12 @@ pub(super) struct State {
     /// The earliest wake-up that has been asked for and has not come yet.
     armed: Time,
     /// Submitters that wait for room.
-    waiting: usize,
+    pub(super) waiting: usize,
 }
 
 impl State {
     /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
-    fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
+    pub(super) fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
         self.end_accounts(now);
         if let Some(lack) = &self.lack
             && self.gate.take_lack()
@@ -456,117 +456,6 @@ impl Shared {
         (flight.io.file, flight.io.extends) = (pending.file.clone(), pending.extends);
     }
 
-    /// Tells the gate that flights are over, collects what the gate then says, and gives the requests that are
-    /// complete their results. Returns the time.
-    fn end(self: &Arc<Self>, flights: &mut Vec<Box<Flight>>, list: &mut List) -> Time {
-        let (mut calls, mut shares, mut ripe) = (0, 0, false);
-        let mut told = flight::told();
-        // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
-        let now = self.clock.now();
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        for flight in &mut *flights {
-            state.gate.complete(now, flight.id, flight.outcome());
-            shares += flight.shares.len();
-            for share in &mut flight.shares {
-                let bytes = share.bytes();
-                if let Choosing::On(noting) = &mut state.choosing {
-                    noting.completed(now, share.request, bytes);
-                }
-                let pending = state.table.get(share.request);
-                if !pending.account(share.offset, bytes, share.got, share.error.take()) {
-                    continue;
-                }
-                state.seen.completed(now, pending.origin.app, pending.origin.client);
-                state.recordings.completed(now, share.request);
-                if let Done::Tell(memory) = pending.done {
-                    told.push(Finished { memory, result: pending.take_result() });
-                    state.table.discard(share.request);
-                } else {
-                    calls += usize::from(matches!(pending.done, Done::Call(_)));
-                    share.finished = Some(state.table.remove(share.request));
-                }
-            }
-            if let Choosing::On(noting) = &mut state.choosing {
-                ripe |= noting.served(now, flight);
-            }
-        }
-        calls += told.len();
-        let wake_at = state.drain(now, list);
-        if calls > 0 {
-            self.calls.fetch_add(calls, Ordering::SeqCst);
-        }
-        let waiting = state.waiting;
-        drop(guard);
-        if ripe {
-            self.ripe.notify_one();
-        }
-
-        // A piece of a split request makes room too.
-        if waiting > 0 {
-            if shares == 1 {
-                self.room.notify_one();
-            } else {
-                self.room.notify_all();
-            }
-        }
-        if let Some(time) = wake_at {
-            self.pool.arm(self, time);
-        }
-        self.deliver(flights, told, calls, list);
-        now
-    }
-
-    fn deliver(
-        self: &Arc<Self>,
-        flights: &mut Vec<Box<Flight>>,
-        mut told: Vec<Finished>,
-        calls: usize,
-        list: &mut List,
-    ) {
-        if calls > 0 {
-            frame::open(Arc::as_ptr(self), mem::take(list));
-        }
-        for flight in flights.drain(..) {
-            let Flight { io: Io { file, segments, .. }, mut shares, .. } = *flight;
-            // Whoever waits may expect that its file is closed when it drops its own handle.
-            drop(file);
-            for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
-                match pending.into_result() {
-                    (Done::Wake(waiter), result) => waiter.deliver(result),
-                    (Done::Call(done), result) => {
-                        // One front end's mistake must not cost the others their results.
-                        if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
-                            tracing::error!("a completion panicked");
-                        }
-                    }
-                    (Done::Tell(_), _) => {}
-                }
-            }
-            flight::recycle(segments, shares);
-        }
-        if !told.is_empty() {
-            self.tell(&mut told);
-        }
-        flight::recycle_told(told);
-        if calls > 0 {
-            *list = frame::close();
-            self.calls.fetch_sub(calls, Ordering::SeqCst);
-        }
-        if self.closed.load(Ordering::SeqCst) {
-            // Under the lock, so that `shutdown` either sees the new state or already sleeps.
-            let _state = self.lock();
-            self.emptied.notify_all();
-        }
-    }
-
-    /// Tells the store what has become of requests that were submitted for it.
-    pub(super) fn tell(&self, told: &mut Vec<Finished>) {
-        if panic::catch_unwind(AssertUnwindSafe(|| self.store.finished(told))).is_err() {
-            tracing::error!("a completion panicked");
-        }
-    }
-
     pub(super) fn shutdown(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
         self.kick(|state, now| state.gate.drain(now));
@@ -593,15 +482,6 @@ impl Shared {
         self.stop_sharing();
         self.pool.stop();
     }
-}
-
-/// Takes the flights that are over from the list's end, in their order.
-fn take_ends(list: &mut List, over: &mut Vec<Box<Flight>>) {
-    let first = over.len();
-    while let Some(Work::End(flight)) = list.pop_back_if(|last| matches!(last, Work::End(_))) {
-        over.push(flight);
-    }
-    over[first..].reverse();
 }
 
 #[cfg(test)]
