@@ -65,6 +65,8 @@ pub(crate) struct State {
     used: u32,
     /// Who waits for room.
     waiting: u32,
+    /// One of them has been woken, and has not looked yet.
+    woken: bool,
     list: Vec<Entry>,
     /// An empty one, used before.
     spare: Vec<Entry>,
@@ -127,6 +129,7 @@ impl Intake {
             state.waiting += 1;
             state = self.freed.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
+            state.woken = false;
         }
         Some(state)
     }
@@ -135,7 +138,8 @@ impl Intake {
     pub(crate) fn give(&self, slots: impl Iterator<Item = u32>) {
         let mut state = self.lock();
         state.free.extend(slots);
-        let wakes = state.waiting > 0 && state.taken() <= self.low;
+        let wakes = state.waiting > 0 && !state.woken && state.taken() <= self.low;
+        state.woken |= wakes;
         drop(state);
         // One, and the next only if that one does not keep up: all together would take the processor of who brings in, and then sleep.
         if wakes {
