@@ -1,7 +1,8 @@
 //! What the network layer costs: reads and writes through a client and a server beside the same bytes over raw sockets.
 //!
 //! Both ends run here, over loopback; the server's store does nothing, as the raw end. Cases run in interleaved rounds,
-//! so that a noisy neighbour hits all of them; each reports its median round, and the ratio to the raw case beside it.
+//! so that a noisy neighbour hits all of them; each reports its median round, and the median of the rounds' ratios to the raw
+//! case beside it: of the time that passes, and of the CPU time of both ends, which others on the machine disturb less.
 //! `--rounds N` (9) and `--requests N` (20000) bound the run; `--quick` is one round of 1000; `--only TEXT` takes the
 //! cases whose names contain it, `--json` prints one object a line.
 
@@ -41,6 +42,8 @@ struct Case {
     run: Box<dyn Fn(usize)>,
     /// Nanoseconds a request, wall clock over all clients, a round each.
     rounds_ns: Vec<f64>,
+    /// CPU time of the whole process likewise, so of both ends.
+    cpu_ns: Vec<f64>,
 }
 
 fn main() {
@@ -64,18 +67,19 @@ fn main() {
     for _ in 0..rounds {
         for case in &mut cases {
             let requests = requests.div_ceil(case.cost);
-            let before = Instant::now();
+            let (before, cpu) = (Instant::now(), cpu_ns());
             (case.run)(requests);
             case.rounds_ns.push(before.elapsed().as_nanos() as f64 / requests as f64);
+            case.cpu_ns.push((cpu_ns() - cpu) / requests as f64);
         }
     }
-    report(&mut cases, json);
+    report(&cases, json);
 }
 
 fn cases(server: &Bench) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut case = |name, raw, cost, bytes, run| {
-        cases.push(Case { name, raw, cost, bytes, run, rounds_ns: vec![] });
+        cases.push(Case { name, raw, cost, bytes, run, rounds_ns: vec![], cpu_ns: vec![] });
     };
     case("raw, 4 KiB, one by one", None, 1, SMALL, raw(1, REQUEST_BYTES, REPLY_BYTES + SMALL));
     let raw_small = Some("raw, 4 KiB, one by one");
@@ -313,33 +317,43 @@ fn next(store: &Arc<dyn Store>, io: Io, left: usize, over: mpsc::Sender<()>) {
     store.start(io, done);
 }
 
-fn report(cases: &mut [Case], json: bool) {
-    for case in cases.iter_mut() {
-        case.rounds_ns.sort_by(f64::total_cmp);
-    }
-    let median = |name: &str| {
-        let case = cases.iter().find(|case| case.name == name)?;
-        case.rounds_ns.get(case.rounds_ns.len() / 2).copied()
-    };
+/// CPU time of this process so far.
+fn cpu_ns() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// The median, least and most of some figures.
+fn spread(mut figures: Vec<f64>) -> [f64; 3] {
+    figures.sort_by(f64::total_cmp);
+    [figures.len() / 2, 0, figures.len() - 1].map(|index| figures[index])
+}
+
+fn report(cases: &[Case], json: bool) {
     if !json {
         println!(
-            "{:<36} {:>10} {:>10} {:>10} {:>12} {:>9} {:>6}",
-            "case", "us median", "min", "max", "requests/s", "MB/s", "of raw"
+            "{:<36} {:>10} {:>8} {:>8} {:>10} {:>7} {:>7} {:>7} {:>7}",
+            "case", "us median", "min", "max", "requests/s", "MB/s", "of raw", "cpu us", "to raw"
         );
     }
-    for Case { name, raw, bytes, rounds_ns, .. } in cases.iter() {
-        let (Some(min), Some(max)) = (rounds_ns.first(), rounds_ns.last()) else { continue };
-        let ns = rounds_ns[rounds_ns.len() / 2];
-        let (per_second, rate) = (1e9 / ns, *bytes as f64 * 1e3 / ns);
-        let ratio = raw.and_then(median).map_or(1.0, |raw| raw / ns);
-        let (ns, min, max) = (ns / 1e3, min / 1e3, max / 1e3);
+    for case in cases.iter().filter(|case| !case.rounds_ns.is_empty()) {
+        let [ns, min, max] = spread(case.rounds_ns.clone());
+        let [cpu, ..] = spread(case.cpu_ns.clone());
+        let raw = cases.iter().find(|other| Some(other.name) == case.raw).unwrap_or(case);
+        let ratio =
+            |raw: &[f64], own: &[f64]| spread(raw.iter().zip(own).map(|(raw, own)| raw / own).collect());
+        let [of_raw, ..] = ratio(&raw.rounds_ns, &case.rounds_ns);
+        let [cpu_to_raw, ..] = ratio(&case.cpu_ns, &raw.cpu_ns);
+        let (per_second, rate) = (1e9 / ns, case.bytes as f64 * 1e3 / ns);
+        let [ns, min, max, cpu] = [ns, min, max, cpu].map(|ns| ns / 1e3);
+        let name = case.name;
         if json {
             println!(
-                r#"{{"case":"{name}","us_median":{ns:.2},"us_min":{min:.2},"us_max":{max:.2},"requests_per_s":{per_second:.0},"of_raw":{ratio:.3}}}"#
+                r#"{{"case":"{name}","us_median":{ns:.2},"us_min":{min:.2},"us_max":{max:.2},"requests_per_s":{per_second:.0},"of_raw":{of_raw:.3},"cpu_us":{cpu:.2},"cpu_to_raw":{cpu_to_raw:.3}}}"#
             );
         } else {
             println!(
-                "{name:<36} {ns:>10.2} {min:>10.2} {max:>10.2} {per_second:>12.0} {rate:>9.0} {ratio:>6.2}"
+                "{name:<36} {ns:>10.2} {min:>8.2} {max:>8.2} {per_second:>10.0} {rate:>7.0} {of_raw:>7.2} {cpu:>7.2} {cpu_to_raw:>7.2}"
             );
         }
     }

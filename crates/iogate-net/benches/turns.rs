@@ -1,22 +1,26 @@
 //! What a turn costs at a coordinator: a free one, over a Unix socket and over TCP, and as many as it can give to 64 connections.
 //!
-//! The coordinator runs here, with its journal in a temporary directory; the clients are made by hand and do nothing else.
+//! The coordinator runs here, with its journal in a temporary directory; the clients are made by hand and do nothing else. Beside each,
+//! the same bytes go through sockets of the same kind to a thread that only reads what is ready and answers. `cpu_us` is the CPU time of a
+//! turn, of both ends.
 //! `--turns N` (20000) bounds a round, `--rounds N` (5) how many there are; `--quick` is one round of 200; `--json` prints one
 //! object a line.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use iogate_core::wire::{
-    Claim, Goodbye, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, Record, Release, ReplyHeader, Request,
-    RequestHeader, VERSION, auth,
+    Claim, Goodbye, Granted, Hello, MAGIC, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, Release,
+    ReplyHeader, Request, RequestHeader, VERSION, auth,
 };
 use iogate_net::coordinator::{Coordinator, CoordinatorConfig, EXPORT, Local};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener};
 use iogate_vfs::Caller;
+use rustix::event::epoll;
 
 /// Connections that take turns together, and threads that drive them.
 const CONNECTIONS: usize = 64;
@@ -51,17 +55,25 @@ fn main() {
             report(json, round, &format!("free turn, {name}"), "median_ns", median);
         }
         for (name, endpoint) in [("unix", unix), ("tcp", tcp)] {
-            let rate = together(endpoint, turns);
-            report(json, round, &format!("{CONNECTIONS} connections, {name}"), "turns_per_s", rate);
+            let cases: [(&str, &dyn Fn() -> f64); 2] =
+                [("", &|| together(endpoint, turns)), ("raw ", &|| raw_together(endpoint, turns))];
+            for (kind, run) in cases {
+                let before = cpu_us();
+                let rate = run();
+                let cpu = (cpu_us() - before) / turns as f64;
+                let name = format!("{kind}{CONNECTIONS} connections, {name}");
+                report(json, round, &name, "turns_per_s", rate);
+                report(json, round, &name, "cpu_us", cpu);
+            }
         }
     }
 }
 
 fn report(json: bool, round: usize, name: &str, unit: &str, value: f64) {
     if json {
-        println!("{{\"name\":\"{name}\",\"round\":{round},\"{unit}\":{value:.0}}}");
+        println!("{{\"name\":\"{name}\",\"round\":{round},\"{unit}\":{value:.2}}}");
     } else {
-        println!("{name:<28} {value:>12.0} {unit}");
+        println!("{name:<28} {value:>12.2} {unit}");
     }
 }
 
@@ -104,6 +116,85 @@ fn together(endpoint: &Endpoint, turns: usize) -> f64 {
     // The places are free for whoever comes next.
     clients.iter_mut().for_each(Client::part);
     rate
+}
+
+/// CPU time of this process so far.
+fn cpu_us() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// Bytes of a release and a claim, and of what answers them.
+const ASKED_BYTES: usize = 2 * REQUEST_HEADER_BYTES + 16 + 45;
+const TOLD_BYTES: usize = 2 * REPLY_HEADER_BYTES + 29;
+
+/// As [`together`], by sockets alone: one thread waits for all, reads from each that is ready, and then answers each.
+fn raw_together(endpoint: &Endpoint, turns: usize) -> f64 {
+    let each = turns.div_ceil(CONNECTIONS).max(2);
+    let pair = || -> (Box<dyn Stream>, OwnedFd) {
+        match endpoint {
+            Endpoint::Tcp { .. } => {
+                let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+                let near =
+                    TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+                let (far, _) = listener.accept().expect("a connection");
+                [&near, &far].into_iter().for_each(|stream| stream.set_nodelay(true).expect("a socket"));
+                (Box::new(near), far.into())
+            }
+            Endpoint::Unix(_) => {
+                let (near, far) = UnixStream::pair().expect("two sockets");
+                (Box::new(near), far.into())
+            }
+        }
+    };
+    let (mut near, far): (Vec<_>, Vec<_>) = (0..CONNECTIONS).map(|_| pair()).unzip();
+    let server = std::thread::spawn(move || answer_all(&far));
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for streams in near.chunks_mut(CONNECTIONS / THREADS) {
+            scope.spawn(move || {
+                let mut told = [0; TOLD_BYTES];
+                for _ in 0..each {
+                    let asked = [1; ASKED_BYTES];
+                    streams.iter_mut().for_each(|stream| stream.write_all(&asked).expect("it is read"));
+                    for stream in streams.iter_mut() {
+                        stream.read_exact(&mut told).expect("it is answered");
+                    }
+                }
+            });
+        }
+    });
+    let rate = (each * CONNECTIONS) as f64 / begin.elapsed().as_secs_f64();
+    drop(near);
+    server.join().expect("it only reads and answers");
+    rate
+}
+
+/// Answers until all other ends are gone. What is asked comes as a whole: it is sent in one call.
+fn answer_all(sockets: &[OwnedFd]) {
+    let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("a poller");
+    for (index, socket) in sockets.iter().enumerate() {
+        let index = epoll::EventData::new_u64(index as u64);
+        epoll::add(&poller, socket.as_fd(), index, epoll::EventFlags::IN).expect("a socket");
+    }
+    let mut events = Vec::with_capacity(CONNECTIONS);
+    let (mut left, mut asked) = (sockets.len(), [0; 4096]);
+    while left > 0 {
+        events.clear();
+        epoll::wait(&poller, rustix::buffer::spare_capacity(&mut events), None).expect("sockets");
+        events.retain(|event: &epoll::Event| {
+            let socket = &sockets[event.data.u64() as usize];
+            let is_there = rustix::io::read(socket, &mut asked).is_ok_and(|count| count > 0);
+            if !is_there {
+                epoll::delete(&poller, socket).expect("it was there");
+                left -= 1;
+            }
+            is_there
+        });
+        for event in &events {
+            rustix::io::write(&sockets[event.data.u64() as usize], &[1; TOLD_BYTES]).expect("it is read");
+        }
+    }
 }
 
 trait Stream: Read + Write + Send {}

@@ -36,9 +36,12 @@ impl Shared {
     /// its own, in which the files that are open are opened again. Only without a thread of the client's own: the child does
     /// not have it.
     pub(super) fn notice_fork(&self) {
+        // Who would not look at the answer need not ask the kernel for it.
+        if self.options.receiving != Receiving::Inline {
+            return;
+        }
         let process = std::process::id();
-        let is_same = self.owner.0.load(Ordering::Acquire) == process;
-        if is_same || self.options.receiving != Receiving::Inline {
+        if self.owner.0.load(Ordering::Acquire) == process {
             return;
         }
         let mut state = self.lock();
