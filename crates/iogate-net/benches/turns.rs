@@ -124,7 +124,7 @@ fn cpu_us() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Bytes of a release and a claim, and of what answers them.
+/// About as many bytes as a release and a claim have, and what answers them.
 const ASKED_BYTES: usize = 2 * REQUEST_HEADER_BYTES + 16 + 45;
 const TOLD_BYTES: usize = 2 * REPLY_HEADER_BYTES + 29;
 
