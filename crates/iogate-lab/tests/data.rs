@@ -107,6 +107,14 @@ fn what_a_read_saw_before_a_crash_may_be_gone_after_it() {
     assert!(report.findings.is_empty(), "{report}");
 }
 
+/// In this one, the machine of the server of names crashes and forgets the range of a record over two stripes, of which the first is there.
+/// The next record began at the second one; the first record's rest, which was refused, was written over it all the same.
+#[test]
+fn no_rest_of_a_record_is_written_over_another_record() {
+    let report = run(20_936_943, None);
+    assert!(report.findings.is_empty(), "{report}");
+}
+
 #[test]
 fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {

@@ -274,8 +274,7 @@ impl StripedFile {
         for part in stretch.bytes.chunks(if extends { EXTEND_BYTES } else { usize::MAX }) {
             let mut rest = part;
             while !rest.is_empty() {
-                // Behind its first bytes the place is taken. What is short fails for the same reason then, which is known by that.
-                let extends = extends && rest.len() == part.len();
+                // Its first bytes take no place on the next target: what is short is refused or not as well.
                 match self.write_now(stretch.offset + total as u64, rest, origin, extends) {
                     Ok(0) => return (total, Some(io::Error::from_raw_os_error(libc::ENOSPC))),
                     Ok(written) => {
