@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`xdr`], [`rpc`], [`wire`] | the messages, from bytes and to bytes; nothing else |
 //! | [`handle`] | what a client names a file by |
-//! | [`answers`] | what is remembered, so that nothing is carried out twice |
+//! | [`answers`] | by what a call is known that is sent again |
 //! | `service` | what calls do |
 //! | `server` | sockets, threads, and how much of both a client may have |
 //!

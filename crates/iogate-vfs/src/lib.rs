@@ -8,6 +8,7 @@
 //! | [`StripedTree`] | names in one tree, data in several |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
+//! | [`answers`] | what is remembered of requests that must not be carried out twice, in a file |
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
@@ -15,6 +16,7 @@
 //! | [`Clock`] | what time it is for leases |
 //! | [`Watchdog`] | starts threads when all that there are are held up |
 
+pub mod answers;
 pub mod app;
 mod clock;
 mod credentials;

@@ -2,7 +2,8 @@
 //!
 //! An entry goes when its client says that it has the answer, and when there are too many or it is too old: the client then is
 //! told that nobody knows, instead of having its request carried out twice. Where there are too many, the user with most of
-//! them loses the older half of its own.
+//! them loses the older half of its own. Where [numbers are in no order](Limits::unordered), it is the client with most of them, and what
+//! it has lost is new again.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -19,11 +20,14 @@ pub struct Limits {
     pub bytes: usize,
     /// How long an entry stays, in seconds.
     pub seconds: u64,
+    /// Clients number their requests in no order and never say what they need no more, as with NFS: so many of a client stay however
+    /// old they are. `None`: numbers grow.
+    pub unordered: Option<usize>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { entries: 1_000_000, bytes: 64 << 20, seconds: 15 * 60 }
+        Limits { entries: 1_000_000, bytes: 64 << 20, seconds: 15 * 60, unordered: None }
     }
 }
 
@@ -61,6 +65,10 @@ impl Held {
     fn remove(&mut self, bytes: usize) {
         self.entries -= 1;
         self.bytes -= bytes;
+    }
+
+    fn cost(&self) -> usize {
+        self.bytes + NOTE_BYTES * self.entries
     }
 }
 
@@ -137,31 +145,41 @@ impl Table {
         }
     }
 
-    /// Drops the older half of what is remembered for the user with most of it.
+    /// Drops the older half of what is remembered for the user, or the client, with most of it.
     fn halve(&mut self) {
-        let cost = |held: &Held| held.bytes + NOTE_BYTES * held.entries;
-        let Some(user) = self.users.values_mut().max_by_key(|user| cost(&user.held)) else { return };
-        let mut times: Vec<u64> = user.entries().map(|entry| entry.time).collect();
-        let middle = times.len() / 2;
-        let (_, &mut median, _) = times.select_nth_unstable(middle);
-        // Those of the same second count by their order.
-        let mut of_median = 1 + middle - times.iter().filter(|&&time| time < median).count();
-        let goes = |entry: &Entry| {
-            entry.time < median
-                || entry.time == median && {
-                    let goes = of_median > 0;
-                    of_median = of_median.saturating_sub(1);
-                    goes
-                }
-        };
+        if self.limits.unordered.is_some() {
+            return self.halve_client();
+        }
+        let Some(user) = self.users.values_mut().max_by_key(|user| user.held.cost()) else { return };
+        let goes = older_half(user.entries().map(|entry| entry.time).collect());
         user.drop_where(&mut self.held, goes);
+    }
+
+    /// As [`Table::halve`], of a client: seldom, so that it may look at all of them.
+    fn halve_client(&mut self) {
+        let of_user = |user: &User| user.clients.values().map(|client| client.held().cost()).max();
+        let Some(user) = self.users.values_mut().max_by_key(|user| of_user(user)) else { return };
+        let Some(client) = user.clients.values_mut().max_by_key(|client| client.held().cost()) else {
+            return;
+        };
+        let goes = older_half(client.entries.values().map(|entry| entry.time).collect());
+        client.drop_where([&mut user.held, &mut self.held], false, goes);
     }
 
     /// Drops what is older than it may be, at `now` in seconds since the Unix epoch.
     pub fn expire(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.limits.seconds);
         for user in self.users.values_mut() {
-            user.drop_where(&mut self.held, |entry| entry.time < oldest);
+            match self.limits.unordered {
+                None => user.drop_where(&mut self.held, |entry| entry.time < oldest),
+                Some(least) => {
+                    for client in user.clients.values_mut() {
+                        let oldest = oldest.min(client.time_of_last(least));
+                        let goes = |entry: &Entry| entry.time < oldest;
+                        client.drop_where([&mut user.held, &mut self.held], false, goes);
+                    }
+                }
+            }
             user.clients.retain(|_, client| client.seen >= oldest || !client.entries.is_empty());
         }
         self.users.retain(|_, user| !user.clients.is_empty());
@@ -195,7 +213,7 @@ impl Table {
 
     /// Bytes that [`Table::notes`] would take as a log, or a little less.
     pub fn log_bytes(&self) -> usize {
-        self.held.bytes + NOTE_BYTES * self.held.entries
+        self.held.cost()
     }
 }
 
@@ -206,18 +224,59 @@ impl User {
 
     /// Drops entries before their client says so: they are not carried out again.
     fn drop_where(&mut self, all: &mut Held, mut goes: impl FnMut(&Entry) -> bool) {
-        let held = &mut self.held;
         for client in self.clients.values_mut() {
-            let below = &mut client.below;
-            client.entries.retain(|&(number, _), entry| {
-                let goes = goes(entry);
-                if goes {
-                    held.remove(entry.bytes.len());
-                    all.remove(entry.bytes.len());
+            client.drop_where([&mut self.held, all], true, &mut goes);
+        }
+    }
+}
+
+impl Client {
+    fn held(&self) -> Held {
+        let mut held = Held::default();
+        self.entries.values().for_each(|entry| held.add(entry.bytes.len()));
+        held
+    }
+
+    /// When the `least` last entries were noted, or before.
+    fn time_of_last(&self, least: usize) -> u64 {
+        if self.entries.len() <= least {
+            return 0;
+        }
+        let mut times: Vec<u64> = self.entries.values().map(|entry| entry.time).collect();
+        let place = times.len() - least.max(1);
+        *times.select_nth_unstable(place).1
+    }
+
+    /// Drops entries; if `refuses`, they and all before them are not carried out again.
+    fn drop_where(&mut self, from: [&mut Held; 2], refuses: bool, mut goes: impl FnMut(&Entry) -> bool) {
+        let Client { entries, below, .. } = self;
+        let [user, all] = from;
+        entries.retain(|&(number, _), entry| {
+            let goes = goes(entry);
+            if goes {
+                user.remove(entry.bytes.len());
+                all.remove(entry.bytes.len());
+                if refuses {
                     *below = (*below).max(number.saturating_add(1));
                 }
-                !goes
-            });
-        }
+            }
+            !goes
+        });
+    }
+}
+
+/// Whether an entry is among the older half of those of these times.
+fn older_half(mut times: Vec<u64>) -> impl FnMut(&Entry) -> bool {
+    let middle = times.len() / 2;
+    let median = if times.is_empty() { 0 } else { *times.select_nth_unstable(middle).1 };
+    // Those of the same second count by their order.
+    let mut of_median = 1 + middle - times.iter().filter(|&&time| time < median).count();
+    move |entry| {
+        entry.time < median
+            || entry.time == median && {
+                let goes = of_median > 0;
+                of_median = of_median.saturating_sub(1);
+                goes
+            }
     }
 }

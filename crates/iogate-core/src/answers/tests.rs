@@ -102,7 +102,7 @@ fn what_a_client_has_the_answer_to_is_forgotten() {
 
 #[test]
 fn a_user_with_too_much_loses_its_own_and_is_told_so() {
-    let mut table = Table::new(Limits { entries: 100, bytes: 1 << 20, seconds: 60 });
+    let mut table = Table::new(Limits { entries: 100, bytes: 1 << 20, seconds: 60, ..Limits::default() });
     for number in 1..=10 {
         table.note(&note(key(1, 1, number), 1, number, State::Outcome, b"mine"));
     }
@@ -120,6 +120,30 @@ fn a_user_with_too_much_loses_its_own_and_is_told_so() {
     assert_eq!(table.look(&key(1, 1, 10)), Memory::Nothing, "so is its client, after that time");
     table.expire(u64::MAX);
     assert!(table.is_empty() && table.notes().next().is_none());
+}
+
+#[test]
+fn a_busy_client_without_an_order_loses_its_own_and_what_is_lost_is_new() {
+    let limits = Limits { entries: 100, bytes: 1 << 20, seconds: 60, unordered: Some(2) };
+    let mut table = Table::new(limits);
+    // Numbers that go down, as those of a client whose numbers have begun again.
+    for time in 0..5 {
+        table.note(&note(key(0, 1, 90 - time), 0, time, State::Outcome, b"quiet"));
+    }
+    for time in 0..1000 {
+        table.note(&note(key(0, 2, 5000 - time), 0, 100 + time, State::Outcome, b"busy"));
+        assert!(table.len() <= 100);
+    }
+    for number in 86..=90 {
+        assert_eq!(table.look(&key(0, 1, number)), Memory::Noted(State::Outcome, b"quiet"));
+    }
+    assert_eq!(table.look(&key(0, 2, 4001)), Memory::Noted(State::Outcome, b"busy"), "its last");
+    assert_eq!(table.look(&key(0, 2, 5000)), Memory::Nothing, "its first");
+    assert_eq!(table.look(&key(0, 2, 1)), Memory::Nothing, "smaller numbers may come");
+    table.expire(10_000);
+    assert_eq!(table.len(), 4, "the last two of each, however old");
+    assert_eq!(table.look(&key(0, 1, 86)), Memory::Noted(State::Outcome, b"quiet"));
+    assert_eq!(table.look(&key(0, 1, 90)), Memory::Nothing);
 }
 
 #[test]
@@ -300,7 +324,7 @@ proptest! {
 
     #[test]
     fn bounds_hold_and_nothing_that_was_done_is_new_again(steps in steps(), entries in 1usize..40) {
-        let mut table = Table::new(Limits { entries, bytes: 300, seconds: 60 });
+        let mut table = Table::new(Limits { entries, bytes: 300, seconds: 60, ..Limits::default() });
         for step in &steps {
             let note = noted(step);
             table.note(&note);

@@ -19,13 +19,13 @@ use iogate_engine::store::AppendFile;
 use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
 use iogate_vfs::TreeFile;
 
-use super::answers::{Answers, Begun, Running, ToNote};
 use super::buffer::Buffer;
 use super::export::Served;
 use super::incoming::TakenIn;
 use super::lock;
 use super::session::{OpenFile, Session};
 use super::transfers::Write;
+use iogate_vfs::answers::{Answers, Begun, Running, ToNote};
 
 /// Lanes that are there before those that nobody uses are looked for.
 const LANES_MIN: usize = 1024;

@@ -13,10 +13,10 @@ use iogate_vfs::ends::{Ends, RangeLog};
 use iogate_vfs::fence::Fences;
 use iogate_vfs::{Clock, Tree, Users};
 
-use super::answers::Answers;
 use super::appends::Appends;
 use super::entrance::Entrance;
 use super::kept_ranges::KeptRanges;
+use iogate_vfs::answers::Answers;
 
 /// A tree under a name.
 pub struct Export {

@@ -10,7 +10,7 @@ use iogate_core::ends::EarlierRange;
 use iogate_core::wire::{AppendRecord, Identity, Range, Record};
 use iogate_vfs::ends::RangeLog;
 
-use super::{Answers, ToNote};
+use iogate_vfs::answers::{Answers, ToNote};
 
 /// The log, and what it knew when the server started and has not forgotten since.
 pub(super) struct KeptRanges {

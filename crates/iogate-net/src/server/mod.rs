@@ -57,9 +57,8 @@ use iogate_core::Time;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::{Engine, lock};
 
-use answers::ToNote;
-pub use answers::{Answers, Keeping};
 pub use export::{Export, Limits};
+pub use iogate_vfs::answers::{Answers, Keeping};
 pub use status::{ConnectionStatus, DeviceUse, ExportStatus, GateStatus, SizeCount, Status, TcpStatus};
 
 use crate::transport::poll::{FIRST_CONNECTION, Poller, Waker};
@@ -168,7 +167,7 @@ impl Server {
         let (poller, waker) = (Poller::new()?, Waker::new()?);
         for export in config.exports.iter().filter(|export| !export.read_only) {
             if let Some(answers) = &export.answers {
-                answers.settle(&*export.tree, &export.users)?;
+                answers::settle(answers, &*export.tree, &export.users)?;
             }
         }
         config.exports.iter().for_each(|export| export.tree.use_engine(&export.engine));

@@ -19,11 +19,11 @@ use iogate_vfs::{Caller, Groups, OpenHow, Tree, shares};
 use crate::ThisSystem;
 
 use super::CONTROL;
-use super::answers::Begun;
 use super::buffer::{Buffer, Charge};
 use super::incoming::{TakenIn, VALUE_BYTES_MAX};
 use super::owned_request::OwnedRequest;
 use super::session::{Answer, OpenFile, Session, explained};
+use iogate_vfs::answers::Begun;
 
 /// Flags that change something, or let it be changed.
 const CHANGING: u32 = open::WRITE | open::CREATE | open::TRUNCATE | open::TEMPORARY;

@@ -11,21 +11,21 @@ mod objects;
 mod open_files;
 mod order;
 mod places;
+mod repeats;
 
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
 
 use iogate_core::{AppId, ClientId};
-use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer, lock};
+use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
+use iogate_vfs::answers::Answers;
 use iogate_vfs::app::{application_of_user, application_of_word, stable_hash};
 use iogate_vfs::held::{Known, known};
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
-use crate::answers::{Answers, CallKey, Keeping, Known as KnownCall};
 use crate::handle::Sealer;
 use crate::rpc::{Accepted, Call, CallError, Credential, put_accepted, records};
 use crate::wire::{Fattr, FileHandle, Reply, Request, Status, Wcc};
@@ -64,6 +64,8 @@ pub struct Export {
     pub kernel_handles: bool,
     /// A folder in which the places of files are kept, if it cannot: nobody else's while the server runs.
     pub places: Option<OwnedFd>,
+    /// The answers of calls that must not be carried out twice, within [`limits`](crate::answers::limits).
+    pub answers: Arc<Answers>,
 }
 
 /// An answer: the head of a record, and data that follows it.
@@ -113,7 +115,6 @@ pub(crate) struct Service {
     objects: Objects,
     open_files: OpenFiles,
     order: Order,
-    answers: Mutex<Answers>,
     spawn: Spawn,
 }
 
@@ -133,14 +134,15 @@ impl Service {
         let (held_max, open_max) = (HELD_MAX.min(limit / 4), OPEN_MAX.min(limit / 8));
         let (tree, kept) = (Arc::clone(&export.tree), export.places.take());
         let objects = Objects::new(tree, sealer, export.kernel_handles, kept, held_max)?;
-        Ok(Service {
+        let service = Service {
             open_files: OpenFiles::new(Arc::clone(&export.tree), open_max),
             export,
             objects,
             order: Order::default(),
-            answers: Mutex::new(Answers::new(Keeping::default())),
             spawn,
-        })
+        };
+        service.settle()?;
+        Ok(service)
     }
 
     /// The gate that its reads and writes pass.
@@ -151,38 +153,6 @@ impl Service {
     /// For how long handles stay good.
     pub(crate) fn lasting(&self) -> Lasting {
         self.objects.lasting()
-    }
-
-    /// Carries out a call of NFS that [`Front::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
-    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
-        let call = &asking.call;
-        let is_kept = Request::is_kept(call.procedure);
-        let key = CallKey::new(client, call.xid, call.procedure, record);
-        if is_kept {
-            match lock(&self.answers).begin(key) {
-                KnownCall::New => {}
-                KnownCall::Underway => return None,
-                KnownCall::Answered(answer) => {
-                    return Some(Answer { head: answer.to_vec(), data: Vec::new() });
-                }
-            }
-        }
-        // A defect while it is carried out must not make it underway for ever.
-        let forget = Forget { answers: &self.answers, key: is_kept.then_some(key) };
-        let answer = self.answer(call, asking.arguments(record));
-        if is_kept {
-            lock(&self.answers).done(key, &answer.head, Instant::now());
-        }
-        drop(forget);
-        Some(answer)
-    }
-
-    fn answer(&self, call: &Call, mut from: Reader<'_>) -> Answer {
-        match Request::take(call.procedure, &mut from) {
-            Ok(Some(request)) => answered(call.xid, &self.reply(self.caller(call), &request)),
-            Ok(None) => plain(call.xid, Accepted::NoProcedure),
-            Err(_) => plain(call.xid, Accepted::GarbageArgs),
-        }
     }
 
     fn reply(&self, caller: Caller, request: &Request<'_>) -> Reply {
@@ -306,20 +276,6 @@ impl Service {
         }
         let wcc = self.order.end(identity, || self.look(&*named.object));
         (result.map_err(|error| status(&error)), wcc)
-    }
-}
-
-/// Has a call be new again if it ends without an answer.
-struct Forget<'a> {
-    answers: &'a Mutex<Answers>,
-    key: Option<CallKey>,
-}
-
-impl Drop for Forget<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key {
-            lock(self.answers).forget(key);
-        }
     }
 }
 

@@ -201,7 +201,7 @@ impl Service {
     }
 
     /// Sets what a new file is to have and does not have yet: its permissions are set.
-    fn set_new(&self, caller: Caller, fd: &OwnedFd, attr: &SetAttr) -> io::Result<()> {
+    pub(super) fn set_new(&self, caller: Caller, fd: &OwnedFd, attr: &SetAttr) -> io::Result<()> {
         let found = known(fd)?.attr;
         let attr = SetAttr {
             mode: None,
@@ -247,7 +247,11 @@ impl Service {
     }
 
     /// Makes an entry of a directory.
-    fn making(&self, place: &Place<'_>, make: impl FnOnce(&Named) -> io::Result<OwnedFd>) -> Reply {
+    pub(super) fn making(
+        &self,
+        place: &Place<'_>,
+        make: impl FnOnce(&Named) -> io::Result<OwnedFd>,
+    ) -> Reply {
         let dir = match self.named_dir(&place.dir) {
             Ok(dir) => dir,
             Err((status, after)) => {
@@ -429,7 +433,7 @@ impl Service {
 
 /// Where a new file has the verifier of the call that made it, until the client sets its times: 31 bits in each, as a time before 1970
 /// is not one that every file system keeps.
-fn verifier_change(verifier: &[u8; 8]) -> Change {
+pub(super) fn verifier_change(verifier: &[u8; 8]) -> Change {
     let number = u64::from_be_bytes(*verifier);
     let seconds = |bits: u64| Timestamp { seconds: (bits & 0x7fff_ffff) as i64, nanoseconds: 0 };
     let (atime, mtime) = (seconds(number), seconds(number >> 32));

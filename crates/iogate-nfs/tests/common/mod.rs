@@ -14,6 +14,7 @@ use iogate_nfs::rpc::{Accepted, Call, Credential, GROUPS_MAX, records, take_repl
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
 use iogate_nfs::{Access, Export as Served, Limits, Server, ServerConfig};
+use iogate_vfs::answers::{Answers, Keeping};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{Caller, DirectoryTree, Users};
 
@@ -28,6 +29,7 @@ pub struct How {
     pub squash: Squash,
     pub kernel_handles: bool,
     pub keeps_places: bool,
+    pub keeps_answers: bool,
     pub limits: Limits,
 }
 
@@ -38,9 +40,16 @@ impl Default for How {
             squash: Squash::None,
             kernel_handles: true,
             keeps_places: false,
+            keeps_answers: false,
             limits: Limits::default(),
         }
     }
+}
+
+/// The answers that a server keeps in its folder.
+pub fn kept_answers(path: &Path) -> Answers {
+    let at = path.join(".iogate/nfs-answers");
+    Answers::open_within(&at, Keeping::Boot, iogate_nfs::answers::limits()).unwrap()
 }
 
 pub fn export(path: &Path, how: How) -> Served {
@@ -52,6 +61,10 @@ pub fn export(path: &Path, how: How) -> Served {
     let tree = Arc::new(DirectoryTree::new(path, store).unwrap());
     let secret = tree.kept_secret("nfs-handles").unwrap();
     let places = how.keeps_places.then(|| tree.kept_folder().unwrap());
+    let answers = Arc::new(match how.keeps_answers {
+        true => kept_answers(path),
+        false => Answers::in_memory(iogate_nfs::answers::limits()),
+    });
     Served {
         path: b"/export".into(),
         tree,
@@ -63,6 +76,7 @@ pub fn export(path: &Path, how: How) -> Served {
         secret,
         kernel_handles: how.kernel_handles,
         places,
+        answers,
     }
 }
 
@@ -117,6 +131,16 @@ impl Client {
         let mut from = Reader::new(&record);
         assert_eq!(take_reply(&mut from).unwrap().1, Some(Accepted::Success));
         MountReply::take(request.procedure(), &mut from).unwrap().unwrap()
+    }
+
+    /// The record of a call of NFS, without its mark.
+    pub fn record(&self, request: &Request<'_>) -> Vec<u8> {
+        let (program, version, procedure) = (NFS_PROGRAM, VERSION, request.procedure());
+        let call = Call { xid: self.xid, program, version, procedure, credential: self.credential };
+        let mut record = Vec::new();
+        call.put(&mut record);
+        request.put(&mut record);
+        record
     }
 
     pub fn send(&mut self, program: u32, version: u32, procedure: u32, arguments: &[u8]) {

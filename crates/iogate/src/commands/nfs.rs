@@ -17,6 +17,7 @@ use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
+use iogate_vfs::answers::{Answers, Keeping};
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
 
@@ -47,7 +48,8 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         .with_context(|| format!("cannot listen at {}: is another server of NFS there?", args.listen))?;
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let users = Users::new(squash, args.anonymous, Vec::new(), Vec::new()).context("users")?;
-    let Kept { secret, places, warning } = Kept::of(&tree, args.state.as_deref(), args.read_only)?;
+    let Kept { secret, places, answers, warning } =
+        Kept::of(&tree, &path, args.state.as_deref(), args.read_only)?;
     let export = Export {
         path: path.as_os_str().as_bytes().to_vec(),
         tree: Arc::clone(&tree),
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         secret,
         kernel_handles: true,
         places,
+        answers,
     };
     let access = Access { networks: args.networks.clone(), any_port: args.any_port };
     let config = ServerConfig { exports: vec![export], access, limits: Limits::default() };
@@ -151,39 +154,64 @@ pub(crate) struct Kept {
     pub(crate) secret: [u8; 16],
     /// Where it is noted which file each is for, if the kernel does not know.
     pub(crate) places: Option<OwnedFd>,
+    /// The answers of calls that must not be carried out twice.
+    pub(crate) answers: Arc<Answers>,
     /// What to warn of.
     pub(crate) warning: Option<String>,
 }
 
 impl Kept {
-    /// Below a tree, or in a directory of its own.
-    pub(crate) fn of(tree: &DirectoryTree, state: Option<&Path>, read_only: bool) -> Result<Kept, Failure> {
+    /// Below a tree, which is of a directory, or in a directory of its own.
+    pub(crate) fn of(
+        tree: &DirectoryTree,
+        directory: &Path,
+        state: Option<&Path>,
+        read_only: bool,
+    ) -> Result<Kept, Failure> {
         if let Some(state) = state {
-            std::fs::create_dir_all(state)
+            let (secret, places) = std::fs::create_dir_all(state)
                 .and_then(|()| std::fs::File::open(state))
                 .and_then(|state| Ok((held::secret_below(&state, SECRET)?, held::folder_below(&state)?)))
-                .map(|(secret, places)| Kept { secret, places: Some(places), warning: None })
                 .with_context(|| {
                     format!("state: {} must be a directory that can be written", state.display())
-                })
-                .map_err(Failure::from)
-        } else {
-            match tree.kept_secret(SECRET).and_then(|secret| Ok((secret, tree.kept_folder()?))) {
-                Ok((secret, places)) => Ok(Kept { secret, places: Some(places), warning: None }),
-                Err(error) => {
-                    let why = if read_only {
-                        "nothing can be kept there"
-                    } else {
-                        "the secret of handles is not kept"
-                    };
-                    let warning = format!(
-                        "{error}: {why}, so that clients have to mount again when this server has been started again; a state \
-                         directory elsewhere helps"
-                    );
-                    let secret = held::random_secret().context("no random numbers")?;
-                    Ok(Kept { secret, places: None, warning: Some(warning) })
-                }
+                })?;
+            let (answers, warning) = answers_below(state, read_only);
+            return Ok(Kept { secret, places: Some(places), answers, warning });
+        }
+        match tree.kept_secret(SECRET).and_then(|secret| Ok((secret, tree.kept_folder()?))) {
+            Ok((secret, places)) => {
+                let (answers, warning) = answers_below(directory, read_only);
+                Ok(Kept { secret, places: Some(places), answers, warning })
             }
+            Err(error) => {
+                let why =
+                    if read_only { "nothing can be kept there" } else { "the secret of handles is not kept" };
+                let warning = format!(
+                    "{error}: {why}, so that clients have to mount again when this server has been started again; a state \
+                     directory elsewhere helps"
+                );
+                let secret = held::random_secret().context("no random numbers")?;
+                Ok(Kept { secret, places: None, answers: in_memory(), warning: Some(warning) })
+            }
+        }
+    }
+}
+
+fn in_memory() -> Arc<Answers> {
+    Arc::new(Answers::in_memory(iogate_nfs::answers::limits()))
+}
+
+/// The answers that are kept in the server's own folder below a directory; in memory, where they cannot be or nobody needs them.
+fn answers_below(directory: &Path, read_only: bool) -> (Arc<Answers>, Option<String>) {
+    if read_only {
+        return (in_memory(), None);
+    }
+    let path = directory.join(".iogate").join("nfs-answers");
+    match Answers::open_within(&path, Keeping::Boot, iogate_nfs::answers::limits()) {
+        Ok(answers) => (Arc::new(answers), None),
+        Err(error) => {
+            let what = "answers are not kept: a call that is repeated after the end of this server may be carried out twice";
+            (in_memory(), Some(format!("{error}: {what}")))
         }
     }
 }

@@ -170,7 +170,8 @@ impl Nfs {
             let (export, directory, tree, engine) =
                 found.ok_or_else(|| anyhow!("nfs: there is no directory `{}`", shared.export.get_ref()))?;
             let read_only = shared.read_only || export.read_only;
-            let Kept { secret, places, warning } = Kept::of(&tree, shared.state.as_deref(), read_only)?;
+            let Kept { secret, places, answers, warning } =
+                Kept::of(&tree, directory, shared.state.as_deref(), read_only)?;
             if let Some(warning) = warning {
                 eprintln!("warning: export `{}`: {warning}", export.name);
             }
@@ -186,6 +187,7 @@ impl Nfs {
                 secret,
                 kernel_handles: true,
                 places,
+                answers,
             });
             paths.push(path);
         }

@@ -9,22 +9,18 @@ use std::sync::Arc;
 use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Attr, Gone, Identity, Record, Request, open};
+use iogate_vfs::answers::{Answers, Running, ToNote};
 use iogate_vfs::{Caller, Tree, Users};
 
-use super::{Answers, Running, ToNote};
-use crate::server::operations::{Failed, Outcome};
-use crate::server::session::Session;
+use super::operations::{Failed, Outcome};
+use super::session::Session;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 
 impl Session {
     /// By what a request is known when it comes again, and to whom; `None` if it may as well be carried out again, or nobody
     /// would know it.
-    pub(in crate::server) fn remembers(
-        &self,
-        caller: Caller,
-        request: &Request<'_>,
-    ) -> Option<(Arc<Answers>, Key)> {
+    pub(super) fn remembers(&self, caller: Caller, request: &Request<'_>) -> Option<(Arc<Answers>, Key)> {
         let is_harmless = match request {
             // Nobody finds a second file without a name.
             Request::Open(open) => open.flags & open::TEMPORARY != 0 || request.is_idempotent(),
@@ -38,7 +34,7 @@ impl Session {
     }
 
     /// Carries out a request, with its intent noted before and its outcome behind.
-    pub(in crate::server) fn carry_out_noted(
+    pub(super) fn carry_out_noted(
         &self,
         running: Running,
         caller: Caller,
@@ -66,7 +62,7 @@ impl Session {
     }
 
     /// Answers a request that was carried out before, in this session or another.
-    pub(in crate::server) fn repeat(
+    pub(super) fn repeat(
         &self,
         caller: Caller,
         request: &Request<'_>,
@@ -134,51 +130,49 @@ fn has(tree: &dyn Tree, caller: Caller, path: &[u8], name: &[u8]) -> bool {
     tree.xattr(caller, as_path(path), name).is_ok()
 }
 
-impl Answers {
-    /// Finds out about the requests for names that were being carried out when the process before ended. Called before anybody
-    /// else is served, so that nobody else has changed anything since.
-    pub(in crate::server) fn settle(&self, tree: &dyn Tree, users: &Users) -> io::Result<()> {
-        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let caller = Caller::new(own.0, own.1);
-        let mut notes = Vec::new();
-        for (key, bytes) in self.unsettled() {
-            let Ok(intent) = NameIntent::decode(&bytes) else { continue };
-            if intent.kind == Request::WRITE {
-                continue;
-            }
-            let other = if [Request::LINK, Request::RENAME].contains(&intent.kind) {
-                identity(tree, caller, intent.to)
-            } else {
-                NOBODY
-            };
-            let attribute = [Request::SET_XATTR, Request::REMOVE_XATTR].contains(&intent.kind);
-            let found = Found {
-                file: identity(tree, caller, intent.path),
-                other,
-                has: attribute && has(tree, caller, intent.path, intent.to),
-            };
-            let (mut fields, mut errno) = (Vec::new(), 0);
-            let verdict = intent.judge(&found);
-            let told = match verdict {
-                Verdict::Done => answer(tree, users, caller, &intent, &found, &mut fields).is_ok(),
-                Verdict::NotDone => true,
-                Verdict::Unknown => false,
-            };
-            if !told {
-                errno = libc::EIO as u16;
-            }
-            tracing::info!(?verdict, path = %as_path(intent.path).display(), "a request was underway at the end");
-            let mut bytes = Vec::new();
-            let state = if verdict == Verdict::NotDone {
-                State::Void
-            } else {
-                Noted { kind: intent.kind, errno, fields: &fields }.encode(&mut bytes);
-                State::Outcome
-            };
-            notes.push(ToNote { key, below: 0, state, bytes });
+/// Finds out about the requests for names that were being carried out when the process before ended. Called before anybody
+/// else is served, so that nobody else has changed anything since.
+pub(super) fn settle(answers: &Answers, tree: &dyn Tree, users: &Users) -> io::Result<()> {
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let caller = Caller::new(own.0, own.1);
+    let mut notes = Vec::new();
+    for (key, bytes) in answers.unsettled() {
+        let Ok(intent) = NameIntent::decode(&bytes) else { continue };
+        if intent.kind == Request::WRITE {
+            continue;
         }
-        self.remember(&notes)
+        let other = if [Request::LINK, Request::RENAME].contains(&intent.kind) {
+            identity(tree, caller, intent.to)
+        } else {
+            NOBODY
+        };
+        let attribute = [Request::SET_XATTR, Request::REMOVE_XATTR].contains(&intent.kind);
+        let found = Found {
+            file: identity(tree, caller, intent.path),
+            other,
+            has: attribute && has(tree, caller, intent.path, intent.to),
+        };
+        let (mut fields, mut errno) = (Vec::new(), 0);
+        let verdict = intent.judge(&found);
+        let told = match verdict {
+            Verdict::Done => answer(tree, users, caller, &intent, &found, &mut fields).is_ok(),
+            Verdict::NotDone => true,
+            Verdict::Unknown => false,
+        };
+        if !told {
+            errno = libc::EIO as u16;
+        }
+        tracing::info!(?verdict, path = %as_path(intent.path).display(), "a request was underway at the end");
+        let mut bytes = Vec::new();
+        let state = if verdict == Verdict::NotDone {
+            State::Void
+        } else {
+            Noted { kind: intent.kind, errno, fields: &fields }.encode(&mut bytes);
+            State::Outcome
+        };
+        notes.push(ToNote { key, below: 0, state, bytes });
     }
+    answers.remember(&notes)
 }
 
 /// What a request answers that is known to have been carried out.

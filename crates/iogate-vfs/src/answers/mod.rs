@@ -1,29 +1,26 @@
-//! What an export remembers of requests with an origin, in a file that outlives the process.
+//! What an export remembers of requests that must not be carried out twice, in a file that outlives the process.
 //!
 //! Written without `fsync`: the page cache outlives the process too. With [`Keeping::Sync`] it outlives the machine.
 //! Which requests are carried out, and when what is noted counts, the core decides: `iogate_core::answers`.
-//!
-//! | file | purpose |
-//! |---|---|
-//! | `file.rs` | the file: locked, written, replaced |
-//! | `once.rs` | requests for names and attributes, each carried out once |
+//! The file itself (locked, written, replaced) is in `file.rs`.
 
 mod file;
-mod once;
 
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) use iogate_core::answers::ToNote;
+pub use iogate_core::answers::ToNote;
 use iogate_core::answers::{
     AppendIntent, BatchId, Begun as Found, Key, Limits, Log, Memory, Once, Outcome, State as Noted,
 };
 use iogate_core::medium::Medium;
 use iogate_core::wire::{Identity, Record};
 
-use super::lock;
+use iogate_engine::lock;
+
+use crate::private;
 use file::{File, boot_number};
 
 /// How long what an export remembers is to be kept.
@@ -36,26 +33,28 @@ pub enum Keeping {
     Sync,
 }
 
-/// What an export remembers of requests with an origin.
+/// What an export remembers of requests that must not be carried out twice.
 pub struct Answers {
     state: Mutex<State>,
     /// A batch has been written.
     written: Condvar,
     number: u64,
+    /// There is a log.
+    is_kept: bool,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct State {
     once: Once<Job>,
-    /// `None`: a thread writes.
+    /// `None`: a thread writes, or there is none.
     log: Option<Log<File>>,
     /// Threads that wait for that.
     waiting: usize,
 }
 
 /// What is known of a request that has come.
-pub(super) enum Begun {
+pub enum Begun {
     /// It is to be carried out now.
     New(Running),
     /// It was: the bytes of its [`Outcome`], or the remembered value.
@@ -74,19 +73,29 @@ impl Answers {
     /// Opens the log at `path`, or begins it. Its folder is made if it is not there. Fails with [`io::ErrorKind::WouldBlock`] if
     /// another process has it, and if the folder or the file is not this user's own.
     pub fn open(path: &Path, keeping: Keeping) -> io::Result<Answers> {
+        Answers::open_within(path, keeping, Limits::default())
+    }
+
+    /// As [`Answers::open`], with other bounds.
+    pub fn open_within(path: &Path, keeping: Keeping, limits: Limits) -> io::Result<Answers> {
         let sync = keeping == Keeping::Sync;
         let file = File::open(path, sync)?;
         // A log that is synced does not depend on the boot.
         let boot = if sync { [0; 16] } else { boot_number(file.boot())? };
-        let mut id = [0; 16];
-        crate::system::random(&mut id)?;
-        let mut once = Once::new(Limits::default());
+        let id = private::random()?;
+        let mut once = Once::new(limits);
         let mut log = Log::open(file, boot, id, |note| once.restore(note))?;
         once.restored(now());
         let (number, end) = (log.number(), log.bytes());
         log.medium_mut().reserve(end);
         let state = Mutex::new(State { once, log: Some(log), waiting: 0 });
-        Ok(Answers { state, written: Condvar::new(), number })
+        Ok(Answers { state, written: Condvar::new(), number, is_kept: true })
+    }
+
+    /// What is remembered as long as the process runs, without a log.
+    pub fn in_memory(limits: Limits) -> Answers {
+        let state = Mutex::new(State { once: Once::new(limits), log: None, waiting: 0 });
+        Answers { state, written: Condvar::new(), number: 1, is_kept: false }
     }
 
     /// The same as long as nothing that should be remembered is lost; not zero.
@@ -113,7 +122,7 @@ impl Answers {
     }
 
     /// All remembered values.
-    pub(crate) fn values(&self) -> Vec<(Key, Vec<u8>)> {
+    pub fn values(&self) -> Vec<(Key, Vec<u8>)> {
         let state = lock(&self.state);
         let notes = state.once.table().notes().filter(|note| note.state == Noted::Value);
         notes.map(|note| (note.key, note.bytes.to_vec())).collect()
@@ -121,12 +130,17 @@ impl Answers {
 
     /// Remembers notes, all in one batch. They are in the log when this returns; if that fails, they are forgotten again (but
     /// outcomes, of which the log then knows less than the process).
-    pub(crate) fn remember(&self, notes: &[ToNote]) -> io::Result<()> {
+    pub fn remember(&self, notes: &[ToNote]) -> io::Result<()> {
         if notes.is_empty() {
             return Ok(());
         }
         let mut state = lock(&self.state);
         let batch = state.once.note(notes, now());
+        if !self.is_kept {
+            state.once.begin_writing(false, now());
+            state.once.written(Ok(()), now());
+            return Ok(());
+        }
         self.write(state, batch)
     }
 
@@ -163,7 +177,7 @@ impl Answers {
     }
 
     /// Takes in a request that must not be carried out twice.
-    pub(super) fn begin(self: &Arc<Self>, key: Key, below: u64) -> Begun {
+    pub fn begin(self: &Arc<Self>, key: Key, below: u64) -> Begun {
         match lock(&self.state).once.begin(key) {
             Found::New => Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false }),
             Found::Known(bytes) => Begun::Known(bytes.to_vec()),
@@ -173,7 +187,7 @@ impl Answers {
     }
 
     /// Goes on when a request that is being carried out is done, or now if it is. `then` must not block.
-    pub(super) fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
+    pub fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
         let now = lock(&self.state).once.wait(key, Box::new(then));
         if let Some(then) = now {
             then();
@@ -187,45 +201,45 @@ impl Answers {
     }
 
     /// Whether records were being appended to a file when the process before ended, and nobody has looked yet.
-    pub(super) fn has_unsettled(&self, file: &Identity) -> bool {
+    pub fn has_unsettled(&self, file: &Identity) -> bool {
         lock(&self.state).once.has_unsettled(file)
     }
 
     /// These records, in the order of their places.
-    pub(super) fn take_unsettled(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
+    pub fn take_unsettled(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
         lock(&self.state).once.take_unsettled(file)
     }
 
     /// The intents that have no outcome.
-    pub(super) fn unsettled(&self) -> Vec<(Key, Vec<u8>)> {
+    pub fn unsettled(&self) -> Vec<(Key, Vec<u8>)> {
         let state = lock(&self.state);
         state.once.unsettled().map(|(key, bytes)| (key, bytes.to_vec())).collect()
     }
 }
 
 /// A request that is being carried out; who asks for the same meanwhile waits until this is dropped.
-pub(super) struct Running {
+pub struct Running {
     answers: Arc<Answers>,
-    pub(super) key: Key,
-    pub(super) below: u64,
+    key: Key,
+    below: u64,
     is_over: bool,
 }
 
 impl Running {
     /// Notes what is about to be done. If that fails, it must not be done.
-    pub(super) fn intend<'a>(&self, intent: &impl Record<'a>) -> io::Result<()> {
+    pub fn intend<'a>(&self, intent: &impl Record<'a>) -> io::Result<()> {
         let mut bytes = Vec::new();
         intent.encode(&mut bytes);
         self.answers.remember(&[self.note(Noted::Intent, bytes)])
     }
 
     /// What to note for it.
-    pub(super) fn note(&self, state: Noted, bytes: Vec<u8>) -> ToNote {
+    pub fn note(&self, state: Noted, bytes: Vec<u8>) -> ToNote {
         ToNote { key: self.key, below: self.below, state, bytes }
     }
 
     /// Notes what was done, or why it was not.
-    pub(super) fn finish(mut self, outcome: &Outcome<'_>) {
+    pub fn finish(mut self, outcome: &Outcome<'_>) {
         let mut bytes = Vec::new();
         outcome.encode(&mut bytes);
         // If the log does not take it, its intent there tells as much.
@@ -234,13 +248,13 @@ impl Running {
     }
 
     /// It was not done after all, although its intent may have been noted: it may be, when it comes again.
-    pub(super) fn void(mut self) {
+    pub fn void(mut self) {
         let _ = self.answers.remember(&[self.note(Noted::Void, Vec::new())]);
         self.over();
     }
 
     /// It is over, and what became of it has been noted.
-    pub(super) fn over(&mut self) {
+    pub fn over(&mut self) {
         self.is_over = true;
         self.answers.end(&self.key);
     }

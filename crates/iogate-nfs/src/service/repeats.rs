@@ -1,0 +1,234 @@
+//! Calls that must not be carried out twice: each has its intent in the log before it is carried out, and its answer behind it. What was
+//! underway when the process before was killed is found out before anybody is served.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use iogate_core::answers::{Found, NameIntent, Outcome, State, Verdict};
+use iogate_core::wire::{Identity, Record, Request as Kind};
+use iogate_vfs::Caller;
+use iogate_vfs::answers::{Begun, ToNote};
+use iogate_vfs::held::known;
+
+use super::attr::{status, time};
+use super::names::verifier_change;
+use super::{Answer, Asking, Service, answered, plain};
+use crate::answers;
+use crate::rpc::{Accepted, Call};
+use crate::wire::{CreateHow, FileHandle, Node, Place, Reply, Request, SetAttr, Status, Wcc};
+use crate::xdr::Reader;
+
+const NOBODY: Identity = Identity { inode: 0, generation: 0 };
+/// Of a SETATTR, whose file the intent has: no kind of a request for names.
+const SET_ATTR: u16 = 0;
+
+impl Service {
+    /// Carries out a call of NFS that [`Front::ask`](super::Front::ask) has called [`Asked::Other`](super::Asked::Other); `None`: a
+    /// repetition, whose first call is answered.
+    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+        let call = &asking.call;
+        let request = match Request::take(call.procedure, &mut asking.arguments(record)) {
+            Ok(Some(request)) => request,
+            Ok(None) => return Some(plain(call.xid, Accepted::NoProcedure)),
+            Err(_) => return Some(plain(call.xid, Accepted::GarbageArgs)),
+        };
+        // Where nothing can be changed, every answer is the same again.
+        if !Request::is_kept(call.procedure) || self.export.read_only {
+            return Some(answered(call.xid, &self.reply(self.caller(call), &request)));
+        }
+        let running =
+            match self.export.answers.begin(answers::key(client, call.xid, call.procedure, record), 0) {
+                Begun::New(running) => running,
+                Begun::Running => return None,
+                Begun::Known(bytes) => {
+                    let known = Outcome::decode(&bytes).ok()?;
+                    return Some(Answer { head: known.fields.to_vec(), data: Vec::new() });
+                }
+                Begun::Unknown => return Some(answered(call.xid, &refused(&request, Status::Io))),
+            };
+        match running.intend(&self.intent(&request, record)) {
+            // A full disk must not keep anybody from making room. This process knows the call again, the next one will not.
+            Err(error) if is_full(&error) && makes_room(&request) => {}
+            Err(error) => return Some(answered(call.xid, &refused(&request, status(&error)))),
+            Ok(()) => {}
+        }
+        let answer = answered(call.xid, &self.reply(self.caller(call), &request));
+        running.finish(&outcome(call.procedure, &answer));
+        Some(answer)
+    }
+
+    /// What is to be noted before a call is carried out: the call itself, and what its names lead to.
+    fn intent<'a>(&self, request: &Request<'_>, record: &'a [u8]) -> NameIntent<'a> {
+        let Before { kind, file, other, had } = self.before(request);
+        NameIntent { kind, file, other, had, path: record, to: &[] }
+    }
+
+    fn before(&self, request: &Request<'_>) -> Before {
+        let before = |kind, file, other| Before { kind, file, other, had: 0 };
+        match request {
+            Request::Create { place, .. } => before(Kind::OPEN, self.identity(place), NOBODY),
+            Request::MkDir { place, .. } | Request::MkNod { place, .. } => {
+                before(Kind::MAKE_NODE, self.identity(place), NOBODY)
+            }
+            Request::SymLink { place, .. } => before(Kind::SYMLINK, self.identity(place), NOBODY),
+            Request::Remove(place) | Request::RmDir(place) => {
+                before(Kind::UNLINK, self.identity(place), NOBODY)
+            }
+            Request::Rename { from, to } => before(Kind::RENAME, self.identity(from), self.identity(to)),
+            Request::Link { file, place } => before(Kind::LINK, self.identity_of(file), self.identity(place)),
+            Request::SetAttr { file, guard, .. } => {
+                // Its guard fits: if it does not any more, it is by this call.
+                let fits = guard.is_some_and(|guard| self.guards(file, guard));
+                Before { had: fits.into(), ..before(SET_ATTR, NOBODY, NOBODY) }
+            }
+            _ => before(SET_ATTR, NOBODY, NOBODY),
+        }
+    }
+
+    fn guards(&self, file: &FileHandle, guard: crate::wire::Time) -> bool {
+        self.named(file).is_ok_and(|named| guard == time(named.known.attr.ctime))
+    }
+
+    fn identity_of(&self, file: &FileHandle) -> Identity {
+        self.named(file).map_or(NOBODY, |named| named.object.identity)
+    }
+
+    /// What a name leads to, in the server's own name; zeros: nothing.
+    fn identity(&self, place: &Place<'_>) -> Identity {
+        let Ok(dir) = self.named_dir(&place.dir) else { return NOBODY };
+        let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let found = self.export.tree.hold_entry(own, dir.object.as_fd(), place.name).and_then(known);
+        found.map_or(NOBODY, |known| known.identity)
+    }
+
+    /// Finds out about the calls that were being carried out when the process before ended. Called before anybody is served, so that
+    /// nobody else has changed anything since.
+    pub(super) fn settle(&self) -> io::Result<()> {
+        let mut notes = Vec::new();
+        for (key, bytes) in self.export.answers.unsettled() {
+            let Ok(intent) = NameIntent::decode(&bytes) else { continue };
+            let (state, bytes) = match self.settled(&intent) {
+                Some((procedure, answer)) => {
+                    let mut bytes = Vec::new();
+                    outcome(procedure, &answer).encode(&mut bytes);
+                    (State::Outcome, bytes)
+                }
+                None => (State::Void, Vec::new()),
+            };
+            notes.push(ToNote { key, below: 0, state, bytes });
+        }
+        self.export.answers.remember(&notes)
+    }
+
+    /// What a call is answered that was underway; `None`: it has done nothing, and may be carried out.
+    fn settled(&self, intent: &NameIntent<'_>) -> Option<(u32, Answer)> {
+        let mut from = Reader::new(intent.path);
+        let call = Call::take(&mut from).ok()?;
+        let request = Request::take(call.procedure, &mut from).ok()??;
+        let verdict = match &request {
+            Request::SetAttr { file, guard: Some(guard), .. } if intent.had != 0 => {
+                if self.guards(file, *guard) { Verdict::NotDone } else { Verdict::Done }
+            }
+            Request::SetAttr { .. } => Verdict::NotDone,
+            _ => {
+                let Before { file, other, .. } = self.before(&request);
+                intent.judge(&Found { file, other, has: false })
+            }
+        };
+        tracing::info!(?verdict, procedure = call.procedure, "a call was underway at the end");
+        let reply = match verdict {
+            Verdict::NotDone => return None,
+            Verdict::Unknown => refused(&request, Status::Io),
+            Verdict::Done => self.finished(self.caller(&call), &request),
+        };
+        Some((call.procedure, answered(call.xid, &reply)))
+    }
+
+    /// Does what may be left of a call that has taken effect, and answers it.
+    fn finished(&self, caller: Caller, request: &Request<'_>) -> Reply {
+        match request {
+            Request::SetAttr { file, attr, .. } => self.set_attr(caller, file, attr, None),
+            Request::Create { place, how: CreateHow::Exclusive(verifier) } => self.making(place, |dir| {
+                let fd = self.export.tree.hold_entry(caller, dir.object.as_fd(), place.name)?;
+                self.export.tree.change_held(caller, fd.as_fd(), &verifier_change(verifier))?;
+                Ok(fd)
+            }),
+            Request::Create { place, how: CreateHow::Guarded(attr) | CreateHow::Unchecked(attr) } => {
+                let attr = SetAttr { size: attr.size.filter(|size| *size > 0), ..*attr };
+                self.finish_making(caller, place, &attr)
+            }
+            Request::MkDir { place, attr } | Request::SymLink { place, attr, .. } => {
+                self.finish_making(caller, place, &SetAttr { size: None, ..*attr })
+            }
+            Request::MkNod { place, node } => {
+                let attr = match node {
+                    Node::Device { attr, .. } | Node::Socket(attr) | Node::Fifo(attr) => *attr,
+                    Node::Other(_) => SetAttr::default(),
+                };
+                self.finish_making(caller, place, &SetAttr { size: None, ..attr })
+            }
+            Request::Remove(place) | Request::RmDir(place) => {
+                let (status, wcc) = self.made_durable(&place.dir);
+                Reply::Removed(status, wcc)
+            }
+            Request::Rename { from, to } => {
+                let ((first, from), (second, to)) =
+                    (self.made_durable(&from.dir), self.made_durable(&to.dir));
+                Reply::Rename { status: if first == Status::Ok { second } else { first }, from, to }
+            }
+            Request::Link { file, place } => {
+                let (status, dir) = self.made_durable(&place.dir);
+                Reply::Link { status, attr: self.named(file).ok().map(|named| named.attr), dir }
+            }
+            other => refused(other, Status::Io),
+        }
+    }
+
+    fn finish_making(&self, caller: Caller, place: &Place<'_>, attr: &SetAttr) -> Reply {
+        self.making(place, |dir| {
+            let fd = self.export.tree.hold_entry(caller, dir.object.as_fd(), place.name)?;
+            self.set_new(caller, &fd, attr)?;
+            Ok(fd)
+        })
+    }
+
+    /// A directory that was changed before, as durable as after a change.
+    fn made_durable(&self, dir: &FileHandle) -> (Status, Wcc) {
+        let Ok(dir) = self.named_dir(dir) else { return (Status::Ok, Wcc::default()) };
+        let (result, wcc) = self.changing(&dir, || Ok(()));
+        (result.err().unwrap_or(Status::Ok), Wcc { before: None, ..wcc })
+    }
+}
+
+/// What a call's names lead to before it.
+struct Before {
+    kind: u16,
+    file: Identity,
+    other: Identity,
+    had: u8,
+}
+
+fn outcome(procedure: u32, answer: &Answer) -> Outcome<'_> {
+    Outcome { kind: procedure as u16, errno: 0, fields: &answer.head }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+fn makes_room(request: &Request<'_>) -> bool {
+    matches!(request, Request::Remove(_) | Request::RmDir(_) | Request::SetAttr { .. })
+}
+
+/// The answer to a call that changes names or attributes and is not carried out.
+fn refused(request: &Request<'_>, status: Status) -> Reply {
+    let wcc = Wcc::default();
+    match request {
+        Request::SetAttr { .. } => Reply::SetAttr(status, wcc),
+        Request::Remove(_) | Request::RmDir(_) => Reply::Removed(status, wcc),
+        Request::Rename { .. } => Reply::Rename { status, from: wcc, to: wcc },
+        Request::Link { .. } => Reply::Link { status, attr: None, dir: wcc },
+        _ => Reply::Made { result: Err(status), dir: wcc },
+    }
+}
