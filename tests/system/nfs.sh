@@ -111,6 +111,13 @@ eventually 30 committed 200 || fail "the writer does not go on: $(cat "$SIDE/thr
 : >"$SIDE/enough"
 wait "$writer" || fail "through a kill: $(cat "$SIDE/through.out")"
 
+# --- Killed, and asked again what it has answered: the same, and nothing is carried out twice.
+nfs again "$SIDE/answers"
+kill -KILL "$SERVER"
+wait "$SERVER" 2>/dev/null || true
+serve "127.0.0.1:$PORT" --no-root-squash
+nfs again "$SIDE/answers"
+
 # --- Root is nobody, unless it is said otherwise; and nothing is written where nothing may be.
 end_server
 serve 127.0.0.1:0

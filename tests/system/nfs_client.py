@@ -3,7 +3,9 @@
 import ctypes
 import ctypes.util
 import os
+import socket
 import stat
+import struct
 import sys
 import threading
 import time
@@ -228,6 +230,50 @@ def through(url, progress, goes_on):
     print(f"{block} blocks")
 
 
+def packed(data):
+    """Bytes as XDR has them."""
+    return struct.pack(">I", len(data)) + data + bytes(-len(data) % 4)
+
+
+def again(url, kept):
+    """Calls that must not be carried out twice. The second time, at another server perhaps, the same are sent and have the same answers."""
+    path, port = url[0].removeprefix("nfs://127.0.0.1"), int(url[1].split("nfsport=")[1].split("&")[0])
+    server = socket.socket()
+    for own in range(1023, 600, -1):
+        try:
+            server.bind(("127.0.0.1", own))
+            break
+        except OSError:
+            continue
+    server.connect(("127.0.0.1", port))
+    stream = server.makefile("rb")
+
+    def ask(xid, program, procedure, arguments):
+        credential = packed(struct.pack(">IIIII", 0, 0, 0, 0, 0))
+        call = struct.pack(">IIIIIII", xid, 0, 2, program, 3, procedure, 1) + credential + struct.pack(">II", 0, 0) + arguments
+        server.sendall(struct.pack(">I", len(call) | 1 << 31) + call)
+        answer = stream.read(struct.unpack(">I", stream.read(4))[0] & 0x7FFFFFFF)
+        assert struct.unpack(">IIIIII", answer[:24]) == (xid, 1, 0, 0, 0, 0), answer
+        return answer[24:]
+
+    mounted = ask(1, 100005, 1, packed(path.encode()))
+    root = packed(mounted[8:8 + struct.unpack(">I", mounted[4:8])[0]])
+    keep = struct.pack(">IIIIII", 0, 0, 0, 0, 0, 0)
+    one, two, three = (root + packed(name) for name in (b"again", b"moved", b"second"))
+    calls = [(9, one + keep), (14, one + two), (9, three + keep), (13, two), (13, three)]
+    answers = [ask(77000 + at, 100003, *call) for at, call in enumerate(calls)]
+    assert all(answer[:4] == bytes(4) for answer in answers), answers
+    # Another number is another call.
+    assert ask(os.getpid() << 8, 100003, 13, two)[:4] == struct.pack(">I", 2)
+    text = "\n".join(answer.hex() for answer in answers)
+    if os.path.exists(kept):
+        with open(kept, encoding="ascii") as noted:
+            assert noted.read() == text, "other answers"
+    else:
+        with open(kept, "w", encoding="ascii") as noted:
+            noted.write(text)
+
+
 def main():
     what, *given = sys.argv[1:]
     url = (given[0], given[1])
@@ -238,7 +284,7 @@ def main():
     elif what == "crowd":
         crowd(url, int(given[2]))
     else:
-        {"names": names, "permissions": permissions, "through": through}[what](url, *given[2:])
+        {"names": names, "permissions": permissions, "through": through, "again": again}[what](url, *given[2:])
 
 
 main()
