@@ -19,7 +19,7 @@ impl Shared {
     /// complete their results. Returns the time.
     pub(super) fn end(self: &Arc<Self>, flights: &mut Batch, list: &mut List) -> Time {
         let (mut calls, mut shares, mut ripe) = (0, 0, false);
-        let mut told = flight::told();
+        let mut told = Vec::new();
         // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
         let now = self.clock.now();
         let mut guard = self.lock();
@@ -39,6 +39,9 @@ impl Shared {
                 state.seen.completed(now, pending.origin.app, pending.origin.client);
                 state.recordings.completed(now, share.request);
                 if let Done::Tell(memory) = pending.done {
+                    if told.is_empty() {
+                        told = flight::told();
+                    }
                     told.push(Finished { memory, result: pending.take_result() });
                     state.table.discard(share.request);
                 } else {
@@ -106,8 +109,8 @@ impl Shared {
         }
         if !told.is_empty() {
             self.tell(&mut told);
+            flight::recycle_told(told);
         }
-        flight::recycle_told(told);
         if calls > 0 {
             *list = frame::close();
             self.calls.fetch_sub(calls, Ordering::SeqCst);

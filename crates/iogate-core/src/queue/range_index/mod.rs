@@ -45,6 +45,7 @@ pub(crate) struct Arena {
     inners: Vec<Inner>,
     /// Beside each inner node.
     summaries: Vec<Summary>,
+    /// Without entries or neighbours, each of them.
     free_leaves: Vec<u32>,
     free_inners: Vec<u32>,
 }
@@ -100,10 +101,7 @@ impl Arena {
 
     fn new_leaf(&mut self) -> u32 {
         match self.free_leaves.pop() {
-            Some(leaf) => {
-                self.leaves[leaf as usize] = Leaf::empty();
-                leaf
-            }
+            Some(leaf) => leaf,
             None => {
                 self.leaves.push(Leaf::empty());
                 // So that freeing never allocates.
@@ -111,6 +109,11 @@ impl Arena {
                 (self.leaves.len() - 1) as u32
             }
         }
+    }
+
+    fn free_leaf(&mut self, leaf: u32) {
+        self.leaf_mut(leaf).vacate();
+        self.free_leaves.push(leaf);
     }
 
     fn new_inner(&mut self) -> u32 {
@@ -201,10 +204,13 @@ impl Arena {
         slot: u32,
         seq_of: impl Fn(u32) -> u64,
     ) -> Neighbours {
-        if tree.root == NONE {
-            tree.root = self.new_leaf();
-        }
         tree.len += 1;
+        if tree.root == NONE {
+            // What is first and alone, as all are where nothing waits, costs no search.
+            tree.root = self.new_leaf();
+            self.leaf_mut(tree.root).put_first(key.offset, bytes, slot);
+            return Neighbours { before: None, after: None };
+        }
         let (path, leaf) = self.descend(tree, key);
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         let neighbours = self.neighbours_of_gap(leaf, index);
@@ -346,17 +352,17 @@ impl Arena {
 
     /// Removes the entry of `slot`, which is in the tree under `key`.
     pub(crate) fn remove(&mut self, tree: &mut RangeIndex, key: Key, slot: u32, seq_of: impl Fn(u32) -> u64) {
+        if tree.len == 1 {
+            debug_assert_eq!(self.first(tree), Some(slot), "the entry is in the tree");
+            self.clear(tree);
+            return;
+        }
         let (path, leaf) = self.descend(tree, key);
         let index = self.leaf(leaf).lower_bound(key, &seq_of);
         debug_assert_eq!(self.leaf(leaf).slots[index], slot, "the entry is where its key says");
         let end = self.leaf(leaf).end(index);
         self.leaf_mut(leaf).remove(index);
         tree.len -= 1;
-        if tree.len == 0 {
-            self.free(tree.root, tree.height);
-            *tree = RangeIndex::default();
-            return;
-        }
         self.lower_ends(&path, leaf, end);
         if self.leaf(leaf).len == 0 {
             self.remove_leaf(&path, leaf);
@@ -375,7 +381,7 @@ impl Arena {
         if next != NONE {
             self.leaf_mut(next).prev = prev;
         }
-        self.free_leaves.push(leaf);
+        self.free_leaf(leaf);
         for (node, index) in path.up() {
             self.remove_child(node, index);
             if self.inner(node).len() > 0 {
@@ -451,7 +457,7 @@ impl Arena {
         if right.next != NONE {
             self.leaf_mut(right.next).prev = a;
         }
-        self.free_leaves.push(b);
+        self.free_leaf(b);
         true
     }
 
@@ -481,7 +487,7 @@ impl Arena {
 
     fn free(&mut self, node: u32, height: u8) {
         if height == 0 {
-            self.free_leaves.push(node);
+            self.free_leaf(node);
             return;
         }
         for index in 0..self.inner(node).len() {

@@ -66,6 +66,20 @@ impl Leaf {
         }
     }
 
+    /// Forgets all entries and neighbours.
+    pub(super) fn vacate(&mut self) {
+        let len = self.len();
+        self.offsets[..len].fill(VACANT);
+        (self.len, self.next, self.prev) = (0, NONE, NONE);
+    }
+
+    /// The only entry of a leaf that has none.
+    pub(super) fn put_first(&mut self, offset: u64, bytes: u32, slot: u32) {
+        debug_assert_eq!(self.len, 0, "the leaf is empty");
+        (self.offsets[0], self.bytes[0], self.slots[0]) = (offset, bytes, slot);
+        self.len = 1;
+    }
+
     pub(super) fn insert(&mut self, index: usize, offset: u64, bytes: u32, slot: u32) {
         let len = self.len();
         insert_at(&mut self.offsets, len, index, offset);
