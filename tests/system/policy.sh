@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Who is entitled to what: users of a mount are told apart, a cap holds, a policy changes while programs wait for it, one that is
-# wrong changes nothing, and on a modelled disk 8 readers get as much as 64. A server takes the same.
+# wrong changes nothing, a cap of a group holds for its users together, and on a modelled disk 8 readers get as much as 64. A server takes
+# the same.
 # limit: 120
 # variants: fifo aioli
 # shellcheck source=tests/system/lib.sh
@@ -72,6 +73,45 @@ eventually 30 is_deferred || fail "nothing is deferred: $(jq -c .now "$SIDE/stat
 wait "$stopped" || fail "it fails when the policy goes"
 unmount_gate
 
+# --- Groups, and users within them: equal among groups; a cap of one group holds for both of its users together, from the change on.
+in_group() { setpriv --reuid "$1" --regid "$2" --clear-groups "${@:3}"; }
+group_number() { echo $((0x90000000 + $1)); }
+# Users 2001 and 2003 are of group 3001, 2002 is of group 3002.
+printf 'by = "user"\n[group.3001]\nmax = "2MiB/s"\n[group.3001.class.2001]\nweight = 2\n[group.3002]\nweight = 3\n' >"$SIDE/tree.toml"
+printf 'by = "user"\n[group.3001]\n[group.3002.class.2001]\n[group.3001.class.2001]\n' >"$SIDE/twice.toml"
+refused 2 'group.3001.class.2001: expected each user once, found the one of group.3002.class.2001\|group.3002.class.2001: expected each user once' \
+    "$IOGATE" policy check "$SIDE/twice.toml"
+"$IOGATE" policy check "$SIDE/tree.toml" >"$SIDE/checked"
+grep -q '^  2001 ' "$SIDE/checked" || fail "the check shows no tree: $(cat "$SIDE/checked")"
+"$IOGATE" policy check --json "$SIDE/tree.toml" | jq -e '.classes[0] | .name == "group.3001" and .max == 2097152 and .classes[0].weight == 2' >/dev/null ||
+    fail "the check as JSON: $("$IOGATE" policy check --json "$SIDE/tree.toml")"
+mount_gate --fair group/user --store modelled --device hdd --depth 1
+"$IOGATE" status "$MNT" | grep -q '^policy  *by group/user: an equal share for each' || fail "the status does not say the policy"
+for user in 2001 2003 2002; do
+    in_group "$user" $((user == 2002 ? 3002 : 3001)) dd if=/dev/zero of="$MNT/in-$user" bs=128K count=1 status=none || fail "no write by $user"
+done
+is_within() {
+    status
+    jq -e --argjson user "$(number_of "$1")" --argjson group "$(group_number "$2")" \
+        '.now | any(.app == $user and .within == $group) and any(.app == $group and .is_branch)' "$SIDE/status.json" >/dev/null
+}
+for user in 2001 2003; do is_within "$user" 3001 || fail "$user is in no group: $(jq -c .now "$SIDE/status.json")"; done
+is_within 2002 3002 || fail "2002 is not in his group: $(jq -c .now "$SIDE/status.json")"
+"$IOGATE" status "$MNT" | grep -q '^  user 2003' || fail "the status prints no tree"
+# Each of the two would be within a cap of his own in the time that both take together.
+"$IOGATE" set "$MNT" "policy=$SIDE/tree.toml" || fail "the tree cannot be set"
+began=$(date +%s%3N)
+in_group 2001 3001 dd if=/dev/zero of="$MNT/in-2001" bs=128K count=24 status=none &
+one=$!
+in_group 2003 3001 dd if=/dev/zero of="$MNT/in-2003" bs=128K count=24 status=none &
+other=$!
+in_group 2002 3002 dd if=/dev/zero of="$MNT/in-2002" bs=128K count=24 status=none || fail "no write beside the capped group"
+wait "$one" && wait "$other" || fail "no write in the capped group"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 2700 ] || fail "6 MiB of a group at 2 MiB/s took $took ms"
+is_within 2001 3001 && is_within 2003 3001 || fail "a change has lost who is where: $(jq -c .now "$SIDE/status.json")"
+unmount_gate
+
 # --- Shares of a modelled disk: 8 readers of one application beside 64 of another one.
 truncate -s 1G "$SRC/many" "$SRC/few"
 mount_gate --fair app --store modelled --device hdd --depth 1
@@ -109,3 +149,5 @@ says 'by user: an equal share for each' || fail "the server does not say its pol
 "$IOGATE" set "unix:$WORK/socket" "policy=$SIDE/capped.toml" || fail "a server's policy cannot be set"
 refused 2 'line 3: class.2001.weight' "$IOGATE" set "unix:$WORK/socket" "policy=$SIDE/broken.toml"
 says 'by user: 1 named, for each other weight 1' || fail "the broken policy is in force"
+"$IOGATE" set "unix:$WORK/socket" fair=group/user || fail "a server takes no groups"
+says 'by group/user: an equal share for each' || fail "the server does not divide among groups"

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use iogate_core::Op;
 use iogate_engine::store::Segment;
-use iogate_engine::{Completion, Origin, Transfer};
+use iogate_engine::{ClassBy, Completion, Origin, Transfer};
+use iogate_vfs::shares::application;
 use rustix::io::Errno;
 
 use crate::abi::{InHeader, Input, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};
@@ -81,6 +82,16 @@ impl Data {
 }
 
 impl Session {
+    /// Who sends a read or write.
+    fn origin(&self, header: &InHeader) -> Origin {
+        let by = self.engine.class_by();
+        let mut origin = self.applications.origin(by, header.pid, header.uid);
+        if by == ClassBy::User && header.pid != 0 {
+            origin.app = application(&self.engine, header.uid, header.gid);
+        }
+        origin
+    }
+
     /// Prepares a read.
     pub(crate) fn read(&self, header: &InHeader, mut input: Input<'_>) -> Result<Data, Errno> {
         let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
@@ -88,7 +99,7 @@ impl Session {
             return Err(Errno::INVAL);
         }
         let file = self.fs.file(arg.fh)?;
-        let origin = self.applications.origin(self.engine.class_by(), header.pid, header.uid);
+        let origin = self.origin(header);
         let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
         let cached = arg.read_flags & READ_LOCKOWNER == 0;
         Ok(Data {
@@ -130,7 +141,7 @@ impl Session {
             _ => Some(Durability::Data),
         };
         let left = (file.is_remote() && preparation != Preparation::default()).then_some(preparation);
-        let origin = self.applications.origin(self.engine.class_by(), header.pid, header.uid);
+        let origin = self.origin(header);
         let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
         let mut data = Data {
             file,

@@ -13,7 +13,7 @@ use iogate_vfs::shares::{Global, System};
 
 use crate::Endpoint;
 use crate::system::random;
-use crate::transport::auth::{Credential, user_number};
+use crate::transport::auth::{Credential, group_number, user_number};
 use crate::transport::blocking::{receive, send};
 use crate::transport::{Connected, Dial, Introduction, Socket, Way, connect, dial};
 
@@ -27,6 +27,10 @@ pub struct ThisSystem;
 impl System for ThisSystem {
     fn user(&self, name: &str) -> Option<u32> {
         user_number(name).ok().flatten()
+    }
+
+    fn group(&self, name: &str) -> Option<u32> {
+        group_number(name).ok().flatten()
     }
 
     fn coordinator(&self, global: &Global) -> Result<Arc<dyn Coordinates>, String> {

@@ -75,8 +75,7 @@ impl GateNow {
     /// What a summary says.
     pub fn of(summary: &Summary) -> GateNow {
         let counters = summary.counters.as_ref();
-        let weights: u64 = busy(summary).filter_map(|now| now.weight).map(u64::from).sum();
-        let device: u64 = summary.now.iter().filter_map(|now| now.device_ns_per_s).sum();
+        let device: u64 = apps(summary).filter_map(|now| now.device_ns_per_s).sum();
         let row = |now: &AppNow| AppRow {
             app: now.app,
             name: printable(&now.name),
@@ -87,7 +86,7 @@ impl GateNow {
             queued: now.queued,
             class: now.weight.map(|weight| ClassNow {
                 weight,
-                entitled_percent: now.is_busy().then(|| percent(weight.into(), weights)).flatten(),
+                entitled_percent: entitled_percent(summary, now),
                 got_percent: now.device_ns_per_s.and_then(|used| percent(used, device)),
                 deferred: now.deferred,
                 min: limit(now.min, now.min_requests),
@@ -103,7 +102,7 @@ impl GateNow {
             queued: counters.map_or(0, |counters| counters.queued),
             in_service: counters.map_or(0, |counters| counters.in_service),
             depth: summary.depth,
-            apps: summary.now.iter().map(row).collect(),
+            apps: apps(summary).map(row).collect(),
         }
     }
 
@@ -180,8 +179,22 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-fn busy(summary: &Summary) -> impl Iterator<Item = &AppNow> {
-    summary.now.iter().filter(|now| now.is_busy())
+/// Those that are no classes with others within them.
+fn apps(summary: &Summary) -> impl Iterator<Item = &AppNow> {
+    summary.now.iter().filter(|now| !now.is_branch)
+}
+
+/// The share of one that gets or wants something, beside the others that do: of each class that it is within, its part of that.
+fn entitled_percent(summary: &Summary, now: &AppNow) -> Option<f64> {
+    let (mut share, mut at) = (100.0, Some(now).filter(|now| now.is_busy()));
+    at?;
+    while let Some(class) = at {
+        let beside = summary.now.iter().filter(|one| one.is_busy() && one.within == class.within);
+        let weights: u64 = beside.filter_map(|one| one.weight).map(u64::from).sum();
+        share = percent(class.weight?.into(), weights)? * share / 100.0;
+        at = summary.now.iter().find(|one| one.is_branch && Some(one.app) == class.within);
+    }
+    Some(share)
 }
 
 fn percent(part: u64, whole: u64) -> Option<f64> {

@@ -20,6 +20,12 @@ const SESSIONS: u32 = 0x8000_0000;
 const USERS: u32 = 0xA000_0000;
 const HIGH_USERS: u32 = 0xB000_0000;
 const USER_BITS: u32 = 28;
+/// And groups. Sessions have numbers of 22 bits.
+const GROUPS: u32 = 0x9000_0000;
+const HIGH_GROUPS: u32 = 0x8800_0000;
+const HIGH_GROUP_BITS: u32 = 27;
+/// All groups that there is no room to tell apart.
+pub const REST_OF_GROUPS: AppId = AppId(0x8400_0000);
 
 /// Variables that name a job: the batch systems', whose numbers people know, before those of launchers alone.
 pub const JOBS: [&str; 7] = [
@@ -94,6 +100,19 @@ pub fn application_of_user(uid: u32) -> AppId {
         return AppId(USERS | uid);
     }
     AppId(HIGH_USERS | stable_hash(&uid.to_le_bytes()) >> (u32::BITS - USER_BITS))
+}
+
+/// A group of users as a class that they are within.
+pub fn application_of_group(gid: u32) -> AppId {
+    if gid >> USER_BITS == 0 {
+        return AppId(GROUPS | gid);
+    }
+    AppId(HIGH_GROUPS | stable_hash(&gid.to_le_bytes()) >> (u32::BITS - HIGH_GROUP_BITS))
+}
+
+/// The group that a class is, if it is one of those that can be told by it.
+pub fn group_of_application(app: AppId) -> Option<u32> {
+    (app.0 >> USER_BITS == GROUPS >> USER_BITS).then_some(app.0 & ((1 << USER_BITS) - 1))
 }
 
 /// The user that an application is, if it is one of those that can be told by it.
@@ -224,8 +243,15 @@ mod tests {
         let high = [1 << USER_BITS, 1_234_567_890, u32::MAX - 1].map(application_of_user);
         assert!(high.iter().all(|app| app.0 >> USER_BITS == HIGH_USERS >> USER_BITS));
         assert!(high[0] != high[1] && high[1] != high[2] && user_of_application(high[0]).is_none());
-        for other in [AppId(7), AppId(SESSIONS | 4_194_304), application_of_word("lammps")] {
-            assert_eq!(user_of_application(other), None);
+        for gid in [0, 1000, (1 << USER_BITS) - 1] {
+            assert_eq!(group_of_application(application_of_group(gid)), Some(gid));
+        }
+        let high = [1 << USER_BITS, u32::MAX - 1].map(application_of_group);
+        assert!(high.iter().all(|app| app.0 >> HIGH_GROUP_BITS == HIGH_GROUPS >> HIGH_GROUP_BITS));
+        for other in
+            [AppId(7), AppId(SESSIONS | 4_194_304), application_of_word("lammps"), high[0], REST_OF_GROUPS]
+        {
+            assert_eq!((user_of_application(other), group_of_application(other)), (None, None));
         }
         assert_eq!(
             job(&Given(&[("IOGATE_APP", "7"), ("SLURM_JOB_ID", "8")], 9)),

@@ -331,7 +331,7 @@ pub(crate) struct LayoutArgs {
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force. With
 /// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
 ///
-/// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `fair=job` or `fair=app` an equal
+/// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `job`, `app` or `group/user` an equal
 /// share for each, and `policy=none` takes it away. `accounts=on`, `off` or `asked` says whether the gate keeps accounts for `iogate why`.
 /// What is refused changes nothing.
 #[derive(Debug, Args)]

@@ -95,6 +95,18 @@ fn sum_up(found: &mut [AppNow], branches: usize) {
     }
 }
 
+/// Notes what a class is entitled to, what it is within, its requests that wait and the device time that it was charged of late.
+fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, (deferred, charged): (u32, u64)) {
+    let Entitlement { weight, min, max } = *to;
+    let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
+    now.weight = Some(weight);
+    now.deferred = deferred;
+    now.device_ns_per_s = Some(charged);
+    (now.min, now.min_requests) = (number(min.bytes), number(min.requests));
+    (now.max, now.max_requests) = (number(max.bytes), number(max.requests));
+    now.within = within.map(|branch| branch.0);
+}
+
 /// What going from one stream to another costs, at most.
 fn jump(prices: &Prices) -> Span {
     prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
@@ -137,11 +149,16 @@ impl Gate {
         self.admission.as_ref().map(|admission| admission.arbiter.policy())
     }
 
-    /// An application is within a branch of the policy from now on; where there is no such branch, within nothing. Who still has requests
-    /// in the gate that came while it was elsewhere stays there. A policy that comes later keeps that, as far as it has the branch.
-    pub fn place(&mut self, app: AppId, branch: AppId) {
-        if let Some(admission) = &mut self.admission {
-            admission.arbiter.place(app, branch);
+    /// An application is within a branch of the policy from now on, with what it has in the gate; where there is no such branch, within
+    /// nothing. Where the policy names it, that stays. A policy that comes later keeps it for those that have something in the gate.
+    ///
+    /// Returns what its requests are to have as their application from now on: itself, or, once 65,536 are placed, the branch, in which
+    /// all that come later are one class. As after any mutation, the gate is to be asked then.
+    pub fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
+        let now = self.advance(now);
+        match &mut self.admission {
+            Some(admission) => admission.arbiter.place(now, app, branch),
+            None => app,
         }
     }
 
@@ -186,16 +203,10 @@ impl Gate {
                 queued: queued.as_ref().map(|queued| queued.get(&app).copied().unwrap_or_default()),
                 ..AppNow::default()
             };
-            if let Some(admission) = &self.admission {
-                let Entitlement { weight, min, max } = *admission.arbiter.policy().of(app);
-                let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
-                let (deferred, device_ns_per_s) = admission.arbiter.of(now, app);
-                found.weight = Some(weight);
-                found.deferred = deferred;
-                found.device_ns_per_s = Some(device_ns_per_s);
-                (found.min, found.min_requests) = (number(min.bytes), number(min.requests));
-                (found.max, found.max_requests) = (number(max.bytes), number(max.requests));
-                found.within = admission.arbiter.branch_of_app(app).map(|branch| branch.0);
+            if let Some(Admission { arbiter, .. }) = self.admission.as_deref() {
+                let (entitlement, within) = arbiter.entitled(app);
+                let charged = arbiter.class_of(app).map_or((0, 0), |id| arbiter.charged(now, id));
+                entitle(&mut found, entitlement, within, charged);
             }
             found
         };
@@ -207,9 +218,16 @@ impl Gate {
         let new = new.into_iter().map(|app| (app, Recent::default()));
         let mut found: Vec<AppNow> =
             known.iter().map(|(app, sums)| (*app, sums.recent)).chain(new).map(of).collect();
-        if let Some(policy) = self.policy() {
-            found.extend(policy.branches.keys().map(|branch| of((*branch, Recent::default()))));
-            sum_up(&mut found, policy.branches.len());
+        if let Some(Admission { arbiter, .. }) = self.admission.as_deref() {
+            let apps = found.len();
+            found.extend(arbiter.branches().map(|(id, app, entitlement, within)| {
+                let queued = queued.as_ref().map(|_| 0);
+                let mut branch = AppNow { app: app.0, is_branch: true, queued, ..AppNow::default() };
+                entitle(&mut branch, entitlement, within, arbiter.charged(now, id));
+                branch
+            }));
+            let branches = found.len() - apps;
+            sum_up(&mut found, branches);
         }
         found
     }

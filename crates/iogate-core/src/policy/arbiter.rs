@@ -62,7 +62,7 @@ pub(crate) struct Arbiter {
     /// One lot at a time, as going from one application to the next costs something.
     one_at_a_time: bool,
     pub(super) classes: Vec<Class>,
-    free: Vec<ClassId>,
+    pub(super) free: Vec<ClassId>,
     pub(super) of_app: HashMap<AppId, ClassId>,
     /// What applications are allotted, whether they have a class or not.
     pub(super) allotments: HashMap<AppId, u64>,
@@ -73,7 +73,7 @@ pub(crate) struct Arbiter {
     /// Those that wait and may have a lot, by what they are within and start tag.
     pub(super) ready: BTreeSet<(InnerId, u128, ClassId)>,
     /// Those that wait for their cap.
-    capped: BTreeSet<(InnerId, Time, ClassId)>,
+    pub(super) capped: BTreeSet<(InnerId, Time, ClassId)>,
     /// Those that wait and have a floor, by what they are within and when the next request is due.
     pub(super) due: BTreeSet<(InnerId, Time, ClassId)>,
     /// What is within nothing, then each branch.
@@ -97,19 +97,19 @@ pub(super) struct Class {
     /// Start tag of its next lot, if it waited all the time.
     pub(super) finish: u128,
     /// The virtual time when it began to wait.
-    since: u128,
+    pub(super) since: u128,
     /// Its key in `ready`, `capped` and `due`, if it is there.
-    ready: Option<u128>,
+    pub(super) ready: Option<u128>,
     pub(super) capped: Option<Time>,
-    due: Option<Time>,
+    pub(super) due: Option<Time>,
     /// Device time left of its lot, in nanoseconds.
     budget: u64,
     /// What a request of it takes, and what is in `finish` for those that are not completed, as a tag.
     estimate: u64,
-    outstanding: u128,
+    pub(super) outstanding: u128,
     /// From a completion that leaves it without a request to its next request, and when the last such was.
     think: u64,
-    idle_since: Time,
+    pub(super) idle_since: Time,
     pub(super) waiting: u32,
     pub(super) admitted: u32,
     pub(super) cap: Bucket,
@@ -154,7 +154,7 @@ impl Arbiter {
             ready: BTreeSet::new(),
             capped: BTreeSet::new(),
             due: BTreeSet::new(),
-            inners: [Inner::default()].into(),
+            inners: [Inner::around(policy.others)].into(),
             placed: HashMap::default(),
             toggled: Vec::new(),
             last: None,
@@ -370,7 +370,7 @@ impl Arbiter {
     }
 
     fn weight(&self, id: ClassId) -> u32 {
-        self.policy.of(self.classes[id.index()].app).weight
+        self.entitlement(id).weight
     }
 
     /// Somebody comes to where nobody of it waits: it has no claim to what was before.
@@ -427,8 +427,8 @@ impl Arbiter {
 
     /// Charges a request that goes, which may take so long, to a class.
     fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) {
+        let Entitlement { weight, min, mut max } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];
-        let Entitlement { weight, min, mut max } = *self.policy.of(class.app);
         max.bytes = class.allotted.or(max.bytes);
         let ahead = tag(estimate, weight);
         class.outstanding += ahead;
@@ -452,8 +452,8 @@ impl Arbiter {
     }
 
     fn rank_one(&mut self, now: Time, id: ClassId) {
-        let Class { app, inner, within, .. } = self.classes[id.index()];
-        let min = self.policy.of(app).min;
+        let Class { inner, within, .. } = self.classes[id.index()];
+        let min = self.entitlement(id).min;
         // A branch waits if somebody within it does for nothing but the branch.
         let (asks, due_within) = match inner {
             InnerId::NONE => (true, None),
@@ -484,32 +484,36 @@ impl Arbiter {
             return ClassId::default();
         }
         if let Some(&id) = self.of_app.get(&app) {
-            // Who says that he is called as a branch is, is nobody.
-            return if self.is_branch(id) { ClassId::default() } else { id };
+            // Who is called as a branch is, is one of its many.
+            return if self.is_branch(id) { self.many_of(self.classes[id.index()].inner) } else { id };
         }
-        let id = self.add(app);
-        if id != ClassId::default() {
-            self.classes[id.index()].within = self.place_of(app);
-        }
-        id
-    }
-
-    /// A new class that is within nothing; the first one where there is no room.
-    pub(super) fn add(&mut self, app: AppId) -> ClassId {
         if self.of_app.len() >= IDLE_MAX {
             self.forget_one();
         }
+        let within = self.place_of(app);
+        match self.vacant(app) {
+            Some(id) => {
+                self.of_app.insert(app, id);
+                self.classes[id.index()].within = within;
+                id
+            }
+            // Nobody escapes the cap of what it is within.
+            None => self.many_of(within),
+        }
+    }
+
+    /// A class that is within nothing, and that no application leads to; `None`: there is no room.
+    pub(super) fn vacant(&mut self, app: AppId) -> Option<ClassId> {
         let id = match self.free.pop() {
             Some(id) => id,
             None if self.classes.len() < CLASSES_MAX => {
                 self.classes.push(Class::default());
                 ClassId((self.classes.len() - 1) as u16)
             }
-            None => return ClassId::default(),
+            None => return None,
         };
         self.classes[id.index()] = self.allotted_class(app);
-        self.of_app.insert(app, id);
-        id
+        Some(id)
     }
 
     /// Forgets an application that has nothing in the gate and no debt that counts.
@@ -528,13 +532,8 @@ impl Arbiter {
         }
     }
 
-    /// Of an application: its requests that wait to be admitted, and the device time that it was charged in the last second, in ns.
-    pub(crate) fn of(&self, now: Time, app: AppId) -> (u32, u64) {
-        let id = match self.of_app.get(&app) {
-            Some(id) => *id,
-            None if app == AppId::default() => ClassId::default(),
-            None => return (0, 0),
-        };
+    /// Of a class: its requests that wait to be admitted, and the device time that it was charged in the last second, in ns.
+    pub(crate) fn charged(&self, now: Time, id: ClassId) -> (u32, u64) {
         let class = &self.classes[id.index()];
         (class.waiting, class.recent.rates(now)[0])
     }
@@ -558,7 +557,7 @@ fn tag(ns: u64, weight: u32) -> u128 {
 }
 
 /// Moves a class in a list from one key to another.
-fn replace<K: Ord + Copy>(
+pub(super) fn replace<K: Ord + Copy>(
     list: &mut BTreeSet<(InnerId, K, ClassId)>,
     within: InnerId,
     key: &mut Option<K>,

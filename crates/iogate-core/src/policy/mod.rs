@@ -48,7 +48,11 @@ pub struct Policy {
     pub others: Entitlement,
     /// Classes with others within them, by numbers that no application has; none in a flat policy.
     pub branches: BTreeMap<AppId, Branch>,
-    /// In which branches applications are from the start; others are in those that they are [placed](crate::Gate::place) in, or in none.
+    /// Branches that are not named, each of which is there once an application is placed in it; `None`: who is placed in what is not
+    /// named is within nothing.
+    pub other_branches: Option<OtherBranches>,
+    /// In which branches applications are that are named; those that are not here are within nothing. Applications without a name are in
+    /// the branches that they are [placed](crate::Gate::place) in, or in none.
     pub within: BTreeMap<AppId, AppId>,
     /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
     /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
@@ -76,8 +80,19 @@ pub struct Entitlement {
 pub struct Branch {
     /// What those within it are entitled to together.
     pub entitlement: Entitlement,
+    /// What each application within it is entitled to that is not named.
+    pub others: Entitlement,
     /// The branch that it is within, if it is in one.
     pub within: Option<AppId>,
+}
+
+/// Branches that are not named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OtherBranches {
+    /// What each of them is entitled to.
+    pub entitlement: Entitlement,
+    /// The number of one more, which those share that would be more than [`BRANCHES_MAX`].
+    pub rest: AppId,
 }
 
 /// Why a tree of classes is none.
@@ -116,10 +131,15 @@ pub struct Rate {
 }
 
 impl Policy {
-    /// What an application is entitled to, or a branch.
+    /// What an application is entitled to that is named or within nothing, or a branch.
     pub fn of(&self, app: AppId) -> &Entitlement {
         let branch = || self.branches.get(&app).map(|branch| &branch.entitlement);
         self.apps.get(&app).or_else(branch).unwrap_or(&self.others)
+    }
+
+    /// Whether there are classes with others within them.
+    pub fn is_nested(&self) -> bool {
+        !self.branches.is_empty() || self.other_branches.is_some()
     }
 
     /// Whether what an application has here is allotted.
@@ -137,8 +157,9 @@ impl Policy {
             return Err(ConfigError::out_of_range("lot", 0, 1, u64::MAX));
         }
         self.check_tree()?;
-        let branches = self.branches.values().map(|branch| &branch.entitlement);
-        for entitlement in self.apps.values().chain([&self.others]).chain(branches) {
+        let branches = self.branches.values().flat_map(|branch| [&branch.entitlement, &branch.others]);
+        let others = self.other_branches.iter().map(|others| &others.entitlement);
+        for entitlement in self.apps.values().chain([&self.others]).chain(branches).chain(others) {
             let Entitlement { weight, min, max } = *entitlement;
             if !(1..=WEIGHT_MAX).contains(&weight) {
                 return Err(ConfigError::out_of_range("weight", weight.into(), 1, WEIGHT_MAX.into()));

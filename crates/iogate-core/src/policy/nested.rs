@@ -1,15 +1,16 @@
 //! Classes within classes: the tree of a policy, and the way down to who is next.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::arbiter::{Arbiter, ClassId};
-use super::{BRANCHES_MAX, DEPTH_MAX, Policy, Rate, TreeError};
+use super::arbiter::{Arbiter, ClassId, replace};
+use super::{BRANCHES_MAX, Branch, DEPTH_MAX, Entitlement, Policy, Rate, TreeError};
 use crate::hash::HashMap;
 use crate::request::AppId;
 use crate::time::Time;
 
-/// Applications that are placed, at most; those beyond are within nothing, until others have gone.
+/// Applications that are placed, at most; those beyond are a class together, in each branch.
 const PLACED_MAX: usize = 1 << 16;
 
 /// What classes are within: nothing, or a branch.
@@ -34,9 +35,19 @@ pub(super) struct Inner {
     finish_max: u128,
     /// The branch.
     class: ClassId,
+    /// What the branch is entitled to, and each application within it that is not named.
+    entitlement: Entitlement,
+    others: Entitlement,
+    /// The class within it of all applications that there is no room to tell apart, or to remember the place of.
+    many: ClassId,
 }
 
 impl Inner {
+    /// What is within nothing.
+    pub(super) fn around(others: Entitlement) -> Inner {
+        Inner { others, ..Inner::default() }
+    }
+
     /// A lot with this start tag is opened.
     pub(super) fn opened(&mut self, start: u128) {
         self.virtual_time = self.virtual_time.max(start);
@@ -75,62 +86,182 @@ where
 impl Arbiter {
     /// All branches that the policy has.
     pub(super) fn open_branches(&mut self) {
-        let apps: alloc::vec::Vec<AppId> = self.policy.branches.keys().copied().collect();
-        for app in &apps {
-            let id = self.add(*app);
-            let inner = InnerId(self.inners.len() as u16);
-            self.inners.push(Inner { class: id, ..Inner::default() });
-            self.classes[id.index()].inner = inner;
+        let branches: Vec<(AppId, Branch)> =
+            self.policy.branches.iter().map(|(app, branch)| (*app, *branch)).collect();
+        for (app, branch) in &branches {
+            self.open_branch(*app, branch);
         }
-        for app in apps {
-            let within = self.policy.branches.get(&app).and_then(|branch| branch.within);
-            let within = within.map_or(InnerId::NONE, |within| self.inner_of(within));
+        for (app, branch) in branches {
+            let within = branch.within.map_or(InnerId::NONE, |within| self.inner_of(within));
             let id = self.of_app[&app];
             self.classes[id.index()].within = within;
         }
+        if let Some(others) = self.policy.other_branches {
+            self.open_branch(others.rest, &Branch { entitlement: others.entitlement, ..Branch::default() });
+        }
+    }
+
+    /// A branch that is within nothing, unless there is no room for it.
+    fn open_branch(&mut self, app: AppId, branch: &Branch) {
+        let Some(id) = self.vacant(app) else { return };
+        let Some(many) = self.vacant(app) else { return self.free.push(id) };
+        let inner = InnerId(self.inners.len() as u16);
+        let Branch { entitlement, others, .. } = *branch;
+        self.inners.push(Inner { class: id, entitlement, others, many, ..Inner::default() });
+        self.classes[id.index()].inner = inner;
+        self.classes[many.index()].within = inner;
+        self.of_app.insert(app, id);
     }
 
     fn inner_of(&self, branch: AppId) -> InnerId {
         self.of_app.get(&branch).map_or(InnerId::NONE, |id| self.classes[id.index()].inner)
     }
 
+    /// What a class is entitled to.
+    pub(super) fn entitlement(&self, id: ClassId) -> &Entitlement {
+        let class = &self.classes[id.index()];
+        match class.inner {
+            InnerId::NONE => {
+                let others = || &self.inners[class.within.index()].others;
+                self.policy.apps.get(&class.app).unwrap_or_else(others)
+            }
+            inner => &self.inners[inner.index()].entitlement,
+        }
+    }
+
+    /// The class of those within a branch, or within nothing, that are not told apart.
+    pub(super) fn many_of(&self, inner: InnerId) -> ClassId {
+        self.inners[inner.index()].many
+    }
+
     /// What an application is within.
     pub(super) fn place_of(&self, app: AppId) -> InnerId {
-        if self.policy.branches.is_empty() {
+        if self.inners.len() == 1 {
             return InnerId::NONE;
         }
-        let branch = self.policy.within.get(&app).or_else(|| self.placed.get(&app));
-        branch.map_or(InnerId::NONE, |branch| self.inner_of(*branch))
+        let branch = self.policy.within.get(&app);
+        let placed = || self.placed.get(&app).filter(|_| !self.policy.apps.contains_key(&app));
+        branch.or_else(placed).map_or(InnerId::NONE, |branch| self.inner_of(*branch))
     }
 
-    /// An application is within a branch, from when on it has nothing in the gate.
-    pub(crate) fn place(&mut self, app: AppId, branch: AppId) {
-        if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) {
-            let of_app = &self.of_app;
-            self.placed.retain(|app, _| of_app.contains_key(app));
-            if self.placed.len() >= PLACED_MAX {
-                return;
-            }
+    /// The branch that is called so, or the one for all that there is no room for; `None`: the policy has none.
+    fn branch_called(&mut self, app: AppId) -> Option<AppId> {
+        if self.inner_of(app) != InnerId::NONE {
+            return Some(app);
         }
-        self.placed.insert(app, branch);
+        let others = self.policy.other_branches?;
+        // The first one is no branch, and the rest is one more.
+        if self.inners.len() < BRANCHES_MAX + 2 && !self.of_app.contains_key(&app) {
+            self.open_branch(app, &Branch { entitlement: others.entitlement, ..Branch::default() });
+        }
+        Some(if self.inner_of(app) == InnerId::NONE { others.rest } else { app })
+    }
+
+    /// An application is within a branch, with all that it has in the gate. Returns what its requests are to have as their
+    /// application: the branch, where there is no room to remember one more.
+    pub(crate) fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
+        if self.policy.apps.contains_key(&app) || self.policy.within.contains_key(&app) {
+            return app;
+        }
+        match self.branch_called(branch) {
+            Some(branch) if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) => {
+                return branch;
+            }
+            Some(branch) => self.placed.insert(app, branch),
+            None => self.placed.remove(&app),
+        };
         let within = self.place_of(app);
-        if let Some(id) = self.of_app.get(&app).copied().filter(|id| !self.is_branch(*id)) {
-            let class = &mut self.classes[id.index()];
-            if class.is_idle() && class.within != within {
-                // What it has had elsewhere is nobody's business here.
-                (class.within, class.finish) = (within, 0);
-            }
+        if let Some(id) = self.of_app.get(&app).copied().filter(|id| !self.is_branch(*id))
+            && self.classes[id.index()].within != within
+        {
+            self.relocate(now, id, within);
         }
+        app
     }
 
-    /// Where applications were placed, for the policy that comes after this one.
+    /// Takes a class elsewhere, with its requests. What it has had where it was is nobody's business there.
+    fn relocate(&mut self, now: Time, id: ClassId, within: InnerId) {
+        let class = &mut self.classes[id.index()];
+        let (waiting, admitted) = (class.waiting, class.admitted);
+        replace(&mut self.ready, class.within, &mut class.ready, None, id);
+        replace(&mut self.capped, InnerId::NONE, &mut class.capped, None, id);
+        replace(&mut self.due, class.within, &mut class.due, None, id);
+        let before = self.branch_of(id);
+        let mut at = before;
+        while let Some(of) = at {
+            let branch = &mut self.classes[of.index()];
+            let estimated = branch.outstanding * u128::from(admitted) / u128::from(branch.admitted.max(1));
+            branch.outstanding -= estimated;
+            branch.finish = branch.finish.saturating_sub(estimated);
+            branch.waiting -= waiting;
+            branch.admitted -= admitted;
+            if branch.is_idle() {
+                branch.idle_since = now;
+                self.inners[branch.inner.index()].catch_up();
+            }
+            at = self.branch_of(of);
+        }
+        if let Some(before) = before {
+            self.rank(now, before);
+        }
+        let class = &mut self.classes[id.index()];
+        (class.within, class.finish) = (within, 0);
+        class.since = self.inners[within.index()].virtual_time;
+        let mut at = self.branch_of(id);
+        while let Some(of) = at {
+            let branch = &mut self.classes[of.index()];
+            if branch.waiting == 0 && waiting > 0 {
+                branch.since = self.inners[branch.within.index()].virtual_time;
+                branch.floor.begin(now);
+            }
+            branch.waiting += waiting;
+            branch.admitted += admitted;
+            at = self.branch_of(of);
+        }
+        self.rank(now, id);
+    }
+
+    /// Where applications were placed that have something in the gate, for the policy that comes after this one.
     pub(crate) fn take_placed(&mut self) -> HashMap<AppId, AppId> {
+        self.placed.retain(|app, _| self.of_app.contains_key(app));
         core::mem::take(&mut self.placed)
     }
 
     /// Takes over where applications were placed: what is called as before is the same branch.
     pub(crate) fn keep_placed(&mut self, placed: HashMap<AppId, AppId>) {
+        for branch in placed.values() {
+            self.branch_called(*branch);
+        }
         self.placed = placed;
+    }
+
+    /// The class that requests of an application are in, if it has one.
+    pub(crate) fn class_of(&self, app: AppId) -> Option<ClassId> {
+        match self.of_app.get(&app) {
+            Some(id) if self.is_branch(*id) => Some(self.many_of(self.classes[id.index()].inner)),
+            None if app == AppId::default() => Some(ClassId::default()),
+            found => found.copied(),
+        }
+    }
+
+    /// What an application is entitled to, and what it is within.
+    pub(crate) fn entitled(&self, app: AppId) -> (&Entitlement, Option<AppId>) {
+        let inner = match self.class_of(app) {
+            Some(id) => self.classes[id.index()].within,
+            None => self.place_of(app),
+        };
+        let others = &self.inners[inner.index()].others;
+        let within = (inner != InnerId::NONE).then(|| self.inners[inner.index()].class);
+        let within = within.map(|branch| self.classes[branch.index()].app);
+        (self.policy.apps.get(&app).unwrap_or(others), within)
+    }
+
+    /// All branches: their class and number, what they are entitled to and what they are within.
+    pub(crate) fn branches(&self) -> impl Iterator<Item = (ClassId, AppId, &Entitlement, Option<AppId>)> {
+        self.inners[1..].iter().map(|inner| {
+            let within = self.branch_of(inner.class).map(|branch| self.classes[branch.index()].app);
+            (inner.class, self.classes[inner.class.index()].app, &inner.entitlement, within)
+        })
     }
 
     /// The branch that a class is within.
@@ -139,12 +270,6 @@ impl Arbiter {
             InnerId::NONE => None,
             within => Some(self.inners[within.index()].class),
         }
-    }
-
-    /// By its number as an application.
-    pub(crate) fn branch_of_app(&self, app: AppId) -> Option<AppId> {
-        let id = self.of_app.get(&app).copied().unwrap_or_default();
-        self.branch_of(id).map(|branch| self.classes[branch.index()].app)
     }
 
     /// What a class is within has been charged: others there may wait.
@@ -213,12 +338,15 @@ impl Arbiter {
 }
 
 impl Policy {
-    /// Whether branches are a tree, and promise no more than they have.
-    pub(super) fn check_tree(&self) -> Result<(), TreeError> {
+    /// Checks that branches are a tree, and promise no more than they have.
+    ///
+    /// # Errors
+    /// Names what is wrong first.
+    pub fn check_tree(&self) -> Result<(), TreeError> {
         if self.branches.len() > BRANCHES_MAX {
             return Err(TreeError::TooMany(self.branches.len()));
         }
-        if self.is_shared && !self.branches.is_empty() {
+        if self.is_shared && self.is_nested() {
             return Err(TreeError::Shared);
         }
         let branches = self.branches.iter().filter_map(|(app, branch)| Some((*app, branch.within?)));
@@ -249,11 +377,13 @@ impl Policy {
         Ok(())
     }
 
-    /// What the floors of those that are named within a branch are together.
+    /// What the floors of those within a branch are together: those that are named, and, as there may be one, one that is not.
     fn floors_within(&self, branch: AppId, rate: fn(&Rate) -> Option<NonZeroU64>) -> u64 {
         let branches = self.branches.values().filter(|one| one.within == Some(branch));
         let apps = self.within.iter().filter(|(_, within)| **within == branch);
-        let floors = branches.map(|one| one.entitlement.min).chain(apps.map(|(app, _)| self.of(*app).min));
+        let others = self.branches.get(&branch).map(|branch| branch.others);
+        let named = apps.map(|(app, _)| self.apps.get(app).copied().or(others).unwrap_or_default());
+        let floors = branches.map(|one| one.entitlement).chain(named).chain(others).map(|one| one.min);
         floors.filter_map(|min| rate(&min)).fold(0, |sum, min| sum.saturating_add(min.get()))
     }
 }

@@ -1,6 +1,6 @@
 //! What one gate did: its statistics with names, as status, replay and demo report them.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -10,6 +10,7 @@ use super::counters::Counters;
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
 use crate::auto::Choice;
 use crate::auto::pattern::Pattern;
+use crate::policy::DEPTH_MAX;
 use crate::request::{AppId, FileId};
 use crate::sched::SchedulerConfig;
 use crate::time::Time;
@@ -190,6 +191,9 @@ pub struct AppNow {
     /// The class that it is within, by its number; `None`: it is within none.
     #[cfg_attr(feature = "serde", serde(default))]
     pub within: Option<u32>,
+    /// It is a class with others within it, and has what these have together.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub is_branch: bool,
     /// It gets at least so many bytes a second.
     pub min: Option<u64>,
     /// It gets at least so many requests a second.
@@ -205,6 +209,21 @@ impl AppNow {
     pub fn is_busy(&self) -> bool {
         self.requests_per_s > 0 || self.queued.is_some_and(|queued| queued > 0)
     }
+}
+
+/// Each class with what is within it behind it, in the order that they have.
+fn as_tree(classes: Vec<AppNow>) -> Vec<AppNow> {
+    let mut within: BTreeMap<Option<u32>, Vec<AppNow>> = BTreeMap::new();
+    classes.into_iter().rev().for_each(|now| within.entry(now.within).or_default().push(now));
+    let mut next = within.remove(&None).unwrap_or_default();
+    let mut tree = Vec::new();
+    while let Some(now) = next.pop() {
+        if now.is_branch {
+            next.extend(within.remove(&Some(now.app)).unwrap_or_default());
+        }
+        tree.push(now);
+    }
+    tree
 }
 
 /// What applications and files are called.
@@ -268,14 +287,40 @@ impl Summary {
     }
 
     /// With what applications get now: those that get or want something, most bytes a second first, then others that the summary has; at
-    /// most [`NOW_MAX`].
+    /// most [`NOW_MAX`]. What is within a class follows it.
     pub fn set_now(&mut self, now: Vec<AppNow>, names: &dyn Names) {
         self.now = now;
-        self.now
-            .retain(|now| now.is_busy() || self.apps.iter().any(|group| group.id == Some(now.app.into())));
+        let is_known =
+            |now: &AppNow| now.is_busy() || self.apps.iter().any(|group| group.id == Some(now.app.into()));
+        let mut around: BTreeSet<u32> = self
+            .now
+            .iter()
+            .filter(|now| !now.is_branch && is_known(now))
+            .filter_map(|now| now.within)
+            .collect();
+        // Branches stand last, and those that are within others have these around them, too.
+        for _ in 0..DEPTH_MAX {
+            around.extend(
+                self.now
+                    .iter()
+                    .filter(|now| now.is_branch && around.contains(&now.app))
+                    .filter_map(|now| now.within)
+                    .collect::<Vec<_>>(),
+            );
+        }
+        self.now.retain(|now| if now.is_branch { around.contains(&now.app) } else { is_known(now) });
         self.now.sort_by_key(|now| Reverse((now.is_busy(), now.bytes_per_s, now.queued)));
+        self.now = as_tree(core::mem::take(&mut self.now));
         self.now.truncate(NOW_MAX);
-        self.now.iter_mut().for_each(|now| now.name = names.app(AppId(now.app)));
+        let branches: BTreeSet<u32> =
+            self.now.iter().filter(|now| now.is_branch).map(|now| now.app).collect();
+        for now in &mut self.now {
+            now.name = names.app(AppId(now.app));
+            if !now.is_branch && branches.contains(&now.app) {
+                // Those within it that there is no room to tell apart.
+                now.name.insert_str(0, "others of ");
+            }
+        }
     }
 
     /// Reads and writes.

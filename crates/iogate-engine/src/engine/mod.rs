@@ -8,6 +8,7 @@ mod entitled;
 mod flight;
 mod frame;
 mod over;
+mod placing;
 mod pool;
 mod shared;
 mod sharing;
@@ -130,6 +131,7 @@ pub struct Engine {
     top: Mutex<TopApps>,
     /// Held while the policy is changed: what shares one must not be started by two at once.
     policy_changes: std::sync::Mutex<()>,
+    placing: placing::Placing,
 }
 
 /// Most bytes that `read_at` and `write_at` submit as one request; what is longer is several, one after another.
@@ -146,6 +148,7 @@ impl Engine {
             shared,
             top: Mutex::new(TopApps::default()),
             policy_changes: Default::default(),
+            placing: placing::Placing::default(),
         }))
     }
 
@@ -379,6 +382,7 @@ impl Engine {
         // Nobody else may have what this gate uses by another policy from here on.
         self.shared.stop_sharing();
         self.shared.kick(|state, now| state.gate.set_policy(now, policy.map(|(_, policy)| policy)))?;
+        self.placing.policy_changed(policy.is_some_and(|(_, policy)| policy.is_nested()));
         self.shared.class_by.set(by);
         Ok(())
     }

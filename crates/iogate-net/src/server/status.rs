@@ -8,7 +8,6 @@ use iogate_core::auto::pattern::patterns;
 use iogate_core::stats::summary::{Names, Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::store::ModelledStore;
-use iogate_vfs::app::user_of_application;
 use iogate_vfs::shares;
 use serde::{Deserialize, Serialize};
 
@@ -193,7 +192,7 @@ struct UserNames;
 
 impl Names for UserNames {
     fn app(&self, app: AppId) -> String {
-        user_of_application(app).map_or_else(|| Numbers.app(app), auth::user_called)
+        auth::class_called(app).unwrap_or_else(|| Numbers.app(app))
     }
 }
 

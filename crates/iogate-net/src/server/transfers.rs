@@ -10,8 +10,8 @@ use iogate_core::wire::{self, RequestHeader, Written, open, transfer};
 use iogate_core::{AppId, ClientId, Op, Time};
 use iogate_engine::{ClassBy, Completion, FileHandle, Origin, Transfer};
 use iogate_vfs::Caller;
-use iogate_vfs::app::application_of_user;
 use iogate_vfs::fence::Underway;
+use iogate_vfs::shares::application;
 
 use super::buffer::Buffer;
 use super::connection::Connection;
@@ -229,7 +229,7 @@ impl Session {
     /// Who sends a read or write. A job is what the client says its application is.
     fn origin(&self, wire: &wire::Transfer, caller: Caller) -> Origin {
         let app = match self.export.engine.class_by() {
-            ClassBy::User => application_of_user(caller.uid),
+            ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
             ClassBy::App | ClassBy::Job => AppId(wire.app),
         };
         Origin {

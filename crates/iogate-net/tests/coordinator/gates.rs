@@ -16,7 +16,7 @@ fn shares(place: &Endpoint, times: &str) -> Shares {
     let text = format!(
         "by = \"app\"\n[others]\nmax = \"8MiB/s\"\n[global]\ncoordinator = \"{place}\"\ngates = 4\n{times}"
     );
-    Shares::parse(&text, &|_| None).unwrap()
+    Shares::parse(&text, &|_| None, &|_| None).unwrap()
 }
 
 fn with_terms(terms: Terms) -> Setup {

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
 use iogate_vfs::answers::Answers;
-use iogate_vfs::app::{application_of_user, application_of_word, stable_hash};
+use iogate_vfs::app::{application_of_word, stable_hash};
 use iogate_vfs::held::{Known, known};
+use iogate_vfs::shares::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
@@ -236,7 +237,7 @@ impl Service {
     /// Who sends a read or write, for the gate: each user of each client is an application.
     fn origin(&self, client: IpAddr, caller: Caller) -> Origin {
         let app = match self.export.engine.class_by() {
-            ClassBy::User => application_of_user(caller.uid),
+            ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
             ClassBy::App | ClassBy::Job => self.application(client, caller.uid),
         };
         let number = stable_hash(client.to_string().as_bytes());

@@ -3,6 +3,7 @@
 //! It is checked whole: it is right, or nothing of it counts. The error names the line and the key.
 
 mod global;
+mod groups;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,21 +13,29 @@ use std::sync::Arc;
 
 use iogate_core::allot::Terms;
 use iogate_core::nearest::nearest;
-use iogate_core::policy::{Entitlement, Policy, Rate, WEIGHT_MAX};
+use iogate_core::policy::{Entitlement, OtherBranches, Policy, Rate, WEIGHT_MAX};
 use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
 use iogate_core::{AppId, Span};
 use iogate_engine::{Accounts, ClassBy, Coordinates, Engine};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
-use crate::app::{application_of_user, application_of_word};
+use crate::app::{REST_OF_GROUPS, application_of_group, application_of_user, application_of_word};
 pub use global::Global;
+pub use groups::Group;
 
 /// Bytes of a policy that a mount or a server takes.
 pub const BYTES_MAX: usize = 60 << 10;
 
-const TOP: [&str; 5] = ["by", "lot", "others", "class", "global"];
+const TOP: [&str; 6] = ["by", "lot", "others", "class", "group", "global"];
+/// Groups are classes, and users within them.
+const BY_GROUP: &str = "group/user";
+/// What a policy may divide by.
+pub const BY: [&str; 4] = ["user", "job", "app", BY_GROUP];
 const KEYS: [&str; 5] = ["weight", "min", "max", "min_requests", "max_requests"];
+
+/// Classes by what a file calls them.
+pub type Names = Vec<(String, Option<AppId>, Entitlement)>;
 
 /// Who is entitled to what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +45,9 @@ pub struct Shares {
     /// The classes, by what requests have as their application.
     pub policy: Policy,
     /// What the file calls them, in its order; `None`: there is no user of this name here.
-    pub names: Vec<(String, Option<AppId>, Entitlement)>,
+    pub names: Names,
+    /// Likewise the groups of users, with who is named in them.
+    pub groups: Vec<Group>,
     /// Many gates share it; `None`: it is that of one gate.
     pub global: Option<Global>,
 }
@@ -45,6 +56,9 @@ pub struct Shares {
 pub trait System {
     /// The number of a user of this system.
     fn user(&self, name: &str) -> Option<u32>;
+
+    /// The number of a group of this system.
+    fn group(&self, name: &str) -> Option<u32>;
 
     /// Who divides a policy that many gates share, for one gate. The error is for people.
     fn coordinator(&self, global: &Global) -> Result<Arc<dyn Coordinates>, String>;
@@ -61,21 +75,41 @@ pub struct SharesError {
 }
 
 impl Shares {
-    /// An equal share for each.
-    pub fn equal(by: ClassBy) -> Shares {
-        Shares { by, ..Shares::default() }
+    /// An equal share for each of what one of [`BY`] names.
+    pub fn equal(by: &str) -> Option<Shares> {
+        if by != BY_GROUP {
+            return ClassBy::by_name(by).map(|by| Shares { by, ..Shares::default() });
+        }
+        let mut shares = Shares { by: ClassBy::User, ..Shares::default() };
+        shares.policy.other_branches =
+            Some(OtherBranches { rest: REST_OF_GROUPS, ..OtherBranches::default() });
+        Some(shares)
     }
 
-    /// Reads a policy. `user` knows users of this system by their names.
+    /// What it divides by, one of [`BY`].
+    pub fn by(&self) -> &'static str {
+        by(&self.policy, self.by)
+    }
+
+    /// What each is entitled to that is named nowhere: each other group, where it divides by group, else each other class.
+    pub fn others(&self) -> &Entitlement {
+        others(&self.policy)
+    }
+
+    /// Reads a policy. `user` and `group` know users and groups of this system by their names.
     ///
     /// # Errors
     /// Says what is wrong first.
-    pub fn parse(text: &str, user: &dyn Fn(&str) -> Option<u32>) -> Result<Shares, SharesError> {
+    pub fn parse(
+        text: &str,
+        user: &dyn Fn(&str) -> Option<u32>,
+        group: &dyn Fn(&str) -> Option<u32>,
+    ) -> Result<Shares, SharesError> {
         let document = DeTable::parse(text).map_err(|error| {
             let at = error.span().unwrap_or_default();
             SharesError { line: line(text, at), why: error.message().lines().collect::<Vec<_>>().join(", ") }
         })?;
-        Reader { text, user }.document(document.get_ref())
+        Reader { text, user, group }.document(document.get_ref())
     }
 
     /// Puts it in force.
@@ -91,20 +125,20 @@ impl Shares {
     }
 }
 
-/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (`job`, `app`), `accounts=on`
-/// (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
+/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (or what else [`BY`] has),
+/// `accounts=on` (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
 pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Result<(), String> {
     if let Some(policy) = text.strip_prefix("policy=") {
         if policy == "none" {
             return engine.set_policy(None).map_err(|error| error.to_string());
         }
-        let shares = Shares::parse(policy, &|name| system.user(name));
+        let shares = Shares::parse(policy, &|name| system.user(name), &|name| system.group(name));
         return shares.map_err(|error| format!("the policy, {error}"))?.set(engine, system);
     }
     if let Some(by) = text.strip_prefix("fair=") {
-        let names = ClassBy::ALL.map(ClassBy::name).join(", ");
-        let by = ClassBy::by_name(by).ok_or_else(|| format!("fair: expected one of {names}, found {by}"))?;
-        return Shares::equal(by).set(engine, system);
+        let shares = Shares::equal(by);
+        let expected = || format!("fair: expected one of {}, found {by}", BY.join(", "));
+        return shares.ok_or_else(expected)?.set(engine, system);
     }
     if let Some(kept) = text.strip_prefix("accounts=") {
         let accounts = Accounts::by_name(kept);
@@ -116,19 +150,34 @@ pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Resul
     engine.set(text, node)
 }
 
+/// The application of a user's requests, where a policy divides by user. The first time, the gate is told of his group, if it matters.
+pub fn application(engine: &Engine, uid: u32, gid: u32) -> AppId {
+    engine.placed(application_of_user(uid), application_of_group(gid))
+}
+
+fn by(policy: &Policy, by: ClassBy) -> &'static str {
+    if policy.other_branches.is_some() { BY_GROUP } else { by.name() }
+}
+
+fn others(policy: &Policy) -> &Entitlement {
+    policy.other_branches.as_ref().map_or(&policy.others, |others| &others.entitlement)
+}
+
 /// The policy in force, in a line; `None`: there is none.
 pub fn in_short(engine: &Engine) -> Option<String> {
     let policy = engine.with_gate(|gate, _| gate.policy().cloned())?;
     let lot = policy.lot.map(|lot| format!(", lots of {}", format_time(lot.as_nanos())));
-    let classes = match policy.apps.len() {
-        0 if policy.others == Entitlement::default() => "an equal share for each".to_owned(),
-        0 => format!("for each {}", Shown(&policy.others)),
-        named => format!("{named} named, for each other {}", Shown(&policy.others)),
+    let others = others(&policy);
+    let classes = match (policy.branches.len(), policy.apps.len()) {
+        (0, 0) if *others == Entitlement::default() => "an equal share for each".to_owned(),
+        (0, 0) => format!("for each {}", Shown(others)),
+        (0, named) => format!("{named} named, for each other {}", Shown(others)),
+        (groups, named) => format!("{groups} groups and {named} named, for each other {}", Shown(others)),
     };
     let sharing = engine.sharing().map(|sharing| format!("; {sharing}"));
     Some(format!(
         "by {}: {classes}{}{}",
-        engine.class_by(),
+        by(&policy, engine.class_by()),
         lot.unwrap_or_default(),
         sharing.unwrap_or_default()
     ))
@@ -175,7 +224,11 @@ fn size(bytes: u64) -> String {
 struct Reader<'a> {
     text: &'a str,
     user: &'a dyn Fn(&str) -> Option<u32>,
+    group: &'a dyn Fn(&str) -> Option<u32>,
 }
+
+/// Which classes were read, and where.
+type Seen = BTreeMap<AppId, String>;
 
 type Value<'a> = Spanned<DeValue<'a>>;
 
@@ -188,22 +241,43 @@ impl Reader<'_> {
             let why = "by: expected what a class is, as in by = \"user\", found nothing".into();
             return Err(SharesError { line: 1, why });
         };
-        let names = ClassBy::ALL.map(ClassBy::name).join(", ");
-        let found = by.get_ref().as_str().and_then(ClassBy::by_name);
-        let by = found.ok_or_else(|| self.wrong(by, "by", &format!("one of {names}")))?;
-        let mut shares = Shares::equal(by);
+        let found = by.get_ref().as_str().and_then(Shares::equal);
+        let expected = || format!("one of {}", BY.join(", "));
+        let mut shares = found.ok_or_else(|| self.wrong(by, "by", &expected()))?;
         if let Some(lot) = table.get("lot") {
             let time = lot.get_ref().as_str().and_then(parse_time).filter(|time| *time > 0);
             let time = time.ok_or_else(|| self.wrong(lot, "lot", "a time, as in \"20ms\""))?;
             shares.policy.lot = Some(Span::from_nanos(time));
         }
         if let Some(others) = table.get("others") {
-            shares.policy.others = self.entitlement(others, "others")?;
+            let read = self.entitlement(others, "others", &KEYS)?;
+            match &mut shares.policy.other_branches {
+                Some(groups) => groups.entitlement = read,
+                None => shares.policy.others = read,
+            }
         }
+        let mut seen = Seen::new();
         if let Some(classes) = table.get("class") {
-            self.classes(classes, &mut shares)?;
+            shares.names = self.classes(classes, "", shares.by, &mut seen)?;
+            let known =
+                shares.names.iter().filter_map(|(_, class, entitlement)| Some(((*class)?, *entitlement)));
+            shares.policy.apps.extend(known);
+        }
+        if let Some(groups) = table.get_key_value("group") {
+            self.groups(groups, &mut shares, &mut seen)?;
         }
         if let Some(global) = table.get("global") {
+            if shares.policy.is_nested() {
+                let (key, at) = match table.get_key_value("group") {
+                    Some((key, _)) => ("group", key.span()),
+                    None => ("by", by.span()),
+                };
+                let why = format!(
+                    "{key}: expected no groups beside [global], found some: many gates share classes of one level; \
+                     leave out the groups, or [global]"
+                );
+                return Err(SharesError { line: line(self.text, at), why });
+            }
             let terms = Terms { policy: shares.policy.clone(), ..Terms::default() };
             let global = self.global(global, terms)?;
             shares.policy = global.terms.policy.clone();
@@ -212,28 +286,35 @@ impl Reader<'_> {
         Ok(shares)
     }
 
-    fn classes(&self, classes: &Value<'_>, shares: &mut Shares) -> Result<(), SharesError> {
-        let by = shares.by;
-        let expected = "tables of classes, as in [class.alice]";
-        let classes = classes.get_ref().as_table().ok_or_else(|| self.wrong(classes, "class", expected))?;
+    /// Tables of classes. `place` is what they are within, with a dot behind it.
+    fn classes(
+        &self,
+        classes: &Value<'_>,
+        place: &str,
+        by: ClassBy,
+        seen: &mut Seen,
+    ) -> Result<Names, SharesError> {
+        let expected = format!("tables of classes, as in [{place}class.alice]");
+        let key = format!("{place}class");
+        let classes = classes.get_ref().as_table().ok_or_else(|| self.wrong(classes, &key, &expected))?;
         // As they stand in the file.
         let mut classes: Vec<_> = classes.iter().collect();
         classes.sort_by_key(|(key, _)| key.span().start);
-        let mut seen = BTreeMap::new();
+        let mut names = Names::new();
         for (key, value) in classes {
             let name = key.get_ref().as_ref();
-            let entitlement = self.entitlement(value, &format!("class.{name}"))?;
+            let place = format!("{place}class.{name}");
+            let entitlement = self.entitlement(value, &place, &KEYS)?;
             let class = self.class(by, name);
             if let Some(class) = class
-                && let Some(before) = seen.insert(class, name)
+                && let Some(before) = seen.insert(class, place.clone())
             {
-                let why = format!("class.{name}: expected each {by} once, found the one of class.{before}");
+                let why = format!("{place}: expected each {by} once, found the one of {before}");
                 return Err(SharesError { line: line(self.text, key.span()), why });
             }
-            shares.policy.apps.extend(class.map(|class| (class, entitlement)));
-            shares.names.push((name.into(), class, entitlement));
+            names.push((name.into(), class, entitlement));
         }
-        Ok(())
+        Ok(names)
     }
 
     /// The application that requests of a class have.
@@ -244,11 +325,12 @@ impl Reader<'_> {
         }
     }
 
-    fn entitlement(&self, value: &Value<'_>, place: &str) -> Result<Entitlement, SharesError> {
+    /// Of a table that has these keys.
+    fn entitlement(&self, value: &Value<'_>, place: &str, keys: &[&str]) -> Result<Entitlement, SharesError> {
         let expected = "a table with weight, min, max, min_requests or max_requests";
         let table = value.get_ref().as_table().ok_or_else(|| self.wrong(value, place, expected))?;
         for key in table.keys() {
-            self.known(key.get_ref(), key.span(), place, &KEYS)?;
+            self.known(key.get_ref(), key.span(), place, keys)?;
         }
         let mut entitlement = Entitlement::default();
         if let Some(weight) = table.get("weight") {
@@ -330,7 +412,37 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Shares, SharesError> {
-        Shares::parse(text, &|name| (name == "alice").then_some(1000))
+        let group = |name: &str| (name == "physics").then_some(100);
+        Shares::parse(text, &|name| (name == "alice").then_some(1000), &group)
+    }
+
+    #[test]
+    fn groups_are_classes_with_users_within_them() {
+        let shares = parse(
+            "by = \"user\"\n[group.physics]\nweight = 3\nmax = \"500MB/s\"\n[group.physics.others]\nweight = 5\n\
+             [group.physics.class.alice]\nweight = 2\n[group.4711.class.nobody]\n[group.none]\n[class.1001]\n\
+             max = \"20MB/s\"\n[others]\nweight = 7\n",
+        )
+        .unwrap();
+        let (policy, physics) = (&shares.policy, application_of_group(100));
+        assert!(policy.check().is_ok() && shares.by() == "user" && shares.others().weight == 7);
+        assert_eq!(policy.branches[&physics].entitlement.weight, 3);
+        assert_eq!(policy.branches[&physics].others.weight, 5);
+        assert_eq!(policy.within, [(application_of_user(1000), physics)].into());
+        assert_eq!((policy.branches.len(), policy.apps.len()), (2, 2));
+        let groups: Vec<_> =
+            shares.groups.iter().map(|one| (one.name.as_str(), one.class.is_some())).collect();
+        assert_eq!(groups, [("physics", true), ("4711", true), ("none", false)]);
+        assert_eq!(shares.groups[1].names[0].1, None);
+
+        let each = parse("by = \"group/user\"\n[others]\nmax = \"1MB/s\"\n[group.physics]\n").unwrap();
+        assert_eq!(
+            (each.by(), each.by, each.others().max.bytes.unwrap().get()),
+            ("group/user", ClassBy::User, 1_000_000)
+        );
+        assert_eq!(each.policy.others, Entitlement::default());
+        assert_eq!(Shares::equal("group/user").unwrap().by(), "group/user");
+        assert!(Shares::equal("group").is_none() && Shares::equal("account/job").is_none());
     }
 
     #[test]
@@ -366,7 +478,59 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, at, says) in [
             ("", 1, "by: expected what a class is"),
-            ("by = \"group\"", 1, "by: expected one of user, job, app, found \"group\""),
+            ("by = \"group\"", 1, "by: expected one of user, job, app, group/user, found \"group\""),
+            ("by = \"account/job\"", 1, "by: expected one of user, job, app, group/user, found"),
+            (
+                "by = \"job\"\n[group.physics]",
+                2,
+                "group: expected by = \"user\" or \"group/user\" with groups, found \"job\"",
+            ),
+            (
+                "by = \"user\"\ngroup = 1",
+                2,
+                "group: expected tables of groups, as in [group.physics], found 1",
+            ),
+            ("by = \"user\"\n[group.physics]\nwieght = 1", 3, "group.physics.wieght: did you mean 'weight'?"),
+            (
+                "by = \"user\"\n[group.physics]\nweight = 0",
+                3,
+                "group.physics.weight: expected a whole number",
+            ),
+            (
+                "by = \"user\"\n[group.physics.class.alice]\nweight = 0",
+                3,
+                "group.physics.class.alice.weight: expected a whole number",
+            ),
+            (
+                "by = \"user\"\n[group.physics]\n[group.100]",
+                3,
+                "group.100: expected each group once, found the one of group.physics",
+            ),
+            (
+                "by = \"user\"\n[group.physics.class.alice]\n[group.5.class.1000]",
+                3,
+                "group.5.class.1000: expected each user once, found the one of group.physics.class.alice",
+            ),
+            (
+                "by = \"user\"\n[class.alice]\n[group.5.class.alice]",
+                3,
+                "group.5.class.alice: expected each user once",
+            ),
+            (
+                "by = \"user\"\n[group.physics]\nmax = \"5MB/s\"\n[group.physics.others]\nmin = \"6MB/s\"",
+                3,
+                "group.physics.max: expected at least 6MB/s, what those within it are promised together, found \"5MB/s\"",
+            ),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5MB/s\"\n[group.physics]",
+                6,
+                "group: expected no groups beside [global], found some: many gates share classes of one level; leave out the groups, or",
+            ),
+            (
+                "by = \"group/user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2",
+                1,
+                "by: expected no groups beside [global]",
+            ),
             ("by = \"user\"\nlots = \"2ms\"", 2, "lots: did you mean 'lot'? expected one of by, lot"),
             ("by = \"user\"\nlot = 0", 2, "lot: expected a time, as in \"20ms\", found 0"),
             ("by = \"user\"\nlot = \"0ms\"", 2, "lot: expected"),

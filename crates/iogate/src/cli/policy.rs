@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
+use iogate_vfs::shares::BY;
 
 /// Who is entitled to what; without, the scheduler alone decides.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SharesArgs {
-    /// Give each user, each job or each application an equal share of the storage's time: user, job or app
-    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(["user", "job", "app"]))]
+    /// Give each user, each job or each application an equal share of the storage's time: user, job or app; with group/user each group,
+    /// and of that each of its users
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(BY))]
     pub(crate) fair: Option<String>,
 
     /// Say by a file who is entitled to what: weights, floors and caps (docs/policy.md)
@@ -28,6 +30,10 @@ pub(crate) struct PolicyArgs {
 pub(crate) enum PolicyCommand {
     /// Check a policy, and print what it means
     Check {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+
         /// The policy (TOML)
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,

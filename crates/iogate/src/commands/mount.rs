@@ -22,7 +22,6 @@ use iogate_net::transport::auth;
 use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
-use iogate_vfs::app::user_of_application;
 use iogate_vfs::{Tree, shares};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -365,7 +364,7 @@ impl Names for MountControl {
             // A user may call himself what fits an environment; a status has less room.
             Some(name) => name.chars().take(NAME_CHARS_MAX).collect(),
             None if app.0 == 0 => "unknown".into(),
-            None => user_of_application(app).map_or_else(|| app.to_string(), auth::user_called),
+            None => auth::class_called(app).unwrap_or_else(|| app.to_string()),
         }
     }
 

@@ -1,14 +1,15 @@
 //! Who is entitled to what: the policies that flags name, and `iogate policy check`.
 
 use std::fmt::Write;
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
-use iogate_engine::ClassBy;
 use iogate_net::ThisSystem;
 use iogate_report::Table;
-use iogate_vfs::shares::{self, Global, Shares, System};
+use iogate_vfs::shares::{self, Global, Shares, SharesError, System};
+use serde_json::{Value, json};
 
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
 use crate::failure::Failure;
@@ -19,7 +20,7 @@ pub(crate) fn of_flags(args: &SharesArgs) -> Result<Option<Shares>, Failure> {
     if let Some(path) = &args.policy {
         return Ok(Some(read(path)?.0));
     }
-    Ok(args.fair.as_deref().and_then(ClassBy::by_name).map(Shares::equal))
+    Ok(args.fair.as_deref().and_then(Shares::equal))
 }
 
 /// Reads and checks a policy; also returns its text.
@@ -31,38 +32,83 @@ pub(crate) fn read(path: &Path) -> Result<(Shares, String), Failure> {
         let (path, most) = (path.display(), shares::BYTES_MAX);
         return Err(Failure::usage(anyhow!("{path}: {} bytes, expected at most {most}", text.len())));
     }
-    let shares = Shares::parse(&text, &|name| ThisSystem.user(name))
-        .map_err(|error| Failure::usage(anyhow!("{}, {error}", path.display())))?;
+    let shares = parse(&text).map_err(|error| Failure::usage(anyhow!("{}, {error}", path.display())))?;
     Ok((shares, text))
 }
 
+fn parse(text: &str) -> Result<Shares, SharesError> {
+    Shares::parse(text, &|name| ThisSystem.user(name), &|name| ThisSystem.group(name))
+}
+
 pub(crate) fn run(args: &PolicyArgs) -> Result<(), Failure> {
-    let PolicyCommand::Check { file } = &args.command;
+    let PolicyCommand::Check { json, file } = &args.command;
     let (shares, _) = read(file)?;
+    if *json {
+        return print(&format!("{}\n", as_json(&shares)));
+    }
     print(&explained(&shares))
 }
 
-/// What all classes are entitled to.
-fn entitled(shares: &Shares) -> impl Iterator<Item = &Entitlement> {
-    shares.names.iter().map(|(_, _, entitlement)| entitlement).chain([&shares.policy.others])
+/// A line of a policy: how deep it is within others, what the file calls it, whether there is such a one here, what it is entitled to.
+type Line<'a> = (usize, String, bool, &'a Entitlement);
+
+/// All classes of a policy, each before those within it.
+fn lines(shares: &Shares) -> Vec<Line<'_>> {
+    let mut lines = Vec::new();
+    for group in &shares.groups {
+        lines.push((0, format!("group.{}", group.name), group.class.is_some(), &group.entitlement));
+        let named = group.names.iter();
+        lines.extend(named.map(|(name, class, one)| (1, format!("class.{name}"), class.is_some(), one)));
+        lines.push((1, format!("each other {}", shares.by), true, &group.others));
+    }
+    lines.extend(
+        shares.names.iter().map(|(name, class, one)| (0, format!("class.{name}"), class.is_some(), one)),
+    );
+    let others = if shares.policy.other_branches.is_some() { "group" } else { shares.by.name() };
+    lines.push((0, format!("each other {others}"), true, shares.others()));
+    if shares.policy.other_branches.is_some() {
+        lines.push((1, format!("each {}", shares.by), true, &shares.policy.others));
+    }
+    lines
+}
+
+/// A policy for programs: its classes, each with those within it.
+fn as_json(shares: &Shares) -> Value {
+    let mut classes: Vec<Value> = Vec::new();
+    for (depth, name, is_known, Entitlement { weight, min, max }) in lines(shares) {
+        let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
+        let class = json!({
+            "name": name, "known": is_known, "weight": weight, "min": number(min.bytes), "min_requests": number(min.requests),
+            "max": number(max.bytes), "max_requests": number(max.requests), "classes": [],
+        });
+        let within = match classes.last_mut() {
+            Some(around) if depth > 0 => around["classes"].as_array_mut(),
+            _ => None,
+        };
+        match within {
+            Some(within) => within.push(class),
+            None => classes.push(class),
+        }
+    }
+    let lot = shares.policy.lot.map(|lot| lot.as_nanos());
+    json!({ "by": shares.by(), "lot_ns": lot, "classes": classes })
 }
 
 /// A policy as a table, with what is to be noted.
 fn explained(shares: &Shares) -> String {
     let shown = |rate: Rate| shares::rate_shown(rate).unwrap_or_else(|| "-".into());
     let by = shares.by.name();
-    let mut table = Table::new([by, "weight", "at least", "at most"]);
-    let mut row = |name: &str, entitlement: &Entitlement| {
-        let Entitlement { weight, min, max } = *entitlement;
-        table.row([name.to_owned(), weight.to_string(), shown(min), shown(max)]);
-    };
-    for (name, _, entitlement) in &shares.names {
-        row(name, entitlement);
+    let mut table = Table::new([shares.by(), "weight", "at least", "at most"]);
+    let lines = lines(shares);
+    for (depth, name, _, Entitlement { weight, min, max }) in &lines {
+        let name = name.trim_start_matches("class.");
+        let name = format!("{:indent$}{}", "", name.replacen("group.", "group ", 1), indent = 2 * depth);
+        table.row([name, weight.to_string(), shown(*min), shown(*max)]);
     }
-    row(&format!("each other {by}"), &shares.policy.others);
     let mut out = table.to_string();
-    for (name, ..) in shares.names.iter().filter(|(_, class, _)| class.is_none()) {
-        writeln!(out, "warning: class.{name} matches nobody: there is no user of this name here")
+    for (_, name, ..) in lines.iter().filter(|(_, _, is_known, _)| !is_known) {
+        let what = if name.starts_with("group.") { "group" } else { by };
+        writeln!(out, "warning: {name} matches nobody: there is no {what} of this name here")
             .expect("text grows");
     }
     if let Some(global) = &shares.global {
@@ -76,14 +122,12 @@ fn explained(shares: &Shares) -> String {
             "shared over {gates} gates through {at}{total}; reports every {every}, leases of {lease}"
         )
         .expect("text grows");
-        if entitled(shares).any(|one| one.max.requests.is_some()) {
+        if lines.iter().any(|(.., one)| one.max.requests.is_some()) {
             writeln!(out, "warning: max_requests is each gate's own: only bytes are shared")
                 .expect("text grows");
         }
     }
-    let each = || {
-        shares.names.iter().filter(|(_, class, _)| class.is_some()).map(|(_, _, entitlement)| entitlement.min)
-    };
+    let each = || shares.policy.apps.values().map(|one| one.min).chain(groups_above(shares));
     let bytes = each().filter_map(|min| min.bytes).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
     let requests =
         each().filter_map(|min| min.requests).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
@@ -96,11 +140,26 @@ fn explained(shares: &Shares) -> String {
     {
         writeln!(out, "floors together: {sum}; they hold as far as the storage serves that, in the pattern in which it is asked for").expect("text grows");
     }
-    let others = shares.policy.others.min;
-    if others != Rate::default() {
+    if shares.others().min != Rate::default() {
+        let by = if shares.policy.other_branches.is_some() { "group" } else { by };
         writeln!(out, "warning: others.min is a floor for each other {by}: how many there will be is not known, nor what that is together").expect("text grows");
     }
     out
+}
+
+/// What groups are promised above what those in them are by name.
+fn groups_above(shares: &Shares) -> impl Iterator<Item = Rate> {
+    let above = |own: Option<NonZeroU64>, sum: u64| {
+        own.and_then(|own| NonZeroU64::new(own.get().saturating_sub(sum)))
+    };
+    shares.groups.iter().filter(|group| group.class.is_some()).map(move |group| {
+        let named = || group.names.iter().filter(|(_, class, _)| class.is_some()).map(|(_, _, one)| one.min);
+        let own = group.entitlement.min;
+        Rate {
+            bytes: above(own.bytes, named().filter_map(|min| min.bytes).map(NonZeroU64::get).sum()),
+            requests: above(own.requests, named().filter_map(|min| min.requests).map(NonZeroU64::get).sum()),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +170,7 @@ mod tests {
     fn a_policy_is_explained() {
         let text = "by = \"user\"\n[others]\nmin = \"1MB/s\"\n[class.root]\nweight = 3\nmin = \"5MiB/s\"\n[class.4711]\n\
                     min = \"3MiB/s\"\nmax_requests = 7\n[class.no-such-user-here]\n";
-        let shown = explained(&Shares::parse(text, &|name| ThisSystem.user(name)).unwrap());
+        let shown = explained(&parse(text).unwrap());
         for expected in [
             "floors together: 8MiB/s;",
             "7 requests/s",
@@ -121,5 +180,26 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
+    }
+    #[test]
+    fn a_tree_is_explained() {
+        let text = "by = \"group/user\"\n[group.root]\nmin = \"9MiB/s\"\n[group.root.class.root]\nweight = 3\nmin = \"5MiB/s\"\n\
+                    [group.no-such-group]\n[others]\nweight = 2\n";
+        let shares = parse(text).unwrap();
+        let shown = explained(&shares);
+        for expected in [
+            "\ngroup root ",
+            "\n  root ",
+            "\n  each other user ",
+            "\neach other group ",
+            "warning: group.no-such-group matches nobody: there is no group of this name here",
+            "floors together: 9MiB/s;",
+        ] {
+            assert!(shown.contains(expected), "{expected}: {shown}");
+        }
+        let json = as_json(&shares);
+        assert_eq!((&json["by"], &json["classes"][0]["name"]), (&json!("group/user"), &json!("group.root")));
+        assert_eq!(json["classes"][0]["classes"][0]["weight"], 3);
+        assert_eq!(json["classes"][1]["known"], false);
     }
 }

@@ -12,7 +12,7 @@ fn weight(weight: u32) -> Entitlement {
 }
 
 fn branch(entitlement: Entitlement, within: Option<AppId>) -> Branch {
-    Branch { entitlement, within }
+    Branch { entitlement, within, ..Branch::default() }
 }
 
 /// Applications 1 and 2 in optics in physics, 3 in physics, 4 in chemistry, 5 in none.
@@ -240,7 +240,10 @@ proptest! {
             match then {
                 0 => gate.set_policy(Time::from_nanos(now), Some(policy)).unwrap(),
                 1 => gate.set_policy(Time::from_nanos(now), None).unwrap(),
-                2 | 3 => gate.place(AppId(app), AppId(1_000_000 + u32::from(then) - 1)),
+                2 | 3 => {
+                    let branch = AppId(1_000_000 + u32::from(then) - 1);
+                    prop_assert_eq!(gate.place(Time::from_nanos(now), AppId(app), branch), AppId(app));
+                }
                 _ => {}
             }
             let request = Request {
@@ -294,8 +297,8 @@ fn who_comes_is_placed_and_its_branch_is_told_of() {
     let mut policy = institute();
     policy.branches.insert(OPTICS, branch(Entitlement { max: rate(4096), ..weight(1) }, Some(PHYSICS)));
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
-    gate.place(AppId(77), OPTICS);
-    gate.place(AppId(78), AppId(4711));
+    gate.place(Time::ZERO, AppId(77), OPTICS);
+    gate.place(Time::ZERO, AppId(78), AppId(4711));
     for id in 0..4 {
         gate.submit(Time::ZERO, &block(id, if id == 3 { 78 } else { 77 })).unwrap();
     }
@@ -307,13 +310,13 @@ fn who_comes_is_placed_and_its_branch_is_told_of() {
     assert_eq!(served, [77, 78], "the cap of what it is within holds for one that nobody has named");
     // A second policy that has the branch keeps who is in it, and who waits for it.
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
-    // Who says that he is called like a branch is within nothing, and no branch.
+    // Who says that he is called like a branch is one more within it.
     gate.submit(Time::ZERO, &block(9, OPTICS.0)).unwrap();
     let now = gate.apps_now(Time::ZERO);
     let of = |app: u32| now.iter().rfind(|one| one.app == app).unwrap();
     assert_eq!((of(77).within, of(78).within), (Some(OPTICS.0), None));
     assert_eq!((of(OPTICS.0).within, of(PHYSICS.0).within), (Some(PHYSICS.0), None));
-    assert_eq!((of(OPTICS.0).deferred, of(PHYSICS.0).deferred), (of(77).deferred, of(77).deferred));
+    assert_eq!((of(OPTICS.0).deferred, of(PHYSICS.0).deferred), (of(77).deferred + 1, of(77).deferred + 1));
     assert_eq!((of(OPTICS.0).max, of(77).max), (Some(4096), None));
     assert_eq!(of(PHYSICS.0).requests_per_s, of(77).requests_per_s, "what is within it counts");
     assert!(of(77).deferred > 0);
@@ -348,6 +351,12 @@ fn what_is_no_tree_is_refused() {
         policy.branches.insert(OPTICS, branch(Entitlement { min: rate(5), ..weight(1) }, Some(PHYSICS)));
     });
     assert!(floors.contains("11 together, above its own 10"), "{floors}");
+    let others = with(|policy| {
+        let others = Entitlement { min: rate(11), ..weight(1) };
+        let entitlement = Entitlement { max: rate(10), ..weight(1) };
+        policy.branches.insert(PHYSICS, Branch { entitlement, others, within: None });
+    });
+    assert!(others.contains("11 together, above its own 10"), "those that are not named count: {others}");
     let deep = with(|policy| {
         for at in 0..DEPTH_MAX as u32 {
             let within = if at == 0 { OPTICS } else { AppId(2_000_000 + at - 1) };
@@ -356,6 +365,72 @@ fn what_is_no_tree_is_refused() {
     });
     assert!(deep.contains("more than 8"), "{deep}");
     assert!(with(|policy| policy.is_shared = true).contains("many gates"));
+}
+
+/// Serves what may go at once, and returns of which applications.
+fn served(gate: &mut Gate) -> Vec<u32> {
+    let mut served = Vec::new();
+    while let Decision::Dispatch(dispatch) = gate.next(Time::ZERO) {
+        served.push(dispatch.app.0);
+        gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 4096 });
+    }
+    served
+}
+
+#[test]
+fn nobody_escapes_a_cap_as_one_of_too_many() {
+    let capped = Branch { entitlement: Entitlement { max: rate(4096), ..weight(1) }, ..Branch::default() };
+    let policy = Policy { branches: [(PHYSICS, capped)].into(), ..Policy::default() };
+    let mut gate = one_at_a_time();
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let placed = (1..=1 << 16).all(|app| gate.place(Time::ZERO, AppId(app), PHYSICS) == AppId(app));
+    assert!(placed, "there is room for each");
+    let too_many = [100_001, 100_002].map(|app| gate.place(Time::ZERO, AppId(app), PHYSICS));
+    assert_eq!(too_many, [PHYSICS; 2]);
+    for (id, app) in [too_many[0], too_many[1], AppId(7)].into_iter().enumerate() {
+        gate.submit(Time::ZERO, &block(id as u64, app.0)).unwrap();
+    }
+    assert_eq!(served(&mut gate), [PHYSICS.0], "one block is within the cap of all");
+}
+
+#[test]
+fn who_is_placed_takes_what_waits_along() {
+    let mut policy = Policy {
+        branches: [(PHYSICS, Branch { others: weight(3), ..branch(Entitlement::default(), None) })].into(),
+        ..Policy::default()
+    };
+    let others = Entitlement { max: rate(4096), ..weight(2) };
+    policy.other_branches = Some(OtherBranches { entitlement: others, rest: AppId(4_000_000) });
+    let mut gate = one_at_a_time();
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    // Nobody is known yet; two go to one branch that nobody has named, one to the named one.
+    for id in 0..6 {
+        gate.submit(Time::ZERO, &block(id, 1 + (id % 3) as u32)).unwrap();
+    }
+    gate.place(Time::ZERO, AppId(1), CHEMISTRY);
+    gate.place(Time::ZERO, AppId(2), CHEMISTRY);
+    gate.place(Time::ZERO, AppId(3), PHYSICS);
+    let now = gate.apps_now(Time::ZERO);
+    let of = |app: u32| now.iter().rfind(|one| one.app == app).unwrap();
+    assert_eq!([1, 2, 3].map(|app| of(app).within), [CHEMISTRY, CHEMISTRY, PHYSICS].map(|of| Some(of.0)));
+    assert_eq!([3, CHEMISTRY.0, PHYSICS.0].map(|app| of(app).weight), [3, 2, 1].map(Some));
+    assert_eq!(of(CHEMISTRY.0).max, Some(4096));
+    let mut went = served(&mut gate);
+    went.sort_unstable();
+    // One was admitted before it was placed, another one is within the cap.
+    assert!(went == [1, 1, 3, 3] || went == [1, 2, 3, 3], "{went:?}");
+    // And back, into what is named: all goes.
+    gate.place(Time::ZERO, AppId(1), PHYSICS);
+    gate.place(Time::ZERO, AppId(2), PHYSICS);
+    assert_eq!((served(&mut gate).len(), gate.len()), (2, 0));
+    // More branches than there may be have one together.
+    for app in 10_000..10_000 + 2 * BRANCHES_MAX as u32 {
+        gate.place(Time::ZERO, AppId(app), AppId(app + 1_000_000));
+    }
+    gate.submit(Time::ZERO, &block(90, 10_000 + 2 * BRANCHES_MAX as u32 - 1)).unwrap();
+    let now = gate.apps_now(Time::ZERO);
+    assert_eq!(now.iter().filter(|one| one.is_branch).count(), BRANCHES_MAX + 1);
+    assert!(now.iter().any(|one| one.app > 10_000 && one.within == Some(4_000_000)));
 }
 
 #[test]

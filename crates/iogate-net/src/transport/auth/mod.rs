@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
+use iogate_core::AppId;
 use iogate_core::wire::auth;
 use iogate_vfs::Caller;
+use iogate_vfs::app::{REST_OF_GROUPS, group_of_application, user_of_application};
 
 pub use access::Access;
 pub use binding::Binding;
@@ -276,6 +278,23 @@ fn user_of(Caller { uid, gid, .. }: Caller) -> User {
 /// The number of a user of this system; `None` if there is none of that name. Fails if the system's users cannot be looked up.
 pub fn user_number(name: &str) -> std::io::Result<Option<u32>> {
     Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
+}
+
+/// The number of a group of this system, by its name.
+pub fn group_number(name: &str) -> std::io::Result<Option<u32>> {
+    Ok(nix::unistd::Group::from_name(name)?.map(|group| group.gid.as_raw()))
+}
+
+/// What people call a user or a group of this system that a class is: `user alice`, `group physics`, or with their numbers.
+pub fn class_called(app: AppId) -> Option<String> {
+    if app == REST_OF_GROUPS {
+        return Some("all other groups".into());
+    }
+    let group = |gid: u32| match nix::unistd::Group::from_gid(gid.into()) {
+        Ok(Some(group)) => format!("group {}", group.name),
+        _ => format!("group {gid}"),
+    };
+    user_of_application(app).map(user_called).or_else(|| group_of_application(app).map(group))
 }
 
 /// What people call a user of this system: `user alice`, or `user 1000`.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::{Accounts, ClassBy};
-use iogate_vfs::shares::Shares;
+use iogate_engine::Accounts;
+use iogate_vfs::shares::{BY, Shares};
 use serde::Deserialize;
 
 use crate::commands::policy;
@@ -77,10 +77,8 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
             gate.accounts = given.as_str().and_then(Accounts::by_name).ok_or_else(expected)?;
         }
         if let Some(given) = table.remove("fair") {
-            let names = ClassBy::ALL.map(ClassBy::name).join(", ");
-            let by = given.as_str().and_then(ClassBy::by_name);
-            let by = by.ok_or_else(|| format!("fair: expected one of {names}, found {given}"))?;
-            gate.shares = Some(Shares::equal(by));
+            let expected = || format!("fair: expected one of {}, found {given}", BY.join(", "));
+            gate.shares = Some(given.as_str().and_then(Shares::equal).ok_or_else(expected)?);
         }
         if let Some(given) = table.remove("policy") {
             if gate.shares.is_some() {
