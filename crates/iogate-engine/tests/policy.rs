@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iogate_core::policy::{Entitlement, Policy, Rate};
+use iogate_core::policy::{Branch, Entitlement, OtherBranches, Policy, Rate};
 use iogate_core::{AppId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span, WaitReason};
 use iogate_engine::store::{MemoryStore, OpenMode};
 use iogate_engine::{ClassBy, Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
@@ -66,6 +66,40 @@ fn a_capped_request_goes_when_its_time_has_come_though_nothing_else_happens() {
     assert!(began.elapsed() >= least, "{:?}, expected at least {least:?}", began.elapsed());
     let waits = engine.with_gate(|gate, _| gate.stats().waits[WaitReason::Cap as usize].total);
     assert!(waits > Span::ZERO);
+    engine.shutdown();
+}
+
+#[test]
+fn who_is_placed_under_one_policy_is_placed_anew_under_the_next() {
+    let (engine, file) = engine();
+    let (user, group, other) = (AppId(1), AppId(1_000_001), AppId(1_000_002));
+    assert_eq!(engine.placed(user, group), user, "without a policy nobody is placed");
+    let capped =
+        Entitlement { max: Rate { bytes: 1.try_into().ok(), requests: None }, ..Entitlement::default() };
+    let branch = Branch { entitlement: capped, ..Branch::default() };
+    let named = Policy { branches: [(group, branch)].into(), ..Policy::default() };
+    let each = OtherBranches { rest: AppId(1_000_003), ..OtherBranches::default() };
+    let each = Policy { other_branches: Some(each), ..Policy::default() };
+    let within = || {
+        let now = engine.with_gate(|gate, now| gate.apps_now(now));
+        now.iter().find(|one| one.app == user.0).and_then(|one| one.within)
+    };
+    let (done, ended) = mpsc::channel();
+    engine.set_policy(Some((ClassBy::User, &each))).unwrap();
+    submit(&engine, &file, user.0, 0, &done);
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(0));
+    assert_eq!((engine.placed(user, other), within()), (user, Some(other.0)));
+    assert_eq!((engine.placed(user, group), within()), (user, Some(other.0)), "the first answer counts");
+    // Three wait for the cap of the group that he is in now, and go when he is in none.
+    engine.set_policy(Some((ClassBy::User, &named))).unwrap();
+    assert_eq!((engine.placed(user, group), within()), (user, Some(group.0)));
+    (1..5).for_each(|index| submit(&engine, &file, user.0, index, &done));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(1));
+    assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Empty));
+    engine.set_policy(Some((ClassBy::User, &each))).unwrap();
+    let mut rest: Vec<u64> = (0..3).map(|_| ended.recv_timeout(PATIENCE).unwrap()).collect();
+    rest.sort_unstable();
+    assert_eq!(rest, [2, 3, 4], "nothing is lost");
     engine.shutdown();
 }
 

@@ -239,6 +239,19 @@ mod tests {
         let now = GateNow::of(&summary(vec![busy(1, 1, 100), busy(2, 2, 300), waits, idle]));
         let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
         assert_eq!(shares, ["25/25 %", "75/50 %", "0/25 %", "0/- %"]);
+        // Of two groups each has its part, and its users parts of that; groups are no rows of their own.
+        let group = |app, weight| AppNow { is_branch: true, ..busy(app, weight, 400) };
+        let user = |app, weight, within| AppNow {
+            within: Some(within),
+            name: "alice".into(),
+            ..busy(app, weight, 100)
+        };
+        let tree = [group(10, 3), user(1, 1, 10), user(2, 2, 10), group(20, 1), user(3, 7, 20)];
+        let tree = summary(tree.into());
+        let shares: Vec<String> = GateNow::of(&tree).apps.iter().map(AppRow::share).collect();
+        assert_eq!(shares, ["33/25 %", "33/50 %", "33/25 %"]);
+        let text = crate::status::status(&tree);
+        assert_eq!(text.matches("\n  alice ").count(), 3, "{text}");
         // Without a policy there is nothing to be entitled to.
         let now = GateNow::of(&summary(vec![AppNow { app: 1, requests_per_s: 1, ..AppNow::default() }]));
         assert_eq!(now.apps[0].share(), "-");
