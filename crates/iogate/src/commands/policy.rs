@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
 use iogate_net::ThisSystem;
 use iogate_report::Table;
-use iogate_vfs::shares::{self, Global, Shares, SharesError, System};
+use iogate_vfs::shares::{self, Global, Names, Shares, SharesError, System};
 use serde_json::{Value, json};
 
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
@@ -49,25 +49,55 @@ pub(crate) fn run(args: &PolicyArgs) -> Result<(), Failure> {
     print(&explained(&shares))
 }
 
-/// A line of a policy: how deep it is within others, what the file calls it, whether there is such a one here, what it is entitled to.
-type Line<'a> = (usize, String, bool, &'a Entitlement);
+/// What a line of a policy is about.
+enum Named<'a> {
+    Group(&'a str),
+    Class(&'a str),
+    /// Those that are not named.
+    Others(String),
+}
+
+impl Named<'_> {
+    /// Its table in the file.
+    fn key(&self) -> String {
+        match self {
+            Named::Group(name) => format!("group.{name}"),
+            Named::Class(name) => format!("class.{name}"),
+            Named::Others(what) => what.clone(),
+        }
+    }
+
+    /// For people.
+    fn shown(&self) -> String {
+        match self {
+            Named::Group(name) => format!("group {name}"),
+            Named::Class(name) => (*name).to_owned(),
+            Named::Others(what) => what.clone(),
+        }
+    }
+}
+
+/// A line of a policy: how deep it is within others, what it is about, whether there is such a one here, what it is entitled to.
+type Line<'a> = (usize, Named<'a>, bool, &'a Entitlement);
 
 /// All classes of a policy, each before those within it.
 fn lines(shares: &Shares) -> Vec<Line<'_>> {
+    fn named(depth: usize, names: &Names) -> impl Iterator<Item = Line<'_>> {
+        names.iter().map(move |(name, class, one)| (depth, Named::Class(name), class.is_some(), one))
+    }
+    let others = |what: &str, of: &str| Named::Others(format!("{what} {of}"));
     let mut lines = Vec::new();
     for group in &shares.groups {
-        lines.push((0, format!("group.{}", group.name), group.class.is_some(), &group.entitlement));
-        let named = group.names.iter();
-        lines.extend(named.map(|(name, class, one)| (1, format!("class.{name}"), class.is_some(), one)));
-        lines.push((1, format!("each other {}", shares.by), true, &group.others));
+        lines.push((0, Named::Group(&group.name), group.class.is_some(), &group.entitlement));
+        lines.extend(named(1, &group.names));
+        lines.push((1, others("each other", shares.by.name()), true, &group.others));
     }
-    lines.extend(
-        shares.names.iter().map(|(name, class, one)| (0, format!("class.{name}"), class.is_some(), one)),
-    );
-    let others = if shares.policy.other_branches.is_some() { "group" } else { shares.by.name() };
-    lines.push((0, format!("each other {others}"), true, shares.others()));
+    lines.extend(named(0, &shares.names));
     if shares.policy.other_branches.is_some() {
-        lines.push((1, format!("each {}", shares.by), true, &shares.policy.others));
+        lines.push((0, others("each other", "group"), true, shares.others()));
+        lines.push((1, others("each", shares.by.name()), true, &shares.policy.others));
+    } else {
+        lines.push((0, others("each other", shares.by.name()), true, shares.others()));
     }
     lines
 }
@@ -78,7 +108,7 @@ fn as_json(shares: &Shares) -> Value {
     for (depth, name, is_known, Entitlement { weight, min, max }) in lines(shares) {
         let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
         let class = json!({
-            "name": name, "known": is_known, "weight": weight, "min": number(min.bytes), "min_requests": number(min.requests),
+            "name": name.key(), "known": is_known, "weight": weight, "min": number(min.bytes), "min_requests": number(min.requests),
             "max": number(max.bytes), "max_requests": number(max.requests), "classes": [],
         });
         let within = match classes.last_mut() {
@@ -101,14 +131,13 @@ fn explained(shares: &Shares) -> String {
     let mut table = Table::new([shares.by(), "weight", "at least", "at most"]);
     let lines = lines(shares);
     for (depth, name, _, Entitlement { weight, min, max }) in &lines {
-        let name = name.trim_start_matches("class.");
-        let name = format!("{:indent$}{}", "", name.replacen("group.", "group ", 1), indent = 2 * depth);
+        let name = format!("{:indent$}{}", "", name.shown(), indent = 2 * depth);
         table.row([name, weight.to_string(), shown(*min), shown(*max)]);
     }
     let mut out = table.to_string();
     for (_, name, ..) in lines.iter().filter(|(_, _, is_known, _)| !is_known) {
-        let what = if name.starts_with("group.") { "group" } else { by };
-        writeln!(out, "warning: {name} matches nobody: there is no {what} of this name here")
+        let (key, what) = (name.key(), if matches!(name, Named::Group(_)) { "group" } else { by });
+        writeln!(out, "warning: {key} matches nobody: there is no {what} of this name here")
             .expect("text grows");
     }
     if let Some(global) = &shares.global {
@@ -181,6 +210,16 @@ mod tests {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
     }
+
+    #[test]
+    fn names_are_shown_as_the_file_has_them() {
+        let shares = parse("by = \"app\"\n[class.\"class.x\"]\n[class.\"my.group.x\"]\n").unwrap();
+        let shown = explained(&shares);
+        assert!(shown.contains("\nclass.x ") && shown.contains("\nmy.group.x "), "{shown}");
+        let json = as_json(&shares);
+        assert_eq!(json["classes"][0]["name"], "class.class.x");
+    }
+
     #[test]
     fn a_tree_is_explained() {
         let text = "by = \"group/user\"\n[group.root]\nmin = \"9MiB/s\"\n[group.root.class.root]\nweight = 3\nmin = \"5MiB/s\"\n\
