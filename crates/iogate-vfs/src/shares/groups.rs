@@ -1,7 +1,7 @@
 //! `[group.NAME]` of a policy: groups of users, and users within them.
 
 use iogate_core::AppId;
-use iogate_core::policy::{Branch, Entitlement, Rate, TreeError};
+use iogate_core::policy::{BRANCHES_MAX, Branch, Entitlement, Rate, TreeError};
 use toml::Spanned;
 
 use super::{ClassBy, DeString, KEYS, Names, Reader, Seen, Shares, SharesError, Value, line, rate_shown};
@@ -44,7 +44,7 @@ impl Reader<'_> {
         // As they stand in the file.
         let mut tables: Vec<_> = table.iter().collect();
         tables.sort_by_key(|(key, _)| key.span().start);
-        for (key, value) in tables {
+        for &(key, value) in &tables {
             let group = self.group(key.get_ref(), value, seen)?;
             if let Some(class) = group.class {
                 let Group { entitlement, others, .. } = group;
@@ -65,11 +65,16 @@ impl Reader<'_> {
                 }
             }
             shares.groups.push(group);
-            if let Err(error) = shares.policy.check_tree() {
-                return Err(self.no_tree(key, value, error));
-            }
         }
-        Ok(())
+        // Once for all of them: a check looks at each pair.
+        let Err(error) = shares.policy.check_tree() else { return Ok(()) };
+        let mut known = shares.groups.iter().zip(&tables).filter(|(group, _)| group.class.is_some());
+        let at_fault = match error {
+            TreeError::FloorsAbove(app, ..) => known.find(|(group, _)| group.class == Some(app)),
+            _ => known.nth(BRANCHES_MAX),
+        };
+        let (key, value) = at_fault.map_or((key, groups), |(_, table)| *table);
+        Err(self.no_tree(key, value, error))
     }
 
     fn group(&self, name: &str, value: &Value<'_>, seen: &mut Seen) -> Result<Group, SharesError> {
@@ -88,7 +93,7 @@ impl Reader<'_> {
         Ok(Group { name: name.into(), class, entitlement, others, names })
     }
 
-    /// What is wrong with the group that was read last.
+    /// What is wrong with a group, or with one more of them.
     fn no_tree(&self, key: &Spanned<DeString<'_>>, value: &Value<'_>, error: TreeError) -> SharesError {
         let place = format!("group.{}", key.get_ref());
         if let TreeError::FloorsAbove(_, name, sum, _) = error {
