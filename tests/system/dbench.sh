@@ -7,7 +7,7 @@
 
 needs dbench
 mount_gate
-dbench -D "$MNT" --timelimit=10 4 >"$SIDE/dbench.out" 2>&1 || {
+dbench -D "$MNT" --timelimit=4 4 >"$SIDE/dbench.out" 2>&1 || {
     tail -n 20 "$SIDE/dbench.out"
     fail "dbench failed"
 }

@@ -7,12 +7,12 @@
 
 needs fio jq
 mount_gate
-# Goes on until all changes have been made, however long that takes.
+# Goes on until all changes have been made, however long that takes. At a rate, so that it does not keep the changes from being made.
 verified_load() {
     until [ -e "$SIDE/over" ]; do
         fio --name=load --directory="$MNT" --ioengine=psync --rw=randrw --bsrange=4k-128k --size=16m --numjobs=4 \
             --verify=crc32c --verify_fatal=1 --verify_backlog=16 --verify_state_save=0 --time_based --runtime=4 \
-            --group_reporting --output="$SIDE/fio.out" || return 1
+            --rate_iops=400 --rate_process=poisson --group_reporting --output="$SIDE/fio.out" || return 1
     done
 }
 verified_load &

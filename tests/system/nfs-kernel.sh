@@ -2,7 +2,7 @@
 # A directory by NFS, through the Linux kernel's own client (in User-Mode Linux): git and a compile, random operations against a copy in
 # memory, users, and a server that is killed while programs write.
 # limit: 200
-# variants: fifo aioli
+# variants: aioli
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 

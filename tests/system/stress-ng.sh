@@ -27,7 +27,7 @@ while read -r -a group; do
         copy-file) options+=(--copy-file-bytes 128m) ;; # the least it takes
         esac
     done
-    stress-ng "${options[@]}" --timeout 2 --verify --temp-path "$MNT" >"$SIDE/stress.out" 2>&1 || {
+    stress-ng "${options[@]}" --timeout 1 --verify --temp-path "$MNT" >"$SIDE/stress.out" 2>&1 || {
         cat "$SIDE/stress.out"
         fail "a stressor of ${group[*]} failed"
     }
