@@ -1,5 +1,6 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
+mod naive;
 mod nested;
 
 use alloc::collections::{BTreeMap, VecDeque};
