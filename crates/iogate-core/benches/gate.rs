@@ -5,9 +5,13 @@
 //!
 //! With `--accounts`: what accounts of who slows whom down cost, of two gates side by side, round by round, with 4 and with 16
 //! applications, at depths of 1 and 16; time goes on between a dispatch and its completion.
+//!
+//! With `--policy`: what a policy costs in the same way: none, one of applications, one of groups with these applications in them.
+//! `--only SIDE` (`none`, `flat` or `groups`) has one of them alone, for a count of instructions.
 
 use std::collections::VecDeque;
 
+use iogate_core::policy::{Branch, Policy};
 use iogate_core::{
     AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
     SchedulerConfig, SchedulerKind, Span, Time,
@@ -190,6 +194,52 @@ fn compare_accounts(rounds: usize, requests: u64, queued: usize) {
     }
 }
 
+/// Applications in four groups, each in the one that is the remainder of its number.
+fn groups(apps: u32) -> Policy {
+    let number = |group: u32| AppId(1_000_000 + group);
+    Policy {
+        branches: (0..apps.min(4)).map(|group| (number(group), Branch::default())).collect(),
+        within: (1..=apps).map(|app| (AppId(app), number(app % 4 % apps))).collect(),
+        ..Policy::default()
+    }
+}
+
+/// What a policy costs.
+fn compare_policies(rounds: usize, requests: u64, queued: usize, only: Option<&str>) {
+    println!("CPU ns a request, medians of {rounds} rounds and their extremes; {queued} queued, fifo");
+    println!("{:>5} {:>6} {:<8} {:>8} {:>16} {:>9}", "apps", "depth", "policy", "ns", "", "to flat");
+    for (apps, depth) in [(4, 1), (4, 16), (16, 16), (1_000, 16)] {
+        let case =
+            Case { kind: SchedulerKind::Fifo, files: 32, pattern: Pattern::Random, queued, apps, depth };
+        let policies = [("none", None), ("flat", Some(Policy::default())), ("groups", Some(groups(apps)))];
+        let mut sides: Vec<_> = policies
+            .into_iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name))
+            .map(|(name, policy)| {
+                let (mut gate, source, now) = filled(case);
+                gate.set_policy(now, policy.as_ref()).expect("a valid policy");
+                (name, gate, source, now, VecDeque::new(), Vec::new())
+            })
+            .collect();
+        for round in 0..=rounds {
+            for (_, gate, source, now, going, ns) in &mut sides {
+                let took = measure_in_time(gate, source, now, requests, going);
+                // The first one warms up.
+                if round > 0 {
+                    ns.push(took);
+                }
+            }
+        }
+        let flat = sides.iter_mut().find(|side| side.0 == "flat").map(|side| median(&mut side.5));
+        for (name, .., ns) in &mut sides {
+            let ns_median = median(ns);
+            let extremes = format!("{:.0} to {:.0}", ns[0], ns[ns.len() - 1]);
+            let ratio = flat.map_or_else(String::new, |flat| format!("{:.2}", ns_median / flat));
+            println!("{apps:>5} {depth:>6} {name:<8} {ns_median:>8.0} {extremes:>16} {ratio:>9}");
+        }
+    }
+}
+
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -206,6 +256,11 @@ fn main() {
     if has("--accounts") {
         let requests = if quick { 20_000 } else { 200_000 };
         return compare_accounts(rounds, requests, only_length.unwrap_or(1_000));
+    }
+    if has("--policy") {
+        let requests = value("--requests").and_then(|n| n.parse().ok()).unwrap_or(100_000);
+        let only = value("--only").map(String::as_str);
+        return compare_policies(rounds, requests, only_length.unwrap_or(1_000), only);
     }
     let lengths: Vec<usize> = only_length.map_or(all_lengths.to_vec(), |length| vec![length]);
 
