@@ -102,25 +102,39 @@ pub(crate) struct SchedulerArgs {
 }
 
 impl SchedulerArgs {
-    /// The scheduler and its parameters; none if they are to be chosen.
-    pub(crate) fn config_or_auto(&self, default: SchedulerKind) -> Result<Option<SchedulerConfig>, Failure> {
-        if self.scheduler.as_deref() != Some("auto") {
-            return self.config(default).map(Some);
+    /// The scheduler and its parameters; none if they are to be chosen, as they are where none is named.
+    pub(crate) fn pinned(&self) -> Result<Option<SchedulerConfig>, Failure> {
+        match (&self.scheduler, self.params.first()) {
+            (None, None) => Ok(None),
+            (None, Some(param)) => {
+                let error = format!(
+                    "--param {param} without --scheduler: expected the scheduler that it is of, as one is chosen otherwise"
+                );
+                Err(Failure::usage(anyhow::Error::msg(error))
+                    .hint("name it, as in --scheduler aioli; `iogate schedulers` lists parameters"))
+            }
+            (Some(name), _) => self.named(name),
         }
-        if let Some(param) = self.params.first() {
-            let error = format!(
-                "--param {param} and --scheduler auto: what chooses a scheduler chooses its parameters, too"
-            );
-            return Err(Failure::usage(anyhow::Error::msg(error)).hint("leave one of them out"));
-        }
-        Ok(None)
     }
 
-    pub(crate) fn config(&self, default: SchedulerKind) -> Result<SchedulerConfig, Failure> {
-        let name = self.scheduler.as_deref().unwrap_or(default.name());
-        settings::scheduler(name, &self.params).map_err(|error| {
-            Failure::usage(error).hint("`iogate schedulers` lists them with their parameters")
-        })
+    /// The scheduler and its parameters, `default` if none is named; none if they are to be chosen.
+    pub(crate) fn pinned_or(&self, default: SchedulerKind) -> Result<Option<SchedulerConfig>, Failure> {
+        self.named(self.scheduler.as_deref().unwrap_or(default.name()))
+    }
+
+    fn named(&self, name: &str) -> Result<Option<SchedulerConfig>, Failure> {
+        match (name, self.params.first()) {
+            ("auto", None) => Ok(None),
+            ("auto", Some(param)) => {
+                let error = format!(
+                    "--param {param} and --scheduler auto: what chooses a scheduler chooses its parameters, too"
+                );
+                Err(Failure::usage(anyhow::Error::msg(error)).hint("leave one of them out"))
+            }
+            _ => settings::scheduler(name, &self.params).map(Some).map_err(|error| {
+                Failure::usage(error).hint("`iogate schedulers` lists them with their parameters")
+            }),
+        }
     }
 }
 
@@ -128,8 +142,7 @@ fn scheduler_help() -> String {
     let lines: Vec<String> =
         SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
     format!(
-        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `aioli`; for a mount, `fifo` unless its source is \
-         known to lie on a rotating disk, or is modelled",
+        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `auto`; for `replay` and `demo`, `aioli`",
         lines.join("\n")
     )
 }

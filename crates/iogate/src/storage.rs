@@ -15,9 +15,9 @@ use crate::devices;
 /// Where the kernel tells of block devices by their numbers.
 const DEVICES: &str = "/sys/dev/block";
 
-/// The scheduler where none is named: one that spares a disk its seeks if there is known to be one. Elsewhere deliberate waits cost
-/// more than they gain, and whoever is behind a server schedules there.
-pub(crate) fn default_scheduler(directory: Option<&Path>) -> SchedulerKind {
+/// The scheduler where none is named and nothing can be chosen: one that spares a disk its seeks if there is known to be one.
+/// Elsewhere deliberate waits cost more than they gain, and whoever is behind a server schedules there.
+pub(crate) fn fixed_scheduler(directory: Option<&Path>) -> SchedulerKind {
     let device = directory.and_then(|directory| directory.metadata().ok()).map(|metadata| metadata.dev());
     match device {
         Some(device) if is_rotating(Path::new(DEVICES), device) => SchedulerKind::Aioli,
@@ -25,9 +25,9 @@ pub(crate) fn default_scheduler(directory: Option<&Path>) -> SchedulerKind {
     }
 }
 
-/// The scheduler that a chosen one begins with. With several targets nothing is chosen, and the default stays.
-pub(crate) fn first_scheduler(layout: &Layout, default: SchedulerKind) -> SchedulerConfig {
-    SchedulerConfig::new(if layout.targets > 1 { default } else { SchedulerKind::Fifo })
+/// The scheduler that a chosen one begins with. With several targets nothing is chosen, and the fixed one stays.
+pub(crate) fn first_scheduler(layout: &Layout, fixed: SchedulerKind) -> SchedulerConfig {
+    SchedulerConfig::new(if layout.targets > 1 { fixed } else { SchedulerKind::Fifo })
 }
 
 /// What is known of the storage below a directory, or behind servers.
@@ -103,7 +103,7 @@ mod tests {
         }
         let rotating = |minor| is_rotating(&devices, rustix::fs::makedev(8, minor));
         assert_eq!([0, 1, 16, 17, 32].map(rotating), [true, true, false, false, false]);
-        assert_eq!(default_scheduler(None), SchedulerKind::Fifo);
-        assert_eq!(default_scheduler(Some(Path::new("/proc"))), SchedulerKind::Fifo);
+        assert_eq!(fixed_scheduler(None), SchedulerKind::Fifo);
+        assert_eq!(fixed_scheduler(Some(Path::new("/proc"))), SchedulerKind::Fifo);
     }
 }

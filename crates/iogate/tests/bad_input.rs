@@ -39,6 +39,13 @@ const CASES: &[(i32, &str, &str)] = &[
         "mount dir mnt --scheduler auto --param age_max=1ms",
         "what chooses a scheduler chooses its parameters",
     ),
+    (
+        2,
+        "mount dir mnt --param age_max=1ms",
+        "--param age_max=1ms without --scheduler: expected the scheduler",
+    ),
+    (2, "nfs dir --param age_max=1ms", "without --scheduler"),
+    (2, "serve --directory dir --listen unix:s --param age_max=1ms", "without --scheduler"),
     (2, "mount dir mnt --store modelled --device floppy", "unknown device 'floppy'"),
     (2, "mount dir mnt --device hdd", "--device is for a modelled store"),
     (2, "mount dir mnt --index 3", "cannot be used with"),

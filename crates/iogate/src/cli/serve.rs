@@ -28,8 +28,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDRESS", requires = "directory")]
     pub(crate) listen: Option<String>,
 
-    /// Without a file: the scheduler (`iogate schedulers` describes them), or `auto`; by default `aioli` if the directory is
-    /// known to lie on a rotating disk, else `fifo`
+    /// Without a file: the scheduler (`iogate schedulers` describes them), or `auto`, the default
     #[arg(long, value_name = "NAME")]
     pub(crate) scheduler: Option<String>,
 

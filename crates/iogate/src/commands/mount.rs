@@ -47,11 +47,11 @@ const NAME_CHARS_MAX: usize = 100;
 
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
-    let default = match args.store {
-        StoreKind::Directory => storage::default_scheduler(args.source.as_deref()),
+    let fixed = match args.store {
+        StoreKind::Directory => storage::fixed_scheduler(args.source.as_deref()),
         StoreKind::Modelled => SchedulerKind::Aioli,
     };
-    let pinned = args.scheduler.config_or_auto(default)?;
+    let pinned = args.scheduler.pinned()?;
     let auto = pinned.is_none();
     let model = args.device.as_deref().unwrap_or("hdd");
     let device = devices::device(model)?;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
-    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
+    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, fixed));
     let gate =
         GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use iogate_core::GateConfig;
 use iogate_core::auto::driver::REQUESTS_PER_S;
-use iogate_core::{GateConfig, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
 use iogate_engine::{Engine, EngineConfig};
@@ -33,14 +33,13 @@ use crate::storage;
 const SECRET: &str = "nfs-handles";
 
 pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
-    let default = storage::default_scheduler(Some(&args.directory));
-    let pinned = args.scheduler.config_or_auto(default)?;
+    let pinned = args.scheduler.pinned()?;
     let shares = policy::of_flags(&args.shares)?;
     check(args)?;
     let signals = begin()?;
     let path = std::fs::canonicalize(&args.directory)
         .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
-    let (tree, engine, layout) = gate(args, &path, pinned, default)?;
+    let (tree, engine, layout) = gate(args, &path, pinned)?;
     if let Some(shares) = &shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
@@ -107,19 +106,15 @@ fn check(args: &NfsArgs) -> Result<(), Failure> {
 type Gate = (Arc<DirectoryTree>, Arc<Engine>, MountLayout);
 
 /// The files, and the gate in front of their data.
-fn gate(
-    args: &NfsArgs,
-    path: &Path,
-    pinned: Option<iogate_core::SchedulerConfig>,
-    default: SchedulerKind,
-) -> Result<Gate, Failure> {
+fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig>) -> Result<Gate, Failure> {
     let how = DirectoryOptions { backend: Backend::Auto, direct: false };
     let store = DirectoryStore::with(path, how)
         .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let auto = pinned.is_none();
-    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, default));
+    let fixed = storage::fixed_scheduler(Some(&args.directory));
+    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, fixed));
     let gate =
         GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;

@@ -23,7 +23,7 @@ use crate::output::{OutputFile, print, same_file};
 const GROUPS_MAX: usize = 32;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let pinned = args.scheduler.config_or_auto(SchedulerKind::Aioli)?;
+    let pinned = args.scheduler.pinned_or(SchedulerKind::Aioli)?;
     let auto = pinned.is_none();
     let scheduler = pinned.unwrap_or_else(|| SchedulerConfig::new(SchedulerKind::Fifo));
     let spec = &args.device;

@@ -485,6 +485,7 @@ bytes = "64MiB"
         let export = &config.export[0];
         assert_eq!(export.gate.scheduler.to_string(), "twins(window=2ms)");
         assert!(!export.gate.auto);
+        assert!(Gate::default().auto, "it is chosen where none is named");
         assert_eq!((export.gate.depth, export.gate.queue), (32, 65_536));
         assert_eq!(export.users.squash, Squash::All);
         assert_eq!(export.users.nobody, Some(Ids((1000, 1000))));
@@ -507,6 +508,10 @@ bytes = "64MiB"
             (
                 export("directory = \"/s\"\ngate = { scheduler = \"auto\", age_max = \"1s\" }"),
                 &["age_max = \"1s\" and scheduler = \"auto\""],
+            ),
+            (
+                export("directory = \"/s\"\ngate = { age_max = \"1s\" }"),
+                &["age_max = \"1s\": expected a key of gates, or the scheduler"],
             ),
             (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
             (

@@ -9,13 +9,15 @@ use iogate_vfs::shares::{BY, Shares};
 use serde::Deserialize;
 
 use crate::commands::policy;
+use crate::storage::first_scheduler;
 
 /// A scheduler with its parameters, and the bounds of a gate.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<String, toml::Value>")]
 pub(crate) struct Gate {
+    /// The one that is named; else the one that stays where nothing can be chosen.
     pub(crate) scheduler: SchedulerConfig,
-    /// The scheduler is chosen, beginning with that one.
+    /// None is named, or `auto` is: it is chosen.
     pub(crate) auto: bool,
     pub(crate) depth: u32,
     pub(crate) queue: u32,
@@ -28,20 +30,23 @@ pub(crate) struct Gate {
 impl Default for Gate {
     fn default() -> Gate {
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-        Gate { scheduler, auto: false, depth: 16, queue: 65_536, accounts: Accounts::Asked, shares: None }
+        Gate { scheduler, auto: true, depth: 16, queue: 65_536, accounts: Accounts::Asked, shares: None }
     }
 }
 
 impl Gate {
-    /// With this scheduler, or one that is chosen.
-    pub(crate) fn of(pinned: Option<SchedulerConfig>) -> Gate {
-        let gate = Gate { auto: pinned.is_none(), ..Gate::default() };
-        Gate { scheduler: pinned.unwrap_or_else(|| gate.scheduler.clone()), ..gate }
+    /// With this scheduler, or one that is chosen; where nothing can be, with the fixed one.
+    pub(crate) fn of(pinned: Option<SchedulerConfig>, fixed: SchedulerKind) -> Gate {
+        let auto = pinned.is_none();
+        Gate { scheduler: pinned.unwrap_or_else(|| SchedulerConfig::new(fixed)), auto, ..Gate::default() }
     }
 
     /// For a gate over targets that `layout` tells apart, of the forwarder with this index.
     pub(crate) fn config(&self, layout: Layout, node: u32) -> GateConfig {
-        let mut scheduler = self.scheduler.clone();
+        let mut scheduler = match self.auto {
+            true => first_scheduler(&layout, self.scheduler.kind()),
+            false => self.scheduler.clone(),
+        };
         scheduler.set_node(node);
         GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
     }
@@ -56,11 +61,10 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
             other => other.to_string(),
         };
         let mut gate = Gate::default();
-        if let Some(name) = table.remove("scheduler") {
-            match text(name).as_str() {
-                "auto" => gate.auto = true,
-                name => gate.scheduler = SchedulerConfig::by_name(name).map_err(|error| error.to_string())?,
-            }
+        let named = table.remove("scheduler").map(text);
+        if let Some(name) = named.as_deref().filter(|name| *name != "auto") {
+            gate.scheduler = SchedulerConfig::by_name(name).map_err(|error| error.to_string())?;
+            gate.auto = false;
         }
         for (name, most, value) in
             [("depth", 65_536, &mut gate.depth), ("queue", 16_777_216, &mut gate.queue)]
@@ -93,8 +97,14 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
                 return Err("node: it is said once for all gates, at the top of the file".into());
             }
             if gate.auto {
-                let why = "what chooses a scheduler chooses its parameters, too";
-                return Err(format!("{name} = {value} and scheduler = \"auto\": {why}"));
+                return Err(match named {
+                    Some(_) => format!(
+                        "{name} = {value} and scheduler = \"auto\": what chooses a scheduler chooses its parameters, too"
+                    ),
+                    None => format!(
+                        "{name} = {value}: expected a key of gates, or the scheduler whose parameter it is, as in scheduler = \"aioli\""
+                    ),
+                });
             }
             gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
         }

@@ -94,9 +94,8 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
         return Err(Failure::usage(error)
             .hint("listen on unix:PATH, or write a configuration file with auth = \"munge\" or \"tls\""));
     }
-    let default = crate::storage::default_scheduler(Some(directory));
     let wished = SchedulerArgs { scheduler: args.scheduler.clone(), params: args.params.clone() };
-    let gate = gate::Gate::of(wished.config_or_auto(default)?);
+    let gate = gate::Gate::of(wished.pinned()?, crate::storage::fixed_scheduler(Some(directory)));
     Config::of_directory(PathBuf::from(directory), gate, Address(address), auth, args.read_only)
         .map_err(Failure::usage)
 }
