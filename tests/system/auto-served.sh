@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Servers and a cluster whose schedulers are chosen: under load that verifies itself they are pinned and let go, each gate by itself, and
-# their status says what is chosen.
+# A mount, servers and a cluster of which no scheduler is named, so that it is chosen: under load that verifies itself they are
+# pinned and let go, each gate by itself, and their status says what is chosen.
 # limit: 90
 # variants: auto
 # shellcheck source=tests/system/lib.sh
@@ -52,7 +52,6 @@ at = "unix:$WORK/socket"
 [[export]]
 name = "chosen"
 directory = "$SRC"
-gate = { scheduler = "auto" }
 users = { squash = "none" }
 [[export]]
 name = "pinned"
@@ -64,7 +63,7 @@ SERVER=$!
 eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start"
 says "unix:$WORK/socket" chosen '.gate.choice | .scheduler == "fifo" and .switches == 0' || fail "it does not begin with fifo"
 says "unix:$WORK/socket" pinned '.gate | has("choice") | not' || fail "a pinned scheduler is chosen"
-"$IOGATE" mount --remote "unix:$WORK/socket" --export chosen --scheduler auto "$MNT" || fail "not mounted"
+"$IOGATE" mount --remote "unix:$WORK/socket" --export chosen "$MNT" || fail "not mounted"
 verified_load "$SIDE/over" &
 load=$!
 eventually 30 looked "unix:$WORK/socket" chosen || fail "the server looks at no window"
@@ -86,10 +85,8 @@ name = "chosen"
 stripe = "64KiB"
 [servers]
 count = 2
-gate = { scheduler = "auto" }
 [forwarders]
 count = 1
-gate = { scheduler = "auto" }
 END
 "$IOGATE" cluster up "$WORK/cluster.toml" --dir "$CLUSTER" || fail "the cluster does not start"
 entrance=$("$IOGATE" cluster status chosen --dir "$CLUSTER" --entrances)
