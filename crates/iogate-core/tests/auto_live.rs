@@ -57,21 +57,37 @@ struct World {
     errors: Vec<i64>,
     /// How much longer than usual the kernel takes now and then.
     late_us: u64,
+    /// Whether what is proposed is done.
+    applies: bool,
+}
+
+fn modelled(device: &'static str) -> Storage {
+    let profile = measure(device::parse(device).unwrap(), 1).finish(device, false, None);
+    Storage::modelled(profile, Arc::new(Model(device)))
 }
 
 impl World {
     fn new(device: &'static str, apps: u64, late_us: u64) -> World {
         let scheduler = SchedulerConfig::by_name("fifo").unwrap();
+        World::before(device, &modelled(device), scheduler, apps, late_us)
+    }
+
+    /// In front of a device of which `storage` is known, beginning with `scheduler`.
+    fn before(
+        device: &str,
+        storage: &Storage,
+        scheduler: SchedulerConfig,
+        apps: u64,
+        late_us: u64,
+    ) -> World {
         let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
-        let profile = measure(device::parse(device).unwrap(), 1).finish(device, false, None);
-        let storage = Storage::modelled(profile, Arc::new(Model(device)));
         let clients = apps * CLIENTS;
         World {
             gate: Gate::new(&config).unwrap(),
             station: Station::new(device::parse(device).unwrap()),
             placement: Placement::new(APART),
             log: Log::default(),
-            live: Live::new(&config, &storage, REQUESTS_PER_S, Time::ZERO),
+            live: Live::new(&config, storage, REQUESTS_PER_S, Time::ZERO),
             thinking: None,
             taken: Log::default(),
             coming: (0..clients).map(|client| Reverse((Time::from_nanos(client), client))).collect(),
@@ -83,6 +99,7 @@ impl World {
             random: 1,
             errors: Vec::new(),
             late_us,
+            applies: false,
         }
     }
 
@@ -193,8 +210,11 @@ impl World {
                     }
                 }
             }
-            // It stays with what there is, and so goes on to predict that.
-            self.live.settled(now, false);
+            // Unless it is applied, it stays with what there is, and so goes on to predict that.
+            if let Some(scheduler) = self.live.proposal().filter(|_| self.applies) {
+                self.gate.switch(now, scheduler);
+            }
+            self.live.settled(now, self.applies);
             self.errors.extend(self.live.status().error);
             self.log.rest();
             self.thinking = None;
@@ -221,6 +241,35 @@ fn what_fifo_takes_on_a_disk_is_predicted() {
                 assert!(worst < Some(&200_000), "{device}, {apps}, {late_us}: {errors:?}");
             }
         }
+    }
+}
+
+#[test]
+fn it_begins_with_what_spares_seeks_where_they_are_known_to_cost() {
+    let kinds = |depth| {
+        let known = ["hdd", "aioli-ide", "unit:100us", "pcie-ssd-100g"].map(modelled);
+        let assumed = [true, false].map(|rotational| Storage::unknown("disk", rotational));
+        known.iter().chain(&assumed).map(|storage| storage.first(depth).to_string()).collect::<Vec<_>>()
+    };
+    for depth in [1, DEPTH] {
+        assert_eq!(kinds(depth), ["aioli", "aioli", "fifo", "fifo", "aioli", "fifo"], "depth {depth}");
+    }
+}
+
+/// Memory behind a virtual disk that calls itself rotating: the first window shows that seeks cost nothing, and one at a time hides
+/// what several would gain, so it must not stay with that for lack of a better prediction.
+#[test]
+fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
+    for (device, leaves) in [("unit:20us", true), ("unit:300us", true), ("pcie-ssd-100g", true), ("hdd", false)] {
+        let storage = Storage::unknown("disk", true);
+        let mut world = World::before(device, &storage, storage.first(DEPTH), 2, 0);
+        world.applies = true;
+        world.run(Span::from_millis(1_500));
+        let choice = world.live.choice(Time::ZERO + Span::from_millis(1_500));
+        let why = "-> fifo: seeks cost too little to be spared by waits";
+        let left = choice.changes.iter().any(|change| change.why.ends_with(why));
+        assert_eq!(left, leaves, "{device}: {choice:?}");
+        assert_eq!(world.gate.scheduler().to_string() == "fifo", leaves, "{device}: {choice:?}");
     }
 }
 

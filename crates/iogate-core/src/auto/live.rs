@@ -3,12 +3,16 @@
 //!
 //! What the storage charges is learnt from the dispatches of the same windows, unless it is known. As long as that does not explain
 //! what the dispatches take, nothing is changed, and what was chosen before is given up after a few windows.
+//!
+//! Where seeks are assumed to cost, it may have begun with a scheduler that spares them, one dispatch at a time. That hides what
+//! several at a time would gain, so it goes back to `fifo` as soon as what is learnt says that seeks cost little.
 
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::candidates::one_at_a_time;
 use super::chooser::{Change, Chooser, Reason, Status};
 use super::driver::Pace;
 use super::meter::{DISPATCHES_MIN, Learnt};
@@ -16,9 +20,10 @@ use super::shadow::Pricing;
 use super::status::{Changes, Choice};
 use super::window::{Ring, SPAN_MIN};
 use crate::gate::{GateConfig, Present};
-use crate::profile::{Profile, Refit, Sample, Streams};
-use crate::request::{ClientId, Request, RequestId};
-use crate::sched::{Prices, SchedulerConfig};
+use crate::profile::{Class, Profile, Refit, Sample, Streams};
+use crate::request::{ClientId, Op, Request, RequestId};
+use crate::sched::param::CONTIGUOUS_WAIT;
+use crate::sched::{Prices, SchedulerConfig, SchedulerKind};
 use crate::time::{Span, Time};
 
 pub use super::window::Served;
@@ -29,6 +34,9 @@ const SERVED_MAX: usize = 4_096;
 const STEP: u64 = 1_024;
 /// How long one waits for more that may be simulated.
 const PAUSE: Span = Span::from_millis(50);
+/// Jumps by which it is judged whether seeks cost, and the largest that count: of others the transfer hides the seek.
+const JUMPS_MIN: u32 = 16;
+const JUMP_BYTES_MAX: u64 = 1 << 20;
 /// Windows that are not explained after which what was chosen before is not believed, either.
 const DOUBTS_MAX: u32 = 4;
 const DOUBT: &str = "what the storage charges varies too much to predict anything by it";
@@ -145,6 +153,15 @@ impl Storage {
         Storage { profile, is_kept: true, pricing: Some(pricing) }
     }
 
+    /// What a choice begins with in front of it, behind a gate that lets `depth` dispatches through: `aioli` where a seek costs more
+    /// than that waits to spare one, and one dispatch at a time loses nothing; else `fifo`.
+    pub fn first(&self, depth: u32) -> SchedulerConfig {
+        let prices = self.profile.prices();
+        let spares = [Op::Read, Op::Write].into_iter().any(|op| prices.saving(op, 0) > longest_wait());
+        let spares = spares && one_at_a_time(&*self.pricing(), depth);
+        SchedulerConfig::new(if spares { SchedulerKind::Aioli } else { SchedulerKind::Fifo })
+    }
+
     /// What deliberate waits need to know, if it has been measured.
     pub fn prices(&self) -> Option<Prices> {
         self.is_kept.then(|| self.profile.prices())
@@ -154,6 +171,19 @@ impl Storage {
         let learnt = || Arc::new(Learnt(self.profile.clone())) as Arc<dyn Pricing>;
         self.pricing.clone().unwrap_or_else(learnt)
     }
+}
+
+/// The longest wait of `aioli` for what follows.
+fn longest_wait() -> Span {
+    SchedulerConfig::new(SchedulerKind::Aioli).span(&CONTIGUOUS_WAIT)
+}
+
+/// Dispatches that were alone, small, and did not go on where the one before had ended; and those of them that took no longer than a
+/// sequential one of a disk and the longest wait.
+#[derive(Clone, Copy, Default)]
+struct Jumps {
+    all: u32,
+    cheap: u32,
 }
 
 /// What is to be done next.
@@ -184,7 +214,11 @@ pub struct Live {
     switches: u64,
     /// The last changes, of all choosers.
     changes: Changes,
-    /// That what the chooser before this one had chosen was given up.
+    /// What jumps were like, as long as it is only assumed that they cost what a wait would spare.
+    assumed: Option<Jumps>,
+    /// What is to be given up, for what, and why.
+    giving_up: Option<(SchedulerConfig, Reason)>,
+    /// That what was in use with the chooser before this one was given up.
     given_up: Option<Change>,
 }
 
@@ -208,6 +242,8 @@ impl Live {
             few: false,
             switches: 0,
             changes: Changes::default(),
+            assumed: (!storage.is_kept && gate.scheduler.kind() == SchedulerKind::Aioli).then(Jumps::default),
+            giving_up: None,
             given_up: None,
         }
     }
@@ -220,13 +256,20 @@ impl Live {
             if self.few {
                 return true;
             }
+            if self.is_refuted() {
+                self.giving_up = Some((SchedulerConfig::new(SchedulerKind::Fifo), Reason::Refuted));
+                return true;
+            }
             if self.is_unexplained(seen) {
                 self.doubts = self.doubts.saturating_add(1);
+                if self.doubts >= DOUBTS_MAX && self.chooser.status().change.reason != Reason::Start {
+                    self.giving_up = Some((self.gate.scheduler.clone(), Reason::Doubt));
+                }
                 return true;
             }
             self.chooser.set_pricing(Arc::new(Learnt(self.refit.profile())));
         }
-        self.doubts = 0;
+        (self.doubts, self.giving_up) = (0, None);
         let budget = self.pace.granted(now);
         self.chooser.consider(&log.ring, now, budget)
     }
@@ -234,6 +277,8 @@ impl Live {
     /// Learns from dispatches; how many were reads and writes.
     fn learn(&mut self, served: &mut Vec<Served>) -> [usize; 2] {
         let mut seen = [0; 2];
+        let costs = self.storage.profile.costs();
+        let wait = longest_wait().as_nanos();
         served.sort_by_key(|served| served.began);
         for (index, dispatch) in served.iter().enumerate() {
             let Served { began, ended, file, offset, bytes, op } = *dispatch;
@@ -244,10 +289,24 @@ impl Live {
             let followed = served.get(index + 1).is_some_and(|next| next.began < ended);
             // Who was alone and then had company is neither.
             let in_flight = (before.count() as u32 + 1).max(1 + u32::from(followed));
-            self.refit.add(Sample { op, class, bytes, in_flight, ns: ended.since(began).as_nanos() });
+            let ns = ended.since(began).as_nanos();
+            self.refit.add(Sample { op, class, bytes, in_flight, ns });
+            let jumps = class != Class::Next && in_flight == 1 && bytes <= JUMP_BYTES_MAX;
+            if let Some(assumed) = self.assumed.as_mut().filter(|_| jumps) {
+                let cheap = ns.saturating_sub(costs.alone_ns(op, Class::Next, bytes)) <= wait;
+                *assumed = Jumps { all: assumed.all + 1, cheap: assumed.cheap + u32::from(cheap) };
+            }
         }
         served.clear();
         seen
+    }
+
+    /// Whether it has begun with what spares seeks, and those that it has seen cost too little for that.
+    fn is_refuted(&mut self) -> bool {
+        let Some(jumps) = self.assumed.as_ref().filter(|jumps| jumps.all >= JUMPS_MIN) else { return false };
+        let refuted = jumps.cheap * 2 > jumps.all;
+        self.assumed = None;
+        refuted && self.has_budget
     }
 
     /// Whether what has been learnt does not explain what at least a tenth of the dispatches takes.
@@ -274,21 +333,23 @@ impl Live {
 
     /// What the gate should be switched to, and by [`Live::settled`] be said to have been.
     pub fn proposal(&self) -> Option<&SchedulerConfig> {
-        let doubtful = self.doubts >= DOUBTS_MAX && self.chooser.status().change.reason != Reason::Start;
-        if doubtful { Some(&self.gate.scheduler) } else { self.chooser.proposal() }
+        self.giving_up.as_ref().map(|(scheduler, _)| scheduler).or_else(|| self.chooser.proposal())
     }
 
     /// The proposal was applied, or could not be.
     pub fn settled(&mut self, now: Time, applied: bool) {
-        if self.doubts < DOUBTS_MAX {
+        let Some((to, reason)) = self.giving_up.clone() else {
             self.chooser.settled(now, applied);
             self.changes.note(&self.chooser.status().change);
-        } else if applied {
+            return;
+        };
+        if applied {
             self.switches += self.chooser.status().switches + 1;
-            let (from, to) = (self.chooser.status().change.to.clone(), self.gate.scheduler.clone());
-            let change = Change { at: now, from, to, reason: Reason::Doubt, predicted: 0, measured: None };
+            let from = self.chooser.status().change.to.clone();
+            let change = Change { at: now, from, to: to.clone(), reason, predicted: 0, measured: None };
             self.changes.note(&change);
-            self.given_up = Some(change);
+            (self.given_up, self.giving_up) = (Some(change), None);
+            self.gate.scheduler = to;
             self.chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
         }
     }

@@ -25,6 +25,8 @@ pub enum Reason {
     Reverted,
     /// What the storage charges is not known well enough to believe anything any more.
     Doubt,
+    /// It was there at the beginning because seeks cost, and they do not.
+    Refuted,
 }
 
 /// A change, or the beginning.
@@ -208,6 +210,7 @@ impl fmt::Display for Change {
             Reason::Harm => write!(f, "{from} -> {to}: an application was slowed down too much")?,
             Reason::Reverted => write!(f, "{from} -> {to}: it did not show what it promised")?,
             Reason::Doubt => write!(f, "{from} -> {to}: what the storage charges varies too much")?,
+            Reason::Refuted => write!(f, "{from} -> {to}: seeks cost too little to be spared by waits")?,
         }
         match measured {
             Some(measured) => write!(f, ", {} measured", Times(*measured)),
