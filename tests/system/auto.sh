@@ -11,7 +11,9 @@ mount_gate
 says() { "$IOGATE" status "$MNT" --json | jq -e "$@" >/dev/null; }
 
 if [ "$SCHEDULER" = auto ]; then
-    says '.choice.scheduler == "fifo" and .choice.switches == 0' || fail "it does not begin with fifo"
+    # By whether the kernel says that the source is on a rotating disk.
+    says '.choice | (.scheduler == "fifo" or .scheduler == "aioli") and .switches == 0 and (.why | endswith("from the beginning"))' ||
+        fail "it does not begin with a default"
 else
     says 'has("choice") | not' || fail "a pinned scheduler is chosen"
     "$IOGATE" set "$MNT" scheduler=auto || fail "scheduler=auto is refused"

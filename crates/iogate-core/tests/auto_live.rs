@@ -73,13 +73,7 @@ impl World {
     }
 
     /// In front of a device of which `storage` is known, beginning with `scheduler`.
-    fn before(
-        device: &str,
-        storage: &Storage,
-        scheduler: SchedulerConfig,
-        apps: u64,
-        late_us: u64,
-    ) -> World {
+    fn before(device: &str, storage: &Storage, scheduler: SchedulerConfig, apps: u64, late_us: u64) -> World {
         let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
         let clients = apps * CLIENTS;
         World {
@@ -260,7 +254,9 @@ fn it_begins_with_what_spares_seeks_where_they_are_known_to_cost() {
 /// what several would gain, so it must not stay with that for lack of a better prediction.
 #[test]
 fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
-    for (device, leaves) in [("unit:20us", true), ("unit:300us", true), ("pcie-ssd-100g", true), ("hdd", false)] {
+    for (device, leaves) in
+        [("unit:20us", true), ("unit:300us", true), ("pcie-ssd-100g", true), ("hdd", false)]
+    {
         let storage = Storage::unknown("disk", true);
         let mut world = World::before(device, &storage, storage.first(DEPTH), 2, 0);
         world.applies = true;

@@ -25,9 +25,18 @@ pub(crate) fn fixed_scheduler(directory: Option<&Path>) -> SchedulerKind {
     }
 }
 
-/// The scheduler that a chosen one begins with. With several targets nothing is chosen, and the fixed one stays.
-pub(crate) fn first_scheduler(layout: &Layout, fixed: SchedulerKind) -> SchedulerConfig {
-    SchedulerConfig::new(if layout.targets > 1 { fixed } else { SchedulerKind::Fifo })
+/// The scheduler that a chosen one begins with: the fixed one, unless what is known of the storage says that sparing seeks does not
+/// pay. With several targets nothing is chosen, and the fixed one stays.
+pub(crate) fn first_scheduler(
+    layout: &Layout,
+    fixed: SchedulerKind,
+    known: &Storage,
+    depth: u32,
+) -> SchedulerConfig {
+    match fixed {
+        SchedulerKind::Aioli if layout.targets == 1 => known.first(depth),
+        _ => SchedulerConfig::new(fixed),
+    }
 }
 
 /// What is known of the storage below a directory, or behind servers.

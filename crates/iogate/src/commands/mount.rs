@@ -78,16 +78,18 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
-    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, fixed));
-    let gate =
-        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
-    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
-    engine.know(match args.store {
+    let known = match args.store {
         StoreKind::Directory => storage::known(args.source.as_deref()),
         StoreKind::Modelled => {
             storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
         }
-    });
+    };
+    let first = || storage::first_scheduler(&layout.gate, fixed, &known, args.room.depth);
+    let scheduler = pinned.unwrap_or_else(first);
+    let gate =
+        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
+    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+    engine.know(known);
     engine.keep_accounts(Accounts::by_name(&args.accounts).unwrap_or_default());
     if auto {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;

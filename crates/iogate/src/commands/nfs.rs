@@ -114,11 +114,13 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let auto = pinned.is_none();
     let fixed = storage::fixed_scheduler(Some(&args.directory));
-    let scheduler = pinned.unwrap_or_else(|| storage::first_scheduler(&layout.gate, fixed));
+    let known = storage::known(Some(path));
+    let first = || storage::first_scheduler(&layout.gate, fixed, &known, args.room.depth);
+    let scheduler = pinned.unwrap_or_else(first);
     let gate =
         GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
     let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
-    engine.know(storage::known(Some(path)));
+    engine.know(known);
     if auto {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
     }

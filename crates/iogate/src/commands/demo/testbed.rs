@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::device::Placement;
 use iogate_core::stats::summary::{Names, Summary};
-use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
+use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
 use iogate_engine::{Engine, EngineConfig, Origin, Store};
 use iogate_fuse::{Control, MountError, MountOptions, application_of_word};
@@ -107,8 +107,9 @@ impl Testbed {
         let modelled = Arc::new(modelled.context("the modelled device")?);
         let (store, notes) = WatchedStore::new(modelled.clone(), &source).noting();
         let store = Arc::new(store);
+        let known = storage::modelled(&self.device, ModelledStore::EXTENT_BYTES)?;
         let gate = GateConfig {
-            scheduler: scheduler.cloned().unwrap_or_else(|| SchedulerConfig::new(SchedulerKind::Fifo)),
+            scheduler: scheduler.cloned().unwrap_or_else(|| known.first(DEPTH)),
             queue_max: QUEUE_MAX,
             depth: DEPTH,
             layout: Layout::SINGLE,
@@ -116,7 +117,7 @@ impl Testbed {
         let engine =
             Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
         if scheduler.is_none() {
-            engine.know(storage::modelled(&self.device, ModelledStore::EXTENT_BYTES)?);
+            engine.know(known);
             engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
         }
         let bytes_read = || engine.with_gate(|gate, _| gate.stats().op(Op::Read).request_bytes.sum());

@@ -101,9 +101,10 @@ impl Export {
             let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
             store = Arc::new(BatchedStore::new(store, batch, batches));
         }
-        let engine = Engine::new(&EngineConfig { gate: self.gate.config(layout, forwarder.node) }, store)
-            .context("the gate cannot be started")?;
-        engine.know(self.storage()?);
+        let known = self.storage()?;
+        let gate = self.gate.config(layout, &known, forwarder.node);
+        let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
+        engine.know(known);
         engine.keep_accounts(self.gate.accounts);
         if let Some(shares) = &self.gate.shares {
             shares.set(&engine, &ThisSystem).map_err(anyhow::Error::msg).context("gate")?;

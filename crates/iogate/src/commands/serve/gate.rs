@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use iogate_core::auto::Storage;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::Accounts;
 use iogate_vfs::shares::{BY, Shares};
@@ -41,10 +42,11 @@ impl Gate {
         Gate { scheduler: pinned.unwrap_or_else(|| SchedulerConfig::new(fixed)), auto, ..Gate::default() }
     }
 
-    /// For a gate over targets that `layout` tells apart, of the forwarder with this index.
-    pub(crate) fn config(&self, layout: Layout, node: u32) -> GateConfig {
+    /// For a gate over targets that `layout` tells apart, of the forwarder with this index,
+    /// and in front of such a storage.
+    pub(crate) fn config(&self, layout: Layout, known: &Storage, node: u32) -> GateConfig {
         let mut scheduler = match self.auto {
-            true => first_scheduler(&layout, self.scheduler.kind()),
+            true => first_scheduler(&layout, self.scheduler.kind(), known, self.depth),
             false => self.scheduler.clone(),
         };
         scheduler.set_node(node);
