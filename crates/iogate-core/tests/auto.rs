@@ -53,6 +53,21 @@ fn a_constant_load_does_not_make_it_change_again_and_again() {
     }
 }
 
+/// These take up to 1.8 times as long with `aioli`, on arrays and on storage without seeks.
+#[test]
+fn beginning_with_aioli_harms_nobody_where_waits_do_not_pay() {
+    let aioli = SchedulerConfig::by_name("aioli").unwrap();
+    for seed in [8, 13, 17] {
+        let mix = Mix::random(seed).lasting(20);
+        let base = run(&mix, &fifo(), None, |_, _| {});
+        let (_, worst) = slowdown(&run(&mix, &aioli, None, |_, _| {}), &base);
+        assert!(worst > 1.1, "seed {seed}: {worst}, so this shows nothing");
+        let ran = with_auto(&mix, &aioli, REQUESTS_PER_S);
+        let (_, worst) = slowdown(&ran, &base);
+        assert!(worst <= 1.1, "seed {seed}: {worst}, {:?}", ran.switches);
+    }
+}
+
 #[test]
 fn the_same_calls_give_the_same_choices() {
     for seed in [5, 20, 23, 26] {
