@@ -12,7 +12,7 @@ verified_load() {
     until [ -e "$SIDE/over" ]; do
         fio --name=load --directory="$MNT" --ioengine=psync --rw=randrw --bsrange=4k-128k --size=16m --numjobs=4 \
             --verify=crc32c --verify_fatal=1 --verify_backlog=16 --verify_state_save=0 --time_based --runtime=4 \
-            --rate_iops=400 --rate_process=poisson --group_reporting --output="$SIDE/fio.out" || return 1
+            --rate_iops=150 --rate_process=poisson --group_reporting --output="$SIDE/fio.out" || return 1
     done
 }
 verified_load &

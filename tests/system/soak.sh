@@ -8,4 +8,4 @@
 . "$(dirname "$0")/lib.sh"
 
 [ -c /dev/fuse ] || skip "there is no /dev/fuse"
-"$(dirname "$0")/../soak/run" 25 --seed 25
+"$(dirname "$0")/../soak/run" 15 --seed 25

@@ -3,11 +3,15 @@
 //! Whoever runs the world [resumes](Fibers::resume) a fiber, and goes on when that [pauses](pause) or is over. So one seed is one run,
 //! however the system schedules its threads. A fiber that blocks on anything else, a lock that a paused one holds for instance, keeps
 //! the baton: that is noticed after a while, and is a finding by itself.
+//!
+//! All of them stay on one processor. Waking a thread on another one takes longer than what most fibers do with the baton.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How long a fiber may run, in real time: much longer than any needs on a busy machine.
 const STUCK: Duration = Duration::from_secs(120);
@@ -25,6 +29,30 @@ enum Paused {
 #[derive(Default)]
 pub struct Fibers {
     all: Vec<Fiber>,
+    /// As long as there are any, whoever runs the world is where they are.
+    _one_processor: Option<OneProcessor>,
+}
+
+/// Keeps a thread, and those that it starts, on the processor where it is. Where it was allowed to be before, it is again after that.
+struct OneProcessor {
+    before: CpuSet,
+}
+
+impl OneProcessor {
+    /// Nothing where the system does not let it: that costs time only.
+    fn begin() -> Option<OneProcessor> {
+        let before = sched_getaffinity(None).ok()?;
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        sched_setaffinity(None, &here).ok()?;
+        Some(OneProcessor { before })
+    }
+}
+
+impl Drop for OneProcessor {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before);
+    }
 }
 
 struct Fiber {
@@ -67,6 +95,9 @@ impl Fibers {
     /// There are no more threads.
     pub fn spawn(&mut self, work: impl FnOnce() + Send + 'static) -> std::io::Result<usize> {
         let number = self.all.len();
+        if number == 0 {
+            self._one_processor = OneProcessor::begin();
+        }
         let (go, when) = channel();
         let (tell, paused) = channel();
         let run = move || {
@@ -139,6 +170,7 @@ mod tests {
 
     #[test]
     fn one_runs_at_a_time_and_a_panic_is_told() {
+        let anywhere = sched_getaffinity(None).unwrap();
         let mut fibers = Fibers::default();
         let said = Arc::new(Mutex::new(Vec::new()));
         for name in ["a", "b"] {
@@ -155,9 +187,12 @@ mod tests {
         for number in [1, 0, 0, 1, 1, 0] {
             fibers.resume(number).unwrap();
         }
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
         let expected = ["b0 by Some(1)", "a0 by Some(0)", "a1 by Some(0)", "b1 by Some(1)"];
         assert_eq!(*said.lock().unwrap(), expected);
         assert!(fibers.is_over(0) && fibers.is_over(1) && current().is_none());
         assert!(fibers.resume(panics).unwrap_err().contains("for the test"));
+        drop(fibers);
+        assert_eq!(sched_getaffinity(None).unwrap(), anywhere);
     }
 }
