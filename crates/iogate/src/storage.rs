@@ -4,12 +4,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
+use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::{Pricing, Storage};
 use iogate_core::device::Device;
 use iogate_core::profile::measure;
-use iogate_core::{Layout, SchedulerConfig, SchedulerKind};
+use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_sim::profile::ProfileTextError;
 
+use crate::cli::RoomArgs;
 use crate::devices;
 
 /// Where the kernel tells of block devices by their numbers.
@@ -37,6 +41,26 @@ pub(crate) fn first_scheduler(
         SchedulerKind::Aioli if layout.targets == 1 => known.first(depth),
         _ => SchedulerConfig::new(fixed),
     }
+}
+
+/// A gate in front of a store of which this is known: with the scheduler that is pinned, or one that is chosen.
+pub(crate) fn engine(
+    pinned: Option<SchedulerConfig>,
+    fixed: SchedulerKind,
+    known: Storage,
+    room: &RoomArgs,
+    layout: Layout,
+    store: Arc<dyn Store>,
+) -> anyhow::Result<Arc<Engine>> {
+    let is_chosen = pinned.is_none();
+    let scheduler = pinned.unwrap_or_else(|| first_scheduler(&layout, fixed, &known, room.depth));
+    let gate = GateConfig { scheduler, queue_max: room.queue, depth: room.depth, layout };
+    let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
+    engine.know(known);
+    if is_chosen {
+        engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
+    }
+    Ok(engine)
 }
 
 /// What is known of the storage below a directory, or behind servers.

@@ -7,14 +7,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
-use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::pattern::patterns;
 use iogate_core::device::{self, Placement};
 use iogate_core::recording::RecordingError;
 use iogate_core::stats::summary::{Names, Summary};
-use iogate_core::{AppId, FileId, GateConfig, SchedulerKind};
+use iogate_core::{AppId, FileId, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
-use iogate_engine::{Accounts, Engine, EngineConfig, Store};
+use iogate_engine::{Accounts, Engine, Store};
 use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
@@ -52,7 +51,6 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         StoreKind::Modelled => SchedulerKind::Aioli,
     };
     let pinned = args.scheduler.pinned()?;
-    let auto = pinned.is_none();
     let model = args.device.as_deref().unwrap_or("hdd");
     let device = devices::device(model)?;
     if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
@@ -84,16 +82,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
             storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
         }
     };
-    let first = || storage::first_scheduler(&layout.gate, fixed, &known, args.room.depth);
-    let scheduler = pinned.unwrap_or_else(first);
-    let gate =
-        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
-    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
-    engine.know(known);
+    let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
     engine.keep_accounts(Accounts::by_name(&args.accounts).unwrap_or_default());
-    if auto {
-        engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
-    }
     if let Some(shares) = &shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_core::GateConfig;
-use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_engine::Engine;
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
-use iogate_engine::{Engine, EngineConfig};
 use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, ThisSystem};
@@ -112,18 +110,9 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
         .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
-    let auto = pinned.is_none();
     let fixed = storage::fixed_scheduler(Some(&args.directory));
     let known = storage::known(Some(path));
-    let first = || storage::first_scheduler(&layout.gate, fixed, &known, args.room.depth);
-    let scheduler = pinned.unwrap_or_else(first);
-    let gate =
-        GateConfig { scheduler, queue_max: args.room.queue, depth: args.room.depth, layout: layout.gate };
-    let engine = Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
-    engine.know(known);
-    if auto {
-        engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;
-    }
+    let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
     let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
     let tree = Arc::new(tree);
     if let Some(layouts) = layout.layouts.take() {
