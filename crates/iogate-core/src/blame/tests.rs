@@ -385,7 +385,7 @@ proptest! {
 
     /// With more applications than are told apart, and columns that change hands, by cause nothing is different.
     #[test]
-    fn who_is_not_told_apart_is_among_the_others(steps in prop::collection::vec(step(), 1..200)) {
+    fn who_is_not_told_apart_is_among_the_others(steps in prop::collection::vec(step(), 1..120)) {
         let mut both = Both::new(Prices::default());
         for (at, step) in steps.into_iter().enumerate() {
             both.step(step, 40);
