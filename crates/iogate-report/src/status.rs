@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::live::{limit, printable};
 use crate::table::Table;
-use crate::units::{bytes, count, number, time};
+use crate::units::{bytes, count, counted, number, time};
 use iogate_core::auto::Choice;
 use iogate_core::policy::DEPTH_MAX;
 use iogate_core::stats::summary::{AppNow, Distribution, Group, Summary};
@@ -13,7 +13,7 @@ use iogate_core::stats::summary::{AppNow, Distribution, Group, Summary};
 const CHANGES_SHOWN: usize = 4;
 
 pub(crate) fn dispatches(depth: u32) -> String {
-    if depth == 1 { "1 dispatch".into() } else { format!("{depth} dispatches") }
+    counted(depth.into(), "dispatch", "dispatches")
 }
 
 /// The state of a live gate.
@@ -31,7 +31,7 @@ pub fn status(gate: &Summary) -> String {
         writeln!(out, "{:<12}{}", "switches", gate.switches).expect("text grows");
     }
     if gate.rejected_full > 0 {
-        writeln!(out, "{:<12}{} times", "full", count(gate.rejected_full)).expect("text grows");
+        writeln!(out, "{:<12}{}", "full", counted(gate.rejected_full, "time", "times")).expect("text grows");
     }
     out.push_str(&tables(gate));
     out
@@ -51,8 +51,9 @@ pub fn chosen(choice: &Choice) -> String {
     }
     let error = choice.error_percent.map(|error| format!(", predictions are off by {error:.1} %"));
     line("choices", {
-        let (switches, windows) = (count(choice.switches), count(choice.windows));
-        format!("{switches} changes in {windows} windows{}", error.unwrap_or_default())
+        let switches = counted(choice.switches, "change", "changes");
+        let windows = counted(choice.windows, "window", "windows");
+        format!("{switches} in {windows}{}", error.unwrap_or_default())
     });
     for considered in &choice.considered {
         line(
@@ -158,9 +159,8 @@ pub(crate) fn tables(gate: &Summary) -> String {
     }
     add(&table);
     if gate.skewed > 0 {
-        let (skewed, what) =
-            (count(gate.skewed), "requests with an implausible issue time counted by their arrival");
-        writeln!(out, "\n{skewed} {what}").expect("text grows");
+        let skewed = counted(gate.skewed, "request", "requests");
+        writeln!(out, "\n{skewed} with an implausible issue time counted by arrival").expect("text grows");
     }
 
     write_groups(&mut out, "application", &gate.apps);

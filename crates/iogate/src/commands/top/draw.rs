@@ -1,7 +1,7 @@
 //! What `iogate top` draws: gates, the table of applications, more of the selected one. At any size; what does not fit is left out.
 
 use iogate_report::live::{AppRow, GateNow};
-use iogate_report::units::count;
+use iogate_report::units::{count, counted};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -237,7 +237,7 @@ fn entitled(app: &AppRow) -> String {
         text += &format!(", {got:.0} % of the device's time, entitled to {entitled:.0} %");
     }
     if class.deferred > 0 {
-        text += &format!(", {} requests deferred", count(class.deferred.into()));
+        text += &format!(", {} deferred", counted(class.deferred.into(), "request", "requests"));
     }
     for (what, limit) in [("at least", &class.min), ("at most", &class.max)] {
         text += &limit.as_ref().map(|limit| format!(", {what} {limit}")).unwrap_or_default();
