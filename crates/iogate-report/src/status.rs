@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::live::{limit, printable};
+use crate::live::{groups_around, limit, printable};
 use crate::table::Table;
 use crate::units::{bytes, count, counted, number, time};
 use iogate_core::auto::Choice;
-use iogate_core::policy::DEPTH_MAX;
-use iogate_core::stats::summary::{AppNow, Distribution, Group, Summary};
+use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// Changes of a chosen scheduler that are listed, beside the last one.
 const CHANGES_SHOWN: usize = 4;
@@ -72,7 +71,7 @@ fn now(gate: &Summary) -> Table {
         let rate =
             |bytes_per_s, requests_per_s| limit(bytes_per_s, requests_per_s).unwrap_or_else(|| "-".into());
         table.row([
-            format!("{:indent$}{}", "", printable(&now.name), indent = 2 * depth(gate, now)),
+            format!("{:indent$}{}", "", printable(&now.name), indent = 2 * groups_around(gate, now).count()),
             format!("{}/s", bytes(now.bytes_per_s as f64)),
             count(now.requests_per_s),
             count(now.deferred.into()),
@@ -82,12 +81,6 @@ fn now(gate: &Summary) -> Table {
         ]);
     }
     table
-}
-
-/// How many classes one is within.
-fn depth(gate: &Summary, now: &AppNow) -> usize {
-    let around = |now: &AppNow| gate.now.iter().find(|one| one.is_branch && Some(one.app) == now.within);
-    core::iter::successors(around(now), |branch| around(branch)).take(DEPTH_MAX).count()
 }
 
 fn write_groups(out: &mut String, name: &str, groups: &[Group]) {
