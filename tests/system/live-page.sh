@@ -41,7 +41,7 @@ IOGATE_APP=$(head -c 100000 /dev/zero | tr '\0' x) dd if="$MNT/a" of=/dev/null b
 
 # In a browser.
 if command -v chromium >/dev/null; then
-    python3 "$(dirname "$0")/live_page.py" "$url" "$evil" "$SIDE/page.png" || fail "the page is not as it should be"
+    python3 "$(dirname "$0")/live_page.py" "$url" "$evil" "$SIDE/page.png" "$IOGATE" set "$MNT" fair=group/user || fail "the page is not as it should be"
 fi
 rm "$SIDE/goes-on"
 wait "$writer" || true

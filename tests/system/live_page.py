@@ -1,7 +1,7 @@
 """The live page in a real browser: what it draws of a mount in use, in light and dark, wide and narrow, and that names stay text.
 
-Called by live-page.sh with the page's address, the name of an application that tries to be markup, and where a picture goes. The browser
-is spoken to over two pipes (DevTools protocol: JSON messages, each ended by a zero byte).
+Called by live-page.sh with the page's address, the name of an application that tries to be markup, where a picture goes, and a command after
+which the mount divides among groups. The browser is spoken to over two pipes (DevTools protocol: JSON messages, each ended by a zero byte).
 """
 
 import base64
@@ -105,7 +105,7 @@ class Browser:
         self.process.wait()
 
 
-def check(browser: Browser, url: str, evil: str, picture: str) -> None:
+def check(browser: Browser, url: str, evil: str, picture: str, divide: list[str]) -> None:
     browser.ask("Page.navigate", url=url)
     browser.eventually("document.getElementById('state')?.textContent === 'live'")
     rows = "[...document.querySelectorAll('tbody tr')].map((row) => [...row.cells].map((cell) => cell.textContent))"
@@ -142,6 +142,17 @@ def check(browser: Browser, url: str, evil: str, picture: str) -> None:
     browser.eventually("innerWidth === 1100")
     with open(picture, "wb") as file:
         file.write(base64.b64decode(browser.ask("Page.captureScreenshot")["data"]))
+    # A group is a row with its users below, further to the right, and is in no picture.
+    subprocess.run(divide, check=True)
+    name = "(row) => row.cells[0].textContent"
+    group = f"[...document.querySelectorAll('tbody tr')].find((row) => ({name})(row).startsWith('group '))"
+    user = f"{group}?.nextElementSibling"
+    browser.eventually(f"{user} && ({name})({user}).startsWith('user ')")
+    browser.eventually(f"{user}.cells[0].style.paddingLeft === '1em'")
+    areas = "[...document.querySelectorAll('polygon title')].map((title) => title.textContent)"
+    browser.eventually(f"{areas}.some((area) => area.startsWith('user '))")
+    if browser.value(f"{areas}.some((area) => area.startsWith('group '))"):
+        raise SystemExit("a group is in the picture, beside those in it")
     wrong = [
         event
         for event in browser.events
@@ -152,11 +163,11 @@ def check(browser: Browser, url: str, evil: str, picture: str) -> None:
 
 
 def main() -> None:
-    url, evil, picture = sys.argv[1:]
+    url, evil, picture, *divide = sys.argv[1:]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(profile)
         try:
-            check(browser, url, evil, picture)
+            check(browser, url, evil, picture, divide)
         finally:
             browser.close()
 

@@ -86,6 +86,21 @@ is_named() {
 eventually 30 is_named || fail "the dashboard names nobody: $rate"
 promtool check rules "$packaging/prometheus/alerts.yml" || fail "the alerts are not right"
 promtool test rules "$packaging/prometheus/alerts.test.yml" || fail "the alerts do not do what they say"
+
+# A policy: its classes and groups have series, and no one twice.
+! grep -E '^iogate_(class|group)_' "$SIDE/open" || fail "there are classes without a policy"
+printf 'by = "user"\n[group.%s]\nweight = 3\nmax = "1GiB/s"\n' "$(id -g)" >"$SIDE/policy.toml"
+"$IOGATE" set "$MNT" "policy=$SIDE/policy.toml" || fail "the policy cannot be set"
+dd if=/dev/zero of="$MNT/b" bs=64k count=4 status=none
+curl -sS --max-time 30 "$url" >"$SIDE/plain"
+promtool check metrics <"$SIDE/plain" || fail "promtool does not like the series of a policy"
+group=$(sed -n "s/^iogate_group_info{gate=\"[^\"]*\",group=\"\([0-9]*\)\".*/\1/p" "$SIDE/plain")
+for line in "weight{gate=\"$MNT\",group=\"$group\"} 3" "cap_bytes_per_second{gate=\"$MNT\",group=\"$group\"} $((1 << 30))" \
+    "request_bytes_total{gate=\"$MNT\",group=\"$group\"} $((4 * 65536))"; do
+    grep -qxF "iogate_group_$line" "$SIDE/plain" || fail "no $line: $(grep iogate_group "$SIDE/plain")"
+done
+grep -q "^iogate_class_info{.*group=\"$group\"} 1$" "$SIDE/plain" || fail "no class of the group: $(grep iogate_class "$SIDE/plain")"
+eventually 30 has 'iogate_group_weight * on (instance, gate, group) group_left (name) iogate_group_info' 3 || fail "Prometheus has no group"
 kill -TERM "$prometheus"
 eventually 30 is_gone "$prometheus" || fail "Prometheus goes on"
 unmount_gate

@@ -109,6 +109,7 @@ in_group 2002 3002 dd if=/dev/zero of="$MNT/in-2002" bs=128K count=24 status=non
 wait "$one" && wait "$other" || fail "no write in the capped group"
 took=$(($(date +%s%3N) - began))
 [ "$took" -ge 2700 ] || fail "6 MiB of a group at 2 MiB/s took $took ms"
+"$IOGATE" status "$MNT" | grep -q '^policy  *by user: 2 groups and 1 named, ' || fail "the status counts no groups"
 is_within 2001 3001 && is_within 2003 3001 || fail "a change has lost who is where: $(jq -c .now "$SIDE/status.json")"
 unmount_gate
 

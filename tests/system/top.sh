@@ -21,6 +21,13 @@ eventually 30 once 'solver .* [0-9.]+ [KM]iB/s' || fail "no rate: $(cat "$SIDE/o
 eventually 30 once 'evil.\[2Jname' || fail "no second one: $(cat "$SIDE/once")"
 ! grep -q $'\e' "$SIDE/once" || fail "a name reaches the terminal as it is"
 eventually 30 once 'solver.* [0-9]+/50 %' || fail "no shares: $(cat "$SIDE/once")"
+# Groups: a row for each, with those in it below.
+"$IOGATE" set "$MNT" fair=group/user || fail "groups cannot be set"
+group="group $(id -gn)" user="user $(id -un)"
+grouped() { "$IOGATE" top --once "$MNT" >"$SIDE/once" && grep -A 1 -F "  $group " "$SIDE/once" | tail -n 1 | grep -F "    $user " >/dev/null; }
+eventually 30 grouped || fail "no group with its user below: $(cat "$SIDE/once")"
+"$IOGATE" set "$MNT" fair=app
+eventually 30 once 'solver.* [0-9]+/50 %' || fail "no shares any more: $(cat "$SIDE/once")"
 refused 2 'expected a terminal.*' "$IOGATE" top "$MNT"
 refused 1 'not the root of an iogate mount' "$IOGATE" top --once "$SIDE"
 refused 2 'at least 0.1 seconds' "$IOGATE" top "$MNT" --interval 0

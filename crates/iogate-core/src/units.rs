@@ -70,6 +70,11 @@ pub fn format_time(nanoseconds: u64) -> String {
     format(nanoseconds, TIMES, "ns")
 }
 
+/// The word for so many of a thing, as in `1 group` and `2 groups`.
+pub fn plural<'a>(count: u64, one: &'a str, more: &'a str) -> &'a str {
+    if count == 1 { one } else { more }
+}
+
 /// `bare` is the factor of a number without a unit, where that is allowed.
 fn parse(text: &str, tables: &[&[Unit]], bare: Option<u64>) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

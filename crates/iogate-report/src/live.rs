@@ -1,5 +1,6 @@
 //! What goes on at gates now: one reading of what mounts and servers say, for `iogate top` and for the page of `--http`.
 
+use iogate_core::policy::DEPTH_MAX;
 use iogate_core::stats::summary::{AppNow, Summary};
 use serde::Serialize;
 
@@ -24,11 +25,11 @@ pub struct GateNow {
     pub in_service: u64,
     /// See there.
     pub depth: u32,
-    /// Applications that get or want something, most bytes a second first, then others.
+    /// Applications that get or want something, most bytes a second first, then others; each group with those in it below it.
     pub apps: Vec<AppRow>,
 }
 
-/// What an application gets now.
+/// What an application gets now, or a group of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AppRow {
     /// Its number.
@@ -45,6 +46,12 @@ pub struct AppRow {
     pub latency_ns: Option<u64>,
     /// Its requests in the gate that are not dispatched; `None`: not known.
     pub queued: Option<u32>,
+    /// It is a group, and has what those in it have together.
+    pub is_group: bool,
+    /// The group that it is in, by its number.
+    pub within: Option<u32>,
+    /// How many groups it is in, one within the other.
+    pub depth: usize,
     /// What a policy gives it.
     pub class: Option<ClassNow>,
 }
@@ -75,7 +82,8 @@ impl GateNow {
     /// What a summary says.
     pub fn of(summary: &Summary) -> GateNow {
         let counters = summary.counters.as_ref();
-        let device: u64 = apps(summary).filter_map(|now| now.device_ns_per_s).sum();
+        let apps = summary.now.iter().filter(|now| !now.is_branch);
+        let device: u64 = apps.filter_map(|now| now.device_ns_per_s).sum();
         let row = |now: &AppNow| AppRow {
             app: now.app,
             name: printable(&now.name),
@@ -84,6 +92,9 @@ impl GateNow {
             requests: now.requests_per_s,
             latency_ns: now.latency_ns,
             queued: now.queued,
+            is_group: now.is_branch,
+            within: now.within,
+            depth: groups_around(summary, now).count(),
             class: now.weight.map(|weight| ClassNow {
                 weight,
                 entitled_percent: entitled_percent(summary, now),
@@ -102,13 +113,13 @@ impl GateNow {
             queued: counters.map_or(0, |counters| counters.queued),
             in_service: counters.map_or(0, |counters| counters.in_service),
             depth: summary.depth,
-            apps: apps(summary).map(row).collect(),
+            apps: summary.now.iter().map(row).collect(),
         }
     }
 
     /// Bytes read, bytes written and requests in the last second, of all applications here.
     pub fn total(&self) -> [u64; 3] {
-        self.apps.iter().fold([0; 3], |[read, written, requests], app| {
+        self.apps.iter().filter(|app| !app.is_group).fold([0; 3], |[read, written, requests], app| {
             [
                 read.saturating_add(app.read),
                 written.saturating_add(app.written),
@@ -122,6 +133,11 @@ impl AppRow {
     /// Bytes read and written in the last second.
     pub fn bytes(&self) -> u64 {
         self.read.saturating_add(self.written)
+    }
+
+    /// Its name, further to the right the more groups it is in.
+    pub fn indented(&self) -> String {
+        format!("{:indent$}{}", "", self.name, indent = 2 * self.depth)
     }
 
     /// What it got of the device's time, and its entitlement: `12/25 %`. A dash where there is no policy.
@@ -154,22 +170,27 @@ impl AppRow {
 
 /// One table of all gates, each with the place that it is of.
 pub fn table<'a>(gates: impl IntoIterator<Item = (&'a str, &'a GateNow)>) -> Table {
-    let header =
-        ["gate", "application", "read", "written", "requests/s", "latency", "queued", "got/entitled"];
+    let rows: Vec<(&str, &AppRow)> =
+        gates.into_iter().flat_map(|(place, gate)| gate.apps.iter().map(move |app| (place, app))).collect();
+    // All as wide as the widest, so that they begin where they are to.
+    let application = "application";
+    let widths = rows.iter().map(|(_, app)| app.indented().chars().count());
+    let widest = widths.chain([application.len()]).max().unwrap_or_default();
+    let wide = |name: &str| format!("{name:widest$}");
+    let names = wide(application);
+    let header = ["gate", &names, "read", "written", "requests/s", "latency", "queued", "got/entitled"];
     let mut table = Table::new(header);
-    for (place, gate) in gates {
-        for app in &gate.apps {
-            table.row([
-                place.to_owned(),
-                app.name.clone(),
-                AppRow::rate(app.read),
-                AppRow::rate(app.written),
-                number(app.requests as f64),
-                app.latency(),
-                app.waiting(),
-                app.share(),
-            ]);
-        }
+    for (place, app) in rows {
+        table.row([
+            place.to_owned(),
+            wide(&app.indented()),
+            AppRow::rate(app.read),
+            AppRow::rate(app.written),
+            number(app.requests as f64),
+            app.latency(),
+            app.waiting(),
+            app.share(),
+        ]);
     }
     table
 }
@@ -179,22 +200,23 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Those that are no classes with others within them.
-fn apps(summary: &Summary) -> impl Iterator<Item = &AppNow> {
-    summary.now.iter().filter(|now| !now.is_branch)
+/// The groups that a class is in, from the inside.
+pub(crate) fn groups_around<'a>(summary: &'a Summary, now: &AppNow) -> impl Iterator<Item = &'a AppNow> {
+    let group = |within: Option<u32>| summary.now.iter().find(|one| one.is_branch && Some(one.app) == within);
+    core::iter::successors(group(now.within), move |one| group(one.within)).take(DEPTH_MAX)
 }
 
 /// The share of one that gets or wants something, beside the others that do: of each class that it is within, its part of that.
 fn entitled_percent(summary: &Summary, now: &AppNow) -> Option<f64> {
-    let (mut share, mut at) = (100.0, Some(now).filter(|now| now.is_busy()));
-    at?;
-    while let Some(class) = at {
+    if !now.is_busy() {
+        return None;
+    }
+    let mut classes = core::iter::once(now).chain(groups_around(summary, now));
+    classes.try_fold(100.0, |share, class| {
         let beside = summary.now.iter().filter(|one| one.is_busy() && one.within == class.within);
         let weights: u64 = beside.filter_map(|one| one.weight).map(u64::from).sum();
-        share = percent(class.weight?.into(), weights)? * share / 100.0;
-        at = summary.now.iter().find(|one| one.is_branch && Some(one.app) == class.within);
-    }
-    Some(share)
+        Some(percent(class.weight?.into(), weights)? * share / 100.0)
+    })
 }
 
 fn percent(part: u64, whole: u64) -> Option<f64> {
@@ -239,17 +261,26 @@ mod tests {
         let now = GateNow::of(&summary(vec![busy(1, 1, 100), busy(2, 2, 300), waits, idle]));
         let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
         assert_eq!(shares, ["25/25 %", "75/50 %", "0/25 %", "0/- %"]);
-        // Of two groups each has its part, and its users parts of that; groups are no rows of their own.
-        let group = |app, weight| AppNow { is_branch: true, ..busy(app, weight, 400) };
+        // Of two groups each has its part, and its users parts of that.
+        let group = |app, weight, device_ns| AppNow {
+            is_branch: true,
+            name: "staff".into(),
+            ..busy(app, weight, device_ns)
+        };
         let user = |app, weight, within| AppNow {
             within: Some(within),
             name: "alice".into(),
             ..busy(app, weight, 100)
         };
-        let tree = [group(10, 3), user(1, 1, 10), user(2, 2, 10), group(20, 1), user(3, 7, 20)];
+        let tree = [group(10, 3, 200), user(1, 1, 10), user(2, 2, 10), group(20, 1, 100), user(3, 7, 20)];
         let tree = summary(tree.into());
-        let shares: Vec<String> = GateNow::of(&tree).apps.iter().map(AppRow::share).collect();
-        assert_eq!(shares, ["33/25 %", "33/50 %", "33/25 %"]);
+        let now = GateNow::of(&tree);
+        let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
+        assert_eq!(shares, ["67/75 %", "33/25 %", "33/50 %", "33/25 %", "33/25 %"]);
+        assert_eq!(now.total(), [0, 0, 3], "what a group has is that of those in it");
+        let text = table([("here", &now)]).to_string();
+        assert_eq!(text.matches("here  staff      ").count(), 2, "{text}");
+        assert_eq!(text.matches("here    alice    ").count(), 3, "{text}");
         let text = crate::status::status(&tree);
         assert_eq!(text.matches("\n  alice ").count(), 3, "{text}");
         // Without a policy there is nothing to be entitled to.

@@ -2,18 +2,17 @@
 
 use std::fmt::Write;
 
-use crate::live::{limit, printable};
+use crate::live::{groups_around, limit, printable};
 use crate::table::Table;
-use crate::units::{bytes, count, number, time};
+use crate::units::{bytes, count, counted, number, time};
 use iogate_core::auto::Choice;
-use iogate_core::policy::DEPTH_MAX;
-use iogate_core::stats::summary::{AppNow, Distribution, Group, Summary};
+use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// Changes of a chosen scheduler that are listed, beside the last one.
 const CHANGES_SHOWN: usize = 4;
 
 pub(crate) fn dispatches(depth: u32) -> String {
-    if depth == 1 { "1 dispatch".into() } else { format!("{depth} dispatches") }
+    counted(depth.into(), "dispatch", "dispatches")
 }
 
 /// The state of a live gate.
@@ -31,7 +30,7 @@ pub fn status(gate: &Summary) -> String {
         writeln!(out, "{:<12}{}", "switches", gate.switches).expect("text grows");
     }
     if gate.rejected_full > 0 {
-        writeln!(out, "{:<12}{} times", "full", count(gate.rejected_full)).expect("text grows");
+        writeln!(out, "{:<12}{}", "full", counted(gate.rejected_full, "time", "times")).expect("text grows");
     }
     out.push_str(&tables(gate));
     out
@@ -51,8 +50,9 @@ pub fn chosen(choice: &Choice) -> String {
     }
     let error = choice.error_percent.map(|error| format!(", predictions are off by {error:.1} %"));
     line("choices", {
-        let (switches, windows) = (count(choice.switches), count(choice.windows));
-        format!("{switches} changes in {windows} windows{}", error.unwrap_or_default())
+        let switches = counted(choice.switches, "change", "changes");
+        let windows = counted(choice.windows, "window", "windows");
+        format!("{switches} in {windows}{}", error.unwrap_or_default())
     });
     for considered in &choice.considered {
         line(
@@ -71,7 +71,7 @@ fn now(gate: &Summary) -> Table {
         let rate =
             |bytes_per_s, requests_per_s| limit(bytes_per_s, requests_per_s).unwrap_or_else(|| "-".into());
         table.row([
-            format!("{:indent$}{}", "", printable(&now.name), indent = 2 * depth(gate, now)),
+            format!("{:indent$}{}", "", printable(&now.name), indent = 2 * groups_around(gate, now).count()),
             format!("{}/s", bytes(now.bytes_per_s as f64)),
             count(now.requests_per_s),
             count(now.deferred.into()),
@@ -81,12 +81,6 @@ fn now(gate: &Summary) -> Table {
         ]);
     }
     table
-}
-
-/// How many classes one is within.
-fn depth(gate: &Summary, now: &AppNow) -> usize {
-    let around = |now: &AppNow| gate.now.iter().find(|one| one.is_branch && Some(one.app) == now.within);
-    core::iter::successors(around(now), |branch| around(branch)).take(DEPTH_MAX).count()
 }
 
 fn write_groups(out: &mut String, name: &str, groups: &[Group]) {
@@ -158,9 +152,8 @@ pub(crate) fn tables(gate: &Summary) -> String {
     }
     add(&table);
     if gate.skewed > 0 {
-        let (skewed, what) =
-            (count(gate.skewed), "requests with an implausible issue time counted by their arrival");
-        writeln!(out, "\n{skewed} {what}").expect("text grows");
+        let skewed = counted(gate.skewed, "request", "requests");
+        writeln!(out, "\n{skewed} with an implausible issue time counted by arrival").expect("text grows");
     }
 
     write_groups(&mut out, "application", &gate.apps);

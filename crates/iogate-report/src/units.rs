@@ -1,5 +1,6 @@
 //! Quantities for people: three significant digits and a unit.
 
+use iogate_core::units::plural;
 use iogate_sim::metrics::Unit;
 use iogate_sim::stat::Estimate;
 
@@ -32,6 +33,11 @@ pub fn count(n: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// So many of a thing: `1 group`, `2 groups`.
+pub fn counted(n: u64, one: &str, more: &str) -> String {
+    format!("{} {}", count(n), plural(n, one, more))
 }
 
 /// A plain number with three significant digits.
@@ -129,6 +135,8 @@ mod tests {
         assert_eq!(super::rate(1 << 20, 500_000_000), "2 MiB/s");
         assert_eq!(super::count(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(super::count(1234), "1234");
+        let words = [0, 1, 12].map(|n| super::counted(n, "change", "changes"));
+        assert_eq!(words, ["0 changes", "1 change", "12 changes"]);
     }
 
     #[test]

@@ -6,9 +6,9 @@ use iogate_core::SchedulerConfig;
 use iogate_core::sched::SchedulerKind;
 use iogate_core::stats::Stats;
 use iogate_core::stats::counters::{App, Counters};
-use iogate_core::stats::summary::{Counted, Numbers, Summary};
+use iogate_core::stats::summary::{AppNow, Counted, Numbers, Summary};
 use iogate_core::stats::top::{AppCounts, TopApps};
-use iogate_report::metrics::{Exposed, Form, Kind, SERIES, Server, Unit, text};
+use iogate_report::metrics::{self, Exposed, Form, Kind, SERIES, Server, Unit, text};
 
 fn gate(name: &str, app: &str) -> Summary {
     let mut stats = Stats::default();
@@ -26,7 +26,36 @@ fn gate(name: &str, app: &str) -> Summary {
     let mut summary = Summary::new(&stats, &scheduler, 16, &Numbers, 8);
     summary.waits = vec![Counted { name: "shift".into(), count: 2, total_ns: 12_000_000 }];
     summary.counters = Some(counters);
+    summary.now = classes();
     summary
+}
+
+/// A group with a floor and a cap, a user of it with a cap in requests, and one who is in none.
+fn classes() -> Vec<AppNow> {
+    let class = |app: u32, name: &str| AppNow {
+        app,
+        name: name.into(),
+        weight: Some(1),
+        queued: Some(3),
+        deferred: 2,
+        served_requests: 10,
+        served_bytes: 40_960,
+        capped_ns: 1_250_000_000,
+        ..AppNow::default()
+    };
+    let (min, max, weight) = (Some(1 << 20), Some(2 << 20), Some(4));
+    let group = AppNow {
+        is_branch: true,
+        min,
+        min_requests: Some(5),
+        max,
+        max_requests: Some(6),
+        weight,
+        ..class(90, "physics")
+    };
+    let user = AppNow { within: Some(90), max_requests: Some(500), ..class(8, "alice") };
+    let other = AppNow { queued: None, min, min_requests: Some(7), max, ..class(9, "bob") };
+    vec![group, user, other]
 }
 
 fn exposed() -> Exposed {
@@ -97,6 +126,10 @@ fn families_stand_together_and_the_end_is_said() {
         }
     }
     assert_eq!(seen.len(), SERIES.len() - 2, "all but those of held requests, of which there were none");
+    let mut flat = gate("/mnt/a", "app");
+    flat.now.iter_mut().for_each(|now| now.weight = None);
+    let text = metrics::text(&Exposed { gates: vec![flat], server: None }, Form::OpenMetrics);
+    assert!(!text.contains("iogate_class") && !text.contains("iogate_group"), "there is no policy:\n{text}");
 }
 
 #[test]
@@ -116,11 +149,30 @@ fn values_are_exact_and_names_escaped() {
         r#"iogate_waiting_seconds_bucket{gate="/mnt/a",op="read",le="17.179869183"} 4"#,
         r#"iogate_waiting_seconds_bucket{gate="/mnt/a",op="read",le="+Inf"} 5"#,
         r#"iogate_waiting_seconds_count{gate="/mnt/a",op="read"} 5"#,
+        r#"iogate_class_info{gate="/mnt/a",class="8",name="alice",group="90"} 1"#,
+        r#"iogate_class_info{gate="/mnt/a",class="9",name="bob",group=""} 1"#,
+        r#"iogate_class_cap_requests_per_second{gate="/mnt/a",class="8"} 500"#,
+        r#"iogate_class_request_bytes_total{gate="/mnt/b",class="9"} 40960"#,
+        r#"iogate_class_queued_requests{gate="/mnt/a",class="8"} 3"#,
+        r#"iogate_class_capped_seconds_total{gate="/mnt/a",class="8"} 1.25"#,
+        r#"iogate_group_info{gate="/mnt/a",group="90",name="physics"} 1"#,
+        r#"iogate_group_weight{gate="/mnt/a",group="90"} 4"#,
+        r#"iogate_group_floor_bytes_per_second{gate="/mnt/a",group="90"} 1048576"#,
+        r#"iogate_group_cap_bytes_per_second{gate="/mnt/a",group="90"} 2097152"#,
+        r#"iogate_group_requests_total{gate="/mnt/a",group="90"} 10"#,
+        r#"iogate_group_deferred_requests{gate="/mnt/a",group="90"} 2"#,
         "iogate_server_up_seconds 1.5",
         "# TYPE iogate_app_waiting_seconds counter",
         "# UNIT iogate_app_waiting_seconds seconds",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
+    }
+    // What somebody does not have, or what is not known, is not 0.
+    for line in [
+        "queued_requests{gate=\"/mnt/a\",class=\"9\"}",
+        "floor_bytes_per_second{gate=\"/mnt/a\",class=\"8\"}",
+    ] {
+        assert!(!text.contains(line), "{line} is in\n{text}");
     }
 }
 

@@ -141,6 +141,7 @@ impl Work {
             walltime: None,
             files: index,
             entitlement: Default::default(),
+            group: None,
             workload: workload.clone(),
         };
         Scenario {
@@ -189,6 +190,7 @@ impl Work {
             jobs: None,
             coordination: Coordination::default(),
             global: None,
+            groups: Vec::new(),
             faults: Vec::new(),
         }
     }

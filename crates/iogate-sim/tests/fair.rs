@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use iogate_sim::scenario::{Plan, Source};
+use iogate_sim::scenario::{Plan, ScenarioError, Source};
 use iogate_sim::world::{Observer, Served, simulate};
 
 const MS: u64 = 1_000_000;
@@ -39,7 +39,7 @@ impl Seen {
 }
 
 /// Applications of eight processes each, with these further settings, at one server.
-fn run(device: &str, gate: &str, apps: &[&str]) -> Division {
+fn read(device: &str, gate: &str, apps: &[&str]) -> Result<Plan, ScenarioError> {
     let mut text = format!(
         "title = \"shares\"\n[clients]\nnodes = {}\n[servers]\nnodes = 1\ndevice = \"{device}\"\n[servers.gate]\n{gate}\n",
         8 * apps.len()
@@ -51,8 +51,11 @@ fn run(device: &str, gate: &str, apps: &[&str]) -> Division {
         );
     }
     let open = |_: &str| Err("there is none".into());
-    let plan = Plan::read(&Source { name: "shares", text: &text, settings: &[], quick: false, open: &open });
-    let plan = plan.unwrap_or_else(|error| panic!("{error}"));
+    Plan::read(&Source { name: "shares", text: &text, settings: &[], quick: false, open: &open })
+}
+
+fn run(device: &str, gate: &str, apps: &[&str]) -> Division {
+    let plan = read(device, gate, apps).unwrap_or_else(|error| panic!("{error}"));
     let mut seen = Seen::default();
     simulate(&plan.points[0].scenario, 7, &mut seen).unwrap();
     seen.divide()
@@ -61,6 +64,11 @@ fn run(device: &str, gate: &str, apps: &[&str]) -> Division {
 const RANDOM: &str = "pattern = \"random\"\nsharing = \"shared\"\nfile_bytes = \"8GiB\"\nbytes = \"16MiB\"\nrequest = \"64KiB\"\n";
 const STREAMS: &str =
     "pattern = \"contiguous\"\nsharing = \"per-process\"\nbytes = \"64MiB\"\nrequest = \"256KiB\"\n";
+
+/// MiB a second of an application.
+fn mib(divided: &Division, app: u32) -> u64 {
+    (divided.bytes[&app] * 1_000 / (divided.until / 1_000_000)) >> 20
+}
 
 #[test]
 fn device_time_is_divided_by_weights_on_any_device() {
@@ -75,6 +83,76 @@ fn device_time_is_divided_by_weights_on_any_device() {
             assert!(apart <= 2 * lot, "{device}, {scheduler}: {each:?} after {} ns", divided.until);
             assert!(divided.until > 10 * lot, "{device}: {} ns show nothing", divided.until);
         }
+    }
+}
+
+#[test]
+fn groups_of_any_size_have_their_shares() {
+    let apps = ["many", "many", "many", "few"].map(|group| format!("{RANDOM}group = \"{group}\""));
+    let apps = apps.each_ref().map(String::as_str);
+    for (device, lot) in [("sata-7200-250g", 400 * MS), ("pcie-ssd-100g", 3 * MS)] {
+        let divided = run(device, "fair = true\n[group.many]\nweight = 2\n[group.few]\nweight = 3", &apps);
+        let each = [1, 2, 3].map(|app| divided.time[&app]);
+        let (many, few) = (each.iter().sum::<u64>(), divided.time[&4]);
+        assert!(divided.until > 10 * lot, "{device}: {} ns show nothing", divided.until);
+        assert!((many / 2).abs_diff(few / 3) <= 2 * lot, "{device}: {many} of three and {few} of one");
+        let apart = each.iter().max().unwrap() - each.iter().min().unwrap();
+        assert!(apart <= 2 * lot, "{device}: {each:?}");
+    }
+    // A cap is over all of a group, and each of them has its part.
+    let divided = run("pcie-ssd-100g", "fair = true\n[group.many]\nmax = \"30MiB/s\"\n[group.few]", &apps);
+    let mib = |app| mib(&divided, app);
+    let many = mib(1) + mib(2) + mib(3);
+    assert!((27..=30).contains(&many), "{many} MiB/s");
+    assert!([1, 2, 3].into_iter().all(|app| (8..=10).contains(&mib(app))), "{many} MiB/s, and unevenly");
+    assert!(mib(4) > 100, "{} MiB/s", mib(4));
+}
+
+#[test]
+fn groups_are_refused_with_what_is_wrong() {
+    let staff = "fair = true\n[group.staff]\nweight = 3";
+    let capped = "fair = true\n[group.staff]\nmax = \"3MB/s\"";
+    let shared = format!("{staff}\n[global]\ngates = \"servers\"\ntotal = \"1GB/s\"");
+    let (inside, floor) = ("group = \"staff\"", "group = \"staff\"\nmin = \"2MB/s\"");
+    for (gate, apps, says) in [
+        (
+            staff,
+            &["group = \"stuff\""][..],
+            "app.app-0.group = stuff: no such group; did you mean 'staff'? expected one of: staff",
+        ),
+        (
+            "fair = true",
+            &[inside],
+            "app.app-0.group = staff: no such group; add [group.staff], or leave it out",
+        ),
+        (staff, &[""], "no application is in group.staff: name it in a `group`, or remove it"),
+        ("fair = true\n[group.staff]\nwieght = 3", &[inside], "did you mean 'weight'?"),
+        (
+            "fair = true\n[group.\"a b\"]\nweight = 3",
+            &[""],
+            "a group called 'a b': expected letters, digits, - and _",
+        ),
+        (
+            capped,
+            &[floor, floor],
+            "group.staff.max is 3000000 bytes a second, and those in it are promised 4000000 together",
+        ),
+        (
+            &shared,
+            &[inside],
+            "group.staff: gates with one policy ([global]) have no groups; remove it, or [global]",
+        ),
+        (
+            "depth = 4\n[group.staff]",
+            &[inside],
+            "group: no gate divides anything; set servers.gate.fair = true",
+        ),
+    ] {
+        let apps: Vec<String> = apps.iter().map(|settings| format!("{RANDOM}{settings}")).collect();
+        let apps: Vec<&str> = apps.iter().map(String::as_str).collect();
+        let said = read("unit:1ms", gate, &apps).map(|_| "nothing").unwrap_err().to_string();
+        assert!(said.contains(says), "{said}\nshould say\n{says}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
 }
 
@@ -94,8 +172,6 @@ fn streams_keep_what_a_disk_gives_them() {
 
 #[test]
 fn caps_and_floors_hold() {
-    let mib =
-        |divided: &Division, app: u32| (divided.bytes[&app] * 1_000 / (divided.until / 1_000_000)) >> 20;
     let capped = format!("{RANDOM}max = \"10MiB/s\"");
     let divided = run("pcie-ssd-100g", "fair = true", &[&capped, RANDOM]);
     // The other one ends first: what is capped has had what it may until then.

@@ -9,11 +9,11 @@ use super::{DispatchId, Gate};
 use crate::allot::Usage;
 use crate::blame::Place;
 use crate::hash::HashMap;
-use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy};
+use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy, Standing};
 use crate::queue::{NONE, Pending, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
-use crate::stats::Recent;
+use crate::stats::Sums;
 use crate::stats::summary::AppNow;
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
@@ -95,13 +95,14 @@ fn sum_up(found: &mut [AppNow], branches: usize) {
     }
 }
 
-/// Notes what a class is entitled to, what it is within, its requests that wait and the device time that it was charged of late.
-fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, (deferred, charged): (u32, u64)) {
+/// Notes what a class is entitled to, what it is within, what it waits for and what it has had.
+fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, standing: Standing) {
     let Entitlement { weight, min, max } = *to;
     let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
     now.weight = Some(weight);
-    now.deferred = deferred;
-    now.device_ns_per_s = Some(charged);
+    now.deferred = standing.deferred;
+    now.device_ns_per_s = Some(standing.ns_per_s);
+    now.capped_ns = standing.capped.as_nanos();
     (now.min, now.min_requests) = (number(min.bytes), number(min.requests));
     (now.max, now.max_requests) = (number(max.bytes), number(max.requests));
     now.within = within.map(|branch| branch.0);
@@ -191,8 +192,8 @@ impl Gate {
     pub fn apps_now(&self, now: Time) -> Vec<AppNow> {
         let now = now.max(self.now);
         let queued = self.queued_by_app();
-        let of = |(app, recent): (AppId, Recent<4>)| {
-            let [read_bytes_per_s, written_bytes_per_s, requests_per_s, latency_ns] = recent.rates(now);
+        let of = |(app, sums): (AppId, Sums)| {
+            let [read_bytes_per_s, written_bytes_per_s, requests_per_s, latency_ns] = sums.recent.rates(now);
             let mut found = AppNow {
                 app: app.0,
                 bytes_per_s: read_bytes_per_s.saturating_add(written_bytes_per_s),
@@ -201,12 +202,14 @@ impl Gate {
                 requests_per_s,
                 latency_ns: latency_ns.checked_div(requests_per_s),
                 queued: queued.as_ref().map(|queued| queued.get(&app).copied().unwrap_or_default()),
+                served_requests: sums.requests,
+                served_bytes: sums.bytes,
                 ..AppNow::default()
             };
             if let Some(Admission { arbiter, .. }) = self.admission.as_deref() {
                 let (entitlement, within) = arbiter.entitled(app);
-                let charged = arbiter.class_of(app).map_or((0, 0), |id| arbiter.charged(now, id));
-                entitle(&mut found, entitlement, within, charged);
+                let standing = arbiter.class_of(app).map(|id| arbiter.standing(now, id));
+                entitle(&mut found, entitlement, within, standing.unwrap_or_default());
             }
             found
         };
@@ -215,16 +218,21 @@ impl Gate {
         let new = queued.iter().flat_map(|queued| queued.keys().copied());
         let mut new: Vec<AppId> = new.filter(|app| known.get(*app).is_none()).collect();
         new.sort_unstable();
-        let new = new.into_iter().map(|app| (app, Recent::default()));
-        let mut found: Vec<AppNow> =
-            known.iter().map(|(app, sums)| (*app, sums.recent)).chain(new).map(of).collect();
+        let new = new.into_iter().map(|app| (app, Sums::default()));
+        let mut found: Vec<AppNow> = known.iter().copied().chain(new).map(of).collect();
         if let Some(Admission { arbiter, .. }) = self.admission.as_deref() {
             let apps = found.len();
-            found.extend(arbiter.branches().map(|(id, app, entitlement, within)| {
-                let queued = queued.as_ref().map(|_| 0);
-                let mut branch = AppNow { app: app.0, is_branch: true, queued, ..AppNow::default() };
-                entitle(&mut branch, entitlement, within, arbiter.charged(now, id));
-                branch
+            found.extend(arbiter.branches().map(|branch| {
+                let mut found = AppNow {
+                    app: branch.app.0,
+                    is_branch: true,
+                    queued: queued.as_ref().map(|_| 0),
+                    served_requests: branch.requests,
+                    served_bytes: branch.bytes,
+                    ..AppNow::default()
+                };
+                entitle(&mut found, branch.entitlement, branch.within, arbiter.standing(now, branch.id));
+                found
             }));
             let branches = found.len() - apps;
             sum_up(&mut found, branches);
@@ -348,8 +356,8 @@ impl Gate {
         let Some(admission) = &mut self.admission else { return };
         let mut charges = core::mem::take(&mut admission.charges);
         self.service.charges(now, id, &self.pending, &mut charges);
-        for Charge { class, requests, ns } in charges.drain(..) {
-            admission.arbiter.completed(now, ClassId(class), requests, ns);
+        for Charge { class, served } in charges.drain(..) {
+            admission.arbiter.completed(now, ClassId(class), served);
         }
         admission.charges = charges;
     }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Dispatch, DispatchId, Outcome};
+use crate::policy::Served;
 use crate::queue::{NONE, Pending, QueueId, Slot, SlotId};
 use crate::request::{Op, TargetId};
 use crate::stats::Sums;
@@ -23,8 +24,7 @@ pub(super) struct Service {
 /// Of a part of a dispatch that has ended, or several of one class: the class, the requests, and what they took of the device's time.
 pub(super) struct Charge {
     pub(super) class: u16,
-    pub(super) requests: u32,
-    pub(super) ns: u64,
+    pub(super) served: Served,
 }
 
 struct Record {
@@ -190,11 +190,12 @@ impl Service {
             let &Slot { class, bytes: own, .. } = pending.slot(slot);
             let ns = (took * u128::from(own) / bytes) as u64;
             match charges.last_mut().filter(|last| last.class == class) {
-                Some(last) => {
-                    last.ns += ns;
-                    last.requests += 1;
+                Some(Charge { served, .. }) => {
+                    served.ns += ns;
+                    served.bytes += u64::from(own);
+                    served.requests += 1;
                 }
-                None => charges.push(Charge { class, requests: 1, ns }),
+                None => charges.push(Charge { class, served: Served { requests: 1, bytes: own.into(), ns } }),
             }
         }
     }

@@ -27,6 +27,11 @@ impl Class {
         }
     }
 
+    /// For how long it has waited for its cap.
+    pub(super) fn capped(&self, now: Time) -> Span {
+        self.capped_for + self.capped_since.map_or(Span::ZERO, |since| now.since(since))
+    }
+
     /// What it may have is another rate from now on.
     fn set_allotment(&mut self, now: Time, policy: &Policy, rate: u64) {
         let before = self.allotted.or(policy.of(self.app).max.bytes).or(policy.total);
@@ -101,7 +106,7 @@ impl Arbiter {
         known.filter(|(_, class)| self.policy.is_allotted(class.app)).map(move |(_, class)| Usage {
             app: class.app,
             admitted: class.admitted_bytes,
-            capped: class.capped_for + class.capped_since.map_or(Span::ZERO, |since| now.since(since)),
+            capped: class.capped(now),
             deferred: class.waiting_bytes,
         })
     }

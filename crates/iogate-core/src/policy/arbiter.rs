@@ -55,6 +55,26 @@ pub(crate) enum Next {
     Idle,
 }
 
+/// Requests of a class that are completed, and what they took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Served {
+    pub(crate) requests: u32,
+    pub(crate) bytes: u64,
+    /// Device time, in nanoseconds.
+    pub(crate) ns: u64,
+}
+
+/// What a class waits for, and what it has had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Its requests that wait to be admitted.
+    pub(crate) deferred: u32,
+    /// Device time that it was charged in the last second, in nanoseconds.
+    pub(crate) ns_per_s: u64,
+    /// For how long it has waited for its cap.
+    pub(crate) capped: Span,
+}
+
 /// Start-time fair queueing over lots, with caps and floors.
 pub(crate) struct Arbiter {
     pub(super) policy: Policy,
@@ -284,15 +304,15 @@ impl Arbiter {
         class.budget > 0 && class.waiting > 0 && !self.is_held_back(id)
     }
 
-    /// Requests of a class are completed, which took so much device time, in nanoseconds.
-    pub(crate) fn completed(&mut self, now: Time, id: ClassId, requests: u32, took: u64) {
-        self.admitted -= requests as usize;
-        let each = (took / u64::from(requests.max(1))).max(1);
+    /// Requests of a class are completed.
+    pub(crate) fn completed(&mut self, now: Time, id: ClassId, served: Served) {
+        self.admitted -= served.requests as usize;
+        let each = (served.ns / u64::from(served.requests.max(1))).max(1);
         let class = &mut self.classes[id.index()];
         class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
         let (mut at, mut is_ready) = (Some(id), false);
         while let Some(of) = at {
-            is_ready |= self.settle(now, of, requests, took);
+            is_ready |= self.settle(now, of, served);
             at = self.branch_of(of);
         }
         if is_ready {
@@ -304,7 +324,7 @@ impl Arbiter {
     }
 
     /// Corrects by what it took what was charged to a class before. True if that changes when it has its next lot.
-    fn settle(&mut self, now: Time, id: ClassId, requests: u32, took: u64) -> bool {
+    fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took }: Served) -> bool {
         let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         class.recent.add(now, [took]);
@@ -319,6 +339,9 @@ impl Arbiter {
             if inner != InnerId::NONE {
                 self.inners[inner.index()].catch_up();
             }
+        }
+        if inner != InnerId::NONE {
+            self.inners[inner.index()].served(requests, bytes);
         }
         self.inners[within.index()].finished(finish);
         is_ready
@@ -532,10 +555,10 @@ impl Arbiter {
         }
     }
 
-    /// Of a class: its requests that wait to be admitted, and the device time that it was charged in the last second, in ns.
-    pub(crate) fn charged(&self, now: Time, id: ClassId) -> (u32, u64) {
+    /// What a class waits for, and what it has had.
+    pub(crate) fn standing(&self, now: Time, id: ClassId) -> Standing {
         let class = &self.classes[id.index()];
-        (class.waiting, class.recent.rates(now)[0])
+        Standing { deferred: class.waiting, ns_per_s: class.recent.rates(now)[0], capped: class.capped(now) }
     }
 
     /// Bytes of memory in use.

@@ -27,7 +27,7 @@ mod tests;
 use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
-pub(crate) use self::arbiter::{Arbiter, ClassId, Next};
+pub(crate) use self::arbiter::{Arbiter, ClassId, Next, Served, Standing};
 use crate::request::AppId;
 use crate::sched::ConfigError;
 use crate::time::Span;

@@ -26,6 +26,18 @@ impl InnerId {
     }
 }
 
+/// A branch for those who look.
+pub(crate) struct OfBranch<'a> {
+    pub(crate) id: ClassId,
+    pub(crate) app: AppId,
+    /// What those within it are entitled to together.
+    pub(crate) entitlement: &'a Entitlement,
+    pub(crate) within: Option<AppId>,
+    /// Requests that are completed, and their bytes.
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+}
+
 /// The queue of those that are within one branch, or within nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inner {
@@ -35,6 +47,9 @@ pub(super) struct Inner {
     finish_max: u128,
     /// The branch.
     class: ClassId,
+    /// Requests of the branch that are completed, and their bytes.
+    requests: u64,
+    bytes: u64,
     /// What the branch is entitled to, and each application within it that is not named.
     entitlement: Entitlement,
     others: Entitlement,
@@ -56,6 +71,12 @@ impl Inner {
     /// A completion has led to this tag.
     pub(super) fn finished(&mut self, finish: u128) {
         self.finish_max = self.finish_max.max(finish);
+    }
+
+    /// Requests of the branch are completed.
+    pub(super) fn served(&mut self, requests: u32, bytes: u64) {
+        self.requests += u64::from(requests);
+        self.bytes += bytes;
     }
 
     /// Nobody asks for anything any more.
@@ -256,11 +277,15 @@ impl Arbiter {
         (self.policy.apps.get(&app).unwrap_or(others), within)
     }
 
-    /// All branches: their class and number, what they are entitled to and what they are within.
-    pub(crate) fn branches(&self) -> impl Iterator<Item = (ClassId, AppId, &Entitlement, Option<AppId>)> {
-        self.inners[1..].iter().map(|inner| {
-            let within = self.branch_of(inner.class).map(|branch| self.classes[branch.index()].app);
-            (inner.class, self.classes[inner.class.index()].app, &inner.entitlement, within)
+    /// All branches.
+    pub(crate) fn branches(&self) -> impl Iterator<Item = OfBranch<'_>> {
+        self.inners[1..].iter().map(|inner| OfBranch {
+            id: inner.class,
+            app: self.classes[inner.class.index()].app,
+            entitlement: &inner.entitlement,
+            within: self.branch_of(inner.class).map(|branch| self.classes[branch.index()].app),
+            requests: inner.requests,
+            bytes: inner.bytes,
         })
     }
 

@@ -188,6 +188,15 @@ pub struct AppNow {
     /// Device time that it was charged in the last second; `None`: there is no policy.
     #[cfg_attr(feature = "serde", serde(default))]
     pub device_ns_per_s: Option<u64>,
+    /// Requests completed so far; of a class with others within it, since the policy came.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub served_requests: u64,
+    /// Their bytes.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub served_bytes: u64,
+    /// For how long it has waited for its own cap since the policy came.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub capped_ns: u64,
     /// The class that it is within, by its number; `None`: it is within none.
     #[cfg_attr(feature = "serde", serde(default))]
     pub within: Option<u32>,

@@ -4,7 +4,7 @@
 mod text;
 
 use iogate_core::stats::counters::{Counters, Times};
-use iogate_core::stats::summary::{Counted, OpSummary, Summary};
+use iogate_core::stats::summary::{AppNow, Counted, OpSummary, Summary};
 use iogate_core::stats::top::AppCounts;
 
 pub use text::{Form, text};
@@ -90,6 +90,8 @@ const BY_OP: &[&str] = &["gate", "op"];
 const BY_REASON: &[&str] = &["gate", "reason"];
 const BY_CONFLICT: &[&str] = &["gate", "conflict"];
 const BY_APP: &[&str] = &["gate", "app"];
+const BY_CLASS: &[&str] = &["gate", "class"];
+const BY_GROUP: &[&str] = &["gate", "group"];
 
 /// All of them.
 pub const SERIES: &[Series] = &[
@@ -282,6 +284,131 @@ pub const SERIES: &[Series] = &[
         read: |exposed| per_app(exposed, |counts| Value::Nanoseconds(counts.waiting_ns)),
     },
     Series {
+        name: "iogate_class",
+        kind: Kind::Info,
+        unit: Unit::None,
+        labels: &["gate", "class", "name", "group"],
+        help: "What a class of a policy is called, and the group that it is in.",
+        read: |exposed| {
+            per_gate(exposed, |summary, _| {
+                let named = |now: &AppNow| {
+                    let group = now.within.map(|group| group.to_string()).unwrap_or_default();
+                    (vec![now.app.to_string(), now.name.clone(), group], Value::Number(1))
+                };
+                entitled(summary, false).map(named).collect()
+            })
+        },
+    },
+    of_classes(("iogate_class_weight", Kind::Gauge, Unit::None), "Weight of a class.", |exposed| {
+        per_class(exposed, |now| now.weight.map(|weight| Value::Number(weight.into())))
+    }),
+    of_classes(
+        ("iogate_class_floor_bytes_per_second", Kind::Gauge, Unit::None),
+        "Bytes a second that a class gets at least.",
+        |exposed| per_class(exposed, |now| now.min.map(Value::Number)),
+    ),
+    of_classes(
+        ("iogate_class_floor_requests_per_second", Kind::Gauge, Unit::None),
+        "Requests a second that a class gets at least.",
+        |exposed| per_class(exposed, |now| now.min_requests.map(Value::Number)),
+    ),
+    of_classes(
+        ("iogate_class_cap_bytes_per_second", Kind::Gauge, Unit::None),
+        "Bytes a second that a class gets at most.",
+        |exposed| per_class(exposed, |now| now.max.map(Value::Number)),
+    ),
+    of_classes(
+        ("iogate_class_cap_requests_per_second", Kind::Gauge, Unit::None),
+        "Requests a second that a class gets at most.",
+        |exposed| per_class(exposed, |now| now.max_requests.map(Value::Number)),
+    ),
+    of_classes(
+        ("iogate_class_requests", Kind::Counter, Unit::None),
+        "Completed requests of a class.",
+        |exposed| per_class(exposed, |now| Some(Value::Number(now.served_requests))),
+    ),
+    of_classes(
+        ("iogate_class_request_bytes", Kind::Counter, Unit::Bytes),
+        "Bytes of the completed requests of a class.",
+        |exposed| per_class(exposed, |now| Some(Value::Number(now.served_bytes))),
+    ),
+    of_classes(
+        ("iogate_class_queued_requests", Kind::Gauge, Unit::None),
+        "Requests of a class that are not dispatched yet.",
+        |exposed| per_class(exposed, |now| now.queued.map(|queued| Value::Number(queued.into()))),
+    ),
+    of_classes(
+        ("iogate_class_deferred_requests", Kind::Gauge, Unit::None),
+        "Requests of a class that the policy does not let run yet.",
+        |exposed| per_class(exposed, |now| Some(Value::Number(now.deferred.into()))),
+    ),
+    of_classes(
+        ("iogate_class_capped_seconds", Kind::Counter, Unit::Seconds),
+        "Time that requests of a class waited for its cap since the policy came.",
+        |exposed| per_class(exposed, |now| Some(Value::Nanoseconds(now.capped_ns))),
+    ),
+    Series {
+        name: "iogate_group",
+        kind: Kind::Info,
+        unit: Unit::None,
+        labels: &["gate", "group", "name"],
+        help: "What a group of classes is called.",
+        read: |exposed| {
+            per_gate(exposed, |summary, _| {
+                let named = |now: &AppNow| (vec![now.app.to_string(), now.name.clone()], Value::Number(1));
+                entitled(summary, true).map(named).collect()
+            })
+        },
+    },
+    of_groups(("iogate_group_weight", Kind::Gauge, Unit::None), "Weight of a group.", |exposed| {
+        per_group(exposed, |now| now.weight.map(|weight| Value::Number(weight.into())))
+    }),
+    of_groups(
+        ("iogate_group_floor_bytes_per_second", Kind::Gauge, Unit::None),
+        "Bytes a second that a group gets at least.",
+        |exposed| per_group(exposed, |now| now.min.map(Value::Number)),
+    ),
+    of_groups(
+        ("iogate_group_floor_requests_per_second", Kind::Gauge, Unit::None),
+        "Requests a second that a group gets at least.",
+        |exposed| per_group(exposed, |now| now.min_requests.map(Value::Number)),
+    ),
+    of_groups(
+        ("iogate_group_cap_bytes_per_second", Kind::Gauge, Unit::None),
+        "Bytes a second that a group gets at most.",
+        |exposed| per_group(exposed, |now| now.max.map(Value::Number)),
+    ),
+    of_groups(
+        ("iogate_group_cap_requests_per_second", Kind::Gauge, Unit::None),
+        "Requests a second that a group gets at most.",
+        |exposed| per_group(exposed, |now| now.max_requests.map(Value::Number)),
+    ),
+    of_groups(
+        ("iogate_group_requests", Kind::Counter, Unit::None),
+        "Completed requests of a group since the policy came.",
+        |exposed| per_group(exposed, |now| Some(Value::Number(now.served_requests))),
+    ),
+    of_groups(
+        ("iogate_group_request_bytes", Kind::Counter, Unit::Bytes),
+        "Bytes of the completed requests of a group since the policy came.",
+        |exposed| per_group(exposed, |now| Some(Value::Number(now.served_bytes))),
+    ),
+    of_groups(
+        ("iogate_group_queued_requests", Kind::Gauge, Unit::None),
+        "Requests of a group that are not dispatched yet.",
+        |exposed| per_group(exposed, |now| now.queued.map(|queued| Value::Number(queued.into()))),
+    ),
+    of_groups(
+        ("iogate_group_deferred_requests", Kind::Gauge, Unit::None),
+        "Requests of a group that the policy does not let run yet.",
+        |exposed| per_group(exposed, |now| Some(Value::Number(now.deferred.into()))),
+    ),
+    of_groups(
+        ("iogate_group_capped_seconds", Kind::Counter, Unit::Seconds),
+        "Time that requests of a group waited for its cap since the policy came.",
+        |exposed| per_group(exposed, |now| Some(Value::Nanoseconds(now.capped_ns))),
+    ),
+    Series {
         name: "iogate_server_up_seconds",
         kind: Kind::Gauge,
         unit: Unit::Seconds,
@@ -324,6 +451,24 @@ pub const SERIES: &[Series] = &[
         read: |exposed| of_server(exposed, |server| Value::Number(server.memory_bytes)),
     },
 ];
+
+/// A series of each class of a policy.
+const fn of_classes(
+    (name, kind, unit): (&'static str, Kind, Unit),
+    help: &'static str,
+    read: fn(&Exposed) -> Vec<Sample>,
+) -> Series {
+    Series { name, kind, unit, labels: BY_CLASS, help, read }
+}
+
+/// A series of each group of classes.
+const fn of_groups(
+    of: (&'static str, Kind, Unit),
+    help: &'static str,
+    read: fn(&Exposed) -> Vec<Sample>,
+) -> Series {
+    Series { labels: BY_GROUP, ..of_classes(of, help, read) }
+}
 
 /// Samples of each gate, whose name is put before the other labels.
 fn per_gate(
@@ -372,6 +517,28 @@ fn per_app(exposed: &Exposed, read: impl Fn(&AppCounts) -> Value) -> Vec<Sample>
         let apps = counters.apps.iter().map(|app| (vec![app.app.to_string()], read(&app.counts)));
         apps.chain([(vec!["other".into()], read(&counters.other))]).collect()
     })
+}
+
+/// What each class of a policy has of something that not all have.
+fn per_class(exposed: &Exposed, read: impl Fn(&AppNow) -> Option<Value>) -> Vec<Sample> {
+    per_entitled(exposed, false, read)
+}
+
+/// Likewise each group.
+fn per_group(exposed: &Exposed, read: impl Fn(&AppNow) -> Option<Value>) -> Vec<Sample> {
+    per_entitled(exposed, true, read)
+}
+
+fn per_entitled(exposed: &Exposed, groups: bool, read: impl Fn(&AppNow) -> Option<Value>) -> Vec<Sample> {
+    per_gate(exposed, |summary, _| {
+        let entitled = entitled(summary, groups);
+        entitled.filter_map(|now| Some((vec![now.app.to_string()], read(now)?))).collect()
+    })
+}
+
+/// The classes of a policy, or its groups.
+fn entitled(summary: &Summary, groups: bool) -> impl Iterator<Item = &AppNow> {
+    summary.now.iter().filter(move |now| now.weight.is_some() && now.is_branch == groups)
 }
 
 fn of_server(exposed: &Exposed, read: impl Fn(&Server) -> Value) -> Vec<Sample> {

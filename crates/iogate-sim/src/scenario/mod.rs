@@ -10,6 +10,7 @@ mod plan;
 mod problem;
 mod read;
 pub mod schema;
+pub(crate) mod shares;
 mod table;
 
 use std::num::NonZeroU64;
@@ -30,6 +31,7 @@ use crate::rng::Distribution;
 pub use built_in::{BUILT_IN, built_in};
 pub use plan::{Axis, POINTS_MAX, Plan, Point, Source};
 pub use problem::{PROBLEMS_MAX, Place, Problem, ProblemKind, ScenarioError};
+pub use shares::Group;
 
 /// One scenario, with one value for each key.
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub struct Scenario {
     pub coordination: Coordination,
     /// One policy over all gates of a layer.
     pub global: Option<GlobalSpec>,
+    /// Groups of applications, at gates that are fair.
+    pub groups: Vec<Group>,
     /// What goes wrong.
     pub faults: Vec<Fault>,
 }
@@ -296,6 +300,8 @@ pub struct App {
     pub files: u32,
     /// What it gets at gates that are fair.
     pub entitlement: Entitlement,
+    /// The group of whose share that is a part, as an index.
+    pub group: Option<u32>,
     /// What its processes do.
     pub workload: Workload,
 }

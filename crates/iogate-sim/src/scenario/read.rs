@@ -6,6 +6,7 @@ mod coordination;
 mod fault;
 mod global;
 mod jobs;
+mod shares;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -51,10 +52,12 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
     let network = network(&root.table_or_default("network"));
     let batch = root.table("batch").map(|table| Batch { backfill: table.flag("backfill") });
     let (cluster, network) = (cluster?, network);
-    let apps = app::read(&root, &cluster, batch.is_some(), files);
+    let groups = shares::Groups::read(&root, &cluster);
+    let apps = app::read(&root, &cluster, &groups, batch.is_some(), files);
     let jobs = root.table("jobs").map(|table| jobs::read(&table, &cluster));
     let coordination = coordination::read(&root.table_or_default("coordination"));
     let global = global::read(&root, &cluster);
+    let groups = groups.checked(&apps, global.is_some());
     let faults = fault::read(&root, &cluster, global.as_ref());
     let scenario = Scenario {
         title,
@@ -71,6 +74,7 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
         jobs,
         coordination,
         global,
+        groups,
         faults,
     };
     if problems.is_empty() {

@@ -8,7 +8,7 @@ use std::fmt;
 use iogate_core::units;
 
 use super::document::{Data, Value};
-use faults::{FAULT, GLOBAL};
+use faults::{FAULT, GLOBAL, GROUP};
 use keys::{
     APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FORWARDERS, GIB, JOBS, NETWORK, PROCESSOR,
     SERVERS,
@@ -170,7 +170,7 @@ impl Schema {
     }
 
     /// The schema of every table, each once.
-    pub fn all() -> [&'static Schema; 16] {
+    pub fn all() -> [&'static Schema; 17] {
         [
             &SCENARIO,
             &CLIENTS,
@@ -185,6 +185,7 @@ impl Schema {
             &COORDINATION,
             &BACKOFF,
             &GLOBAL,
+            &GROUP,
             &APP,
             &COLLECTIVE,
             &FAULT,

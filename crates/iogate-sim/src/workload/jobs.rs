@@ -46,6 +46,7 @@ fn job(jobs: &Jobs, id: u32, name: &str, rng: &mut Rng) -> App {
         walltime: Some(Span::from_nanos(walltime)),
         files: id,
         entitlement: Entitlement::default(),
+        group: None,
         workload: Workload {
             pattern: Pattern::Contiguous { sharing: jobs.sharing, bytes: share, request },
             op: Op::Write,

@@ -13,7 +13,7 @@ use super::block::Block;
 use super::cached::NodeCache;
 use super::choosing::Choosing;
 use super::event::EventQueue;
-use super::fair;
+use super::fair::{self, Shares};
 use super::fault::{Delays, DeviceFaults};
 use super::global::Global;
 use super::lent::Lent;
@@ -28,7 +28,7 @@ use crate::batch::BatchScheduler;
 use crate::cache::CacheStats;
 use crate::result::{AppResult, LayerResult, RunResult};
 use crate::rng::{Distribution, Rng};
-use crate::scenario::{App, Fault, FaultKind, GateSpec, GlobalSpec, OWN, ProcessorSpec, Scenario, Servers};
+use crate::scenario::{App, Fault, FaultKind, GateSpec, OWN, ProcessorSpec, Scenario, Servers};
 use crate::slab::Slab;
 use crate::striping::Striping;
 use crate::workload::{self, Program};
@@ -102,14 +102,17 @@ impl<'a> World<'a> {
     fn add_nodes(&mut self) -> Result<(), SimError> {
         let (cluster, apps) = (&self.scenario.cluster, &self.specs);
         let clock = clocks(&self.scenario.faults);
-        let global =
-            |layer: usize| self.scenario.global.as_ref().filter(|global| global.layer as usize == layer);
+        let shares = |layer: usize| Shares {
+            apps,
+            groups: &self.scenario.groups,
+            global: self.scenario.global.as_ref().filter(|global| global.layer as usize == layer),
+        };
         let striped =
             Layout { first_target: 0, stripe_bytes: cluster.servers.stripe, targets: cluster.servers.nodes };
         for node in 0..cluster.clients.nodes {
             let (spec, clock) = (cluster.clients.gate.as_ref(), clock(0, node));
             let gate = spec
-                .map(|spec| gate("clients", spec, node, striped, (apps, global(0)), None, self.lent))
+                .map(|spec| gate("clients", spec, node, striped, shares(0), None, self.lent))
                 .transpose()?;
             let chooses = spec.is_some_and(|spec| spec.auto);
             let mut node = Node::new(gate, clock, ProcessorSpec::default(), None);
@@ -120,15 +123,7 @@ impl<'a> World<'a> {
         }
         for (index, layer) in cluster.forwarders.iter().enumerate() {
             for node in 0..layer.nodes {
-                let gate = gate(
-                    &layer.name,
-                    &layer.gate,
-                    node,
-                    striped,
-                    (apps, global(1 + index)),
-                    None,
-                    self.lent,
-                )?;
+                let gate = gate(&layer.name, &layer.gate, node, striped, shares(1 + index), None, self.lent)?;
                 let clock = clock(1 + index, node);
                 let mut node = Node::new(Some(gate), clock, layer.processor, None);
                 node.lists = layer.lists.map(ListQueue::new);
@@ -143,15 +138,8 @@ impl<'a> World<'a> {
             let is_bare = servers.cache.is_none() && servers.elevator.is_none();
             let mut known = is_bare.then(|| server_device(servers, node, self.seed)).transpose()?;
             let device = known.as_mut().map(|device| &mut **device as &mut dyn Device);
-            let gate = gate(
-                "servers",
-                &servers.gate,
-                node,
-                Layout::SINGLE,
-                (apps, global(layer)),
-                device,
-                self.lent,
-            )?;
+            let gate =
+                gate("servers", &servers.gate, node, Layout::SINGLE, shares(layer), device, self.lent)?;
             let block = Block::new(
                 server_device(servers, node, self.seed)?,
                 servers.placement(),
@@ -402,7 +390,7 @@ fn gate(
     spec: &GateSpec,
     node: u32,
     layout: Layout,
-    (apps, global): (&[App], Option<&GlobalSpec>),
+    shares: Shares<'_>,
     device: Option<&mut dyn Device>,
     lent: Lent<'_>,
 ) -> Result<Gate, SimError> {
@@ -411,7 +399,7 @@ fn gate(
         Some(own) => Gate::with_own(&config, own),
         None => Gate::new(&config),
     });
-    let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, apps, device, global).map(|()| gate));
+    let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, shares, device).map(|()| gate));
     gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
 }
 

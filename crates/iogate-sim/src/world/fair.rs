@@ -1,11 +1,19 @@
 //! Gates that divide device time among applications, by the rules of `iogate_core::policy`.
 
 use iogate_core::device::{Device, Transfer};
-use iogate_core::policy::Policy;
 use iogate_core::sched::{ConfigError, Prices};
-use iogate_core::{AppId, Gate, Op, Span, Time};
+use iogate_core::{Gate, Op, Span, Time};
 
-use crate::scenario::{App, GateSpec, GlobalSpec};
+use crate::scenario::{App, GateSpec, GlobalSpec, Group, shares};
+
+/// Who gets what at the gates of a layer.
+#[derive(Clone, Copy)]
+pub(super) struct Shares<'a> {
+    pub(super) apps: &'a [App],
+    pub(super) groups: &'a [Group],
+    /// One policy for all of them.
+    pub(super) global: Option<&'a GlobalSpec>,
+}
 
 /// How many transfers a device is asked for to find out what it charges, and of how many bytes each.
 const TRIALS: u64 = 32;
@@ -16,9 +24,8 @@ const BYTES: u64 = 64 << 10;
 pub(super) fn divide(
     gate: &mut Gate,
     spec: &GateSpec,
-    apps: &[App],
+    Shares { apps, groups, global }: Shares<'_>,
     device: Option<&mut dyn Device>,
-    global: Option<&GlobalSpec>,
 ) -> Result<(), ConfigError> {
     if !spec.fair {
         return Ok(());
@@ -26,11 +33,11 @@ pub(super) fn divide(
     if let Some(jump) = device.map(jump).filter(|jump| *jump > Span::ZERO) {
         gate.set_prices(Prices::of_jumps([jump; 2], [1; 6]));
     }
-    if let Some(global) = global {
-        return gate.set_policy(Time::ZERO, Some(&super::global::policy(global, apps, spec.lot)));
-    }
-    let each = apps.iter().map(|app| (AppId(app.id), app.entitlement));
-    gate.set_policy(Time::ZERO, Some(&Policy { apps: each.collect(), lot: spec.lot, ..Policy::default() }))
+    let policy = match global {
+        Some(global) => super::global::policy(global, apps, spec.lot),
+        None => shares::policy(groups, apps, spec.lot),
+    };
+    gate.set_policy(Time::ZERO, Some(&policy))
 }
 
 /// What a read charges more that begins far away than one that goes on, on average; nothing, if that is less than a tenth.

@@ -396,6 +396,7 @@ fn quiet_throughput(
         walltime: None,
         files: 0,
         entitlement: Entitlement::default(),
+        group: None,
         workload,
     };
     // Any throughput is enough here.
@@ -405,6 +406,7 @@ fn quiet_throughput(
         jobs: None,
         batch: None,
         global: None,
+        groups: Vec::new(),
         faults: Vec::new(),
         coordination: Coordination { lock: None, backoff: Some(always) },
         ..scenario.clone()

@@ -54,6 +54,7 @@ pub(crate) fn scenario(servers: u32, device: &str, scheduler: &str) -> Scenario 
         jobs: None,
         coordination: Coordination::default(),
         global: None,
+        groups: Vec::new(),
         faults: Vec::new(),
     }
 }
@@ -70,6 +71,7 @@ pub(crate) fn app(id: u32, processes: u32, bytes: u64, request: u32) -> App {
         walltime: None,
         files: id,
         entitlement: Default::default(),
+        group: None,
         workload: Workload {
             pattern: Pattern::Contiguous { sharing: Sharing::Shared, bytes, request },
             op: Op::Read,

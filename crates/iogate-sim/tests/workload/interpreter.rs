@@ -126,6 +126,7 @@ pub(crate) fn app(processes: u32, pattern: Pattern) -> App {
         walltime: None,
         files: 1,
         entitlement: Default::default(),
+        group: None,
         workload: Workload {
             pattern,
             op: Op::Write,

@@ -4,9 +4,9 @@
 
 mod global;
 mod groups;
+mod shown;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use iogate_core::allot::Terms;
 use iogate_core::nearest::nearest;
 use iogate_core::policy::{Entitlement, OtherBranches, Policy, Rate, WEIGHT_MAX};
-use iogate_core::units::{format_size, format_time, parse_rate, parse_time};
+use iogate_core::units::{parse_rate, parse_time};
 use iogate_core::{AppId, Span};
 use iogate_engine::{Accounts, ClassBy, Coordinates, Engine};
 use toml::Spanned;
@@ -23,6 +23,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::app::{REST_OF_GROUPS, application_of_group, application_of_user, application_of_word};
 pub use global::Global;
 pub use groups::Group;
+pub use shown::{Shown, in_short, rate_shown};
 
 /// Bytes of a policy that a mount or a server takes.
 pub const BYTES_MAX: usize = 60 << 10;
@@ -161,64 +162,6 @@ fn by(policy: &Policy, by: ClassBy) -> &'static str {
 
 fn others(policy: &Policy) -> &Entitlement {
     policy.other_branches.as_ref().map_or(&policy.others, |others| &others.entitlement)
-}
-
-/// The policy in force, in a line; `None`: there is none.
-pub fn in_short(engine: &Engine) -> Option<String> {
-    let policy = engine.with_gate(|gate, _| gate.policy().cloned())?;
-    let lot = policy.lot.map(|lot| format!(", lots of {}", format_time(lot.as_nanos())));
-    let others = others(&policy);
-    let classes = match (policy.branches.len(), policy.apps.len()) {
-        (0, 0) if *others == Entitlement::default() => "an equal share for each".to_owned(),
-        (0, 0) => format!("for each {}", Shown(others)),
-        (0, named) => format!("{named} named, for each other {}", Shown(others)),
-        (groups, named) => format!("{groups} groups and {named} named, for each other {}", Shown(others)),
-    };
-    let sharing = engine.sharing().map(|sharing| format!("; {sharing}"));
-    Some(format!(
-        "by {}: {classes}{}{}",
-        by(&policy, engine.class_by()),
-        lot.unwrap_or_default(),
-        sharing.unwrap_or_default()
-    ))
-}
-
-/// An entitlement for people.
-#[derive(Clone, Copy, Debug)]
-pub struct Shown<'a>(pub &'a Entitlement);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Entitlement { weight, min, max } = self.0;
-        write!(f, "weight {weight}")?;
-        for (name, rate) in [("at least", rate_shown(*min)), ("at most", rate_shown(*max))] {
-            if let Some(rate) = rate {
-                write!(f, ", {name} {rate}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A rate for people, if there is one.
-pub fn rate_shown(rate: Rate) -> Option<String> {
-    let bytes = rate.bytes.map(|bytes| format!("{}/s", size(bytes.get())));
-    let requests = rate.requests.map(|requests| format!("{requests} requests/s"));
-    match (bytes, requests) {
-        (Some(bytes), Some(requests)) => Some(format!("{bytes} and {requests}")),
-        (bytes, requests) => bytes.or(requests),
-    }
-}
-
-/// With a unit in any case.
-fn size(bytes: u64) -> String {
-    const MB: u64 = 1_000_000;
-    let text = format_size(bytes);
-    match text.ends_with('B') {
-        true => text,
-        false if bytes.is_multiple_of(MB) => format!("{}MB", bytes / MB),
-        false => format!("{text}B"),
-    }
 }
 
 struct Reader<'a> {
@@ -434,6 +377,9 @@ mod tests {
             shares.groups.iter().map(|one| (one.name.as_str(), one.class.is_some())).collect();
         assert_eq!(groups, [("physics", true), ("4711", true), ("none", false)]);
         assert_eq!(shares.groups[1].names[0].1, None);
+        assert_eq!(shown::classes(policy), "2 groups and 2 named, for each other weight 7");
+        let one = parse("by = \"user\"\n[group.physics]\n").unwrap();
+        assert_eq!(shown::classes(&one.policy), "1 group and 0 named, for each other weight 1");
 
         let each = parse("by = \"group/user\"\n[others]\nmax = \"1MB/s\"\n[group.physics]\n").unwrap();
         assert_eq!(

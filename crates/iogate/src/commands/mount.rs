@@ -380,7 +380,8 @@ impl MountControl {
     fn summary(&self) -> Summary {
         // Copied under the gate's lock, turned into text outside.
         let (stats, config, apps, now) = self.engine.with_gate(|gate, time| {
-            let now = format!("{} queued, {} dispatches in service", gate.queued(), gate.in_service());
+            let in_service = units::counted(gate.in_service().into(), "dispatch", "dispatches");
+            let now = format!("{} queued, {in_service} in service", gate.queued());
             (gate.stats().clone(), gate.config().clone(), gate.apps_now(time), now)
         });
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, self, GROUPS_MAX);
@@ -400,7 +401,9 @@ impl MountControl {
             self.modelled.as_ref().map(|store| store.device_stats())
         {
             let busy = units::time(busy.as_nanos() as f64);
-            let device = format!("busy for {busy}, {transfers} transfers, {repositions} repositions");
+            let transfers = units::counted(transfers, "transfer", "transfers");
+            let repositions = units::counted(repositions, "reposition", "repositions");
+            let device = format!("busy for {busy}, {transfers}, {repositions}");
             summary.about.push(("device".into(), device));
         }
         summary.about.push(("now".into(), now));

@@ -174,8 +174,11 @@ function drawTable(parts, gate) {
   const head = node("thead", {}, node("tr", {}, ...heads.map(([text, name]) => cell("th", text, name))));
   const rows = gate.apps.map((app) => {
     const swatch = node("span", { class: "swatch" });
-    swatch.style.background = parts.colours.get(app.app) || OTHERS;
-    const row = node("tr", {}, node("th", { scope: "row", title: app.name }, swatch, app.name));
+    // A group is in no picture: those in it are.
+    if (!app.is_group) swatch.style.background = parts.colours.get(app.app) || OTHERS;
+    const name = node("th", { scope: "row", title: app.name }, swatch, app.name);
+    name.style.paddingLeft = `${app.depth}em`;
+    const row = node("tr", {}, name);
     row.append(
       cell("td", rate(app.read)), cell("td", rate(app.written)), cell("td", count(app.requests), "wide"),
       cell("td", app.latency_ns === null ? "-" : time(app.latency_ns)), cell("td", app.queued === null ? "-" : count(app.queued)),
@@ -201,10 +204,11 @@ function show(gate, now) {
   if (!gates.has(gate.gate)) gates.set(gate.gate, opened(gate.gate));
   const parts = gates.get(gate.gate);
   parts.names ||= new Map();
-  for (const app of gate.apps) parts.names.set(app.app, app.name);
-  parts.samples.push({ at: now, apps: new Map(gate.apps.map((app) => [app.app, app])) });
+  const apps = gate.apps.filter((app) => !app.is_group);
+  for (const app of apps) parts.names.set(app.app, app.name);
+  parts.samples.push({ at: now, apps: new Map(apps.map((app) => [app.app, app])) });
   while (parts.samples.length > 0 && now - parts.samples[0].at > KEPT) parts.samples.shift();
-  const sum = (key) => gate.apps.reduce((sum, app) => sum + app[key], 0);
+  const sum = (key) => apps.reduce((sum, app) => sum + app[key], 0);
   parts.facts.replaceChildren(
     fact("read", rate(sum("read"))), fact("written", rate(sum("written"))), fact("requests/s", count(sum("requests"))),
     fact("queued", count(gate.queued)), fact("in service", `${gate.in_service} of ${gate.depth}`), fact("scheduler", gate.scheduler),

@@ -2,7 +2,7 @@
 //! the same, step by step.
 
 use super::*;
-use crate::policy::arbiter::{Arbiter, ClassId, Next};
+use crate::policy::arbiter::{Arbiter, ClassId, Next, Served};
 
 /// The arbiter's tags are device time in 2^-10 ns, divided by the weight.
 fn tag(ns: u64, weight: u32) -> u128 {
@@ -515,7 +515,7 @@ impl Pair {
         let Some((place, _)) = ends.min_by_key(|(_, one)| one.0) else { return false };
         let (end, class, id, took) = self.serving.remove(place);
         self.now = end;
-        self.real.completed(Time::from_nanos(end), id, 1, took);
+        self.real.completed(Time::from_nanos(end), id, Served { requests: 1, bytes: 1, ns: took });
         self.naive.completed(end, class, took);
         true
     }

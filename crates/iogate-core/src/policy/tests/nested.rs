@@ -308,6 +308,13 @@ fn who_comes_is_placed_and_its_branch_is_told_of() {
         gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 4096 });
     }
     assert_eq!(served, [77, 78], "the cap of what it is within holds for one that nobody has named");
+    let now = gate.apps_now(Time::from_nanos(250 * MS));
+    let of = |app: u32| now.iter().rfind(|one| one.app == app).unwrap();
+    let had = |app: u32| (of(app).served_requests, of(app).served_bytes, of(app).capped_ns / MS);
+    // Each request is counted wherever it is within; the wait for a cap where the cap is.
+    assert_eq!(had(77), (1, 4096, 0));
+    assert_eq!(had(OPTICS.0), (1, 4096, 250));
+    assert_eq!(had(PHYSICS.0), (1, 4096, 0));
     // A second policy that has the branch keeps who is in it, and who waits for it.
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
     // Who says that he is called like a branch is one more within it.
@@ -420,9 +427,16 @@ fn who_is_placed_takes_what_waits_along() {
     // One was admitted before it was placed, another one is within the cap.
     assert!(went == [1, 1, 3, 3] || went == [1, 2, 3, 3], "{went:?}");
     // And back, into what is named: all goes.
+    let had = |gate: &Gate| {
+        let now = gate.apps_now(Time::ZERO);
+        [CHEMISTRY, PHYSICS]
+            .map(|branch| now.iter().rfind(|one| one.app == branch.0).unwrap().served_requests)
+    };
+    let [chemistry, physics] = had(&gate);
     gate.place(Time::ZERO, AppId(1), PHYSICS);
     gate.place(Time::ZERO, AppId(2), PHYSICS);
     assert_eq!((served(&mut gate).len(), gate.len()), (2, 0));
+    assert_eq!(had(&gate), [chemistry, physics + 2], "what was served before stays where it was");
     // More branches than there may be have one together.
     for app in 10_000..10_000 + 2 * BRANCHES_MAX as u32 {
         gate.place(Time::ZERO, AppId(app), AppId(app + 1_000_000));

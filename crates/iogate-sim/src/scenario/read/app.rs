@@ -1,13 +1,12 @@
 //! The applications and what they do.
 
 use std::collections::{HashMap, HashSet};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use iogate_core::policy::{Entitlement, Rate};
 use iogate_core::{Op, Span, Time};
 
 use super::cluster::is_name;
+use super::shares::{Groups, entitlement};
 use super::{Files, Rows};
 use crate::rng::Distribution;
 use crate::scenario::schema::BYTES_MAX;
@@ -36,14 +35,21 @@ const KEYS: [&str; 14] = [
     "iterations",
 ];
 
-pub(super) fn read(root: &Table<'_>, cluster: &Cluster, batch: bool, files: &Files<'_>) -> Vec<App> {
+pub(super) fn read(
+    root: &Table<'_>,
+    cluster: &Cluster,
+    groups: &Groups<'_>,
+    batch: bool,
+    files: &Files<'_>,
+) -> Vec<App> {
     let mut apps: Vec<App> = Vec::new();
     let mut labels: HashMap<String, u32> = HashMap::new();
     let (mut names, mut ids) = (HashSet::new(), HashMap::new());
     let mut numbers = 0;
     for (_, table) in root.tables("app") {
         let label = table.optional_text("files");
-        let (first, count) = (app(&table, cluster, batch, files), table.small("count"));
+        let (mut first, count) = (app(&table, cluster, batch, files), table.small("count"));
+        first.group = groups.named(&table, cluster);
         check_place(&table, &first, count, cluster, batch);
         let (node_step, start_step) = (table.small("node_step"), table.number("start_step"));
         let place = apps.len() as u32 + 1;
@@ -114,27 +120,9 @@ fn app(table: &Table<'_>, cluster: &Cluster, batch: bool, files: &Files<'_>) -> 
         walltime: table.optional("walltime").map(Span::from_nanos),
         files: 0,
         entitlement: entitlement(table, cluster),
+        group: None,
         workload,
     }
-}
-
-/// What an application gets at gates that are fair.
-fn entitlement(table: &Table<'_>, cluster: &Cluster) -> Entitlement {
-    const KEYS: [&str; 3] = ["weight", "min", "max"];
-    let upper = cluster.clients.gate.iter().chain(cluster.forwarders.iter().map(|layer| &layer.gate));
-    let is_fair = upper.chain([&cluster.servers.gate]).any(|gate| gate.fair);
-    for key in KEYS.into_iter().filter(|key| !is_fair && table.has(key)) {
-        table.unfit(key, format!("{key}: no gate divides anything; set servers.gate.fair = true"));
-    }
-    let rate = |key| Rate { bytes: table.optional(key).and_then(NonZeroU64::new), requests: None };
-    let (min, max) = (rate("min"), rate("max"));
-    if let (Some(least), Some(most)) = (min.bytes, max.bytes)
-        && least > most
-    {
-        table
-            .unfit("min", format!("min is {least} bytes a second, above max, {most}: expected at most that"));
-    }
-    Entitlement { weight: table.small("weight"), min, max }
 }
 
 fn check_place(table: &Table<'_>, first: &App, count: u32, cluster: &Cluster, batch: bool) {

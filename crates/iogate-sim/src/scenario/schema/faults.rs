@@ -1,4 +1,4 @@
-//! The keys of a policy over many gates, and of what goes wrong.
+//! The keys of groups, of a policy over many gates, and of what goes wrong.
 
 use super::Absent::{Required, Value as Is, Words};
 use super::keys::{NODES_MAX, key};
@@ -36,6 +36,26 @@ pub(super) static FAULT: Schema = Schema {
             Words("required (skew)"),
             "how far the node's clock is ahead, or, negative, behind",
         ),
+    ],
+};
+
+/// `[group.NAME]`
+pub(super) static GROUP: Schema = Schema {
+    name: "group",
+    keys: &[
+        key(
+            "weight",
+            Takes::Count(1, 10_000),
+            Is("1"),
+            "its share beside other groups, and applications that are in none",
+        ),
+        key(
+            "min",
+            Takes::Rate,
+            Words("none"),
+            "the rate that those in it get together at least at each gate",
+        ),
+        key("max", Takes::Rate, Words("none"), "the rate that those in it get together at most at each gate"),
     ],
 };
 

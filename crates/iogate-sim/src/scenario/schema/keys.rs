@@ -1,7 +1,7 @@
 //! All tables and their keys, but those of faults.
 
 use super::Absent::{Required, Value as Is, Words};
-use super::faults::{FAULT, GLOBAL};
+use super::faults::{FAULT, GLOBAL, GROUP};
 use super::{Absent, Key, Schema, Takes};
 
 pub(super) const GIB: u64 = 1 << 30;
@@ -56,6 +56,12 @@ pub(in crate::scenario) static SCENARIO: Schema = Schema {
         ),
         key("coordination", Takes::Table(&COORDINATION), Words("none"), "turns at the I/O: who does it when"),
         key("global", Takes::Table(&GLOBAL), Words("none"), "one policy over all gates of a layer"),
+        key(
+            "group",
+            Takes::Named(&GROUP),
+            Words("none"),
+            "applications that have a share together (see Shares)",
+        ),
         key("app", Takes::List(&APP), Words("none"), "the applications"),
         key("fault", Takes::List(&FAULT), Words("none"), "what goes wrong"),
         key(
@@ -548,6 +554,7 @@ pub(super) static APP: Schema = Schema {
             Words("none"),
             "the rate that it gets at most at each gate that is fair, or at all that share a policy",
         ),
+        key("group", Takes::Text, Words("none"), "the group whose share it has a part of, by its weight"),
         key("think", Takes::Distribution, Is("0s"), "how long a process waits before each call"),
         key(
             "arrivals",

@@ -47,7 +47,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), Failure> {
     if cluster.servers.gate.fair || cluster.forwarders.iter().any(|layer| layer.gate.fair) {
         return refuse(
             "fair: gates of a real run have no policy".into(),
-            "leave fair, weight, min and max out, or use `iogate sim`",
+            "leave fair, weight, min, max and groups out, or use `iogate sim`",
         );
     }
     if let Some(layer) = cluster.forwarders.get(1) {

@@ -88,9 +88,11 @@ pub(crate) fn shown(status: &Status) -> String {
     };
     line("server", format!("{role}up for {up}"));
     let (sessions, connections) = (status.sessions as u64, status.connection_count as u64);
-    line("sessions", format!("{}, {} connections", units::count(sessions), units::count(connections)));
+    let connections = units::counted(connections, "connection", "connections");
+    line("sessions", format!("{}, {connections}", units::count(sessions)));
     let memory = units::bytes(status.memory_bytes as f64);
-    line("underway", format!("{} requests, {memory} of memory", units::count(status.underway as u64)));
+    let underway = units::counted(status.underway as u64, "request", "requests");
+    line("underway", format!("{underway}, {memory} of memory"));
     for export in &status.exports {
         write!(out, "\nexport {}, {} queued\n", export.name, export.queued).expect("text grows");
         out.push_str(&status::status(&export.gate.summary));

@@ -1,7 +1,7 @@
 //! What `iogate top` draws: gates, the table of applications, more of the selected one. At any size; what does not fit is left out.
 
 use iogate_report::live::{AppRow, GateNow};
-use iogate_report::units::count;
+use iogate_report::units::{count, counted};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -160,7 +160,7 @@ fn draw_table(state: &State, rows: &[Row<'_>], selected: Option<usize>, frame: &
     let histories: Vec<Vec<u64>> = rows.iter().map(|row| picture.history(&row.key)).collect();
     let most = histories.iter().flatten().copied().max().unwrap_or_default();
     let lines = rows.iter().zip(&histories).map(|(row, history)| {
-        let mut cells = vec![row.app.name.clone()];
+        let mut cells = vec![row.app.indented()];
         if has_gates {
             cells.insert(0, gate_name(state, row));
         }
@@ -237,7 +237,7 @@ fn entitled(app: &AppRow) -> String {
         text += &format!(", {got:.0} % of the device's time, entitled to {entitled:.0} %");
     }
     if class.deferred > 0 {
-        text += &format!(", {} requests deferred", count(class.deferred.into()));
+        text += &format!(", {} deferred", counted(class.deferred.into(), "request", "requests"));
     }
     for (what, limit) in [("at least", &class.min), ("at most", &class.max)] {
         text += &limit.as_ref().map(|limit| format!(", {what} {limit}")).unwrap_or_default();
@@ -278,6 +278,9 @@ mod tests {
             requests: read / 4096 + 1,
             latency_ns: Some(12_300_000),
             queued: Some(app * 3),
+            is_group: false,
+            within: None,
+            depth: 0,
             class: with_policy.then(|| ClassNow {
                 weight: app,
                 entitled_percent: Some(25.0),
@@ -328,6 +331,42 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         let at = |name: &str| lines.iter().position(|line| line.contains(name)).unwrap();
         assert!(at("  12.3 ms") == at("solver") && at("backup") == at("solver") + 1, "{text}");
+    }
+
+    #[test]
+    fn a_group_has_a_row_with_those_in_it_below() {
+        let mut state = State::new(vec!["/mnt/gate".into()]);
+        let mut of_groups = gate("/mnt/gate", true);
+        let user = |app: &AppRow| AppRow { within: Some(9), depth: 1, ..app.clone() };
+        let group = AppRow {
+            app: 9,
+            name: "physics".into(),
+            read: 300 << 20,
+            is_group: true,
+            ..of_groups.apps[0].clone()
+        };
+        let alone = AppRow { app: 3, name: "alone".into(), read: 310 << 20, ..of_groups.apps[0].clone() };
+        of_groups.apps = vec![group, user(&of_groups.apps[0]), user(&of_groups.apps[1]), alone];
+        state.told(0, Ok(vec![of_groups]));
+        for width in [80, 200] {
+            let text = drawn(&state, width, 24);
+            let lines: Vec<&str> = text.lines().map(|line| line.trim_start_matches('"')).collect();
+            let at = |name: &str| {
+                lines
+                    .iter()
+                    .position(|line| line.starts_with(name))
+                    .unwrap_or_else(|| panic!("no {name} in\n{text}"))
+            };
+            let head = at("application");
+            let rows = ["alone ", "physics ", "  solver ", "  backup "].map(|name| at(name) - head);
+            assert_eq!(rows, [1, 2, 3, 4], "{text}");
+            assert!(
+                lines[at("physics ")].contains("300 MiB/s") && lines[at("physics ")].contains("12/25 %"),
+                "{text}"
+            );
+            // The gate's own line counts nothing twice.
+            assert!(text.contains("read 610 MiB/s  written 20 MiB/s"), "{text}");
+        }
     }
 
     #[test]

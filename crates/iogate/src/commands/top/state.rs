@@ -1,7 +1,7 @@
 //! What `iogate top` knows and shows, without a terminal or a clock: what places said, the last minute, the order, the selection.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iogate_report::live::{AppRow, GateNow};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -86,8 +86,8 @@ pub(super) struct Place {
     pub(super) said: Said,
 }
 
-/// Which application: the place, the gate, its number there.
-pub(super) type Key = (usize, String, u32);
+/// Which application: the place, the gate, its number there; or which group, whose number may be that of one of those in it.
+pub(super) type Key = (usize, String, u32, bool);
 
 /// What is to be seen at one time.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub(super) struct Picture {
     history: BTreeMap<Key, VecDeque<u64>>,
 }
 
-/// An application in the table.
+/// An application in the table, or a group.
 pub(super) struct Row<'a> {
     pub(super) key: Key,
     pub(super) gate: &'a GateNow,
@@ -171,7 +171,7 @@ impl State {
         self.frozen.as_deref().unwrap_or(&self.picture)
     }
 
-    /// The rows in their order.
+    /// The rows in their order, each group with those in it below it.
     pub(super) fn rows(&self) -> Vec<Row<'_>> {
         let mut rows = self.picture().rows();
         rows.sort_by(|one, other| {
@@ -179,7 +179,7 @@ impl State {
             let order = if self.is_reversed { order.reverse() } else { order };
             order.then_with(|| one.key.cmp(&other.key))
         });
-        rows
+        below_their_groups(rows)
     }
 
     /// Which of the rows is selected: the first one, if it was not said or is gone.
@@ -237,7 +237,7 @@ impl Picture {
             let Said::Now(gates) = &place.said else { continue };
             for gate in gates {
                 rows.extend(gate.apps.iter().map(|app| Row {
-                    key: (index, gate.gate.clone(), app.app),
+                    key: (index, gate.gate.clone(), app.app, app.is_group),
                     gate,
                     app,
                 }));
@@ -253,11 +253,12 @@ impl Picture {
 
     /// Notes what the applications of a place get, also that they get nothing.
     fn remember(&mut self, place: usize) {
+        let first = |place| (place, String::new(), 0, false);
         let now: BTreeMap<Key, u64> = (self.rows().into_iter())
             .filter(|row| row.key.0 == place)
             .map(|row| (row.key, row.app.bytes()))
             .collect();
-        for (key, looks) in self.history.range_mut((place, String::new(), 0)..(place + 1, String::new(), 0)) {
+        for (key, looks) in self.history.range_mut(first(place)..first(place + 1)) {
             looks.push_back(now.get(key).copied().unwrap_or_default());
             if looks.len() > LOOKS {
                 looks.pop_front();
@@ -268,6 +269,24 @@ impl Picture {
             self.history.entry(key).or_insert_with(|| [bytes].into());
         }
     }
+}
+
+/// Each row with what is in it below it, in the order that they have.
+fn below_their_groups(rows: Vec<Row<'_>>) -> Vec<Row<'_>> {
+    let groups: BTreeSet<Key> =
+        rows.iter().filter(|row| row.app.is_group).map(|row| row.key.clone()).collect();
+    let mut within: BTreeMap<Option<Key>, Vec<Row<'_>>> = BTreeMap::new();
+    for row in rows.into_iter().rev() {
+        let group = row.app.within.map(|group| (row.key.0, row.key.1.clone(), group, true));
+        within.entry(group.filter(|group| groups.contains(group))).or_default().push(row);
+    }
+    let mut next = within.remove(&None).unwrap_or_default();
+    let mut sorted = Vec::new();
+    while let Some(row) = next.pop() {
+        next.extend(within.remove(&Some(row.key.clone())).unwrap_or_default());
+        sorted.push(row);
+    }
+    sorted
 }
 
 /// Values as a line of bars, at most so many, the latest last; the largest possible value fills a bar.
@@ -325,6 +344,33 @@ mod tests {
     }
 
     #[test]
+    fn those_in_a_group_stay_below_it_in_any_order() {
+        let mut state = State::new(vec!["here".into(), "there".into()]);
+        let mut here =
+            gate("here", &[(9, "staff", 35, 0), (1, "a", 5, 0), (9, "others", 30, 0), (2, "b", 40, 0)]);
+        here.apps[0].is_group = true;
+        here.apps[1].within = Some(9);
+        here.apps[2].within = Some(9);
+        state.told(0, Ok(vec![here]));
+        // A group of the same number elsewhere is another one.
+        let mut there = gate("there", &[(1, "c", 38, 0)]);
+        there.apps[0].within = Some(9);
+        state.told(1, Ok(vec![there]));
+        assert_eq!(names(&state), ["b", "c", "staff", "others", "a"]);
+        press(&mut state, KeyCode::Char('r'));
+        assert_eq!(names(&state), ["staff", "a", "others", "c", "b"]);
+        press(&mut state, KeyCode::Down);
+        press(&mut state, KeyCode::Down);
+        assert_eq!(
+            state.selected(&state.rows()),
+            Some(2),
+            "it is another row than its group, of the same number"
+        );
+        assert_eq!(state.picture().history(&(0, "here".into(), 9, true)), [35]);
+        assert_eq!(state.picture().history(&(0, "here".into(), 9, false)), [30]);
+    }
+
+    #[test]
     fn what_is_selected_stays_so_in_another_order() {
         let mut state = State::new(vec!["here".into()]);
         state.told(0, Ok(vec![gate("here", &[(1, "a", 30, 0), (2, "b", 20, 0), (3, "c", 10, 0)])]));
@@ -350,7 +396,7 @@ mod tests {
         state.told(0, Ok(vec![gate("here", &[(1, "a", 1, 0)])]));
         press(&mut state, KeyCode::Char('p'));
         state.told(0, Ok(vec![gate("here", &[(1, "a", 2, 0)])]));
-        let key = (0, "here".to_owned(), 1);
+        let key = (0, "here".to_owned(), 1, false);
         assert_eq!((state.rows()[0].app.read, state.picture().history(&key)), (1, vec![1]));
         press(&mut state, KeyCode::Char(' '));
         assert_eq!((state.rows()[0].app.read, state.picture().history(&key)), (2, vec![1, 2]));
@@ -365,7 +411,7 @@ mod tests {
             state.told(0, Ok(vec![gate("here", &both[..1])]));
             state.told(1, Ok(vec![gate("here", &both[..1])]));
         }
-        let of = |state: &State, app| state.picture().history(&(0, "here".into(), app));
+        let of = |state: &State, app| state.picture().history(&(0, "here".into(), app, false));
         assert_eq!(of(&state, 1), [7; LOOKS]);
         assert_eq!((of(&state, 2)[0], of(&state, 2).len()), (4, LOOKS));
         state.told(0, Ok(vec![gate("here", &both[..1])]));
