@@ -15,6 +15,9 @@ use super::run::{Ran, run};
 /// What an application may take of what it takes with `fifo`.
 pub const HARM: f64 = 1.10;
 
+/// Most requests of a mix of which nobody comes to an end.
+const ENDLESS_MAX: u64 = 400_000;
+
 /// How long applications took against `fifo`: the logarithm of the ratio of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slowdowns(pub Vec<f64>);
@@ -62,6 +65,8 @@ pub struct Judged {
     pub fixed: Vec<(String, Slowdowns)>,
     /// The choice with a profile, and without one.
     pub chosen: [(Slowdowns, Ran); 2],
+    /// Of each of the fixed ones, whether it makes nobody slower than may be even if nobody comes to an end while the mix takes.
+    sustained: Vec<bool>,
 }
 
 /// A choice for `mix` that begins with `fifo`.
@@ -86,6 +91,15 @@ impl Judged {
     pub fn new(mix: &Mix) -> Judged {
         let base = run(mix, &fifo(), None, u64::MAX);
         let candidates = Candidates::every();
+        let endless = mix.endless_until(Time::from_nanos(base.ends.iter().copied().max().unwrap_or(0)));
+        let endless_base = run(&endless, &fifo(), None, ENDLESS_MAX);
+        let sustained = (candidates.fixed())
+            .map(|scheduler| {
+                let ran = run(&endless, scheduler, None, ENDLESS_MAX);
+                let done = endless.completed(&ran).into_iter().zip(endless.completed(&endless_base));
+                done.into_iter().all(|(done, with_fifo)| done as f64 * HARM >= with_fifo as f64)
+            })
+            .collect();
         let fixed = candidates.fixed().map(|scheduler| {
             (scheduler.to_string(), Slowdowns::of(&run(mix, scheduler, None, u64::MAX), &base))
         });
@@ -94,7 +108,22 @@ impl Judged {
             (Slowdowns::of(&ran, &base), ran)
         });
         let seconds = base.ends.iter().copied().max().unwrap_or(0) as f64 / 1e9;
-        Judged { storage: mix.storage.kind(), seconds, fixed: fixed.collect(), chosen }
+        Judged { storage: mix.storage.kind(), seconds, fixed: fixed.collect(), chosen, sustained }
+    }
+
+    /// The best of the bounded ones that would harm nobody either if no application came to an end.
+    ///
+    /// Who serves one application before the others harms nobody if that one is over soon, and starves them if it is not: without knowing
+    /// how long applications are, nobody can choose that.
+    pub fn best_sustained(&self) -> &(String, Slowdowns) {
+        let may = self
+            .fixed
+            .iter()
+            .zip(&self.sustained)
+            .filter(|(of, sustained)| **sustained && of.1.harmed() == 0);
+        may.map(|(of, _)| of)
+            .min_by(|(_, one), (_, other)| one.mean().total_cmp(&other.mean()))
+            .unwrap_or(&self.fixed[0])
     }
 
     /// The best of the fixed ones, by their means; a bounded one makes no application slower than may be.

@@ -3,7 +3,7 @@
 
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, Span, Time};
 
-use super::run::run;
+use super::run::{Ran, run};
 use super::storage::{Numbers, Storage, pick};
 use crate::rng::Rng;
 
@@ -221,6 +221,22 @@ impl Mix {
             process.requests = 0;
         }
         mix
+    }
+
+    /// The same if no process came to an end before `until`.
+    pub(super) fn endless_until(&self, until: Time) -> Mix {
+        let mut mix = Mix { until, ..self.clone() };
+        mix.processes.iter_mut().for_each(|process| process.requests = u32::MAX);
+        mix
+    }
+
+    /// What each application has carried out.
+    pub(super) fn completed(&self, ran: &Ran) -> Vec<u64> {
+        let mut sums = vec![0; self.apps() as usize];
+        for (process, done) in self.processes.iter().zip(&ran.requests) {
+            sums[process.app as usize - 1] += u64::from(*done);
+        }
+        sums
     }
 
     /// Its applications' numbers.
