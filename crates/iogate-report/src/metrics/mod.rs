@@ -1,6 +1,7 @@
 //! What mounts and servers tell monitoring: each series once, with its type, unit and meaning. The text of a scrape and
 //! `docs/metrics.md` come from this table.
 
+mod class;
 mod text;
 
 use iogate_core::stats::counters::{Counters, Times};
@@ -300,52 +301,52 @@ pub const SERIES: &[Series] = &[
         },
     },
     of_classes(("iogate_class_weight", Kind::Gauge, Unit::None), "Weight of a class.", |exposed| {
-        per_class(exposed, |now| now.weight.map(|weight| Value::Number(weight.into())))
+        per_class(exposed, class::weight)
     }),
     of_classes(
         ("iogate_class_floor_bytes_per_second", Kind::Gauge, Unit::None),
         "Bytes a second that a class gets at least.",
-        |exposed| per_class(exposed, |now| now.min.map(Value::Number)),
+        |exposed| per_class(exposed, class::floor_bytes),
     ),
     of_classes(
         ("iogate_class_floor_requests_per_second", Kind::Gauge, Unit::None),
         "Requests a second that a class gets at least.",
-        |exposed| per_class(exposed, |now| now.min_requests.map(Value::Number)),
+        |exposed| per_class(exposed, class::floor_requests),
     ),
     of_classes(
         ("iogate_class_cap_bytes_per_second", Kind::Gauge, Unit::None),
         "Bytes a second that a class gets at most.",
-        |exposed| per_class(exposed, |now| now.max.map(Value::Number)),
+        |exposed| per_class(exposed, class::cap_bytes),
     ),
     of_classes(
         ("iogate_class_cap_requests_per_second", Kind::Gauge, Unit::None),
         "Requests a second that a class gets at most.",
-        |exposed| per_class(exposed, |now| now.max_requests.map(Value::Number)),
+        |exposed| per_class(exposed, class::cap_requests),
     ),
     of_classes(
         ("iogate_class_requests", Kind::Counter, Unit::None),
         "Completed requests of a class.",
-        |exposed| per_class(exposed, |now| Some(Value::Number(now.served_requests))),
+        |exposed| per_class(exposed, class::served_requests),
     ),
     of_classes(
         ("iogate_class_request_bytes", Kind::Counter, Unit::Bytes),
         "Bytes of the completed requests of a class.",
-        |exposed| per_class(exposed, |now| Some(Value::Number(now.served_bytes))),
+        |exposed| per_class(exposed, class::served_bytes),
     ),
     of_classes(
         ("iogate_class_queued_requests", Kind::Gauge, Unit::None),
         "Requests of a class that are not dispatched yet.",
-        |exposed| per_class(exposed, |now| now.queued.map(|queued| Value::Number(queued.into()))),
+        |exposed| per_class(exposed, class::queued),
     ),
     of_classes(
         ("iogate_class_deferred_requests", Kind::Gauge, Unit::None),
         "Requests of a class that the policy does not let run yet.",
-        |exposed| per_class(exposed, |now| Some(Value::Number(now.deferred.into()))),
+        |exposed| per_class(exposed, class::deferred),
     ),
     of_classes(
         ("iogate_class_capped_seconds", Kind::Counter, Unit::Seconds),
         "Time that requests of a class waited for its cap since the policy came.",
-        |exposed| per_class(exposed, |now| Some(Value::Nanoseconds(now.capped_ns))),
+        |exposed| per_class(exposed, class::capped),
     ),
     Series {
         name: "iogate_group",
@@ -361,52 +362,52 @@ pub const SERIES: &[Series] = &[
         },
     },
     of_groups(("iogate_group_weight", Kind::Gauge, Unit::None), "Weight of a group.", |exposed| {
-        per_group(exposed, |now| now.weight.map(|weight| Value::Number(weight.into())))
+        per_group(exposed, class::weight)
     }),
     of_groups(
         ("iogate_group_floor_bytes_per_second", Kind::Gauge, Unit::None),
         "Bytes a second that a group gets at least.",
-        |exposed| per_group(exposed, |now| now.min.map(Value::Number)),
+        |exposed| per_group(exposed, class::floor_bytes),
     ),
     of_groups(
         ("iogate_group_floor_requests_per_second", Kind::Gauge, Unit::None),
         "Requests a second that a group gets at least.",
-        |exposed| per_group(exposed, |now| now.min_requests.map(Value::Number)),
+        |exposed| per_group(exposed, class::floor_requests),
     ),
     of_groups(
         ("iogate_group_cap_bytes_per_second", Kind::Gauge, Unit::None),
         "Bytes a second that a group gets at most.",
-        |exposed| per_group(exposed, |now| now.max.map(Value::Number)),
+        |exposed| per_group(exposed, class::cap_bytes),
     ),
     of_groups(
         ("iogate_group_cap_requests_per_second", Kind::Gauge, Unit::None),
         "Requests a second that a group gets at most.",
-        |exposed| per_group(exposed, |now| now.max_requests.map(Value::Number)),
+        |exposed| per_group(exposed, class::cap_requests),
     ),
     of_groups(
         ("iogate_group_requests", Kind::Counter, Unit::None),
         "Completed requests of a group since the policy came.",
-        |exposed| per_group(exposed, |now| Some(Value::Number(now.served_requests))),
+        |exposed| per_group(exposed, class::served_requests),
     ),
     of_groups(
         ("iogate_group_request_bytes", Kind::Counter, Unit::Bytes),
         "Bytes of the completed requests of a group since the policy came.",
-        |exposed| per_group(exposed, |now| Some(Value::Number(now.served_bytes))),
+        |exposed| per_group(exposed, class::served_bytes),
     ),
     of_groups(
         ("iogate_group_queued_requests", Kind::Gauge, Unit::None),
         "Requests of a group that are not dispatched yet.",
-        |exposed| per_group(exposed, |now| now.queued.map(|queued| Value::Number(queued.into()))),
+        |exposed| per_group(exposed, class::queued),
     ),
     of_groups(
         ("iogate_group_deferred_requests", Kind::Gauge, Unit::None),
         "Requests of a group that the policy does not let run yet.",
-        |exposed| per_group(exposed, |now| Some(Value::Number(now.deferred.into()))),
+        |exposed| per_group(exposed, class::deferred),
     ),
     of_groups(
         ("iogate_group_capped_seconds", Kind::Counter, Unit::Seconds),
         "Time that requests of a group waited for its cap since the policy came.",
-        |exposed| per_group(exposed, |now| Some(Value::Nanoseconds(now.capped_ns))),
+        |exposed| per_group(exposed, class::capped),
     ),
     Series {
         name: "iogate_server_up_seconds",
