@@ -19,11 +19,11 @@
 //! | [`auto`] | which scheduler: what could have been, simulated from what was |
 //! | [`coord`] | turns of applications: a coordinator's lock table, its sessions and its journal, and backing off without one |
 //! | [`policy`] | who is entitled to how much of what a gate serves: weights, floors, caps |
-//! | [`allot`] | one policy over many gates: caps and totals as rates that are granted for a while |
+//! | [`global_policy`] | one policy over many gates: caps and totals as rates that are granted for a while |
 //! | [`recording`] | what arrives and completes at a gate, for somebody who reads it |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
-//! | [`fair`] | who goes next where many share few threads, or little memory |
+//! | [`fair_queue`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`medium`] | where logs lie: files that are replaced whole and appended to |
@@ -41,15 +41,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod allot;
 pub mod answers;
 pub mod auto;
 pub mod blame;
 pub mod coord;
 pub mod device;
 pub mod ends;
-pub mod fair;
+pub mod fair_queue;
 pub mod gate;
+pub mod global_policy;
 pub mod hash;
 pub mod layout;
 pub mod medium;

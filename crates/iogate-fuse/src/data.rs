@@ -7,7 +7,7 @@ use std::sync::Arc;
 use iogate_core::Op;
 use iogate_engine::store::Segment;
 use iogate_engine::{ClassBy, Completion, Origin, Transfer};
-use iogate_vfs::shares::application;
+use iogate_vfs::policy_file::application;
 use rustix::io::Errno;
 
 use crate::abi::{InHeader, Input, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};

@@ -4,12 +4,12 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use iogate_core::allot::{GateId, Grant, Report};
 use iogate_core::coord::EXPORT;
 use iogate_core::coord::claimant::{Calls, Reply};
+use iogate_core::global_policy::{GateId, Grant, Report};
 use iogate_core::wire::{Allotments, Goodbye, Record, ReportUse, Request};
 use iogate_engine::{Coordinates, lock};
-use iogate_vfs::shares::{Global, System};
+use iogate_vfs::policy_file::{Global, System};
 
 use crate::Endpoint;
 use crate::system::random;

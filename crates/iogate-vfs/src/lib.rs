@@ -12,7 +12,7 @@
 //! | [`Caller`], [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
-//! | [`shares`] | the file that says who is entitled to what |
+//! | [`policy_file`] | the file that says who is entitled to what |
 //! | [`Clock`] | what time it is for leases |
 //! | [`Watchdog`] | starts threads when all that there are are held up |
 
@@ -26,8 +26,8 @@ pub mod fence;
 pub mod groups;
 pub mod kernel_handle;
 mod object_id;
+pub mod policy_file;
 mod private;
-pub mod shares;
 mod striped;
 mod tree;
 pub mod users;

@@ -6,8 +6,8 @@ use core::num::NonZeroU64;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
-use crate::allot::Usage;
 use crate::blame::Place;
+use crate::global_policy::Usage;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy, Standing};
 use crate::queue::{NONE, Pending, SlotId, State};
@@ -182,7 +182,7 @@ impl Gate {
         self.admission.as_mut().is_some_and(|admission| admission.arbiter.take_lack())
     }
 
-    /// What applications have used and asked for that are allotted something, for a [`Holder`](crate::allot::Holder).
+    /// What applications have used and asked for that are allotted something, for a [`Holder`](crate::global_policy::Holder).
     pub fn usages(&self, now: Time) -> impl Iterator<Item = Usage> + '_ {
         let now = now.max(self.now);
         self.admission.iter().flat_map(move |admission| admission.arbiter.usages(now))

@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 
 use super::Policy;
 use super::arbiter::{Arbiter, CAP_BURST, Class, ClassId};
-use crate::allot::Usage;
+use crate::global_policy::Usage;
 use crate::request::AppId;
 use crate::time::{Span, Time};
 

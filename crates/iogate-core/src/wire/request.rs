@@ -551,12 +551,12 @@ record! {
 }
 
 record! {
-    /// Tells what a gate asks for of a policy over many gates, and what it holds of it ([`allot`](crate::allot)); only in the name of the
+    /// Tells what a gate asks for of a policy over many gates, and what it holds of it ([`global_policy`](crate::global_policy)); only in the name of the
     /// coordinator's own user or of root. Answered with [`Allotments`](super::Allotments).
     ReportUse<'a> {
         /// The gate: a number that it has drawn at random.
         gate: u64,
-        /// By which policy it goes: [`Terms::digest`](crate::allot::Terms::digest).
+        /// By which policy it goes: [`Terms::digest`](crate::global_policy::Terms::digest).
         terms: u64,
         /// Counts the gate's reports, from 1.
         number: u64,

@@ -18,10 +18,10 @@ mod waiter;
 use std::io;
 use std::sync::Arc;
 
-use iogate_core::allot::Terms;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::features::AppSeen;
 use iogate_core::auto::{Choice, Storage};
+use iogate_core::global_policy::Terms;
 use iogate_core::policy::Policy;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;

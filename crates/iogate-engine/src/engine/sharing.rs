@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use iogate_core::Span;
-use iogate_core::allot::{Grant, Holder, Phase, Report, Terms};
+use iogate_core::global_policy::{Grant, Holder, Phase, Report, Terms};
 
 use super::shared::Shared;
 use crate::lock::lock;

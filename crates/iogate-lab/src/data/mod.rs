@@ -14,6 +14,7 @@
 //! | `client`, `remote` | a client, on the real [`ClientSession`](iogate_core::proto::client_session::ClientSession); its files as a [`Tree`](iogate_vfs::Tree) |
 //! | `disk`, `sim_tree`, `store` | a naive file system, and what a crash leaves of it |
 //! | `program`, `contents` | what programs do; what they write |
+//! | `planted` | defects that are put in on purpose |
 
 mod client;
 mod contents;
@@ -21,6 +22,7 @@ mod disk;
 mod ends;
 mod network;
 mod operations;
+mod planted;
 mod program;
 mod remote;
 mod server;
@@ -30,46 +32,7 @@ mod world;
 
 use std::fmt;
 
-/// A defect that is put in on purpose: a simulation that does not find it is of no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// While records are underway, nobody looks where the file ends.
-    OldEnd,
-    /// While records are underway, a truncation is not noticed.
-    OldEndAfterCut,
-    /// What a client did not see done is done again, also what moves bytes.
-    Moves,
-    /// Requests of a client that is gone are carried out.
-    NoFence,
-    /// Nobody compares verifiers.
-    NoVerifier,
-    /// A sync reaches only what its handle has written.
-    OwnSync,
-    /// Each process decides for itself where a striped file ends.
-    NoDecider,
-    /// A file that is removed is gone, whether somebody else has it open or not.
-    GoneTooEarly,
-    /// Nobody remembers that a size was changed.
-    ForgottenSize,
-    /// A new file has its name before it has what leads to its objects: a crash can leave the one without the other. Not among
-    /// [`ALL`](Planted::ALL), as that is noticed.
-    LateObject,
-}
-
-impl Planted {
-    /// All of them.
-    pub const ALL: [Planted; 9] = [
-        Planted::OldEnd,
-        Planted::OldEndAfterCut,
-        Planted::Moves,
-        Planted::NoFence,
-        Planted::NoVerifier,
-        Planted::OwnSync,
-        Planted::NoDecider,
-        Planted::GoneTooEarly,
-        Planted::ForgottenSize,
-    ];
-}
+pub use self::planted::Planted;
 
 /// What a run was like.
 #[derive(Clone, Debug, Default)]

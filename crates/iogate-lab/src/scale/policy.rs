@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use iogate_core::allot::{Allotter, GateId, Grant, Holder, Report, Terms, Usage, level};
+use iogate_core::global_policy::{Allotter, GateId, Grant, Holder, Report, Terms, Usage, level};
 use iogate_core::policy::{Entitlement, Policy, Rate};
 use iogate_core::{AppId, Span, Time};
 use iogate_sim::rng::Rng;

@@ -9,33 +9,16 @@
 //! | `world` | time, events and the network |
 //! | `server` | the coordinator's rounds, on the real [`Leader`](iogate_core::coord::leader::Leader) and [`Log`](iogate_core::coord::journal::Log) |
 //! | `client` | what a client does next, which the library's own [`PendingClaim`](iogate_core::coord::claimant::PendingClaim), [`HeldTurn`](iogate_core::coord::claimant::HeldTurn) and [`Renewals`](iogate_core::coord::claimant::Renewals) decide |
+//! | `planted` | defects that are put in on purpose |
 
 mod client;
+mod planted;
 mod server;
 mod world;
 
 use std::fmt;
 
-/// A defect that is put in on purpose: a simulation that does not find it is of no use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// Answers leave although the journal has not kept what they say.
-    Unkept,
-    /// The journal goes on in the file that has lost its name.
-    OldFile,
-    /// A client counts its lease from when it hears of the grant.
-    LateLease,
-    /// A coordinator that does not know all turns grants at once.
-    NoGrace,
-    /// A restart of the coordinator forgets who waits and who holds.
-    Forgetful,
-}
-
-impl Planted {
-    /// All of them.
-    pub const ALL: [Planted; 5] =
-        [Planted::Unkept, Planted::OldFile, Planted::LateLease, Planted::NoGrace, Planted::Forgetful];
-}
+pub use self::planted::Planted;
 
 /// What a run was like.
 #[derive(Clone, Debug, Default)]

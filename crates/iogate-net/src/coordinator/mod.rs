@@ -32,9 +32,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use iogate_core::Span;
-use iogate_core::allot::Terms;
 use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
+use iogate_core::global_policy::Terms;
 
 pub use iogate_core::coord::EXPORT;
 pub use iogate_core::coord::leader::{

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use iogate_core::fair::may_take;
+use iogate_core::fair_queue::may_take;
 
 use super::buffer::Share;
 use super::{Shared, lock};

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iogate_core::fair::may_take;
+use iogate_core::fair_queue::may_take;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::{PAGE_BYTES, PageMemory};
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use iogate_core::fair::may_take;
+use iogate_core::fair_queue::may_take;
 
 use super::connection::Connection;
 use super::export::Served;

@@ -14,7 +14,7 @@ use iogate_core::wire::{
     RequestHeader, Synced, open,
 };
 use iogate_vfs::fence::Pass;
-use iogate_vfs::{Caller, Groups, OpenHow, Tree, shares};
+use iogate_vfs::{Caller, Groups, OpenHow, Tree, policy_file};
 
 use crate::ThisSystem;
 
@@ -346,7 +346,7 @@ impl Session {
         self.refuse_others("the scheduler may be changed")?;
         let invalid = |text: String| Refusal::new(libc::EINVAL, text);
         let text = std::str::from_utf8(text).map_err(|_| invalid("expected text".into()))?;
-        Ok(shares::set(&self.export.engine, text, self.server.node, &ThisSystem).map_err(invalid)?)
+        Ok(policy_file::set(&self.export.engine, text, self.server.node, &ThisSystem).map_err(invalid)?)
     }
 }
 

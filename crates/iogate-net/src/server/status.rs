@@ -8,7 +8,7 @@ use iogate_core::auto::pattern::patterns;
 use iogate_core::stats::summary::{Names, Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_engine::store::ModelledStore;
-use iogate_vfs::shares;
+use iogate_vfs::policy_file;
 use serde::{Deserialize, Serialize};
 
 use super::connection::Connection;
@@ -215,7 +215,7 @@ impl GateStatus {
             DeviceUse { busy_ns: stats.busy.as_nanos(), repositions: stats.repositions }
         };
         let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &UserNames, GROUPS_MAX);
-        summary.about.extend(shares::in_short(&export.engine).map(|policy| ("policy".into(), policy)));
+        summary.about.extend(policy_file::in_short(&export.engine).map(|policy| ("policy".into(), policy)));
         summary.set_now(apps, &UserNames);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();

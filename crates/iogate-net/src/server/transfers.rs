@@ -11,7 +11,7 @@ use iogate_core::{AppId, ClientId, Op, Time};
 use iogate_engine::{ClassBy, Completion, FileHandle, Origin, Transfer};
 use iogate_vfs::Caller;
 use iogate_vfs::fence::Underway;
-use iogate_vfs::shares::application;
+use iogate_vfs::policy_file::application;
 
 use super::buffer::Buffer;
 use super::connection::Connection;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use iogate_core::fair::{FairQueue, Started};
+use iogate_core::fair_queue::{FairQueue, Started};
 
 use super::lock;
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use iogate_core::allot::{Phase, Terms};
+use iogate_core::global_policy::{Phase, Terms};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::MemoryStore;
 use iogate_engine::{Engine, EngineConfig};
 use iogate_net::ThisSystem;
-use iogate_vfs::shares::Shares;
+use iogate_vfs::policy_file::Shares;
 
 use super::*;
 

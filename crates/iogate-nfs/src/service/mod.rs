@@ -23,7 +23,7 @@ use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
 use iogate_vfs::answers::Answers;
 use iogate_vfs::app::{application_of_word, stable_hash};
 use iogate_vfs::held::{Known, known};
-use iogate_vfs::shares::application;
+use iogate_vfs::policy_file::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 

@@ -3,7 +3,7 @@
 //! A gate comes when its first request does, and goes without a word when its node is lost. The allotter is at the coordinator's node;
 //! while that is gone it answers nothing, and then it is a new one. Left out: the time that the allotter takes.
 
-use iogate_core::allot::{Allotter, GateId, Grant, Holder, Report, Terms};
+use iogate_core::global_policy::{Allotter, GateId, Grant, Holder, Report, Terms};
 use iogate_core::policy::Policy;
 use iogate_core::{AppId, Span, Time};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
-use iogate_vfs::shares::BY;
+use iogate_vfs::policy_file::BY;
 
 /// Who is entitled to what; without, the scheduler alone decides.
 #[derive(Clone, Debug, Default, Args)]

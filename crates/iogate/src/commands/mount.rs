@@ -21,7 +21,7 @@ use iogate_net::transport::auth;
 use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
-use iogate_vfs::{Tree, shares};
+use iogate_vfs::{Tree, policy_file};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -390,7 +390,7 @@ impl MountControl {
         summary.choice = self.engine.choice();
         summary.counters = Some(self.engine.counters(&self.point, self));
         summary.about.clone_from(&self.about);
-        summary.about.extend(shares::in_short(&self.engine).map(|policy| ("policy".into(), policy)));
+        summary.about.extend(policy_file::in_short(&self.engine).map(|policy| ("policy".into(), policy)));
         if let Some(transport) = self.transport.get() {
             summary.about.push(("transport".into(), (*transport).into()));
         }
@@ -421,7 +421,7 @@ impl Control for MountControl {
     }
 
     fn set(&self, text: &str) -> Result<(), String> {
-        shares::set(&self.engine, text, 0, &ThisSystem)
+        policy_file::set(&self.engine, text, 0, &ThisSystem)
     }
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {

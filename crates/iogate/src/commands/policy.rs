@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
 use iogate_net::ThisSystem;
 use iogate_report::Table;
-use iogate_vfs::shares::{self, Global, Names, Shares, SharesError, System};
+use iogate_vfs::policy_file::{self, Global, Names, Shares, SharesError, System};
 use serde_json::{Value, json};
 
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
@@ -28,8 +28,8 @@ pub(crate) fn read(path: &Path) -> Result<(Shares, String), Failure> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the policy {} cannot be read", path.display()))
         .map_err(Failure::usage)?;
-    if text.len() > shares::BYTES_MAX {
-        let (path, most) = (path.display(), shares::BYTES_MAX);
+    if text.len() > policy_file::BYTES_MAX {
+        let (path, most) = (path.display(), policy_file::BYTES_MAX);
         return Err(Failure::usage(anyhow!("{path}: {} bytes, expected at most {most}", text.len())));
     }
     let shares = parse(&text).map_err(|error| Failure::usage(anyhow!("{}, {error}", path.display())))?;
@@ -126,7 +126,7 @@ fn as_json(shares: &Shares) -> Value {
 
 /// A policy as a table, with what is to be noted.
 fn explained(shares: &Shares) -> String {
-    let shown = |rate: Rate| shares::rate_shown(rate).unwrap_or_else(|| "-".into());
+    let shown = |rate: Rate| policy_file::rate_shown(rate).unwrap_or_else(|| "-".into());
     let by = shares.by.name();
     let mut table = Table::new([shares.by(), "weight", "at least", "at most"]);
     let lines = lines(shares);
@@ -143,8 +143,9 @@ fn explained(shares: &Shares) -> String {
     if let Some(global) = &shares.global {
         let Global { coordinators, gates, terms } = global;
         let total = terms.policy.total.map(|total| Rate { bytes: Some(total), requests: None });
-        let total =
-            total.and_then(shares::rate_shown).map_or(String::new(), |total| format!(", {total} together"));
+        let total = total
+            .and_then(policy_file::rate_shown)
+            .map_or(String::new(), |total| format!(", {total} together"));
         let (at, every, lease) = (coordinators.join(", "), terms.every, terms.lease);
         writeln!(
             out,
@@ -161,8 +162,8 @@ fn explained(shares: &Shares) -> String {
     let requests =
         each().filter_map(|min| min.requests).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
     for sum in [
-        shares::rate_shown(Rate { bytes: bytes.try_into().ok(), requests: None }),
-        shares::rate_shown(Rate { bytes: None, requests: requests.try_into().ok() }),
+        policy_file::rate_shown(Rate { bytes: bytes.try_into().ok(), requests: None }),
+        policy_file::rate_shown(Rate { bytes: None, requests: requests.try_into().ok() }),
     ]
     .into_iter()
     .flatten()

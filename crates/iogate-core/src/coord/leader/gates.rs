@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Asked, Leader};
 use crate::Time;
-use crate::allot::{Allotted, Allotter, GateId, Report, Terms};
+use crate::global_policy::{Allotted, Allotter, GateId, Report, Terms};
 use crate::refusal::{Refusal, errno};
 use crate::wire::ReportUse;
 

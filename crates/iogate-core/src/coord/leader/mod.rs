@@ -43,7 +43,7 @@ pub use status::{Counters, Ending, Finished, Holder, Rules, Status, Waiter};
 
 use super::journal::{ClaimRecord, Loaded, Record, SessionRecord};
 use super::{Admission, ClaimId, CoordConfig, Entry, Grant, PlaceId, SessionId, Standing, Table, Token};
-use crate::allot::Terms;
+use crate::global_policy::Terms;
 use crate::hash::HashMap;
 use crate::refusal::{Refusal, errno};
 use crate::{Span, Time};

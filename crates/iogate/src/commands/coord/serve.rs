@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use iogate_core::Span;
-use iogate_core::allot::Terms;
 use iogate_core::coord::CoordConfig;
+use iogate_core::global_policy::Terms;
 use iogate_net::Listener;
 use iogate_net::coordinator::{
     Coordinator, CoordinatorConfig, Etcd, Journal, Limits, Local, Place, Probed, Prober, StartError,

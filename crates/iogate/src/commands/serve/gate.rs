@@ -6,7 +6,7 @@ use std::path::Path;
 use iogate_core::auto::Storage;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::Accounts;
-use iogate_vfs::shares::{BY, Shares};
+use iogate_vfs::policy_file::{BY, Shares};
 use serde::Deserialize;
 
 use crate::commands::policy;

@@ -14,7 +14,7 @@ use iogate_net::client::Client;
 use iogate_report::units;
 use iogate_report::why::Why;
 use iogate_vfs::app::{application_of_user, application_of_word};
-use iogate_vfs::shares::System;
+use iogate_vfs::policy_file::System;
 use serde::Serialize;
 
 use super::{Answer, unknown};

@@ -11,7 +11,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::sync::Arc;
 
-use iogate_core::allot::Terms;
+use iogate_core::global_policy::Terms;
 use iogate_core::nearest::nearest;
 use iogate_core::policy::{Entitlement, OtherBranches, Policy, Rate, WEIGHT_MAX};
 use iogate_core::units::{parse_rate, parse_time};

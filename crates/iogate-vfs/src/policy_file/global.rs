@@ -1,7 +1,7 @@
 //! `[global]` of a policy: it is one over many gates.
 
 use iogate_core::Span;
-use iogate_core::allot::Terms;
+use iogate_core::global_policy::Terms;
 use iogate_core::policy::Entitlement;
 use iogate_core::units::{parse_rate, parse_time};
 

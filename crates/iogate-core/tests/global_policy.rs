@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 
-use iogate_core::allot::{
+use iogate_core::global_policy::{
     Allotter, Demand, GateId, Grant, Holder, Level, Phase, Report, Terms, Usage, Want, level,
 };
 use iogate_core::policy::{Entitlement, Policy, Rate};
