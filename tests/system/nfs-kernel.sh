@@ -5,6 +5,8 @@
 # variants: aioli
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
+# shellcheck source=tests/system/nfs-kernel.bash
+. "$(dirname "$0")/nfs-kernel.bash"
 
 needs linux.uml mount.nfs insmod ip git make cc
 [ "$(id -u)" -eq 0 ] || skip "a network of its own takes root"
@@ -26,22 +28,7 @@ mkdir "$OUT"
 chmod 777 "$SRC"
 cc -O1 -o "$OUT/fsx" "$here/fsx.c"
 
-export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null
-export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
-mkdir "$OUT/origin"
-for i in $(seq 20); do echo "int part_$i(void); int part_$i(void) { return $i; }" >"$OUT/origin/part_$i.c"; done
-{
-    echo '#include <stdio.h>'
-    for i in $(seq 20); do echo "int part_$i(void);"; done
-    echo 'int main(void) { int sum = 0;'
-    for i in $(seq 20); do echo "sum += part_$i();"; done
-    echo 'printf("%d\n", sum); return 0; }'
-} >"$OUT/origin/main.c"
-printf '%s\n' 'OBJECTS = $(patsubst %.c,%.o,$(wildcard *.c))' 'sum: $(OBJECTS)' '	$(CC) -o $@ $^' >"$OUT/origin/Makefile"
-printf '%s\n' '*.o' sum >"$OUT/origin/.gitignore"
-git -C "$OUT/origin" init -q
-git -C "$OUT/origin" add .
-git -C "$OUT/origin" commit -qm 'Add the parts'
+make_origin "$OUT/origin"
 
 # What runs on the mount.
 cat >"$OUT/work" <<'END'
@@ -88,15 +75,16 @@ touch -d @1000000000 fsx-link
 echo secret >secret
 chmod 600 secret
 setpriv --reuid 1000 --regid 1000 --groups 2000 bash -euc '
-    ! cat secret 2>/dev/null
-    ! touch clone/new 2>/dev/null
+    refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }
+    refused cat secret
+    refused touch clone/new
     mkdir mine
     echo mine >mine/file
     chmod 400 mine/file
     [ "$(cat mine/file)" = mine ]
-    ! bash -c "echo more >>mine/file" 2>/dev/null
+    refused bash -c "echo more >>mine/file"
     chgrp 2000 mine/file
-    ! chgrp 3000 mine/file 2>/dev/null
+    refused chgrp 3000 mine/file
     [ "$(stat -c %u:%g mine/file)" = 1000:2000 ]
 ' || fail "permissions of a user"
 
@@ -111,13 +99,8 @@ cmp /tmp/all through || fail "what was written through a kill is not there"
 sha256sum </tmp/all >/mnt/out/sum
 END
 
-cat >"$OUT/server" <<END
-until [ -e "$OUT/stop" ]; do
-    bash -c 'echo \$\$ >"$OUT/server.pid"; exec "$IOGATE" nfs "$SRC" --listen 10.99.0.1:2049 --allow 10.99.0.0/24 --no-root-squash --scheduler $SCHEDULER'
-done
-END
-options=vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock,timeo=50
-UML_TIMEOUT=500 "$here/kernel-nfs-client" "bash '$OUT/server'" -- "$SRC" "$options" "$OUT" bash /mnt/out/work &
+write_server "$OUT/server"
+UML_TIMEOUT=500 "$here/kernel-nfs-client" "bash '$OUT/server'" -- "$SRC" "$NFS_OPTIONS" "$OUT" bash /mnt/out/work &
 client=$!
 progress() {
     local block

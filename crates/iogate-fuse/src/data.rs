@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::abi::{InHeader, Input, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};
 use crate::append::AppendGuard;
-use crate::file_system::{Opened, errno_of};
+use crate::file_system::{Agreed, Opened, errno_of};
 use crate::notify::Notifier;
 use crate::session::Session;
 
@@ -81,6 +81,19 @@ impl Data {
     }
 }
 
+/// What a read asks for.
+pub(crate) fn asked_read(mut input: Input<'_>, agreed: Agreed) -> Result<ReadIn, Errno> {
+    let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
+    if arg.size > agreed.request_bytes_max { Err(Errno::INVAL) } else { Ok(arg) }
+}
+
+/// What a write asks for, and its data.
+pub(crate) fn asked_write(mut input: Input<'_>, agreed: Agreed) -> Result<(WriteIn, &[u8]), Errno> {
+    let arg: WriteIn = input.record().ok_or(Errno::INVAL)?;
+    let bytes = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
+    if arg.size > agreed.request_bytes_max { Err(Errno::INVAL) } else { Ok((arg, bytes)) }
+}
+
 impl Session {
     /// Who sends a read or write.
     fn origin(&self, header: &InHeader) -> Origin {
@@ -93,11 +106,8 @@ impl Session {
     }
 
     /// Prepares a read.
-    pub(crate) fn read(&self, header: &InHeader, mut input: Input<'_>) -> Result<Data, Errno> {
-        let arg: ReadIn = input.record().ok_or(Errno::INVAL)?;
-        if arg.size > self.agreed.request_bytes_max {
-            return Err(Errno::INVAL);
-        }
+    pub(crate) fn read(&self, header: &InHeader, input: Input<'_>) -> Result<Data, Errno> {
+        let arg = asked_read(input, self.agreed)?;
         let file = self.fs.file(arg.fh)?;
         let origin = self.origin(header);
         let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
@@ -117,16 +127,8 @@ impl Session {
     }
 
     /// Prepares a write; also returns its data.
-    pub(crate) fn write<'a>(
-        &self,
-        header: &InHeader,
-        mut input: Input<'a>,
-    ) -> Result<(Data, &'a [u8]), Errno> {
-        let arg: WriteIn = input.record().ok_or(Errno::INVAL)?;
-        let bytes = input.rest().get(..arg.size as usize).ok_or(Errno::INVAL)?;
-        if arg.size > self.agreed.request_bytes_max {
-            return Err(Errno::INVAL);
-        }
+    pub(crate) fn write<'a>(&self, header: &InHeader, input: Input<'a>) -> Result<(Data, &'a [u8]), Errno> {
+        let (arg, bytes) = asked_write(input, self.agreed)?;
         let file = self.fs.file(arg.fh)?;
         let flags = arg.flags as i32;
         let cached = arg.write_flags & WRITE_CACHE != 0;

@@ -19,6 +19,7 @@
 //! | `tree` | the operations on a tree |
 //! | `app` | which application a process belongs to |
 //! | `control` | status and settings through the mount itself |
+//! | `fuzz` | what any bytes ask for; built for fuzzing only |
 //!
 //! Locks (POSIX, OFD and BSD) are kept by the kernel: they work between the processes of one mount.
 
@@ -34,6 +35,8 @@ mod dev;
 mod error;
 mod file_names;
 mod file_system;
+#[cfg(fuzzing)]
+pub mod fuzz;
 mod handle;
 mod mount;
 mod notify;

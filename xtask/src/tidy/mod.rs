@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, words, headers, comments.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, words, headers, comments, shell scripts.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
@@ -7,6 +7,7 @@ mod comments;
 mod headers;
 mod layers;
 mod paths;
+mod shell;
 mod sizes;
 mod words;
 mod writers;
@@ -41,6 +42,7 @@ pub(crate) const HELP: &str = "\
   words     No host name of a package registry, and no absolute path of a developer's machine.
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
+  shell     No line of a shell script is a bare `! command`, which never fails under `set -e`.
   writers   A private field of a struct is assigned in at most two files (through `self`; calls on it are not looked at).
 ";
 
@@ -147,6 +149,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     findings.extend(words::check(&tree));
     findings.extend(headers::check(&tree));
     findings.extend(comments::check(&tree));
+    findings.extend(shell::check(&tree));
     findings.extend(writers::check(&tree));
 
     for finding in &findings {

@@ -551,7 +551,7 @@ record! {
 }
 
 record! {
-    /// Tells what a gate asks for of a policy over many gates, and what it holds of it ([`global_policy`](crate::global_policy)); only in the name of the
+    /// Tells what a gate asks for of a [global policy](crate::global_policy), and what it holds of it; only in the name of the
     /// coordinator's own user or of root. Answered with [`Allotments`](super::Allotments).
     ReportUse<'a> {
         /// The gate: a number that it has drawn at random.
