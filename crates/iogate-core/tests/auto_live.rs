@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
+use iogate_core::auto::Pace;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::live::{Next, Served};
 use iogate_core::auto::window::PRESENT_MAX;
@@ -81,7 +82,7 @@ impl World {
             station: Station::new(device::parse(device).unwrap()),
             placement: Placement::new(APART),
             log: Log::default(),
-            live: Live::new(&config, storage, REQUESTS_PER_S, Time::ZERO),
+            live: Live::new(&config, storage, Pace::new(REQUESTS_PER_S, Time::ZERO), Time::ZERO),
             thinking: None,
             taken: Log::default(),
             coming: (0..clients).map(|client| Reverse((Time::from_nanos(client), client))).collect(),
@@ -179,7 +180,7 @@ impl World {
             let think = Span::from_micros(100 + self.below(100 + late));
             self.coming.push(Reverse((now + think, self.sender[part.request.0 as usize])));
         }
-        self.log.served(Served { began, ended: now, file, offset, bytes, op });
+        self.log.served(now, || Served { began, ended: now, file, offset, bytes, op });
     }
 
     /// The thread that thinks, which takes a while for it.
@@ -273,7 +274,12 @@ fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
 fn too_few_dispatches_are_not_called_a_doubt() {
     let scheduler = SchedulerConfig::by_name("fifo").unwrap();
     let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
-    let mut live = Live::new(&config, &Storage::unknown("disk", true), REQUESTS_PER_S, Time::ZERO);
+    let mut live = Live::new(
+        &config,
+        &Storage::unknown("disk", true),
+        Pace::new(REQUESTS_PER_S, Time::ZERO),
+        Time::ZERO,
+    );
     assert_eq!(live.choice(Time::ZERO).held, None, "nothing was looked at");
     // 300 requests, in long runs.
     let mut log = Log::default();
@@ -296,7 +302,7 @@ fn too_few_dispatches_are_not_called_a_doubt() {
     }
     for run in 0..10 {
         let bytes = 30 * 4_096;
-        log.served(Served { began: Time::ZERO, ended: now, file, offset: run * bytes, bytes, op });
+        log.served(now, || Served { began: Time::ZERO, ended: now, file, offset: run * bytes, bytes, op });
     }
     assert!(log.is_ripe(now));
     live.consider(&mut log, now);

@@ -41,6 +41,16 @@ impl Pace {
         self.saved
     }
 
+    /// The same at another rate, with what is saved. Without a rate there is nothing to spend, either.
+    pub fn at(self, per_s: u64) -> Pace {
+        Pace { per_s, saved: if per_s == 0 { 0 } else { self.saved }, ..self }
+    }
+
+    /// Whether anything may be simulated, ever.
+    pub const fn is_any(&self) -> bool {
+        self.per_s > 0
+    }
+
     /// So many were simulated.
     pub fn spend(&mut self, requests: u64) {
         self.saved = self.saved.saturating_sub(requests);

@@ -34,6 +34,8 @@ const SERVED_MAX: usize = 4_096;
 const STEP: u64 = 1_024;
 /// How long one waits for more that may be simulated.
 const PAUSE: Span = Span::from_millis(50);
+/// How long before a window may begin one notes what is served, to warm up devices with. Before that it would cost each request something.
+const WARMING: Span = Span::from_millis(50);
 /// Jumps by which it is judged whether seeks cost, and the largest that count: of others the transfer hides the seek.
 const JUMPS_MIN: u32 = 16;
 const JUMP_BYTES_MAX: u64 = 1 << 20;
@@ -82,9 +84,13 @@ impl Log {
         self.ring.completed(now, id, bytes);
     }
 
-    /// A dispatch has been carried out.
+    /// A dispatch has been carried out; `served` says which, if that is of use.
     #[inline]
-    pub fn served(&mut self, served: Served) {
+    pub fn served(&mut self, now: Time, served: impl FnOnce() -> Served) {
+        if self.next.is_some_and(|next| now + WARMING < next) {
+            return;
+        }
+        let served = served();
         self.ring.served(&served);
         if self.ring.is_open() && self.served.len() < SERVED_MAX {
             self.served.push(served);
@@ -205,7 +211,6 @@ pub struct Live {
     refit: Refit,
     streams: Streams,
     pace: Pace,
-    has_budget: bool,
     /// Windows one after another that were not explained.
     doubts: u32,
     /// There were too few dispatches to learn from when it last looked.
@@ -223,8 +228,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// One for a gate with these settings, in front of such a storage, that simulates `per_s` requests a second.
-    pub fn new(gate: &GateConfig, storage: &Storage, per_s: u64, now: Time) -> Live {
+    /// One for a gate with these settings, in front of such a storage, that simulates at `pace`.
+    pub fn new(gate: &GateConfig, storage: &Storage, pace: Pace, now: Time) -> Live {
         let profile = storage.profile.clone();
         let refit = match storage.is_kept {
             true => Refit::from_kept(profile),
@@ -236,8 +241,7 @@ impl Live {
             storage: storage.clone(),
             refit,
             streams: Streams::default(),
-            pace: Pace::new(per_s, now),
-            has_budget: per_s > 0,
+            pace,
             doubts: 0,
             few: false,
             switches: 0,
@@ -306,7 +310,7 @@ impl Live {
         let Some(jumps) = self.assumed.as_ref().filter(|jumps| jumps.all >= JUMPS_MIN) else { return false };
         let refuted = jumps.cheap * 2 > jumps.all;
         self.assumed = None;
-        refuted && self.has_budget
+        refuted && self.pace.is_any()
     }
 
     /// Whether what has been learnt does not explain what at least a tenth of the dispatches takes.
@@ -317,7 +321,7 @@ impl Live {
 
     /// Simulates for a moment.
     pub fn step(&mut self, now: Time) -> Next {
-        if !self.chooser.has_work() || !self.has_budget {
+        if !self.chooser.has_work() || !self.pace.is_any() {
             return Next::Over;
         }
         let granted = self.pace.granted(now).min(STEP);
@@ -360,6 +364,11 @@ impl Live {
             Some(_) => self.storage.prices(),
             None => (self.refit.dispatches() >= DISPATCHES_MIN).then(|| self.refit.profile().prices()),
         }
+    }
+
+    /// How much it may still simulate.
+    pub fn pace(&self) -> Pace {
+        self.pace
     }
 
     /// What is in use, and why.

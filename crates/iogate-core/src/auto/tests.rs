@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::candidates::Candidates;
+use super::driver::Pace;
 use super::shadow::Shadow;
 use super::window::{Reader, Reading, Ring, Window};
 use crate::device::{Device, Unit};
@@ -250,4 +251,14 @@ fn a_window_goes_on_while_most_clients_see_nothing() {
     assert!(!ring.is_ripe(ms(STEPS)));
     (0..3).for_each(|client| ring.completed(ms(STEPS + 1), RequestId(1_000 + client), 4_096));
     assert_eq!(whole(&mut reader, &ring, ms(STEPS + 1)).len() as u64, STEPS + 3);
+}
+
+#[test]
+fn a_pace_that_goes_on_has_no_more_than_was_saved_and_earned() {
+    let second = Time::ZERO + Span::from_secs(1);
+    let mut pace = Pace::new(10, Time::ZERO);
+    pace.spend(pace.clone().granted(Time::ZERO));
+    assert_eq!(pace.at(10).granted(second), 10);
+    assert_eq!(pace.at(0).granted(second), 0);
+    assert!(pace.at(10).is_any() && !pace.at(0).is_any());
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use iogate_core::auto::chooser::QUEUED_MAX;
 use iogate_core::auto::live::{Next, Served};
 use iogate_core::auto::window::PRESENT_MAX;
-use iogate_core::auto::{Choice, Live, Log, Storage};
+use iogate_core::auto::{Choice, Live, Log, Pace, Storage};
 use iogate_core::{FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
 
 use super::flight::Flight;
@@ -52,6 +52,8 @@ pub(super) struct Noting {
 #[derive(Default)]
 pub(super) struct Thinking {
     storage: Option<Storage>,
+    /// How much may still be simulated: who turns the choice off and on does not get more.
+    pace: Option<Pace>,
     /// Of the thread that was started last.
     number: u64,
     handle: Option<JoinHandle<()>>,
@@ -74,9 +76,11 @@ impl Noting {
     #[inline]
     pub(super) fn served(&mut self, now: Time, flight: &Flight) -> bool {
         let (Some(first), Some(last)) = (flight.shares.first(), flight.shares.last()) else { return false };
-        let bytes = last.offset + u64::from(last.bytes()) - first.offset;
-        let (file, op, offset) = (flight.io.file.id(), flight.io.op, first.offset);
-        self.log.served(Served { began: flight.began, ended: now, file, offset, bytes, op });
+        self.log.served(now, || {
+            let bytes = last.offset + u64::from(last.bytes()) - first.offset;
+            let (file, op, offset) = (flight.io.file.id(), flight.io.op, first.offset);
+            Served { began: flight.began, ended: now, file, offset, bytes, op }
+        });
         let wakes = !self.told && self.log.is_ripe(now);
         self.told |= wakes;
         wakes
@@ -168,7 +172,8 @@ impl Shared {
         let now = self.clock.now();
         let unknown = || Storage::unknown("unknown", false);
         let storage = state.thinking.storage.get_or_insert_with(unknown).clone();
-        let live = Live::new(state.gate.config(), &storage, budget, now);
+        let pace = state.thinking.pace.map_or(Pace::new(budget, now), |pace| pace.at(budget));
+        let live = Live::new(state.gate.config(), &storage, pace, now);
         state.thinking.number += 1;
         let number = state.thinking.number;
         let noting = Noting {
@@ -288,6 +293,7 @@ fn apply(shared: &Arc<Shared>, live: &mut Live, thread: u64) -> Option<()> {
     let noting = state.noting(thread)?;
     (noting.choice, noting.said, noting.told) = (choice, now, false);
     noting.log.rest();
+    state.thinking.pace = Some(live.pace());
     if let Some(prices) = prices {
         state.gate.set_prices(prices);
     }
