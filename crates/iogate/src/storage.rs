@@ -1,7 +1,7 @@
 //! What a directory lies on, as far as a default depends on it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -18,13 +18,15 @@ use crate::devices;
 
 /// Where the kernel tells of block devices by their numbers.
 const DEVICES: &str = "/sys/dev/block";
+/// How deep block devices may lie on each other.
+const DEEPEST: u32 = 8;
 
 /// The scheduler where none is named and nothing can be chosen: one that spares a disk its seeks if there is known to be one.
 /// Elsewhere deliberate waits cost more than they gain, and whoever is behind a server schedules there.
 pub(crate) fn fixed_scheduler(directory: Option<&Path>) -> SchedulerKind {
     let device = directory.and_then(|directory| directory.metadata().ok()).map(|metadata| metadata.dev());
     match device {
-        Some(device) if is_rotating(Path::new(DEVICES), device) => SchedulerKind::Aioli,
+        Some(device) if is_lone_disk(Path::new(DEVICES), device) => SchedulerKind::Aioli,
         _ => SchedulerKind::Fifo,
     }
 }
@@ -66,7 +68,10 @@ pub(crate) fn engine(
 /// What is known of the storage below a directory, or behind servers.
 pub(crate) fn known(directory: Option<&Path>) -> Storage {
     match directory {
-        Some(directory) => Storage::unknown(&kind(directory), is_rotational(directory)),
+        Some(directory) => {
+            let is_lone = |metadata: std::fs::Metadata| is_lone_disk(Path::new(DEVICES), metadata.dev());
+            Storage::unknown(&kind(directory), directory.metadata().is_ok_and(is_lone))
+        }
         None => Storage::unknown("servers", false),
     }
 }
@@ -108,11 +113,30 @@ pub(crate) fn kind(directory: &Path) -> String {
 }
 
 fn is_rotating(devices: &Path, device: u64) -> bool {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let device = devices.join(format!("{major}:{minor}"));
     // A partition has the queue of its disk, which it lies in.
+    let device = place(devices, device);
     let told = |queue: &str| std::fs::read_to_string(device.join(queue).join("rotational")).ok();
     told("queue").or_else(|| told("../queue")).is_some_and(|text| text.trim() == "1")
+}
+
+/// Whether it is one rotating disk. Of an array that the kernel makes out of several, each has an arm of its own: one dispatch at a time would let
+/// the others rest. What an array makes by itself looks like one disk from here.
+fn is_lone_disk(devices: &Path, device: u64) -> bool {
+    is_rotating(devices, device) && disks(&place(devices, device), DEEPEST) == 1
+}
+
+/// Where the kernel tells of a device.
+fn place(devices: &Path, device: u64) -> PathBuf {
+    devices.join(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
+}
+
+/// How many disks a device is made of, by what it and those below it say that they lie on.
+fn disks(device: &Path, deepest: u32) -> usize {
+    let of_partition = || std::fs::read_dir(device.join("../slaves"));
+    let Ok(below) = std::fs::read_dir(device.join("slaves")).or_else(|_| of_partition()) else { return 1 };
+    let below: usize =
+        below.flatten().map(|one| if deepest > 0 { disks(&one.path(), deepest - 1) } else { 1 }).sum();
+    below.max(1)
 }
 
 #[cfg(test)]
@@ -136,7 +160,34 @@ mod tests {
         }
         let rotating = |minor| is_rotating(&devices, rustix::fs::makedev(8, minor));
         assert_eq!([0, 1, 16, 17, 32].map(rotating), [true, true, false, false, false]);
+        assert_eq!(
+            [0, 1, 16].map(|minor| is_lone_disk(&devices, rustix::fs::makedev(8, minor))),
+            [true, true, false]
+        );
         assert_eq!(fixed_scheduler(None), SchedulerKind::Fifo);
         assert_eq!(fixed_scheduler(Some(Path::new("/proc"))), SchedulerKind::Fifo);
+    }
+    #[test]
+    fn an_array_of_several_disks_is_not_taken_for_one() {
+        let system = tempfile::tempdir().unwrap();
+        let path = |path: &str| system.path().join(path);
+        let devices = path("block");
+        fs::create_dir(&devices).unwrap();
+        // `md0` of two disks, with a partition; a volume on one disk; a volume on the array.
+        let all: [(&str, &[&str]); 5] =
+            [("sda", &[]), ("sdb", &[]), ("md0", &["sda", "sdb"]), ("dm-0", &["sda"]), ("dm-1", &["md0"])];
+        for (minor, (name, below)) in all.iter().enumerate() {
+            fs::create_dir_all(path(&format!("{name}/queue"))).unwrap();
+            fs::create_dir(path(&format!("{name}/slaves"))).unwrap();
+            fs::write(path(&format!("{name}/queue/rotational")), "1\n").unwrap();
+            for one in *below {
+                symlink(path(one), path(&format!("{name}/slaves/{one}"))).unwrap();
+            }
+            symlink(path(name), devices.join(format!("9:{minor}"))).unwrap();
+        }
+        fs::create_dir(path("md0/md0p1")).unwrap();
+        symlink(path("md0/md0p1"), devices.join("9:5")).unwrap();
+        let lone = |minor| is_lone_disk(&devices, rustix::fs::makedev(9, minor));
+        assert_eq!([0, 1, 2, 3, 4, 5].map(lone), [true, true, false, true, false, false]);
     }
 }

@@ -10,8 +10,8 @@
 //! | [`backoff`] | turns without a coordinator: probe, and back off while the storage is busy |
 //! | [`claimant`] | a client of a coordinator: what it has asked, and until when its turn counts |
 //! | [`config`] | the rules of a table, and their names |
-//! | [`journal`] | what a coordinator must not forget, and how it is kept in files (feature `coordinator`) |
-//! | [`leader`] | what a coordinator decides while it leads (feature `coordinator`) |
+//! | `journal` | what a coordinator must not forget, and how it is kept in files (feature `coordinator`) |
+//! | `leader` | what a coordinator decides while it leads (feature `coordinator`) |
 //! | [`stats`] | what a table counts |
 //! | `table` | the lock table |
 
