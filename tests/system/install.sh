@@ -6,7 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs gcc pkg-config
+needs gcc pkg-config readelf
 here=$(cd "$(dirname "$0")/../.." && pwd)
 SERVER=
 end() {
@@ -47,6 +47,7 @@ for name in iogate-turn iogate-gate iogate-agios; do
 done
 eval "gcc $SIDE/program.c $(pkg-config --cflags --libs iogate-gate) -o $SIDE/program" || fail "the program cannot be built"
 LD_LIBRARY_PATH=$PREFIX/lib "$SIDE/program" || fail "the program fails"
+readelf --dynamic "$SIDE/program" | grep -qF '[libiogate_gate.so.1]' || fail "the program does not ask for its library by number"
 
 # Over a version whose server runs: it goes on.
 "$PREFIX/bin/iogate" serve --directory "$SRC" --listen "unix:$SIDE/server" >"$SIDE/server.out" 2>&1 &
