@@ -130,3 +130,8 @@ fn the_installed_library_has_a_name_and_versions_and_nothing_else_is_seen_of_it(
     installed::asks_for(&scene.program, "libiogate_agios", VERSION);
     scene.run("values", &algorithm("TO"), &[]);
 }
+
+#[test]
+fn the_manual_has_all_that_the_header_says() {
+    installed::manual(root(), "agios", "agios.h");
+}

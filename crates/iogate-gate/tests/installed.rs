@@ -24,3 +24,8 @@ fn the_library_has_a_name_and_versions_and_nothing_else_is_seen_of_it() {
     succeeded(&Command::new(&program).arg("protocol").output().unwrap());
     succeeded(&Command::new(&program).arg("threads").output().unwrap());
 }
+
+#[test]
+fn the_manual_has_all_that_the_header_says() {
+    installed::manual(root(), "gate", "iogate_gate.h");
+}
