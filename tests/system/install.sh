@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installing: into a prefix with a space, by a staging root, over a version whose server runs, with the disk full; C programs build by pkg-config against
 # what is installed; nothing is left when it is removed.
-# limit: 60
+# limit: 90
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
