@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Installing: into a prefix with a space, by a staging root, over a version whose server runs, with the disk full; C programs build by pkg-config against
 # what is installed; nothing is left when it is removed.
-# limit: 60
+# limit: 90
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs gcc pkg-config
+needs gcc pkg-config readelf
 here=$(cd "$(dirname "$0")/../.." && pwd)
 SERVER=
 end() {
@@ -24,6 +24,7 @@ put >"$SIDE/said" || fail "it cannot be installed: $(cat "$SIDE/said")"
 grep -q 'is at .*a place' "$SIDE/said" || fail "it does not say where: $(cat "$SIDE/said")"
 "$PREFIX/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 [ -s "$PREFIX/share/man/man1/iogate-mount.1" ] || fail "there is no man page of mount"
+[ -s "$PREFIX/share/man/man3/iogate_gate.3" ] || fail "there is no man page of the library"
 bash -n "$PREFIX/share/bash-completion/completions/iogate" || fail "the completions are no bash"
 refused 2 'cannot name a path with a space' "$PREFIX/bin/iogate" run --policy backoff --target "$SRC" true
 PREFIX=$SIDE/plain put >/dev/null || fail "it cannot be installed elsewhere"
@@ -47,6 +48,7 @@ for name in iogate-turn iogate-gate iogate-agios; do
 done
 eval "gcc $SIDE/program.c $(pkg-config --cflags --libs iogate-gate) -o $SIDE/program" || fail "the program cannot be built"
 LD_LIBRARY_PATH=$PREFIX/lib "$SIDE/program" || fail "the program fails"
+readelf --dynamic "$SIDE/program" | grep -qF '[libiogate_gate.so.1]' || fail "the program does not ask for its library by number"
 
 # Over a version whose server runs: it goes on.
 "$PREFIX/bin/iogate" serve --directory "$SRC" --listen "unix:$SIDE/server" >"$SIDE/server.out" 2>&1 &

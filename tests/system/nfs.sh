@@ -48,7 +48,12 @@ refused 2 'expected --allow' "$IOGATE" nfs "$SRC" --listen 0.0.0.0:0
 refused 2 'expected unix:PATH' "$IOGATE" nfs "$SRC" --control 127.0.0.1:1
 refused any 'must be a directory' "$IOGATE" nfs "$WORK/nothing" --listen 127.0.0.1:0
 
-serve 127.0.0.1:0 --no-root-squash
+echo "127.0.0.1/1000" >"$SIDE/applications"
+IOGATE_APP_FILE=$SIDE/applications refused any 'expected NAME_OR_GLOB ID' "$IOGATE" nfs "$SRC" --listen 127.0.0.1:0
+
+# One user has a fixed application.
+echo "127.0.0.?/1000 77" >"$SIDE/applications"
+IOGATE_APP_FILE=$SIDE/applications serve 127.0.0.1:0 --no-root-squash
 grep -q "^mount with: mount -t nfs -o vers=3,.*port=$PORT.* 127.0.0.1:$SRC " "$WORK/server.out" || fail "it does not say how to mount"
 
 # --- Trees, in and out.
@@ -89,6 +94,7 @@ gate = gate.get("summary", gate)
 assert gate["write"]["bytes"] > 40_000_000 and gate["read"]["bytes"] > 40_000_000, gate["write"]["bytes"]
 assert gate["read"]["failed"] == gate["write"]["failed"] == 0
 assert len(gate["apps"]) >= 2, "two users of one client"
+assert any(app["id"] == 77 for app in gate["apps"]), gate["apps"]
 END
 "$IOGATE" set "unix:$WORK/control" fair=user || fail "no policy can be set"
 nfs names

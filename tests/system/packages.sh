@@ -6,7 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs dpkg dpkg-deb dpkg-shlibdeps strip systemd-sysusers
+needs dpkg dpkg-deb dpkg-shlibdeps cc ar strip systemd-sysusers
 [ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
 SERVER=
 end() {
@@ -24,7 +24,7 @@ packaged deb next 2
 
 # Each file is in one package, and none is writable by others or another user's than root.
 for package in "$SIDE/once"/*; do dpkg-deb --contents "$package"; done >"$SIDE/contents"
-! awk '$2 != "root/root" || $1 ~ /^.....w|^........w/' "$SIDE/contents" | grep . || fail "owners or modes are wrong"
+! awk '$2 != "root/root" || $1 ~ /^[^l]....w|^[^l].......w/' "$SIDE/contents" | grep . || fail "owners or modes are wrong"
 ! awk '$1 !~ /^d/ { print $6 }' "$SIDE/contents" | sort | uniq -d | grep . || fail "files are in two packages"
 
 root=$SIDE/root
@@ -41,6 +41,10 @@ in_root --install "$SIDE/once"/*.deb
 grep -q '^iogate:' "$root/etc/passwd" || fail "there is no user for the coordinator"
 [ -s "$root/usr/lib/systemd/system/iogate-mount@.service" ] || fail "there is no unit of mounts"
 grep -q '^ExecStart=/usr/bin/iogate coord serve ' "$root/usr/lib/systemd/system/iogate-coord.service" || fail "the unit has another program"
+for name in gate agios; do
+    [ "$(readlink "$root/usr/lib/"*"/libiogate_$name.so")" = "libiogate_$name.so.1" ] || fail "linkers do not find libiogate_$name"
+    [ -s "$(echo "$root/usr/lib/"*"/libiogate_$name.so.1")" ] || fail "there is no libiogate_$name.so.1"
+done
 zcat "$root/usr/share/man/man1/iogate-mount.1.gz" | grep -q iogate || fail "there is no man page"
 
 # Over a version whose server runs.

@@ -5,7 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs rpm rpmbuild strip
+needs rpm rpmbuild cc ar strip
 [ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
 trap 'clean_up $?' EXIT
 

@@ -1,4 +1,5 @@
-/* The interface of AGIOS (https://github.com/francielizanon/agios) over iogate's gate: link with -liogate_agios. docs/agios.md has what differs.
+/* The interface of AGIOS over iogate's gate. Link with -liogate_agios; docs/agios.md has what differs from AGIOS itself, which is at
+ * https://github.com/francielizanon/agios.
  *
  * Functions may be called from any thread, and inside callbacks. Those that say true or false say false for wrong input; agios_error()
  * has a line about it. In a child after fork they say false until it has called agios_init() itself.

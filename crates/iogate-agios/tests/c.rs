@@ -1,10 +1,20 @@
 //! The functions of `agios.h`, as C programs use them: compiled here, and run as they are, under valgrind, and with an address sanitizer.
 
+#[path = "../../iogate-gate/tests/common/installed.rs"]
+mod installed;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Algorithms of AGIOS.
 const ALGORITHMS: [&str; 8] = ["MLF", "aIOLi", "SJF", "TO", "TO-agg", "SW", "NOOP", "TWINS"];
+
+/// Of the functions of the installed library.
+const VERSION: &str = "IOGATE_AGIOS_0.1";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -13,7 +23,6 @@ struct Scene {
 
 impl Scene {
     fn new(flags: &[&str]) -> Scene {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("agios");
         // Beside the tests.
@@ -23,9 +32,9 @@ impl Scene {
             .args(flags)
             .arg("-o")
             .arg(&program)
-            .arg(root.join("tests/programs/agios.c"))
+            .arg(root().join("tests/programs/agios.c"))
             .arg("-I")
-            .arg(root.join("include"))
+            .arg(root().join("include"))
             .arg("-L")
             .arg(&libraries)
             .args(["-liogate_agios", "-lpthread"])
@@ -110,4 +119,19 @@ fn with_a_sanitizer() {
     {
         scene.run(mode, &algorithm(name), &[]);
     }
+}
+
+#[test]
+fn the_installed_library_has_a_name_and_versions_and_nothing_else_is_seen_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    installed::link(root(), "agios", VERSION, folder.path());
+    let scene = Scene::new(&["-L", &place, &format!("-Wl,-rpath,{place}")]);
+    installed::asks_for(&scene.program, "libiogate_agios", VERSION);
+    scene.run("values", &algorithm("TO"), &[]);
+}
+
+#[test]
+fn the_manual_has_all_that_the_header_says() {
+    installed::manual(root(), "agios", "agios.h");
 }

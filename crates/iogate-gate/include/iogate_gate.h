@@ -14,6 +14,8 @@
  * - All functions may be called from any thread, several at the same time too. Freeing is the exception: when an instance is
  *   freed no other call with it may be underway, but where its function says otherwise; and none may come later. That cannot be seen by the
  *   library: the instance is memory that is gone.
+ * - Inside callbacks all functions may be called, too. Submitting does not wait there, and freeing is deferred until the callback has
+ *   returned: those two say how.
  * - Handles of requests and dispatches have a generation: one that is over is not taken for a later one (for 2^32 - 1 uses of its
  *   slot). 0 is never a handle.
  * - Structs that are passed in begin with `size`, which must be their sizeof. What the caller passes is his, is read during the call

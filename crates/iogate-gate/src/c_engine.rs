@@ -22,7 +22,8 @@ use crate::types::{CEngineConfig, CRequest, NONBLOCK, QUICK, check_pointer, read
 /// Most requests of an engine: their slots are found by a table.
 const QUEUE_MAX: u32 = 1 << 24;
 
-/// `iogate_engine`
+/// `iogate_engine`, in other lines of the cache than the count of its users: a completion changes that, and who submits reads this.
+#[repr(align(128))]
 pub struct CEngine {
     home: Home,
     aggregation: Aggregation,

@@ -80,8 +80,13 @@ pub(crate) struct Common {
     pub(crate) user: *mut c_void,
     pub(crate) slots: Slots,
     pub(crate) intake: Intake,
-    flights: Mutex<Slab<Flight>>,
+    flights: Flights,
 }
+
+/// What the program has started; in lines of the cache that submitters leave alone.
+#[derive(Default)]
+#[repr(align(128))]
+struct Flights(Mutex<Slab<Flight>>);
 
 // SAFETY: `user` is the program's, which is told that its functions are called in any thread.
 unsafe impl Send for Common {}
@@ -132,7 +137,7 @@ impl Common {
             user,
             slots: Slots::new(queue_max),
             intake: Intake::new(queue_max),
-            flights: Mutex::default(),
+            flights: Flights::default(),
         }
     }
 
@@ -212,7 +217,7 @@ impl Common {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Flight>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A dispatch that the program has started is over.

@@ -2,9 +2,11 @@
 //!
 //! All that a submitter needs is behind one lock, which is taken once for a request: room, a free slot, and the list of what is on its way
 //! in. If nobody is bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves
-//! the rest to a thread of the intake's, so that no submitter works for the others without end. What is over gives its room back in
-//! batches. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
+//! the rest to a thread of the intake's, so that no submitter works for the others without end. What is over gives its room back under a
+//! lock of its own, which submitters take only when they have used up what was given before: where one dispatch at a time is in service,
+//! each gives back by itself. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,16 +52,28 @@ pub(crate) struct Intake {
     /// Who waits is woken when only so much is taken: to be woken for each request costs more than the request.
     low: usize,
     state: Mutex<State>,
+    given: Given,
     /// There is room again.
     freed: Condvar,
     /// The thread is to bring in, or to end.
     wanted: Condvar,
 }
 
+/// Slots of what is over, until who has the intake's lock gathers them; in lines of the cache that submitters leave alone.
+#[derive(Default)]
+#[repr(align(128))]
+struct Given {
+    slots: Mutex<Vec<u32>>,
+    /// How many they are.
+    count: AtomicUsize,
+    /// With how many somebody who waits is to be woken.
+    enough: AtomicUsize,
+}
+
 /// What the intake's lock guards.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Slots that have been in use, and are not.
+    /// Slots that have been in use, and are not, but for those that have just been given back.
     free: Vec<u32>,
     /// Slots that have been in use.
     used: u32,
@@ -105,6 +119,7 @@ impl Intake {
             max,
             low: max - (max / 2).max(1),
             state: Mutex::default(),
+            given: Given { enough: AtomicUsize::new(usize::MAX), ..Given::default() },
             freed: Condvar::new(),
             wanted: Condvar::new(),
         }
@@ -116,35 +131,87 @@ impl Intake {
 
     /// How much room is taken.
     pub(crate) fn taken(&self) -> usize {
-        self.lock().taken()
+        let mut state = self.lock();
+        self.gather(&mut state);
+        state.taken()
     }
 
     /// Goes where there is room for one request; none if there is none, and the caller may not wait.
     pub(crate) fn enter(&self, may_wait: bool) -> Option<MutexGuard<'_, State>> {
         let mut state = self.lock();
+        if state.free.is_empty() {
+            self.gather(&mut state);
+        }
         while state.taken() >= self.max {
             if !may_wait {
                 return None;
             }
             state.waiting += 1;
-            state = self.freed.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            self.say_when(&state);
+            // Who gave before that was said wakes nobody.
+            self.gather(&mut state);
+            if state.taken() >= self.max {
+                state = self.freed.wait_timeout(state, LOOK_AGAIN).unwrap_or_else(PoisonError::into_inner).0;
+            }
             state.waiting -= 1;
             state.woken = false;
+            self.gather(&mut state);
+            self.say_when(&state);
         }
         Some(state)
     }
 
     /// Takes slots back.
     pub(crate) fn give(&self, slots: impl Iterator<Item = u32>) {
+        let mut given = self.given.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        given.extend(slots);
+        let count = given.len();
+        self.given.count.store(count, Ordering::SeqCst);
+        drop(given);
+        if count >= self.given.enough.load(Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Wakes one of those who wait, if half is free. One, and the next only if that one does not keep up: all together would take the
+    /// processor of who brings in, and then sleep.
+    fn wake(&self) {
         let mut state = self.lock();
-        state.free.extend(slots);
+        self.gather(&mut state);
         let wakes = state.waiting > 0 && !state.woken && state.taken() <= self.low;
         state.woken |= wakes;
+        self.say_when(&state);
         drop(state);
-        // One, and the next only if that one does not keep up: all together would take the processor of who brings in, and then sleep.
         if wakes {
             self.freed.notify_one();
         }
+    }
+
+    /// Frees the slots that were given back.
+    fn gather(&self, state: &mut State) {
+        if self.given.count.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut given = self.given.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.free.is_empty() {
+            std::mem::swap(&mut state.free, &mut given);
+        } else {
+            state.free.append(&mut given);
+        }
+        self.given.count.store(0, Ordering::Release);
+        drop(given);
+        if state.waiting > 0 {
+            self.say_when(state);
+        }
+    }
+
+    /// Says with how many slots somebody is to be woken: whenever somebody begins or ends to wait, and while somebody does.
+    fn say_when(&self, state: &State) {
+        let enough = match state.waiting > 0 && !state.woken {
+            true => state.taken().saturating_sub(self.low).max(1),
+            false => usize::MAX,
+        };
+        self.given.enough.store(enough, Ordering::SeqCst);
     }
 
     /// Brings in what is in the list, for a while.
@@ -218,6 +285,33 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn what_is_given_back_one_by_one_is_nobody_elses_until_it_is_taken() {
+        const ROOM: usize = 8;
+        const EACH: usize = 2000;
+        let intake = Intake::new(ROOM as u32);
+        let in_use = [const { AtomicBool::new(false) }; ROOM];
+        let (give, over) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            for give in [give.clone(), give.clone(), give] {
+                let (intake, in_use) = (&intake, &in_use);
+                scope.spawn(move || {
+                    for _ in 0..EACH {
+                        let slot = intake.enter(true).unwrap().slot();
+                        assert!(!in_use[slot as usize].swap(true, Ordering::Relaxed));
+                        give.send(slot).unwrap();
+                    }
+                });
+            }
+            for slot in over {
+                in_use[slot as usize].store(false, Ordering::Relaxed);
+                intake.give(std::iter::once(slot));
+            }
+        });
+        assert_eq!(intake.taken(), 0);
+    }
 
     #[test]
     fn who_finds_no_room_waits_until_half_is_free() {

@@ -5,8 +5,10 @@ mod common;
 use std::net::TcpListener;
 
 use common::*;
+use iogate_core::AppId;
 use iogate_nfs::wire::*;
 use iogate_nfs::{Access, Limits, Server, ServerConfig};
+use iogate_vfs::app::{AppFile, application_of_word};
 
 fn serve_two(folders: [&std::path::Path; 2], listener: TcpListener) -> Server {
     let served = |folder, path: &[u8]| {
@@ -102,4 +104,28 @@ fn calls_that_come_together_reach_their_own_gates() {
         let last = (0..20usize).rfind(|at| at % 3 % 2 == which).unwrap();
         assert_eq!(found.len(), (last + 1) * 512, "what is the other export's is not there");
     }
+}
+
+#[test]
+fn users_of_clients_may_have_fixed_applications() {
+    let (folder, side) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let lines = side.path().join("applications");
+    std::fs::write(&lines, "127.0.0.1/1000 3 # of one user\n127.0.0.*/100? simulation\n10.*/* 5\n").unwrap();
+    let mut export = export(folder.path(), How::default());
+    export.applications = AppFile::read(&lines).unwrap();
+    let engine = export.engine.clone();
+    let access = Access { networks: vec![], any_port: true };
+    let config = ServerConfig { exports: vec![export], access, limits: Limits::default() };
+    let server = Server::start(config, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o666).unwrap();
+    for (uid, bytes) in [(1000, 100), (1001, 20), (1002, 3), (2000, 7)] {
+        client.credential = user(uid, uid, &[]);
+        client.write(file, 0, &vec![1; bytes], Stable::Unstable).unwrap();
+    }
+    let written = |app| engine.with_gate(|gate, _| gate.stats().apps.get(app).map(|sums| sums.bytes));
+    assert_eq!(written(AppId(3)), Some(100));
+    assert_eq!(written(application_of_word("simulation")), Some(23), "the first line that fits counts");
+    assert_eq!(written(application_of_word("127.0.0.1 2000")), Some(7), "who has none is an application");
+    assert_eq!(written(AppId(5)), None);
 }

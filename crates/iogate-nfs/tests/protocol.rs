@@ -4,20 +4,14 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use iogate_core::answers::NameIntent;
-use iogate_core::wire::{Identity, Request as KindOf};
 use iogate_nfs::rpc::{Accepted, take_reply};
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
 use iogate_nfs::{Lasting, Limits};
-use iogate_vfs::answers::Begun;
-use iogate_vfs::held::known;
 
 fn accepted(record: &[u8]) -> Option<Accepted> {
     take_reply(&mut Reader::new(record)).unwrap().1
@@ -115,96 +109,6 @@ fn an_answer_outlives_the_server() {
     let again: Vec<Reply> = calls.iter().map(|call| client.call(call)).collect();
     assert_eq!(again, answers);
     assert!(matches!(client.call(&calls[2]), Reply::Removed(Status::NoEnt, _)), "another number");
-}
-
-/// Of calls that a killed server had noted, some before and some after they took effect.
-#[test]
-fn what_was_underway_at_a_kill_is_done_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name);
-    let server = serve(folder.path(), How::default());
-    let mut client = Client::connect(&server);
-    let root = client.root;
-    for name in ["removed", "kept", "from", "stays"] {
-        std::fs::write(path(name), name).unwrap();
-    }
-    let file = client.look_up(root, b"kept").unwrap();
-    let place = |name| Place { dir: root, name };
-    let attr = SetAttr { mode: Some(0o640), ..SetAttr::default() };
-    let rename = |from, to| Request::Rename { from: place(from), to: place(to) };
-    let link = |name| Request::Link { file, place: place(name) };
-    // What is called, the kind of its intent, the two files that it concerns, and whether it took effect.
-    let calls = [
-        (Request::Remove(place(b"removed")), KindOf::UNLINK, "removed", "", true),
-        (Request::Remove(place(b"kept")), KindOf::UNLINK, "kept", "", false),
-        (rename(b"from", b"to"), KindOf::RENAME, "from", "to", true),
-        (rename(b"stays", b"went"), KindOf::RENAME, "stays", "went", false),
-        (Request::MkDir { place: place(b"dir"), attr }, KindOf::MAKE_NODE, "dir", "", true),
-        (
-            Request::Create { place: place(b"new"), how: CreateHow::Guarded(attr) },
-            KindOf::OPEN,
-            "new",
-            "",
-            true,
-        ),
-        (
-            Request::SymLink { place: place(b"link"), attr: SetAttr::default(), target: b"x" },
-            KindOf::SYMLINK,
-            "link",
-            "",
-            false,
-        ),
-        (link(b"second"), KindOf::LINK, "kept", "second", true),
-    ];
-    drop(server);
-    let answers = Arc::new(kept_answers(folder.path()));
-    let identity = |name: &str| match std::fs::File::open(path(name)) {
-        Ok(file) if !name.is_empty() => known(&file).unwrap().identity,
-        _ => Identity::default(),
-    };
-    for (at, (call, kind, first, second, _)) in calls.iter().enumerate() {
-        client.xid = 7000 + at as u32;
-        let record = client.record(call);
-        let key = iogate_nfs::answers::key([127, 0, 0, 1].into(), client.xid, call.procedure(), &record);
-        let (file, other) = (identity(first), identity(second));
-        let intent = NameIntent { kind: *kind, file, other, had: 0, path: &record, to: &[] };
-        let Begun::New(running) = answers.begin(key, 0) else { panic!("it is known") };
-        running.intend(&intent).unwrap();
-    }
-    drop(answers);
-    std::fs::hard_link(path("kept"), path("second")).unwrap();
-    std::fs::remove_file(path("removed")).unwrap();
-    std::fs::rename(path("from"), path("to")).unwrap();
-    std::fs::create_dir(path("dir")).unwrap();
-    std::fs::write(path("new"), "").unwrap();
-    let new = std::fs::metadata(path("new")).unwrap().ino();
-
-    let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });
-    let mut client = Client::connect(&server);
-    for (at, (call, .., was_done)) in calls.iter().enumerate() {
-        client.xid = 6999 + at as u32;
-        let status = match client.call(call) {
-            Reply::Removed(status, _) | Reply::Rename { status, .. } | Reply::Link { status, .. } => status,
-            Reply::Made { result, .. } => result.err().unwrap_or(Status::Ok),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(status, Status::Ok, "{call:?}, done before: {was_done}");
-    }
-    let there = |name: &str| path(name).symlink_metadata().is_ok();
-    for (name, is_there) in [
-        ("removed", false),
-        ("kept", false),
-        ("from", false),
-        ("to", true),
-        ("stays", false),
-        ("went", true),
-        ("dir", true),
-        ("link", true),
-        ("second", true),
-    ] {
-        assert_eq!(there(name), is_there, "{name}");
-    }
-    assert_eq!(std::fs::metadata(path("new")).unwrap().ino(), new);
 }
 
 /// Whether a connection is ended by the server.

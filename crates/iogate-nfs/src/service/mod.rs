@@ -21,7 +21,7 @@ use std::sync::Arc;
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
 use iogate_vfs::answers::Answers;
-use iogate_vfs::app::{application_of_word, stable_hash};
+use iogate_vfs::app::{AppFile, application_of_word, stable_hash};
 use iogate_vfs::held::{Known, known};
 use iogate_vfs::policy_file::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
@@ -57,6 +57,8 @@ pub struct Export {
     pub users: Users,
     /// The groups of users are looked up here, and not taken from calls, which have room for sixteen.
     pub own_groups: bool,
+    /// The applications of users of clients that have a fixed one: what is looked up there is `ADDRESS/UID`, the user's number here.
+    pub applications: AppFile,
     /// A change of names or attributes is durable before it is answered, as NFS has it: clients do not ask for that.
     pub sync_names: bool,
     /// What handles are sealed with: kept, so that they stay good.
@@ -234,7 +236,7 @@ impl Service {
         self.export.users.server(caller)
     }
 
-    /// Who sends a read or write, for the gate: each user of each client is an application.
+    /// Who sends a read or write, for the gate: each user of each client is an application, unless it has a fixed one.
     fn origin(&self, client: IpAddr, caller: Caller) -> Origin {
         let app = match self.export.engine.class_by() {
             ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
@@ -245,7 +247,8 @@ impl Service {
     }
 
     fn application(&self, client: IpAddr, uid: u32) -> AppId {
-        application_of_word(&format!("{client} {uid}"))
+        let fixed = self.export.applications.find(format!("{}/{uid}", client.to_canonical()).as_ref());
+        fixed.map_or_else(|| application_of_word(&format!("{client} {uid}")), |(app, _)| app)
     }
 
     fn named(&self, handle: &FileHandle) -> Result<Named, Status> {

@@ -15,6 +15,7 @@ use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
 use iogate_nfs::{Access, Export as Served, Limits, Server, ServerConfig};
 use iogate_vfs::answers::{Answers, Keeping};
+use iogate_vfs::app::AppFile;
 use iogate_vfs::users::Squash;
 use iogate_vfs::{Caller, DirectoryTree, Users};
 
@@ -72,6 +73,7 @@ pub fn export(path: &Path, how: How) -> Served {
         read_only: how.read_only,
         users: Users::new(how.squash, Caller::NOBODY, vec![], vec![]).unwrap(),
         own_groups: false,
+        applications: AppFile::default(),
         sync_names: true,
         secret,
         kernel_handles: how.kernel_handles,

@@ -16,6 +16,7 @@ use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
 use iogate_vfs::answers::{Answers, Keeping};
+use iogate_vfs::app::AppFile;
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
 
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let pinned = args.scheduler.pinned()?;
     let shares = policy::of_flags(&args.shares)?;
     check(args)?;
+    let applications = AppFile::from_environment().context("the file of IOGATE_APP_FILE")?;
     let signals = begin()?;
     let path = std::fs::canonicalize(&args.directory)
         .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
@@ -54,6 +56,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         read_only: args.read_only,
         users,
         own_groups: args.own_groups,
+        applications,
         sync_names: !args.async_names,
         secret,
         kernel_handles: true,

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use iogate_engine::Engine;
 use iogate_nfs::{Access, Limits, Network, Server, ServerConfig};
 use iogate_vfs::DirectoryTree;
+use iogate_vfs::app::AppFile;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -183,6 +184,7 @@ impl Nfs {
                 read_only,
                 users: shared.users.build().context("nfs: users")?,
                 own_groups: shared.own_groups,
+                applications: AppFile::from_environment().context("nfs: the file of IOGATE_APP_FILE")?,
                 sync_names: !shared.async_names,
                 secret,
                 kernel_handles: true,
