@@ -119,8 +119,8 @@ fn is_rotating(devices: &Path, device: u64) -> bool {
     told("queue").or_else(|| told("../queue")).is_some_and(|text| text.trim() == "1")
 }
 
-/// Whether it is one rotating disk. Of an array that the kernel makes out of several, each has an arm of its own: one dispatch at a time would let
-/// the others rest. What an array makes by itself looks like one disk from here.
+/// Whether it is one rotating disk. Of an array that the kernel makes out of several, each has an arm of its own: one dispatch at a
+/// time would let the others rest. An array that makes itself looks like one disk from here.
 fn is_lone_disk(devices: &Path, device: u64) -> bool {
     is_rotating(devices, device) && disks(&place(devices, device), DEEPEST) == 1
 }
