@@ -93,7 +93,7 @@ pub enum Asked {
     Nonsense(CallError),
     /// A read or write: [`Service::transfer`].
     Data(Asking),
-    /// Anything else: [`Service::carry_out`].
+    /// Anything else: [`Front::carry_out`].
     Other(Asking),
 }
 
