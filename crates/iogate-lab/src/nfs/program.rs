@@ -119,24 +119,24 @@ struct Names {
 impl Names {
     fn run(mut caller: Caller, number: u64) -> Option<()> {
         let root = caller.mount()?;
-        let name = format!("d{number}");
-        let place = Place { dir: root, name: name.as_bytes() };
-        let mut may_be = false;
+        let mut tries = 0;
         let dir = loop {
+            let name = format!("d{number}.{tries}");
+            let place = Place { dir: root, name: name.as_bytes() };
             let answer = caller.call(&Request::MkDir { place, attr: SetAttr::default() })?;
             match status(&answer.reply) {
                 Status::Ok => break file_of(&answer.reply)?.1,
-                Status::Exist if may_be || answer.is_over_crash => {
+                Status::Exist if answer.is_over_crash => {
                     break file_of(&caller.call(&Request::LookUp(place))?.reply)?.1;
                 }
-                Status::Io if caller.may_fail() => may_be = true,
+                // It may be there, and be gone after a crash.
+                Status::Io if caller.may_fail() => tries += 1,
                 other => caller.found(&format!("MKDIR {name} is answered {other:?}")),
             }
             caller.rest();
         };
         let there = (0..NAMES).map(|name| (name, None)).collect();
-        let mut names =
-            Names { caller, dir, there, unsure: may_be.then_some(0), last_verifier: number << 32 };
+        let mut names = Names { caller, dir, there, unsure: None, last_verifier: number << 32 };
         while names.caller.has_faults() {
             names.act()?;
             names.caller.rest();

@@ -413,14 +413,7 @@ fn end(shared: &Shared, fibers: &mut Fibers) -> Report {
     let (_, tasks) = world.server.kill(false, None);
     drop(world);
     drop(tasks);
-    for fiber in 0..fibers.len() {
-        // Whatever it calls fails at once.
-        for _ in 0..100 {
-            if fibers.is_over(fiber) || fibers.resume(fiber).is_err() {
-                break;
-            }
-        }
-    }
+    fibers.finish();
     let mut world = lock(shared);
     world.server.shutdown();
     std::mem::take(&mut world.report)
