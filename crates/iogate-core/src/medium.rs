@@ -1,6 +1,7 @@
 //! Where logs lie: a few files that are read whole, replaced whole, and appended to.
 
 use alloc::vec::Vec;
+use core::ops::DerefMut;
 
 /// Where the files of a log are.
 ///
@@ -28,26 +29,31 @@ pub trait Medium {
     fn cut(&mut self, name: &str, bytes: u64) -> Result<(), Self::Error>;
 }
 
-impl<M: Medium> Medium for &mut M {
-    type Error = M::Error;
+/// By reference, or in a box.
+impl<P> Medium for P
+where
+    P: DerefMut,
+    P::Target: Medium,
+{
+    type Error = <P::Target as Medium>::Error;
 
     fn boot(&self) -> &str {
         (**self).boot()
     }
 
-    fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>, M::Error> {
+    fn read(&mut self, name: &str) -> Result<Option<Vec<u8>>, Self::Error> {
         (**self).read(name)
     }
 
-    fn replace(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), M::Error>, M::Error> {
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Self::Error>, Self::Error> {
         (**self).replace(name, bytes)
     }
 
-    fn append(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), M::Error> {
+    fn append(&mut self, name: &str, at: u64, bytes: &[u8]) -> Result<(), Self::Error> {
         (**self).append(name, at, bytes)
     }
 
-    fn cut(&mut self, name: &str, bytes: u64) -> Result<(), M::Error> {
+    fn cut(&mut self, name: &str, bytes: u64) -> Result<(), Self::Error> {
         (**self).cut(name, bytes)
     }
 }

@@ -4,13 +4,13 @@ use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use iogate_lab::{data, turns};
+use iogate_lab::{data, nfs, turns};
 
 const HELP: &str = "\
 Usage: iogate-lab SECONDS [--seed N]
 
-Runs simulated worlds, one of turns and one of data for each seed from N on (1 if not
-given), for so many seconds. Ends with 1 if one of them had a finding: its seed, what
+Runs simulated worlds, one of turns, one of data and one of NFS for each seed from N on
+(1 if not given), for so many seconds. Ends with 1 if one of them had a finding: its seed, what
 happened before, and what was found. The same seed finds the same.
 ";
 
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
     };
     let began = Instant::now();
     let (mut seeds, mut turns, mut data) = (0u64, turns::Report::default(), data::Report::default());
+    let mut nfs = nfs::Report::default();
     while began.elapsed() < Duration::from_secs(seconds) || seeds == 0 {
         let seed = first + seeds;
         seeds += 1;
@@ -39,12 +40,20 @@ fn main() -> ExitCode {
         if !of_data.findings.is_empty() {
             return found(&of_data, seed);
         }
+        let of_nfs = nfs::run(seed, None);
+        if !of_nfs.findings.is_empty() {
+            return found(&of_nfs, seed);
+        }
         turns.events += of_turns.events;
         turns.turns += of_turns.turns;
         turns.kills += of_turns.kills;
         data.events += of_data.events;
         data.calls += of_data.calls;
         data.kills += of_data.kills;
+        nfs.events += of_nfs.events;
+        nfs.calls += of_nfs.calls;
+        nfs.kills += of_nfs.kills;
+        nfs.crashes += of_nfs.crashes;
     }
     let turns::Report { events, turns, kills, .. } = turns;
     println!(
@@ -53,6 +62,10 @@ fn main() -> ExitCode {
     let data::Report { events, calls, kills, .. } = data;
     println!(
         "{seeds} worlds of data from seed {first} on: {events} events, {calls} calls, {kills} kills, nothing found"
+    );
+    let nfs::Report { events, calls, kills, crashes, .. } = nfs;
+    println!(
+        "{seeds} worlds of NFS from seed {first} on: {events} events, {calls} calls, {kills} kills and {crashes} crashes, nothing found"
     );
     ExitCode::SUCCESS
 }

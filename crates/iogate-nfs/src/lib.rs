@@ -19,4 +19,4 @@ pub mod wire;
 pub mod xdr;
 
 pub use server::{Access, Counts, Limits, Network, NetworkError, Server, ServerConfig};
-pub use service::{Export, Lasting};
+pub use service::{Answer, Asked, Asking, Export, Front, Job, Lasting, Respond, Service, Spawn};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`Tree`] | a file system: names, attributes, open files |
 //! | [`DirectoryTree`] | a directory of this machine as a tree |
-//! | [`held`], [`kernel_handle`] | its files by descriptors, for who names them by handles |
+//! | [`held`], [`kernel_handle`] | files that are held, for who names them by handles |
 //! | [`StripedTree`] | names in one tree, data in several |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
@@ -24,6 +24,7 @@ mod directory;
 pub mod ends;
 pub mod fence;
 pub mod groups;
+pub mod held;
 pub mod kernel_handle;
 mod object_id;
 pub mod policy_file;
@@ -35,7 +36,7 @@ mod watchdog;
 
 pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
-pub use directory::{DirectoryTree, held};
+pub use directory::DirectoryTree;
 pub use striped::{StripedTree, Swept};
 pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers, resize_by_handle};
 pub use users::Users;

@@ -35,7 +35,8 @@ const TESTED_WITH_NETWORK: &str = "iogate-fuse";
 const DEV_ONLY: &str = "iogate-testkit";
 /// Simulated worlds: no other crate needs them, and what they drive is pure, or waits in calls of theirs only.
 const LAB: &str = "iogate-lab";
-const LAB_MAY_USE: [&str; 5] = ["iogate-core", "iogate-engine", "iogate-vfs", "iogate-sim", "iogate-testkit"];
+const LAB_MAY_USE: [&str; 6] =
+    ["iogate-core", "iogate-engine", "iogate-vfs", "iogate-nfs", "iogate-sim", "iogate-testkit"];
 /// Rooms of [`NETWORK`] that know what is below them, and nothing of each other.
 const APART: [&str; 4] = ["client", "coordinator", "server", "turns"];
 const CORE: &str = "iogate-core";

@@ -14,56 +14,56 @@ const CHANGES_MAX: usize = 64;
 
 /// What names, attributes and sizes are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names {
-    pub(super) by_path: BTreeMap<PathBuf, u64>,
+pub(crate) struct Names {
+    pub(crate) by_path: BTreeMap<PathBuf, u64>,
     /// Files without a name that somebody had open.
-    pub(super) orphans: BTreeSet<u64>,
-    pub(super) attributes: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
+    pub(crate) orphans: BTreeSet<u64>,
+    pub(crate) attributes: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
 }
 
 /// A file, or a directory.
 #[derive(Debug)]
-pub(super) struct Inode {
-    pub(super) mode: u32,
-    pub(super) generation: u64,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Inode {
+    pub(crate) mode: u32,
+    pub(crate) generation: u64,
+    pub(crate) bytes: Vec<u8>,
     /// What is on the disk.
     disk: Vec<u8>,
     dirty: BTreeSet<usize>,
     /// Handles in the process that uses the disk.
-    pub(super) handles: u32,
+    pub(crate) handles: u32,
     /// Write-backs that have failed since the machine booted.
-    pub(super) failures: u64,
+    pub(crate) failures: u64,
     /// What a symbolic link says.
-    pub(super) target: Vec<u8>,
+    pub(crate) target: Vec<u8>,
 }
 
 /// Names and files.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     rng: Rng,
-    pub(super) names: Names,
+    pub(crate) names: Names,
     /// What names were, from what is durable on, to before the last change.
     before: VecDeque<Names>,
-    pub(super) inodes: BTreeMap<u64, Inode>,
+    pub(crate) inodes: BTreeMap<u64, Inode>,
     last: u64,
     /// Files up to here may have been open in a process before.
     old: u64,
-    pub(super) boots: u64,
+    pub(crate) boots: u64,
     /// Processes that have used it.
-    pub(super) lives: u64,
+    pub(crate) lives: u64,
     /// Bytes that may be used.
-    pub(super) room: usize,
+    pub(crate) room: usize,
     /// Of a thousand syncs, so many fail.
-    pub(super) failing: u64,
+    pub(crate) failing: u64,
     /// Of a thousand opens, so many find no descriptor.
-    pub(super) crowded: u64,
+    pub(crate) crowded: u64,
     /// Syncs that have failed, so that others' data is lost.
-    pub(super) failed_syncs: u64,
+    pub(crate) failed_syncs: u64,
 }
 
 impl Disk {
-    pub(super) fn new(rng: Rng) -> Disk {
+    pub(crate) fn new(rng: Rng) -> Disk {
         let mut disk = Disk {
             rng,
             names: Names::default(),
@@ -85,7 +85,7 @@ impl Disk {
     }
 
     /// A name, an attribute or a size is about to change.
-    pub(super) fn changes(&mut self) {
+    pub(crate) fn changes(&mut self) {
         self.before.push_back(self.names.clone());
         if self.before.len() > CHANGES_MAX {
             self.before.pop_front();
@@ -93,7 +93,7 @@ impl Disk {
     }
 
     /// Makes a file at a path where there is none.
-    pub(super) fn make(&mut self, mode: u32, path: &Path) -> u64 {
+    pub(crate) fn make(&mut self, mode: u32, path: &Path) -> u64 {
         self.changes();
         self.last += 1;
         let inode = Inode {
@@ -112,25 +112,25 @@ impl Disk {
     }
 
     /// Whether a process before may have had a file open.
-    pub(super) fn is_old(&self, inode: u64) -> bool {
+    pub(crate) fn is_old(&self, inode: u64) -> bool {
         inode <= self.old
     }
 
     /// Whether somebody has a file open, or may come back to it.
-    pub(super) fn is_used(&self, inode: u64) -> bool {
+    pub(crate) fn is_used(&self, inode: u64) -> bool {
         self.is_old(inode) || self.inodes.get(&inode).is_some_and(|inode| inode.handles > 0)
     }
 
-    pub(super) fn links(&self, inode: u64) -> u32 {
+    pub(crate) fn links(&self, inode: u64) -> u32 {
         self.names.by_path.values().filter(|&&at| at == inode).count() as u32
     }
 
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.inodes.values().map(|inode| inode.bytes.len()).sum()
     }
 
     /// Writes; returns how many bytes there was room for.
-    pub(super) fn write(&mut self, inode: u64, offset: u64, bytes: &[u8]) -> usize {
+    pub(crate) fn write(&mut self, inode: u64, offset: u64, bytes: &[u8]) -> usize {
         let left = self.room.saturating_sub(self.used());
         let Some(file) = self.inodes.get_mut(&inode) else { return 0 };
         let start = offset as usize;
@@ -149,7 +149,7 @@ impl Disk {
         count
     }
 
-    pub(super) fn set_size(&mut self, inode: u64, size: u64) {
+    pub(crate) fn set_size(&mut self, inode: u64, size: u64) {
         self.changes();
         let Some(file) = self.inodes.get_mut(&inode) else { return };
         let (old, size) = (file.bytes.len(), size as usize);
@@ -158,7 +158,7 @@ impl Disk {
     }
 
     /// Takes bytes out of the middle.
-    pub(super) fn collapse(&mut self, inode: u64, offset: u64, bytes: u64) {
+    pub(crate) fn collapse(&mut self, inode: u64, offset: u64, bytes: u64) {
         self.changes();
         let Some(file) = self.inodes.get_mut(&inode) else { return };
         let (start, end) = (offset as usize, (offset + bytes) as usize);
@@ -169,7 +169,7 @@ impl Disk {
     }
 
     /// Makes a file durable. Returns whether that went well: if not, what was not durable may never be.
-    pub(super) fn sync(&mut self, inode: u64) -> bool {
+    pub(crate) fn sync(&mut self, inode: u64) -> bool {
         let fails = self.rng.below(1000) < self.failing;
         let Some(file) = self.inodes.get_mut(&inode) else { return false };
         if fails {
@@ -189,14 +189,14 @@ impl Disk {
     }
 
     /// The process that used it is gone.
-    pub(super) fn killed(&mut self) {
+    pub(crate) fn killed(&mut self) {
         self.lives += 1;
         self.old = self.last;
         self.inodes.values_mut().for_each(|inode| inode.handles = 0);
     }
 
     /// The machine boots: of changes of names a prefix is left, of pages any.
-    pub(super) fn reboot(&mut self) {
+    pub(crate) fn reboot(&mut self) {
         self.killed();
         self.boots += 1;
         let kept = self.rng.below(self.before.len() as u64 + 1) as usize;
@@ -221,12 +221,12 @@ impl Disk {
     }
 
     /// Whether somebody finds no descriptor.
-    pub(super) fn is_crowded(&mut self) -> bool {
+    pub(crate) fn is_crowded(&mut self) -> bool {
         self.rng.below(1000) < self.crowded
     }
 
     /// Whether nothing leads to a file any more. It goes when that is durable.
-    pub(super) fn is_gone(&self, inode: u64) -> bool {
+    pub(crate) fn is_gone(&self, inode: u64) -> bool {
         self.links(inode) == 0
             && !self.names.orphans.contains(&inode)
             && self.inodes.get(&inode).is_some_and(|inode| inode.handles == 0)

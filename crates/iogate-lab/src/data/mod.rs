@@ -18,7 +18,7 @@
 
 mod client;
 mod contents;
-mod disk;
+pub(crate) mod disk;
 mod ends;
 mod network;
 mod operations;
@@ -27,7 +27,7 @@ mod program;
 mod remote;
 mod server;
 mod sim_tree;
-mod store;
+pub(crate) mod store;
 mod world;
 
 use std::fmt;

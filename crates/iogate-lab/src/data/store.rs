@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::{FileId, Op, TargetId};
 use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
-use iogate_engine::{FileHandle, Origin, Store};
+use iogate_engine::{Completion, Engine, FileHandle, Origin, Store, Transfer};
 
 /// A file that reads and writes bytes.
-pub(super) trait Data: Send + Sync + 'static {
+pub(crate) trait Data: Send + Sync + 'static {
     /// Its number.
     fn id(&self) -> FileId;
     /// Fewer bytes than asked for: it ends there.
@@ -23,7 +23,7 @@ pub(super) trait Data: Send + Sync + 'static {
 }
 
 /// A file as a store has it.
-pub(super) struct Held(pub(super) Arc<dyn Data>);
+pub(crate) struct Held(pub(crate) Arc<dyn Data>);
 
 impl std::fmt::Debug for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,7 +43,7 @@ fn held(file: &FileHandle) -> io::Result<&Held> {
 }
 
 /// Carries out what it is given at once, in the calling thread.
-pub(super) struct AtOnce;
+pub(crate) struct AtOnce;
 
 impl Store for AtOnce {
     fn open(&self, _path: &Path, _mode: OpenMode) -> io::Result<FileHandle> {
@@ -118,8 +118,14 @@ fn transfer(
     result.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into())).map(|count| count as usize)
 }
 
+/// Hands reads and writes, whose memory belongs to their completions, to a gate.
+pub(crate) fn submit(engine: &Arc<Engine>, batch: Vec<(Transfer, Completion)>) {
+    // SAFETY: whoever has made a transfer keeps its memory in its completion, which is called when the store is done with it.
+    unsafe { engine.submit_all(batch) };
+}
+
 /// Reads from a tree's file.
-pub(super) fn read(store: &dyn Store, file: &FileHandle, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read(store: &dyn Store, file: &FileHandle, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
     let mut found = vec![0; bytes];
     let count = transfer(store, file, Op::Read, offset, &mut found, false)?;
     found.truncate(count);
@@ -127,7 +133,7 @@ pub(super) fn read(store: &dyn Store, file: &FileHandle, offset: u64, bytes: usi
 }
 
 /// Writes to a tree's file.
-pub(super) fn write(
+pub(crate) fn write(
     store: &dyn Store,
     file: &FileHandle,
     offset: u64,

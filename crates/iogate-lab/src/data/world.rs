@@ -246,13 +246,6 @@ fn end(shared: &Shared, fibers: &mut Fibers) -> Report {
     let World { net, links, .. } = &mut *world;
     links.iter_mut().for_each(|link| link.kill(net));
     drop(world);
-    for fiber in 0..fibers.len() {
-        // Whatever it calls fails at once.
-        for _ in 0..1000 {
-            if fibers.is_over(fiber) || fibers.resume(fiber).is_err() {
-                break;
-            }
-        }
-    }
+    fibers.finish();
     std::mem::take(&mut lock(shared).net.report)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use iogate_core::Op;
 use iogate_engine::{Completion, FileHandle as StoreFile, Transfer};
 use iogate_vfs::Caller;
-use iogate_vfs::held::known;
+use iogate_vfs::held::HeldTree;
 
 use super::attr::status as status_of;
 use super::open_files::OpenFile;
@@ -29,18 +29,18 @@ pub(super) struct Write {
 }
 
 /// A write that has been carried out.
-struct Written {
+struct Written<H> {
     xid: u32,
-    open: Arc<OpenFile>,
+    open: Arc<OpenFile<H>>,
     stable: Stable,
     verifier: u64,
     respond: Respond,
 }
 
-impl Written {
-    fn finish(self, service: &Service, result: io::Result<usize>) {
+impl<H> Written<H> {
+    fn finish<T: HeldTree<Held = H>>(self, service: &Service<T>, result: io::Result<usize>) {
         let Written { xid, open, stable, verifier, respond } = self;
-        let wcc = service.order.end(open.object.identity, || service.look(&*open.object));
+        let wcc = service.order.end(open.object.identity, || service.look(&open.object));
         drop(open);
         let result = result
             .map(|bytes| WriteOk { count: bytes as u32, stable, verifier })
@@ -58,9 +58,14 @@ fn data_answer(xid: u32, attr: Option<Fattr>, mut data: Vec<u8>, is_end: bool) -
     finish_with(head, data)
 }
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     /// Opens what a read or write names.
-    fn open(&self, caller: Caller, named: &Named, writes: bool) -> Result<Arc<OpenFile>, Status> {
+    fn open(
+        &self,
+        caller: Caller,
+        named: &Named<T::Held>,
+        writes: bool,
+    ) -> Result<Arc<OpenFile<T::Held>>, Status> {
         match named.attr.kind {
             Kind::Regular => {}
             Kind::Directory => return Err(Status::IsDir),
@@ -119,7 +124,7 @@ impl Service {
         };
         let service = Arc::clone(self);
         let done = move |result: io::Result<usize>| {
-            let known = known(&*open.object).ok();
+            let known = service.export.tree.known(&open.object.held).ok();
             let attr = known.as_ref().map(|known| service.attr_of(known));
             let answer = move |status: Option<Status>| match (result, status) {
                 (Ok(bytes), None) => {
@@ -176,7 +181,7 @@ impl Service {
         };
         let identity = named.object.identity;
         let give_up = |status, respond: Respond| {
-            let after = self.order.end(identity, || self.look(&*named.object)).after;
+            let after = self.order.end(identity, || self.look(&named.object)).after;
             refuse(status, after, respond);
         };
         if self.export.read_only {
@@ -192,7 +197,7 @@ impl Service {
         // From before the write: if what was written before is lost meanwhile, the client is told rather too much.
         let verifier = open.file.verifier();
         if bytes == 0 {
-            let wcc = self.order.end(identity, || self.look(&*named.object));
+            let wcc = self.order.end(identity, || self.look(&named.object));
             let result = Ok(WriteOk { count: 0, stable: Stable::FileSync, verifier });
             return respond(answered(xid, &Reply::Write { result, wcc }));
         }
@@ -216,8 +221,13 @@ impl Service {
                     // A completion must not block.
                     let spawn = Arc::clone(&service.spawn);
                     spawn(Box::new(move || {
-                        let synced = end.open.sync(stable == Stable::DataSync);
-                        end.finish(&service, synced.map(|_| bytes));
+                        let synced = service.open_files.sync(&end.open, stable == Stable::DataSync);
+                        // The kernel tells of a loss once, and may have told somebody else, who syncs the same file.
+                        let kept = match synced {
+                            Ok(now) if now != end.verifier => Err(io::Error::from_raw_os_error(libc::EIO)),
+                            synced => synced.map(|_| bytes),
+                        };
+                        end.finish(&service, kept);
                     }));
                 }
                 result => end.finish(&service, result),
@@ -227,25 +237,25 @@ impl Service {
     }
 
     /// Begins a change of a file in its order, and looks at it, once for both. Of an error nothing is begun.
-    fn begin_change(&self, handle: &FileHandle) -> Result<Named, Status> {
+    fn begin_change(&self, handle: &FileHandle) -> Result<Named<T::Held>, Status> {
         let object = match self.objects.held(handle) {
             Some(object) => object,
             None => self.objects.find(handle)?.0,
         };
         let mut seen = None;
         self.order.begin(object.identity, || {
-            seen = known(&*object).ok();
+            seen = self.export.tree.known(&object.held).ok();
             seen.as_ref().map(|known| self.attr_of(known))
         });
         // Others are changing it: what it was before their changes is not what it is.
-        let found = seen.map_or_else(|| known(&*object), Ok);
+        let found = seen.map_or_else(|| self.export.tree.known(&object.held), Ok);
         match found {
             Ok(known) if known.attr.links > 0 => {
                 let attr = self.attr_of(&known);
                 Ok(Named { object, known, attr })
             }
             _ => {
-                self.order.end(object.identity, || self.look(&*object));
+                self.order.end(object.identity, || self.look(&object));
                 self.objects.find(handle).and(Err(Status::Stale))
             }
         }
@@ -259,9 +269,10 @@ impl Service {
         // By what it was written with, which is known best. Who may not open it at all has nothing to commit.
         let open = self.open(caller, &named, true).or_else(|_| self.open(caller, &named, false));
         let identity = named.object.identity;
-        self.order.begin(identity, || self.look(&*named.object));
-        let result = open.and_then(|open| open.sync(false).map_err(|error| status_of(&error)));
-        let wcc = self.order.end(identity, || self.look(&*named.object));
+        self.order.begin(identity, || self.look(&named.object));
+        let result =
+            open.and_then(|open| self.open_files.sync(&open, false).map_err(|error| status_of(&error)));
+        let wcc = self.order.end(identity, || self.look(&named.object));
         Reply::Commit { result: result.map(|verifier| CommitOk { verifier }), wcc }
     }
 }

@@ -4,6 +4,9 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use iogate_vfs::DirectoryTree;
+use iogate_vfs::held::HeldTree;
+
 use super::mounts::Mounts;
 use super::{Answer, Asked, Asking, Export, Lasting, Service, Spawn, finish, plain};
 use crate::handle;
@@ -20,20 +23,20 @@ const EXPORTS_MAX: usize = 256;
 const AUTH_SYS: u32 = 1;
 
 /// The exports of a server.
-pub(crate) struct Front {
-    services: Vec<Arc<Service>>,
+pub struct Front<T: HeldTree = DirectoryTree> {
+    services: Vec<Arc<Service<T>>>,
     mounts: Mounts,
 }
 
-impl Front {
+impl<T: HeldTree> Front<T> {
     /// Of at least one export.
-    pub(crate) fn new(exports: Vec<Export>, spawn: &Spawn) -> io::Result<Front> {
+    pub fn new(exports: Vec<Export<T>>, spawn: &Spawn) -> io::Result<Front<T>> {
         let count = exports.len();
         if count == 0 || count > EXPORTS_MAX {
             let error = format!("expected 1 to {EXPORTS_MAX} exports, found {count}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
         }
-        let service = |(number, export): (usize, Export)| {
+        let service = |(number, export): (usize, Export<T>)| {
             Service::new(export, number as u8, count, Arc::clone(spawn)).map(Arc::new)
         };
         let services = exports.into_iter().enumerate().map(service).collect::<io::Result<_>>()?;
@@ -41,12 +44,12 @@ impl Front {
     }
 
     /// For how long handles of all exports stay good.
-    pub(crate) fn lasting(&self) -> Lasting {
+    pub fn lasting(&self) -> Lasting {
         self.services.iter().map(|service| service.lasting()).min().unwrap_or(Lasting::UntilEnd)
     }
 
     /// Reads the head of a record.
-    pub(crate) fn ask(&self, record: &[u8]) -> Asked {
+    pub fn ask(&self, record: &[u8]) -> Asked {
         let mut from = Reader::new(record);
         let call = match Call::take(&mut from) {
             Ok(call) => call,
@@ -78,7 +81,7 @@ impl Front {
     }
 
     /// The export that a call of NFS is for. Each begins with a handle; what this server has not made is refused there.
-    pub(crate) fn service(&self, asking: &Asking, record: &[u8]) -> &Arc<Service> {
+    pub fn service(&self, asking: &Asking, record: &[u8]) -> &Arc<Service<T>> {
         let number =
             FileHandle::take(&mut asking.arguments(record)).ok().as_ref().and_then(handle::export_of);
         let service = number.and_then(|number| self.services.get(usize::from(number)));
@@ -86,7 +89,7 @@ impl Front {
     }
 
     /// Carries out what [`Front::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
-    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+    pub fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
         let call = &asking.call;
         if call.program != MOUNT_PROGRAM {
             return self.service(asking, record).carry_out(client, asking, record);
@@ -123,7 +126,7 @@ impl Front {
                 MountReply::Nothing
             }
             MountRequest::Exports => {
-                let listed = |service: &Arc<Service>| Listed {
+                let listed = |service: &Arc<Service<T>>| Listed {
                     path: service.export.path.clone(),
                     clients: Vec::new(),
                 };
@@ -145,7 +148,7 @@ impl Front {
     }
 
     /// Closes what nobody has used for a while.
-    pub(crate) fn sweep(&self) {
+    pub fn sweep(&self) {
         self.services.iter().for_each(|service| service.sweep());
     }
 }

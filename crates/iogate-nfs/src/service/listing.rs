@@ -1,8 +1,7 @@
 //! READDIR and READDIRPLUS. Cookies are the file system's own positions, so that a directory that changes meanwhile is no error.
 
-use std::os::fd::AsFd;
-
 use iogate_vfs::Caller;
+use iogate_vfs::held::HeldTree;
 
 use super::attr::status;
 use super::{Named, Service};
@@ -13,7 +12,7 @@ const BYTES_MAX: usize = 128 << 10;
 /// Bytes of an answer around its entries: status, attributes, verifier, and the marks of the end.
 const FRAME_BYTES: usize = 4 + 88 + 8 + 8;
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     pub(super) fn read_dir(&self, caller: Caller, dir: &FileHandle, cookie: u64, count: u32) -> Reply {
         let named = match self.named_dir(dir) {
             Ok(named) => named,
@@ -21,7 +20,7 @@ impl Service {
         };
         let most = (count as usize).min(BYTES_MAX).saturating_sub(FRAME_BYTES);
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        let listed = self.export.tree.list_held(caller, named.object.as_fd(), cookie, false, &mut |found| {
+        let listed = self.export.tree.list_held(caller, &named.object.held, cookie, false, &mut |found| {
             bytes += entry_bytes(found.name);
             if bytes > most {
                 return false;
@@ -35,7 +34,7 @@ impl Service {
             Ok(false) if entries.is_empty() => Err(Status::TooSmall),
             Ok(is_end) => Ok(Listing { verifier: [0; 8], entries, is_end }),
         };
-        Reply::ReadDir { result, dir: self.look(&*named.object) }
+        Reply::ReadDir { result, dir: self.look(&named.object) }
     }
 
     pub(super) fn read_dir_plus(
@@ -52,7 +51,7 @@ impl Service {
         };
         let most = (count as usize).min(BYTES_MAX).saturating_sub(FRAME_BYTES);
         let (mut entries, mut bytes, mut name_bytes) = (Vec::new(), 0, 0);
-        let listed = self.export.tree.list_held(caller, named.object.as_fd(), cookie, true, &mut |found| {
+        let listed = self.export.tree.list_held(caller, &named.object.held, cookie, true, &mut |found| {
             // What the caller may not look at, or lies on another file system, is a name only.
             let held = found.held.as_ref().and_then(|(fd, known)| {
                 let handle = self.objects.handle_of_entry(fd, known, &named.object, found.name).ok()?;
@@ -78,11 +77,11 @@ impl Service {
             Ok(false) if entries.is_empty() => Err(Status::TooSmall),
             Ok(is_end) => Ok(Listing { verifier: [0; 8], entries, is_end }),
         };
-        Reply::ReadDirPlus { result, dir: self.look(&*named.object) }
+        Reply::ReadDirPlus { result, dir: self.look(&named.object) }
     }
 
     /// The number of an entry: above the root there is the root.
-    fn number(&self, dir: &Named, name: &[u8], inode: u64) -> u64 {
+    fn number(&self, dir: &Named<T::Held>, name: &[u8], inode: u64) -> u64 {
         let root = self.objects.root();
         if name == b".." && dir.object.identity == root.identity { root.identity.inode } else { inode }
     }

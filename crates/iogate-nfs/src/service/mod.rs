@@ -4,6 +4,7 @@ mod attr;
 mod data;
 mod front;
 mod listing;
+mod losses;
 mod lru;
 mod mounts;
 mod names;
@@ -15,24 +16,24 @@ mod repeats;
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
 use iogate_vfs::answers::Answers;
 use iogate_vfs::app::{AppFile, application_of_word, stable_hash};
-use iogate_vfs::held::{Known, known};
+use iogate_vfs::held::{HeldTree, Known};
 use iogate_vfs::policy_file::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
 use crate::handle::Sealer;
 use crate::rpc::{Accepted, Call, CallError, Credential, put_accepted, records};
-use crate::wire::{Fattr, FileHandle, Reply, Request, Status, Wcc};
+use crate::wire::{Fattr, FileHandle, Kind, Reply, Request, Status, Wcc};
 use crate::xdr::Reader;
 use attr::{fattr, status};
-pub(crate) use front::Front;
+pub use front::Front;
 pub use objects::Lasting;
 use objects::{Object, Objects};
 use open_files::OpenFiles;
@@ -44,11 +45,11 @@ const HELD_MAX: usize = 4096;
 const OPEN_MAX: usize = 2048;
 
 /// What is served, and to whom.
-pub struct Export {
+pub struct Export<T = DirectoryTree> {
     /// What clients mount: the directory's path.
     pub path: Vec<u8>,
     /// The files.
-    pub tree: Arc<DirectoryTree>,
+    pub tree: Arc<T>,
     /// The gate that all reads and writes pass; over the tree's store.
     pub engine: Arc<Engine>,
     /// Nothing can be changed.
@@ -72,34 +73,34 @@ pub struct Export {
 }
 
 /// An answer: the head of a record, and data that follows it.
-pub(crate) struct Answer {
+pub struct Answer {
     /// The record's mark and what comes before the data.
-    pub(crate) head: Vec<u8>,
+    pub head: Vec<u8>,
     /// The data and its padding.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
 }
 
 /// Sends an answer. Must not block.
-pub(crate) type Respond = Box<dyn FnOnce(Answer) + Send>;
+pub type Respond = Box<dyn FnOnce(Answer) + Send>;
 /// Something that may take its time.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub type Job = Box<dyn FnOnce() + Send>;
 /// Has a job done by another thread.
-pub(crate) type Spawn = Arc<dyn Fn(Job) + Send + Sync>;
+pub type Spawn = Arc<dyn Fn(Job) + Send + Sync>;
 
 /// What is to be done with a record.
-pub(crate) enum Asked {
+pub enum Asked {
     /// It is answered at once.
     Answered(Answer),
     /// It is no call: the connection is of no use.
     Nonsense(CallError),
     /// A read or write: [`Service::transfer`].
     Data(Asking),
-    /// Anything else: [`Service::carry_out`].
+    /// Anything else: [`Front::carry_out`].
     Other(Asking),
 }
 
 /// A call whose arguments are not read yet.
-pub(crate) struct Asking {
+pub struct Asking {
     call: Call,
     /// Where in the record its arguments begin.
     arguments: usize,
@@ -113,32 +114,38 @@ impl Asking {
 }
 
 /// A directory as clients of NFS see it.
-pub(crate) struct Service {
-    export: Export,
-    objects: Objects,
-    open_files: OpenFiles,
+pub struct Service<T: HeldTree = DirectoryTree> {
+    export: Export<T>,
+    objects: Objects<T>,
+    open_files: OpenFiles<T>,
     order: Order,
     spawn: Spawn,
 }
 
 /// A file that a call names, and what there is to know of it.
-struct Named {
-    object: Arc<Object>,
+struct Named<H> {
+    object: Arc<Object<H>>,
     known: Known,
     attr: Fattr,
 }
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     /// Of an export, the `number`th of `exports`, which share this process's descriptors.
-    pub(crate) fn new(mut export: Export, number: u8, exports: usize, spawn: Spawn) -> io::Result<Service> {
+    pub(crate) fn new(
+        mut export: Export<T>,
+        number: u8,
+        exports: usize,
+        spawn: Spawn,
+    ) -> io::Result<Service<T>> {
         let sealer = Sealer::new(export.secret, number);
         // A held file has one descriptor, an open one two; the rest is for connections and what is in use.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize / exports.max(1);
         let (held_max, open_max) = (HELD_MAX.min(limit / 4), OPEN_MAX.min(limit / 8));
+        losses::restore(&*export.tree, &export.answers);
         let (tree, kept) = (Arc::clone(&export.tree), export.places.take());
         let objects = Objects::new(tree, sealer, export.kernel_handles, kept, held_max)?;
         let service = Service {
-            open_files: OpenFiles::new(Arc::clone(&export.tree), open_max),
+            open_files: OpenFiles::new(Arc::clone(&export.tree), Arc::clone(&export.answers), open_max),
             export,
             objects,
             order: Order::default(),
@@ -149,7 +156,7 @@ impl Service {
     }
 
     /// The gate that its reads and writes pass.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.export.engine
     }
 
@@ -191,7 +198,7 @@ impl Service {
     }
 
     /// Takes in a read or write: adds it to a batch for the gate, or answers it at once.
-    pub(crate) fn transfer(
+    pub fn transfer(
         self: &Arc<Self>,
         client: IpAddr,
         asking: &Asking,
@@ -251,7 +258,7 @@ impl Service {
         fixed.map_or_else(|| application_of_word(&format!("{client} {uid}")), |(app, _)| app)
     }
 
-    fn named(&self, handle: &FileHandle) -> Result<Named, Status> {
+    fn named(&self, handle: &FileHandle) -> Result<Named<T::Held>, Status> {
         let (object, known) = self.objects.find(handle)?;
         let attr = self.attr_of(&known);
         Ok(Named { object, known, attr })
@@ -262,23 +269,40 @@ impl Service {
     }
 
     /// The attributes of a file that is held, if they can be had.
-    fn look(&self, held: impl AsFd) -> Option<Fattr> {
-        known(held).ok().map(|known| self.attr_of(&known))
+    fn look(&self, object: &Object<T::Held>) -> Option<Fattr> {
+        self.export.tree.known(&object.held).ok().map(|known| self.attr_of(&known))
+    }
+
+    /// Makes a change of names or attributes durable, unless that is left to the file system.
+    fn make_durable(&self, held: &T::Held, known: &Known) -> io::Result<()> {
+        if !self.export.sync_names {
+            return Ok(());
+        }
+        let tree = &self.export.tree;
+        tree.sync_held(held).inspect_err(|_| {
+            if self.attr_of(known).kind == Kind::Regular {
+                losses::note(&**tree, &self.export.answers, known.identity);
+            }
+        })
     }
 
     /// Carries out a change of a file, with its attributes before and after.
-    fn changing<R>(&self, named: &Named, change: impl FnOnce() -> io::Result<R>) -> (Result<R, Status>, Wcc) {
+    fn changing<R>(
+        &self,
+        named: &Named<T::Held>,
+        change: impl FnOnce() -> io::Result<R>,
+    ) -> (Result<R, Status>, Wcc) {
         if self.export.read_only {
             return (Err(Status::RoFs), Wcc { before: None, after: Some(named.attr) });
         }
         let identity = named.object.identity;
-        self.order.begin(identity, || self.look(&*named.object));
+        self.order.begin(identity, || self.look(&named.object));
         let mut result = change();
-        if self.export.sync_names && result.is_ok() {
-            let synced = self.export.tree.sync_held(named.object.as_fd());
+        if result.is_ok() {
+            let synced = self.make_durable(&named.object.held, &named.known);
             result = result.and_then(|done| synced.map(|()| done));
         }
-        let wcc = self.order.end(identity, || self.look(&*named.object));
+        let wcc = self.order.end(identity, || self.look(&named.object));
         (result.map_err(|error| status(&error)), wcc)
     }
 }

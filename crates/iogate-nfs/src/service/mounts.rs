@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use iogate_engine::lock;
 use iogate_vfs::Caller;
-use iogate_vfs::held::known;
+use iogate_vfs::held::HeldTree;
 
 use super::Service;
 use super::attr::status;
@@ -43,7 +42,7 @@ impl Mounts {
     }
 }
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     /// What of a path is below the export's.
     pub(super) fn below<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
         let below = path.strip_prefix(&self.export.path[..])?;
@@ -53,13 +52,13 @@ impl Service {
 
     /// The handle of a path below the export's that the caller may reach.
     pub(super) fn mounted(&self, caller: Caller, below: &[u8]) -> Result<FileHandle, Status> {
-        let mut at: Arc<Object> = Arc::clone(self.objects.root());
+        let mut at: Arc<Object<T::Held>> = Arc::clone(self.objects.root());
         for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if matches!(name, b"." | b"..") {
                 return Err(Status::NoEnt);
             }
-            let found = self.export.tree.hold_entry(caller, at.as_fd(), name).and_then(|fd| {
-                let known = known(&fd)?;
+            let found = self.export.tree.hold_entry(caller, &at.held, name).and_then(|fd| {
+                let known = self.export.tree.known(&fd)?;
                 self.objects.adopt(fd, &known, &at, name)
             });
             at = found.map_err(|error| status(&error))?;

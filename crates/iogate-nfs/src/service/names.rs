@@ -1,11 +1,10 @@
 //! Names and attributes: what does not pass the gate.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
 use iogate_core::wire::{Change, Timestamp, set};
 use iogate_vfs::Caller;
-use iogate_vfs::held::known;
+use iogate_vfs::held::HeldTree;
 use rustix::fs::Access;
 
 use super::attr::{change, status, time};
@@ -44,9 +43,9 @@ fn sys(errno: i32) -> io::Error {
     io::Error::from_raw_os_error(errno)
 }
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     /// A directory that a call names.
-    pub(super) fn named_dir(&self, handle: &FileHandle) -> Result<Named, (Status, Option<Fattr>)> {
+    pub(super) fn named_dir(&self, handle: &FileHandle) -> Result<Named<T::Held>, (Status, Option<Fattr>)> {
         let named = self.named(handle).map_err(|status| (status, None))?;
         if named.attr.kind == Kind::Directory { Ok(named) } else { Err((Status::NotDir, Some(named.attr))) }
     }
@@ -59,8 +58,8 @@ impl Service {
         // Above the root there is nothing.
         let is_root = dir.object.identity == self.objects.root().identity;
         let name = if is_root && place.name == b".." { b"." } else { place.name };
-        let found = self.export.tree.hold_entry(caller, dir.object.as_fd(), name).and_then(|fd| {
-            let known = known(&fd)?;
+        let found = self.export.tree.hold_entry(caller, &dir.object.held, name).and_then(|fd| {
+            let known = self.export.tree.known(&fd)?;
             Ok((self.objects.adopt(fd, &known, &dir.object, name)?, self.attr_of(&known)))
         });
         let result = match found {
@@ -69,7 +68,7 @@ impl Service {
             Err(error) if error.raw_os_error() == Some(libc::EXDEV) => Err(Status::Access),
             Err(error) => Err(status(&error)),
         };
-        let dir = if result.is_ok() { Some(dir.attr) } else { self.look(&*dir.object) };
+        let dir = if result.is_ok() { Some(dir.attr) } else { self.look(&dir.object) };
         Reply::LookUp { result, dir }
     }
 
@@ -93,7 +92,7 @@ impl Service {
         if named.attr.kind == Kind::Directory && rights.contains(Access::WRITE_OK) {
             rights |= Access::EXEC_OK;
         }
-        let permitted = self.export.tree.permitted(caller, named.object.as_fd(), rights);
+        let permitted = self.export.tree.permitted(caller, &named.object.held, rights);
         let result = permitted.map_err(|error| status(&error)).map(|permitted| {
             let has = |right, bits| if permitted.contains(right) { bits } else { 0 };
             let changes = match named.attr.kind {
@@ -114,11 +113,11 @@ impl Service {
         };
         let result = match named.attr.kind {
             Kind::Link => {
-                self.export.tree.read_held_link(caller, named.object.as_fd()).map_err(|error| status(&error))
+                self.export.tree.read_held_link(caller, &named.object.held).map_err(|error| status(&error))
             }
             _ => Err(Status::Inval),
         };
-        Reply::ReadLink { result, attr: self.look(&*named.object) }
+        Reply::ReadLink { result, attr: self.look(&named.object) }
     }
 
     pub(super) fn set_attr(
@@ -135,23 +134,23 @@ impl Service {
         if guard.is_some_and(|guard| guard != time(named.known.attr.ctime)) {
             return Reply::SetAttr(Status::NotSync, Wcc { before: None, after: Some(named.attr) });
         }
-        let (result, wcc) = self.changing(&named, || self.set(caller, &*named.object, attr));
+        let (result, wcc) = self.changing(&named, || self.set(caller, &named.object.held, attr));
         Reply::SetAttr(result.err().unwrap_or(Status::Ok), wcc)
     }
 
     /// Sets what is to be set: the size by itself, as its owner may set it without permission to write.
-    fn set(&self, caller: Caller, held: impl AsFd, attr: &SetAttr) -> io::Result<()> {
+    fn set(&self, caller: Caller, held: &T::Held, attr: &SetAttr) -> io::Result<()> {
         let mut whole = change(attr);
         if attr.size.is_some_and(|size| size > i64::MAX as u64) {
             return Err(sys(libc::EFBIG));
         }
         if attr.size.is_some() {
             let size = Change { which: set::SIZE, size: whole.size, ..Change::default() };
-            self.export.tree.change_held(caller, held.as_fd(), &size)?;
+            self.export.tree.change_held(caller, held, &size)?;
             whole.which &= !set::SIZE;
         }
         if whole.which != 0 {
-            self.export.tree.change_held(caller, held.as_fd(), &whole)?;
+            self.export.tree.change_held(caller, held, &whole)?;
         }
         Ok(())
     }
@@ -160,16 +159,22 @@ impl Service {
         self.making(place, |dir| self.create_in(caller, dir, place.name, how))
     }
 
-    fn create_in(&self, caller: Caller, dir: &Named, name: &[u8], how: &CreateHow) -> io::Result<OwnedFd> {
+    fn create_in(
+        &self,
+        caller: Caller,
+        dir: &Named<T::Held>,
+        name: &[u8],
+        how: &CreateHow,
+    ) -> io::Result<T::Held> {
         let tree = &self.export.tree;
         let mode = match how {
             CreateHow::Unchecked(attr) | CreateHow::Guarded(attr) => attr.mode.unwrap_or(0o600),
             // The client sets them when it knows that it has made the file.
             CreateHow::Exclusive(_) => 0,
         };
-        match (tree.create_entry(caller, dir.object.as_fd(), name, mode), how) {
+        match (tree.create_entry(caller, &dir.object.held, name, mode), how) {
             (Ok(fd), CreateHow::Exclusive(verifier)) => {
-                tree.change_held(caller, fd.as_fd(), &verifier_change(verifier))?;
+                tree.change_held(caller, &fd, &verifier_change(verifier))?;
                 Ok(fd)
             }
             (Ok(fd), CreateHow::Unchecked(attr) | CreateHow::Guarded(attr)) => {
@@ -179,18 +184,21 @@ impl Service {
             (Err(error), _) if error.raw_os_error() != Some(libc::EEXIST) => Err(error),
             (Err(exists), CreateHow::Guarded(_)) => Err(exists),
             (Err(exists), CreateHow::Unchecked(attr)) => {
-                let fd = tree.hold_entry(caller, dir.object.as_fd(), name)?;
-                if self.attr_of(&known(&fd)?).kind != Kind::Regular {
+                let fd = tree.hold_entry(caller, &dir.object.held, name)?;
+                let known = tree.known(&fd)?;
+                if self.attr_of(&known).kind != Kind::Regular {
                     return Err(exists);
                 }
                 if let Some(size) = attr.size {
                     self.set(caller, &fd, &SetAttr { size: Some(size), ..SetAttr::default() })?;
+                    // The sync of the directory is for what is new in it.
+                    self.make_durable(&fd, &known)?;
                 }
                 Ok(fd)
             }
             (Err(exists), CreateHow::Exclusive(verifier)) => {
-                let fd = tree.hold_entry(caller, dir.object.as_fd(), name)?;
-                let (found, wanted) = (known(&fd)?.attr, verifier_change(verifier));
+                let fd = tree.hold_entry(caller, &dir.object.held, name)?;
+                let (found, wanted) = (tree.known(&fd)?.attr, verifier_change(verifier));
                 let is_same = found.size == 0
                     && found.mode == libc::S_IFREG
                     && found.mtime.seconds == wanted.mtime.seconds
@@ -201,8 +209,8 @@ impl Service {
     }
 
     /// Sets what a new file is to have and does not have yet: its permissions are set.
-    pub(super) fn set_new(&self, caller: Caller, fd: &OwnedFd, attr: &SetAttr) -> io::Result<()> {
-        let found = known(fd)?.attr;
+    pub(super) fn set_new(&self, caller: Caller, fd: &T::Held, attr: &SetAttr) -> io::Result<()> {
+        let found = self.export.tree.known(fd)?.attr;
         let attr = SetAttr {
             mode: None,
             uid: attr.uid.filter(|uid| *uid != found.uid),
@@ -214,7 +222,7 @@ impl Service {
 
     pub(super) fn make(&self, caller: Caller, place: &Place<'_>, attr: &SetAttr, made: Made<'_>) -> Reply {
         self.making(place, |dir| {
-            let (tree, dir) = (&self.export.tree, dir.object.as_fd());
+            let (tree, dir) = (&self.export.tree, &dir.object.held);
             let fd = match made {
                 Made::Node(kind, device) => {
                     let mode = attr.mode.unwrap_or(0o777) & 0o7777;
@@ -250,7 +258,7 @@ impl Service {
     pub(super) fn making(
         &self,
         place: &Place<'_>,
-        make: impl FnOnce(&Named) -> io::Result<OwnedFd>,
+        make: impl FnOnce(&Named<T::Held>) -> io::Result<T::Held>,
     ) -> Reply {
         let dir = match self.named_dir(&place.dir) {
             Ok(dir) => dir,
@@ -264,7 +272,7 @@ impl Service {
         }
         let (result, wcc) = self.changing(&dir, || {
             let fd = make(&dir)?;
-            let known = known(&fd)?;
+            let known = self.export.tree.known(&fd)?;
             let object = self.objects.adopt(fd, &known, &dir.object, place.name)?;
             Ok((Some(self.objects.handle(&object)), Some(self.attr_of(&known))))
         });
@@ -282,7 +290,7 @@ impl Service {
         }
         let (result, wcc) = self.changing(&dir, || {
             let goes = self.goes(caller, &dir, place.name);
-            self.export.tree.unlink_entry(caller, dir.object.as_fd(), place.name, directory)?;
+            self.export.tree.unlink_entry(caller, &dir.object.held, place.name, directory)?;
             self.gone(goes);
             Ok(())
         });
@@ -290,9 +298,9 @@ impl Service {
     }
 
     /// What is about to lose a name: what is kept open of it is closed, so that it goes from the disk, too.
-    fn goes(&self, caller: Caller, dir: &Named, name: &[u8]) -> Option<iogate_core::wire::Identity> {
-        let fd = self.export.tree.hold_entry(caller, dir.object.as_fd(), name).ok()?;
-        let known = known(&fd).ok()?;
+    fn goes(&self, caller: Caller, dir: &Named<T::Held>, name: &[u8]) -> Option<iogate_core::wire::Identity> {
+        let fd = self.export.tree.hold_entry(caller, &dir.object.held, name).ok()?;
+        let known = self.export.tree.known(&fd).ok()?;
         self.open_files.let_go(known.identity, known.attr.links <= 1);
         Some(known.identity)
     }
@@ -323,14 +331,14 @@ impl Service {
         let is_one = from_dir.object.identity == to_dir.object.identity;
         let rename = || {
             let victim = self.goes(caller, &to_dir, to.name);
-            let (old, new) = (from_dir.object.as_fd(), to_dir.object.as_fd());
+            let (old, new) = (&from_dir.object.held, &to_dir.object.held);
             self.export.tree.rename_entry(caller, (old, from.name), (new, to.name))?;
             self.gone(victim);
             // Where a table says where files are, it learns of it.
             let moved = self.export.tree.hold_entry(caller, new, to.name);
             if let Ok(fd) = moved
                 && self.objects.lasting() != Lasting::Always
-                && let Ok(known) = known(&fd)
+                && let Ok(known) = self.export.tree.known(&fd)
             {
                 let _ = self.objects.adopt(fd, &known, &to_dir.object, to.name);
             }
@@ -372,10 +380,10 @@ impl Service {
         let (result, wcc) = self.changing(&dir, || match named.attr.kind {
             Kind::Directory => Err(sys(libc::EISDIR)),
             _ if matches!(place.name, b"." | b"..") => Err(sys(libc::EEXIST)),
-            _ => self.export.tree.link_entry(caller, named.object.as_fd(), dir.object.as_fd(), place.name),
+            _ => self.export.tree.link_entry(caller, &named.object.held, &dir.object.held, place.name),
         });
         let status = result.err().unwrap_or(Status::Ok);
-        Reply::Link { status, attr: self.look(&*named.object), dir: wcc }
+        Reply::Link { status, attr: self.look(&named.object), dir: wcc }
     }
 
     pub(super) fn fs_stat(&self, file: &FileHandle) -> Reply {
@@ -383,7 +391,7 @@ impl Service {
             Ok(named) => named,
             Err(status) => return Reply::FsStat { result: Err(status), attr: None },
         };
-        let space = iogate_vfs::Tree::space(&*self.export.tree);
+        let space = self.export.tree.free_space();
         let result = space.map_err(|error| status(&error)).map(|space| {
             let bytes = |blocks: u64| blocks.saturating_mul(space.block_bytes);
             FsStat {
@@ -418,7 +426,7 @@ impl Service {
 
     pub(super) fn path_conf(&self, file: &FileHandle) -> Reply {
         let attr = self.named(file).map(|named| named.attr);
-        let names = iogate_vfs::Tree::space(&*self.export.tree).map(|space| space.name_bytes_max);
+        let names = self.export.tree.free_space().map(|space| space.name_bytes_max);
         let result = attr.map(|_| PathConf {
             links_max: 32_000,
             name_bytes_max: names.unwrap_or(255),

@@ -5,13 +5,12 @@
 //! others rename is then stale.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use iogate_core::wire::Identity;
 use iogate_engine::lock;
-use iogate_vfs::held::{Known, known};
-use iogate_vfs::{DirectoryTree, kernel_handle};
+use iogate_vfs::held::{HeldTree, Known};
 
 use super::lru::Lru;
 use super::places::Places;
@@ -31,49 +30,45 @@ pub enum Lasting {
 
 /// A file that is held.
 #[derive(Debug)]
-pub(crate) struct Object {
-    fd: OwnedFd,
+pub(crate) struct Object<H> {
+    pub(crate) held: H,
     pub(crate) key: Key,
     pub(crate) identity: Identity,
 }
 
-impl AsFd for Object {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
+/// A file of a tree that several hold.
+type Shared<T> = Arc<Object<<T as HeldTree>::Held>>;
 
 /// The files of an export.
-pub(crate) struct Objects {
-    tree: Arc<DirectoryTree>,
+pub(crate) struct Objects<T: HeldTree> {
+    tree: Arc<T>,
     sealer: Sealer,
     /// The root, open for reading, if the kernel finds files.
-    mount: Option<OwnedFd>,
-    root: Arc<Object>,
+    mount: Option<T::Held>,
+    root: Arc<Object<T::Held>>,
     device: u64,
-    held: Mutex<Lru<Key, Arc<Object>>>,
+    held: Mutex<Lru<Key, Arc<Object<T::Held>>>>,
     places: Mutex<Places>,
     are_kept: bool,
 }
 
-impl Objects {
+impl<T: HeldTree> Objects<T> {
     /// Of a tree. `kernel`: the kernel may find files, if it can; else what finds them is kept in a folder, if there is one.
     /// At most `held_max` files are held beside those in use.
     pub(crate) fn new(
-        tree: Arc<DirectoryTree>,
+        tree: Arc<T>,
         sealer: Sealer,
         kernel: bool,
         kept: Option<OwnedFd>,
         held_max: usize,
-    ) -> io::Result<Objects> {
-        let fd = tree.hold_root()?;
-        let Known { identity, device, .. } = known(&fd)?;
-        let root = Arc::new(Object { fd, key: Key::Root, identity });
+    ) -> io::Result<Objects<T>> {
+        let held = tree.hold_root()?;
+        let Known { identity, device, .. } = tree.known(&held)?;
+        let root = Arc::new(Object { held, key: Key::Root, identity });
         let mount = tree.open_root()?;
-        let found =
-            kernel_handle::handle_of(&root, |kind, bytes| kernel_handle::hold(mount.as_fd(), kind, bytes));
-        let does =
-            kernel && matches!(found, Ok(Ok(fd)) if known(&fd).is_ok_and(|known| known.identity == identity));
+        let found = tree.handle_of(&root.held, |kind, bytes| tree.hold_handle(&mount, kind, bytes));
+        let does = kernel
+            && matches!(found, Ok(Ok(fd)) if tree.known(&fd).is_ok_and(|known| known.identity == identity));
         let kept = kept.filter(|_| !does).and_then(|folder| match Places::open(folder) {
             Ok(places) => Some(places),
             Err(error) => {
@@ -108,31 +103,31 @@ impl Objects {
     }
 
     /// The root.
-    pub(crate) fn root(&self) -> &Arc<Object> {
+    pub(crate) fn root(&self) -> &Arc<Object<T::Held>> {
         &self.root
     }
 
     /// The handle of a file.
-    pub(crate) fn handle(&self, object: &Object) -> FileHandle {
+    pub(crate) fn handle(&self, object: &Object<T::Held>) -> FileHandle {
         self.sealer.seal(&object.key)
     }
 
     /// The file that a handle leads to, if it is held already; whether it still has a name was not looked at.
-    pub(crate) fn held(&self, handle: &FileHandle) -> Option<Arc<Object>> {
+    pub(crate) fn held(&self, handle: &FileHandle) -> Option<Arc<Object<T::Held>>> {
         let key = self.sealer.open(handle)?;
         lock(&self.held).get(&key).map(Arc::clone)
     }
 
     /// The file that a handle leads to, and what there is to know of it.
-    pub(crate) fn find(&self, handle: &FileHandle) -> Result<(Arc<Object>, Known), Status> {
+    pub(crate) fn find(&self, handle: &FileHandle) -> Result<(Shared<T>, Known), Status> {
         let key = self.sealer.open(handle).ok_or(Status::BadHandle)?;
         if key == Key::Root {
-            let known = known(&self.root).map_err(|_| Status::Io)?;
+            let known = self.tree.known(&self.root.held).map_err(|_| Status::Io)?;
             return Ok((Arc::clone(&self.root), known));
         }
         let held = lock(&self.held).get(&key).map(Arc::clone);
         if let Some(object) = held {
-            let known = known(&object).map_err(|_| Status::Io)?;
+            let known = self.tree.known(&object.held).map_err(|_| Status::Io)?;
             if known.attr.links > 0 {
                 return Ok((object, known));
             }
@@ -140,7 +135,7 @@ impl Objects {
             return Err(Status::Stale);
         }
         let fd = self.hold(&key)?;
-        let known = known(&fd).map_err(|_| Status::Io)?;
+        let known = self.tree.known(&fd).map_err(|_| Status::Io)?;
         let is_it = match key {
             Key::Number { inode, generation } => known.identity == Identity { inode, generation },
             _ => known.device == self.device,
@@ -148,15 +143,15 @@ impl Objects {
         if !is_it || known.attr.links == 0 {
             return Err(Status::Stale);
         }
-        let object = Arc::new(Object { fd, key, identity: known.identity });
+        let object = Arc::new(Object { held: fd, key, identity: known.identity });
         let _gone = lock(&self.held).put(key, Arc::clone(&object));
         Ok((object, known))
     }
 
-    fn hold(&self, key: &Key) -> Result<OwnedFd, Status> {
+    fn hold(&self, key: &Key) -> Result<T::Held, Status> {
         let held = match (key, &self.mount) {
             (Key::Kernel(handle), Some(mount)) => {
-                kernel_handle::hold(mount.as_fd(), handle.kind(), handle.as_bytes())
+                self.tree.hold_handle(mount, handle.kind(), handle.as_bytes())
             }
             (Key::Number { .. }, None) => {
                 let path = lock(&self.places).path(*key).ok_or(Status::Stale)?;
@@ -174,11 +169,11 @@ impl Objects {
     /// Takes in a file that was just found in a directory, or made there.
     pub(crate) fn adopt(
         &self,
-        fd: OwnedFd,
+        fd: T::Held,
         known: &Known,
-        dir: &Object,
+        dir: &Object<T::Held>,
         name: &[u8],
-    ) -> io::Result<Arc<Object>> {
+    ) -> io::Result<Arc<Object<T::Held>>> {
         let key = self.key(&fd, known, dir, name)?;
         if key == Key::Root {
             return Ok(Arc::clone(&self.root));
@@ -187,7 +182,7 @@ impl Objects {
         if let Some(object) = held.get(&key) {
             return Ok(Arc::clone(object));
         }
-        let object = Arc::new(Object { fd, key, identity: known.identity });
+        let object = Arc::new(Object { held: fd, key, identity: known.identity });
         let gone = held.put(key, Arc::clone(&object));
         drop((held, gone));
         Ok(object)
@@ -196,15 +191,15 @@ impl Objects {
     /// The handle of an entry of a directory, which need not be held.
     pub(crate) fn handle_of_entry(
         &self,
-        fd: &OwnedFd,
+        fd: &T::Held,
         known: &Known,
-        dir: &Object,
+        dir: &Object<T::Held>,
         name: &[u8],
     ) -> io::Result<FileHandle> {
         Ok(self.sealer.seal(&self.key(fd, known, dir, name)?))
     }
 
-    fn key(&self, fd: &OwnedFd, known: &Known, dir: &Object, name: &[u8]) -> io::Result<Key> {
+    fn key(&self, fd: &T::Held, known: &Known, dir: &Object<T::Held>, name: &[u8]) -> io::Result<Key> {
         if known.device != self.device {
             return Err(io::Error::from_raw_os_error(libc::EXDEV));
         }
@@ -212,7 +207,7 @@ impl Objects {
             return Ok(Key::Root);
         }
         if self.mount.is_some() {
-            let handle = kernel_handle::handle_of(fd, KernelHandle::new)?;
+            let handle = self.tree.handle_of(fd, KernelHandle::new)?;
             return handle
                 .map(Key::Kernel)
                 .ok_or_else(|| io::Error::other("the file system's handles are too long"));

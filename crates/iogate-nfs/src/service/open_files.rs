@@ -4,34 +4,35 @@
 //! control lists can change without that.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use iogate_core::wire::Identity;
+use iogate_core::{Span, Time};
 use iogate_engine::lock;
-use iogate_vfs::held::Known;
-use iogate_vfs::{Caller, DirectoryTree, Groups, TreeFile};
+use iogate_vfs::answers::Answers;
+use iogate_vfs::held::{HeldTree, Known};
+use iogate_vfs::{Caller, Clock, Groups, TreeFile};
 
+use super::losses;
 use super::lru::Lru;
 use super::objects::Object;
 
 /// How long a permission is believed where nothing that is looked at has changed.
-const BELIEVED: Duration = Duration::from_secs(5);
+const BELIEVED: Span = Span::from_secs(5);
 
 /// A file that is open for a user.
-pub(crate) struct OpenFile {
+pub(crate) struct OpenFile<H> {
     pub(crate) file: Arc<dyn TreeFile>,
-    pub(crate) object: Arc<Object>,
+    pub(crate) object: Arc<Object<H>>,
     /// Permissions, owner and group when it was opened.
     rights: [u32; 3],
-    since: Instant,
+    since: Time,
     /// Something was written by it that is not known to be durable.
     is_dirty: AtomicBool,
 }
 
-impl OpenFile {
+impl<H> OpenFile<H> {
     /// Whether nothing has changed of what a permission depends on.
     pub(crate) fn is_as_opened(&self, known: &Known) -> bool {
         self.rights == rights(known)
@@ -40,13 +41,6 @@ impl OpenFile {
     /// Something is written by it that may stay in memory.
     pub(crate) fn soil(&self) {
         self.is_dirty.store(true, Ordering::Release);
-    }
-
-    /// Makes what was written durable; returns the verifier that holds then.
-    pub(crate) fn sync(&self, data_only: bool) -> io::Result<u64> {
-        // Before: what is written meanwhile counts again.
-        self.is_dirty.store(false, Ordering::Release);
-        self.file.sync(data_only)
     }
 }
 
@@ -61,56 +55,72 @@ struct Key {
 }
 
 /// The files that are open.
-pub(crate) struct OpenFiles {
-    tree: Arc<DirectoryTree>,
-    files: Mutex<Lru<Key, Arc<OpenFile>>>,
+pub(crate) struct OpenFiles<T: HeldTree> {
+    tree: Arc<T>,
+    answers: Arc<Answers>,
+    clock: Clock,
+    files: Mutex<Lru<Key, Arc<OpenFile<T::Held>>>>,
     /// Those that have to be synced before they are closed, as an error would go with them.
-    closing: Mutex<Vec<Arc<OpenFile>>>,
+    closing: Mutex<Vec<Arc<OpenFile<T::Held>>>>,
 }
 
 fn rights(known: &Known) -> [u32; 3] {
     [known.attr.mode, known.attr.uid, known.attr.gid]
 }
 
-impl OpenFiles {
+impl<T: HeldTree> OpenFiles<T> {
     /// None yet; at most so many beside those in use.
-    pub(crate) fn new(tree: Arc<DirectoryTree>, most: usize) -> OpenFiles {
-        OpenFiles { tree, files: Mutex::new(Lru::new(most)), closing: Mutex::default() }
+    pub(crate) fn new(tree: Arc<T>, answers: Arc<Answers>, most: usize) -> OpenFiles<T> {
+        let clock = tree.clock();
+        OpenFiles { tree, answers, clock, files: Mutex::new(Lru::new(most)), closing: Mutex::default() }
     }
 
     /// The file, if it is open for reading in the caller's name, and that is believed if [`OpenFile::is_as_opened`].
-    pub(crate) fn opened(&self, caller: Caller, identity: Identity) -> Option<Arc<OpenFile>> {
+    pub(crate) fn opened(&self, caller: Caller, identity: Identity) -> Option<Arc<OpenFile<T::Held>>> {
         let Caller { uid, gid, groups, .. } = caller;
         let key = Key { identity, uid, gid, groups, writes: false };
         let open = lock(&self.files).get(&key).map(Arc::clone)?;
-        (open.since.elapsed() < BELIEVED).then_some(open)
+        (self.clock.since(open.since) < BELIEVED).then_some(open)
     }
 
     /// The file, open for reading or for writing in the caller's name.
     pub(crate) fn open(
         &self,
         caller: Caller,
-        object: &Arc<Object>,
+        object: &Arc<Object<T::Held>>,
         known: &Known,
         writes: bool,
-    ) -> io::Result<Arc<OpenFile>> {
+    ) -> io::Result<Arc<OpenFile<T::Held>>> {
         let Caller { uid, gid, groups, .. } = caller;
         let key = Key { identity: object.identity, uid, gid, groups, writes };
         let found = lock(&self.files).get(&key).map(Arc::clone);
-        if let Some(open) = found.filter(|open| open.is_as_opened(known) && open.since.elapsed() < BELIEVED) {
+        if let Some(open) =
+            found.filter(|open| open.is_as_opened(known) && self.clock.since(open.since) < BELIEVED)
+        {
             return Ok(open);
         }
-        let file = self.tree.open_held_file(caller, object.as_fd(), writes)?;
+        let file = self.tree.open_held_file(caller, &object.held, writes)?;
         let open = Arc::new(OpenFile {
             file,
             object: Arc::clone(object),
             rights: rights(known),
-            since: Instant::now(),
+            since: self.clock.now(),
             is_dirty: false.into(),
         });
         let gone = lock(&self.files).put(key, Arc::clone(&open));
         self.close(gone);
         Ok(open)
+    }
+
+    /// Makes what was written durable; returns the verifier that holds then.
+    pub(crate) fn sync(&self, open: &OpenFile<T::Held>, data_only: bool) -> io::Result<u64> {
+        // Before: what is written meanwhile counts again.
+        open.is_dirty.store(false, Ordering::Release);
+        let synced = open.file.sync(data_only);
+        if synced.is_err() {
+            losses::note(&*self.tree, &self.answers, open.object.identity);
+        }
+        synced
     }
 
     /// Closes what is open of a file that is about to lose a name; if that is its last one, nobody asks for what was written.
@@ -131,7 +141,7 @@ impl OpenFiles {
     fn sync_closing(&self) {
         let closing = std::mem::take(&mut *lock(&self.closing));
         for open in closing {
-            if let Err(error) = open.sync(true) {
+            if let Err(error) = self.sync(&open, true) {
                 tracing::warn!(%error, inode = open.object.identity.inode, "writes that were not committed are lost");
             }
         }
@@ -140,7 +150,7 @@ impl OpenFiles {
     /// As many as this, and whoever closes the next one syncs.
     const CLOSING_MAX: usize = 64;
 
-    fn close(&self, gone: impl IntoIterator<Item = Arc<OpenFile>>) {
+    fn close(&self, gone: impl IntoIterator<Item = Arc<OpenFile<T::Held>>>) {
         let mut is_full = false;
         for open in gone {
             if open.is_dirty.load(Ordering::Acquire) {

@@ -3,13 +3,12 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 
 use iogate_core::answers::{Found, NameIntent, Outcome, State, Verdict};
 use iogate_core::wire::{Identity, Record, Request as Kind};
 use iogate_vfs::Caller;
 use iogate_vfs::answers::{Begun, ToNote};
-use iogate_vfs::held::known;
+use iogate_vfs::held::HeldTree;
 
 use super::attr::{status, time};
 use super::names::verifier_change;
@@ -23,7 +22,7 @@ const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 /// Of a SETATTR, whose file the intent has: no kind of a request for names.
 const SET_ATTR: u16 = 0;
 
-impl Service {
+impl<T: HeldTree> Service<T> {
     /// Carries out a call of NFS that [`Front::ask`](super::Front::ask) has called [`Asked::Other`](super::Asked::Other); `None`: a
     /// repetition, whose first call is answered.
     pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
@@ -98,7 +97,8 @@ impl Service {
     fn identity(&self, place: &Place<'_>) -> Identity {
         let Ok(dir) = self.named_dir(&place.dir) else { return NOBODY };
         let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let found = self.export.tree.hold_entry(own, dir.object.as_fd(), place.name).and_then(known);
+        let found = self.export.tree.hold_entry(own, &dir.object.held, place.name);
+        let found = found.and_then(|held| self.export.tree.known(&held));
         found.map_or(NOBODY, |known| known.identity)
     }
 
@@ -150,8 +150,8 @@ impl Service {
         match request {
             Request::SetAttr { file, attr, .. } => self.set_attr(caller, file, attr, None),
             Request::Create { place, how: CreateHow::Exclusive(verifier) } => self.making(place, |dir| {
-                let fd = self.export.tree.hold_entry(caller, dir.object.as_fd(), place.name)?;
-                self.export.tree.change_held(caller, fd.as_fd(), &verifier_change(verifier))?;
+                let fd = self.export.tree.hold_entry(caller, &dir.object.held, place.name)?;
+                self.export.tree.change_held(caller, &fd, &verifier_change(verifier))?;
                 Ok(fd)
             }),
             Request::Create { place, how: CreateHow::Guarded(attr) | CreateHow::Unchecked(attr) } => {
@@ -187,7 +187,7 @@ impl Service {
 
     fn finish_making(&self, caller: Caller, place: &Place<'_>, attr: &SetAttr) -> Reply {
         self.making(place, |dir| {
-            let fd = self.export.tree.hold_entry(caller, dir.object.as_fd(), place.name)?;
+            let fd = self.export.tree.hold_entry(caller, &dir.object.held, place.name)?;
             self.set_new(caller, &fd, attr)?;
             Ok(fd)
         })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig};
+use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_nfs::rpc::{Accepted, Call, Credential, GROUPS_MAX, records, take_reply};
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
@@ -54,7 +54,11 @@ pub fn kept_answers(path: &Path) -> Answers {
 }
 
 pub fn export(path: &Path, how: How) -> Served {
-    let store = Arc::new(DirectoryStore::new(path).unwrap());
+    export_over(path, how, Arc::new(DirectoryStore::new(path).unwrap()))
+}
+
+/// An export whose files a store of the test's own takes over.
+pub fn export_over(path: &Path, how: How, store: Arc<dyn Store>) -> Served {
     let layout = Layout { first_target: 0, stripe_bytes: 1 << 20, targets: 1 };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 65_536, depth: 8, layout };
@@ -83,9 +87,12 @@ pub fn export(path: &Path, how: How) -> Served {
 }
 
 pub fn serve_at(path: &Path, how: How, listener: TcpListener) -> Server {
-    let exports = vec![export(path, how)];
+    serve_export(export(path, how), how, listener)
+}
+
+pub fn serve_export(export: Served, how: How, listener: TcpListener) -> Server {
     let access = Access { networks: vec![], any_port: true };
-    Server::start(ServerConfig { exports, access, limits: how.limits }, listener).unwrap()
+    Server::start(ServerConfig { exports: vec![export], access, limits: how.limits }, listener).unwrap()
 }
 
 pub fn serve(path: &Path, how: How) -> Server {

@@ -10,6 +10,8 @@ use iogate_core::medium::Medium;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::LogFile;
+
 /// Room that is kept behind the end, so that files can be removed when the file system is full.
 const RESERVE_BYTES: u64 = 256 << 10;
 /// How long a log may be held by a process that ends.
@@ -39,17 +41,6 @@ impl File {
         Ok(File { fd, path, boot, sync, reserved: 0 })
     }
 
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Keeps room behind the end. Without any, or where it cannot be kept, it is asked for again after as many bytes.
-    pub(super) fn reserve(&mut self, end: u64) {
-        let _ = rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, end, RESERVE_BYTES);
-        self.reserved = end + RESERVE_BYTES;
-    }
-
     /// The log's, before anything of this process.
     fn begin(&mut self) -> io::Result<Vec<u8>> {
         let bytes = read_all(&self.fd)?;
@@ -74,6 +65,18 @@ impl File {
         rustix::fs::rename(&name, &self.path)?;
         (self.fd, self.reserved) = (fd, 0);
         Ok(())
+    }
+}
+
+impl LogFile for File {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Without any room, or where it cannot be kept, it is asked for again after as many bytes.
+    fn reserve(&mut self, end: u64) {
+        let _ = rustix::fs::fallocate(&self.fd, FallocateFlags::KEEP_SIZE, end, RESERVE_BYTES);
+        self.reserved = end + RESERVE_BYTES;
     }
 }
 
@@ -213,12 +216,4 @@ pub(super) fn boot_number(text: &str) -> io::Result<[u8; 16]> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the kernel has no boot id"));
     }
     Ok(id)
-}
-
-#[cfg(test)]
-impl File {
-    /// Can no longer be written.
-    pub(super) fn break_it(&mut self) {
-        self.fd = rustix::fs::open(&self.path, OFlags::RDONLY, Mode::empty()).expect("it is there");
-    }
 }

@@ -9,7 +9,6 @@ mod file;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use iogate_core::answers::ToNote;
 use iogate_core::answers::{
@@ -20,7 +19,7 @@ use iogate_core::wire::{Identity, Record};
 
 use iogate_engine::lock;
 
-use crate::private;
+use crate::{Clock, private};
 use file::{File, boot_number};
 
 /// How long what an export remembers is to be kept.
@@ -41,6 +40,18 @@ pub struct Answers {
     number: u64,
     /// There is a log.
     is_kept: bool,
+    clock: Clock,
+}
+
+/// Where a log of answers lies.
+pub trait LogFile: Medium<Error = io::Error> + Send {
+    /// What it is called, for messages.
+    fn path(&self) -> &Path;
+
+    /// Keeps room behind the end, so that files can be removed when the file system is full.
+    fn reserve(&mut self, end: u64) {
+        let _ = end;
+    }
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -48,7 +59,7 @@ type Job = Box<dyn FnOnce() + Send>;
 struct State {
     once: Once<Job>,
     /// `None`: a thread writes, or there is none.
-    log: Option<Log<File>>,
+    log: Option<Log<Box<dyn LogFile>>>,
     /// Threads that wait for that.
     waiting: usize,
 }
@@ -65,8 +76,8 @@ pub enum Begun {
     Unknown,
 }
 
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+fn seconds(clock: &Clock) -> u64 {
+    clock.wall() / 1_000_000_000
 }
 
 impl Answers {
@@ -82,20 +93,30 @@ impl Answers {
         let file = File::open(path, sync)?;
         // A log that is synced does not depend on the boot.
         let boot = if sync { [0; 16] } else { boot_number(file.boot())? };
-        let id = private::random()?;
+        Answers::on(Box::new(file), (boot, private::random()?), limits, Clock::REAL)
+    }
+
+    /// Opens the log on a file, or begins it. It is of use to processes of the same `boot` only; one that is begun is called `id`, which
+    /// is random.
+    pub fn on(
+        file: Box<dyn LogFile>,
+        (boot, id): ([u8; 16], [u8; 16]),
+        limits: Limits,
+        clock: Clock,
+    ) -> io::Result<Answers> {
         let mut once = Once::new(limits);
         let mut log = Log::open(file, boot, id, |note| once.restore(note))?;
-        once.restored(now());
+        once.restored(seconds(&clock));
         let (number, end) = (log.number(), log.bytes());
         log.medium_mut().reserve(end);
         let state = Mutex::new(State { once, log: Some(log), waiting: 0 });
-        Ok(Answers { state, written: Condvar::new(), number, is_kept: true })
+        Ok(Answers { state, written: Condvar::new(), number, is_kept: true, clock })
     }
 
     /// What is remembered as long as the process runs, without a log.
     pub fn in_memory(limits: Limits) -> Answers {
         let state = Mutex::new(State { once: Once::new(limits), log: None, waiting: 0 });
-        Answers { state, written: Condvar::new(), number: 1, is_kept: false }
+        Answers { state, written: Condvar::new(), number: 1, is_kept: false, clock: Clock::REAL }
     }
 
     /// The same as long as nothing that should be remembered is lost; not zero.
@@ -128,6 +149,10 @@ impl Answers {
         notes.map(|note| (note.key, note.bytes.to_vec())).collect()
     }
 
+    fn now(&self) -> u64 {
+        seconds(&self.clock)
+    }
+
     /// Remembers notes, all in one batch. They are in the log when this returns; if that fails, they are forgotten again (but
     /// outcomes, of which the log then knows less than the process).
     pub fn remember(&self, notes: &[ToNote]) -> io::Result<()> {
@@ -135,10 +160,10 @@ impl Answers {
             return Ok(());
         }
         let mut state = lock(&self.state);
-        let batch = state.once.note(notes, now());
+        let batch = state.once.note(notes, self.now());
         if !self.is_kept {
-            state.once.begin_writing(false, now());
-            state.once.written(Ok(()), now());
+            state.once.begin_writing(false, self.now());
+            state.once.written(Ok(()), self.now());
             return Ok(());
         }
         self.write(state, batch)
@@ -157,7 +182,7 @@ impl Answers {
                 continue;
             };
             let begins_anew = log.is_worth_shrinking(state.once.table().log_bytes());
-            let writing = state.once.begin_writing(begins_anew, now());
+            let writing = state.once.begin_writing(begins_anew, self.now());
             drop(state);
             let written = log.write(&writing.notes, writing.all.as_deref());
             for notice in log.notices() {
@@ -169,7 +194,7 @@ impl Answers {
             state = lock(&self.state);
             state.log = Some(log);
             let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-            state.once.written(written.map_err(errno), now());
+            state.once.written(written.map_err(errno), self.now());
             if state.waiting > 0 {
                 self.written.notify_all();
             }

@@ -20,6 +20,43 @@ fn open(place: &Place) -> Arc<Answers> {
     Arc::new(Answers::open(&place.path, Keeping::Boot).unwrap())
 }
 
+/// A log that can no longer be written.
+struct Broken;
+
+fn broken<T>() -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(libc::EBADF))
+}
+
+impl LogFile for Broken {
+    fn path(&self) -> &Path {
+        Path::new("broken")
+    }
+}
+
+impl Medium for Broken {
+    type Error = io::Error;
+
+    fn boot(&self) -> &str {
+        "now"
+    }
+
+    fn read(&mut self, _: &str) -> io::Result<Option<Vec<u8>>> {
+        broken()
+    }
+
+    fn replace(&mut self, _: &str, _: &[u8]) -> io::Result<io::Result<()>> {
+        broken()
+    }
+
+    fn append(&mut self, _: &str, _: u64, _: &[u8]) -> io::Result<()> {
+        broken()
+    }
+
+    fn cut(&mut self, _: &str, _: u64) -> io::Result<()> {
+        broken()
+    }
+}
+
 fn key(number: u64) -> Key {
     Key { uid: 1, client: [2; 16], number, step: 0 }
 }
@@ -156,7 +193,7 @@ fn what_cannot_be_noted_is_not_carried_out_and_not_forgotten() {
     let answers = open(&place);
     let underway = new(&answers, 1);
     underway.intend(&Outcome { kind: 1, errno: 0, fields: b"before" }).unwrap();
-    lock(&answers.state).log.as_mut().expect("nobody writes").medium_mut().break_it();
+    *lock(&answers.state).log.as_mut().expect("nobody writes").medium_mut() = Box::new(Broken);
     let running = new(&answers, 2);
     let error = running.intend(&Outcome { kind: 1, errno: 0, fields: b"what" }).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EBADF));

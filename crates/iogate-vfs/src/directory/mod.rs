@@ -8,7 +8,7 @@ mod beneath;
 mod caller;
 mod entries;
 mod file;
-pub mod held;
+pub(crate) mod held;
 mod open_files;
 mod removed;
 mod stat;

@@ -75,6 +75,12 @@ impl Verifier {
         self.any_failed.store(true, Ordering::Release);
     }
 
+    /// A process before has found that a file could not be written back so often.
+    pub(super) fn restore(&self, identity: Identity, count: u64) {
+        self.lock().files.insert(identity, count);
+        self.any_failed.store(true, Ordering::Release);
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Failed> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,6 +100,9 @@ mod tests {
         verifier.write_back_failed(one);
         assert_ne!(verifier.of_file(one), before);
         assert_eq!((verifier.of_file(other), verifier.base()), (before, before));
-        assert_eq!(Verifier::of(&directory).unwrap().base(), before, "another process finds the same");
+        let next = Verifier::of(&directory).unwrap();
+        assert_eq!(next.base(), before, "another process finds the same");
+        next.restore(one, verifier.losses(one));
+        assert_eq!(next.of_file(one), verifier.of_file(one), "also of a file of which it is told");
     }
 }
