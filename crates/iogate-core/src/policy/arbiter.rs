@@ -97,8 +97,9 @@ pub(crate) struct Arbiter {
     pub(super) due: BTreeSet<(InnerId, Time, ClassId)>,
     /// What is within nothing, then each branch.
     pub(super) inners: Vec<Inner>,
-    /// In which branches applications were placed.
+    /// In which branches applications were placed, and whether some of these are none of this policy.
     pub(super) placed: HashMap<AppId, AppId>,
+    pub(super) has_beside: bool,
     /// Branches that have come to wait for their cap, or wait no more.
     pub(super) toggled: Vec<ClassId>,
     /// For whom the lot is that was opened last.
@@ -175,6 +176,7 @@ impl Arbiter {
             due: BTreeSet::new(),
             inners: [Inner::around(policy.others)].into(),
             placed: HashMap::default(),
+            has_beside: false,
             toggled: Vec::new(),
             last: None,
             admitted: 0,

@@ -161,19 +161,21 @@ impl Arbiter {
         Some(if self.inner_of(app) == InnerId::NONE { others.rest } else { app })
     }
 
-    /// An application is within a branch, with all that it has in the gate. Returns what its requests are to have as their
-    /// application: the branch, where there is no room to remember one more.
+    /// An application is within a branch, with all that it has in the gate; where there is no such branch, that is remembered for the
+    /// policy that comes after this one. Returns what its requests are to have as their application: the branch, where there is no room to
+    /// remember one more.
     pub(crate) fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
-        if self.policy.apps.contains_key(&app) || self.policy.within.contains_key(&app) {
-            return app;
-        }
-        match self.branch_called(branch) {
-            Some(branch) if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) => {
-                return branch;
+        let is_named = self.policy.apps.contains_key(&app) || self.policy.within.contains_key(&app);
+        let called = if is_named { None } else { self.branch_called(branch) };
+        if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) {
+            match called {
+                None => return app,
+                Some(called) if !self.forget_beside() => return called,
+                Some(_) => {}
             }
-            Some(branch) => self.placed.insert(app, branch),
-            None => self.placed.remove(&app),
-        };
+        }
+        self.has_beside |= called.is_none();
+        self.placed.insert(app, called.unwrap_or(branch));
         let within = self.place_of(app);
         if let Some(id) = self.of_app.get(&app).copied().filter(|id| !self.is_branch(*id))
             && self.classes[id.index()].within != within
@@ -181,6 +183,16 @@ impl Arbiter {
             self.relocate(now, id, within);
         }
         app
+    }
+
+    /// Forgets who was placed in what is no branch of this policy. True if that makes room. O(placed).
+    fn forget_beside(&mut self) -> bool {
+        if core::mem::take(&mut self.has_beside) {
+            let mut placed = core::mem::take(&mut self.placed);
+            placed.retain(|_, branch| self.inner_of(*branch) != InnerId::NONE);
+            self.placed = placed;
+        }
+        self.placed.len() < PLACED_MAX
     }
 
     /// Takes a class elsewhere, with its requests. What it has had where it was is nobody's business there.
@@ -229,9 +241,11 @@ impl Arbiter {
     }
 
     /// Takes over where applications were placed: what is called as before is the same branch.
-    pub(crate) fn keep_placed(&mut self, placed: HashMap<AppId, AppId>) {
-        for branch in placed.values() {
-            self.branch_called(*branch);
+    pub(crate) fn keep_placed(&mut self, mut placed: HashMap<AppId, AppId>) {
+        for branch in placed.values_mut() {
+            let called = self.branch_called(*branch);
+            self.has_beside |= called.is_none();
+            *branch = called.unwrap_or(*branch);
         }
         self.placed = placed;
     }

@@ -335,7 +335,11 @@ fn a_short_division_gives_what_a_long_one_does() {
         for (requests, admitted) in [(0, 0), (1, 1), (3, 7), (u32::MAX, u32::MAX)] {
             for all in [u128::from(ns), u128::from(ns) << 30] {
                 let expected = all * u128::from(requests) / u128::from(admitted.max(1));
-                assert_eq!(order::part(all, requests, admitted), expected, "{requests} of {admitted} of {all}");
+                assert_eq!(
+                    order::part(all, requests, admitted),
+                    expected,
+                    "{requests} of {admitted} of {all}"
+                );
             }
         }
     }
