@@ -7,7 +7,8 @@
 //! applications, at depths of 1 and 16; time goes on between a dispatch and its completion.
 //!
 //! With `--policy`: what a policy costs in the same way: none, one of applications, one of groups with these applications in them.
-//! `--only SIDE` (`none`, `flat` or `groups`) has one of them alone, for a count of instructions.
+//! `--only SIDE` (`none`, `flat` or `groups`) has one of them alone, and `--apps N` one number of applications, for a count of
+//! instructions.
 
 use std::collections::VecDeque;
 
@@ -205,10 +206,11 @@ fn groups(apps: u32) -> Policy {
 }
 
 /// What a policy costs.
-fn compare_policies(rounds: usize, requests: u64, queued: usize, only: Option<&str>) {
+fn compare_policies(rounds: usize, requests: u64, queued: usize, only: Option<&str>, only_apps: Option<u32>) {
     println!("CPU ns a request, medians of {rounds} rounds and their extremes; {queued} queued, fifo");
     println!("{:>5} {:>6} {:<8} {:>8} {:>16} {:>9}", "apps", "depth", "policy", "ns", "", "to flat");
-    for (apps, depth) in [(4, 1), (4, 16), (16, 16), (1_000, 16)] {
+    let cases = [(4, 1), (4, 16), (16, 16), (1_000, 16)].into_iter();
+    for (apps, depth) in cases.filter(|(apps, _)| only_apps.is_none_or(|only| only == *apps)) {
         let case =
             Case { kind: SchedulerKind::Fifo, files: 32, pattern: Pattern::Random, queued, apps, depth };
         let policies = [("none", None), ("flat", Some(Policy::default())), ("groups", Some(groups(apps)))];
@@ -260,7 +262,8 @@ fn main() {
     if has("--policy") {
         let requests = value("--requests").and_then(|n| n.parse().ok()).unwrap_or(100_000);
         let only = value("--only").map(String::as_str);
-        return compare_policies(rounds, requests, only_length.unwrap_or(1_000), only);
+        let apps = value("--apps").and_then(|n| n.parse().ok());
+        return compare_policies(rounds, requests, only_length.unwrap_or(1_000), only, apps);
     }
     let lengths: Vec<usize> = only_length.map_or(all_lengths.to_vec(), |length| vec![length]);
 

@@ -103,6 +103,33 @@ fn who_is_placed_under_one_policy_is_placed_anew_under_the_next() {
     engine.shutdown();
 }
 
+/// A flat policy divides nothing among groups, but is told of them: what waits goes to its group when one comes that does.
+#[test]
+fn what_waits_below_a_flat_policy_is_in_its_group_when_groups_come() {
+    let (engine, file) = engine();
+    let (user, group) = (AppId(1), AppId(1_000_001));
+    let rate = Rate { bytes: 1.try_into().ok(), requests: None };
+    engine.set_policy(Some((ClassBy::User, &at_most(rate)))).unwrap();
+    assert_eq!(engine.placed(user, group), user);
+    let (done, ended) = mpsc::channel();
+    (0..4).for_each(|index| submit(&engine, &file, user.0, index, &done));
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(0));
+    let capped = Entitlement { max: rate, ..Entitlement::default() };
+    let branch = Branch { entitlement: capped, ..Branch::default() };
+    let groups = Policy { branches: [(group, branch)].into(), ..Policy::default() };
+    engine.set_policy(Some((ClassBy::User, &groups))).unwrap();
+    let now = engine.with_gate(|gate, now| gate.apps_now(now));
+    assert_eq!(now.iter().find(|one| one.app == user.0).and_then(|one| one.within), Some(group.0));
+    // One is within the cap of the group; the others wait for it, until it is gone.
+    assert_eq!(ended.recv_timeout(PATIENCE), Ok(1));
+    assert_eq!(ended.try_recv(), Err(mpsc::TryRecvError::Empty));
+    engine.set_policy(None).unwrap();
+    let mut rest: Vec<u64> = (0..2).map(|_| ended.recv_timeout(PATIENCE).unwrap()).collect();
+    rest.sort_unstable();
+    assert_eq!(rest, [2, 3], "nothing is lost");
+    engine.shutdown();
+}
+
 #[test]
 fn others_go_on_beside_a_capped_one_and_a_policy_that_goes_lets_it_go() {
     let (engine, file) = engine();

@@ -3,7 +3,9 @@
 mod browser;
 mod invented;
 
+use iogate_core::Span;
 use iogate_report::{ExperimentReport, html};
+use iogate_sim::result::ClassResult;
 
 #[test]
 fn a_point_is_the_mean_of_its_runs() {
@@ -41,6 +43,66 @@ fn forms_for_terminals_and_spreadsheets() {
     assert!(
         report.table(&["makespan"]).markdown().starts_with("| scheduler | makespan |\n|---|---:|\n| fifo | ")
     );
+}
+
+/// A group of so many applications, and one in none.
+fn with_groups(apps: u64) -> ExperimentReport {
+    let class = |name: String, group: Option<&str>, is_group, share| ClassResult {
+        name,
+        group: group.map(String::from),
+        is_group,
+        bytes: 64 << 20,
+        time: Span::from_secs(2),
+        beside_bytes: share,
+        beside_bytes_all: 100,
+    };
+    let member = |index| class(format!("member-{index}"), Some("staff"), false, 75 / apps);
+    let (mut run, _) = invented::run("fifo", 2, 8, 0);
+    run.classes = [class("staff".into(), None, true, 75)].into_iter().chain((0..apps).map(member)).collect();
+    run.classes.push(class("guest".into(), None, false, 25));
+    let mut report = ExperimentReport::new("Groups", "iogate", 0.95);
+    report.add(Vec::new(), &[run], None);
+    report
+}
+
+#[test]
+fn groups_are_shown_with_what_is_in_them() {
+    let report = with_groups(2);
+    let text = report.text();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .skip_while(|line| !line.starts_with("group"))
+        .filter(|line| !line.starts_with("---"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let bandwidth = ["32", "MiB/s"];
+    let row = |name: &[&'static str], share| [name, &["64", "MiB"], &bandwidth, &[share]].concat();
+    let expected = [
+        vec!["group", "bytes", "bandwidth", "share"],
+        row(&["staff"], "0.75"),
+        row(&["member-0"], "0.37"),
+        row(&["member-1"], "0.37"),
+        row(&["guest", "(in", "no", "group)"], "0.25"),
+    ];
+    assert_eq!(rows[..5], expected, "{text}");
+    assert!(text.contains("\n  member-0 "), "{text}");
+    assert!(text.contains("1 point, 1 run each"), "{text}");
+    let csv = report.csv();
+    assert!(
+        csv.contains("\ngroup,staff,share,ratio,1,0.75,") && csv.contains("\nclass,guest,share,"),
+        "{csv}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+    let member = &json["points"][0]["classes"][1];
+    assert_eq!((&member["name"], &member["group"]), (&"member-0".into(), &"staff".into()));
+    assert!(html::experiment(&report).contains("staff/member-1"));
+    // What would be a long table has groups, and what is in none.
+    let text = with_groups(23).text();
+    assert!(
+        text.contains("\nstaff ") && text.contains("\nguest (in no group) ") && !text.contains("member"),
+        "{text}"
+    );
+    assert!(!invented::comparison().text().contains("group"), "without groups there is no such table");
 }
 
 /// The form of the JSON is a promise: a file stored by this version is read by later ones.

@@ -234,6 +234,9 @@ fn dashboard_and_alerts_name_what_there_is() {
     let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
     texts.extend(variables.filter_map(|variable| variable["definition"].as_str()).map(Into::into));
     assert!(texts.len() > 20, "the dashboard has {} expressions", texts.len());
+    let shows_groups =
+        texts.iter().any(|text| named(text).contains(&"iogate_group_request_bytes_total".into()));
+    assert!(shows_groups, "the dashboard does not show groups");
     texts.extend([read("prometheus/alerts.yml"), read("prometheus/alerts.test.yml")]);
     for text in &texts {
         let names = named(text);

@@ -256,6 +256,7 @@ mod tests {
             seed,
             makespan: end.since(Time::ZERO),
             apps: scenario.apps.iter().map(app).collect(),
+            classes: Vec::new(),
             servers: Vec::new(),
             layers: Vec::new(),
             caches: Vec::new(),

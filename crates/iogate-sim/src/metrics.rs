@@ -1,6 +1,6 @@
 //! What is measured of a run: each metric with its name, unit and meaning, once.
 //!
-//! Three tables: of a whole run ([`RUN`]), of an application ([`APP`]), of a layer of gates ([`LAYER`]). Those of a
+//! Four tables: of a whole run ([`RUN`]), of an application ([`APP`]), of a class ([`CLASS`]), of a layer of gates ([`LAYER`]). Those of a
 //! run that concern gates are of the layer `servers`. A metric of what did not happen (the steps of an application
 //! that has none, the completion of one that was lost) is `None`, and means leave it out.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use iogate_core::Span;
 
-use crate::result::{AppResult, LayerResult, RunResult, ServerResult};
+use crate::result::{AppResult, ClassResult, LayerResult, RunResult, ServerResult};
 use crate::stat::{mean, stddev};
 
 /// One metric of a `T`.
@@ -203,6 +203,16 @@ pub static APP: &[Metric<AppResult>] = metrics! {
         phase_stddev_percent;
     "transfer_stddev_percent" Percent Lower "the same without what it waits before them for turns and quiet"
         transfer_stddev_percent;
+};
+
+/// Of a group of applications, or of one application, where there are groups.
+pub static CLASS: &[Metric<ClassResult>] = metrics! {
+    "bytes" Bytes Neither "bytes of its calls" |class| Some(class.bytes as f64);
+    "bandwidth" BytesPerSecond Higher "its bytes by the time from its first application's start to its last one's end"
+        |class| ratio(class.bytes as f64, class.time.as_secs_f64());
+    "share" Ratio Neither
+        "its part of all bytes while each group, and each application that is in none, had begun and none had ended"
+        |class| ratio(class.beside_bytes as f64, class.beside_bytes_all as f64);
 };
 
 /// Of the gates of one layer.
@@ -454,6 +464,7 @@ mod tests {
             seed: 1,
             makespan: Span::from_secs(10),
             apps: vec![slow, quick],
+            classes: Vec::new(),
             servers: vec![server(5, 3), server(2, 4)],
             layers: vec![LayerResult { requests: 99, ..layer("clients") }, layer(SERVERS)],
             caches: Vec::new(),
@@ -552,11 +563,29 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_of_what_all_had_while_all_were_there() {
+        let mut class = ClassResult {
+            name: "staff".into(),
+            group: None,
+            is_group: true,
+            bytes: 1000,
+            time: Span::from_secs(4),
+            beside_bytes: 300,
+            beside_bytes_all: 400,
+        };
+        let of =
+            |class: &ClassResult| ["bandwidth", "share"].map(|name| find(CLASS, name).unwrap().of(class));
+        assert_eq!(of(&class), [Some(250.0), Some(0.75)]);
+        (class.beside_bytes, class.beside_bytes_all) = (0, 0);
+        assert_eq!(of(&class), [Some(250.0), None], "one had ended before another one began");
+    }
+
+    #[test]
     fn no_name_is_given_twice() {
         fn names<T>(table: &[Metric<T>]) -> Vec<&str> {
             table.iter().map(|metric| metric.name).collect()
         }
-        for mut names in [names(RUN), names(APP), names(LAYER)] {
+        for mut names in [names(RUN), names(APP), names(CLASS), names(LAYER)] {
             let all = names.len();
             names.sort_unstable();
             names.dedup();

@@ -15,6 +15,8 @@ pub struct RunResult {
     pub makespan: Span,
     /// The applications, in the order of the scenario.
     pub apps: Vec<AppResult>,
+    /// Of a scenario with groups: each group, and behind it the applications in it; then those that are in none.
+    pub classes: Vec<ClassResult>,
     /// The data servers.
     pub servers: Vec<ServerResult>,
     /// The gates of each layer, summed: clients (if they have gates), forwarders, servers.
@@ -69,6 +71,27 @@ pub struct AppResult {
     pub turns: TurnsResult,
     /// How long it ran with nobody else, where that was asked for.
     pub alone: Option<Span>,
+}
+
+/// What a group of applications did, or an application where there are groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ClassResult {
+    /// Its name.
+    pub name: String,
+    /// The group that it is in.
+    pub group: Option<String>,
+    /// Whether it is a group.
+    pub is_group: bool,
+    /// Bytes of calls that completed.
+    pub bytes: u64,
+    /// From the start of its first application to the end of its last.
+    pub time: Span,
+    /// What of these bytes it had beside all others: from when each group, and each application that is in none, had begun until the
+    /// first of them had ended.
+    pub beside_bytes: u64,
+    /// What all of them together had in that time; 0: there was none.
+    pub beside_bytes_all: u64,
 }
 
 /// How an application came by its turns at the I/O.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use iogate_sim::metrics;
+use iogate_sim::result::ClassResult;
 use iogate_sim::scenario::{Plan, ScenarioError, Source};
 use iogate_sim::world::{Observer, Served, simulate};
 
@@ -106,6 +108,47 @@ fn groups_of_any_size_have_their_shares() {
     assert!((27..=30).contains(&many), "{many} MiB/s");
     assert!([1, 2, 3].into_iter().all(|app| (8..=10).contains(&mib(app))), "{many} MiB/s, and unevenly");
     assert!(mib(4) > 100, "{} MiB/s", mib(4));
+}
+
+/// What a run says of groups is what they had: bytes, by their time, and shares while all were there, at the weights.
+#[test]
+fn what_groups_had_is_told() {
+    let apps = ["many", "many", "few"].map(|group| format!("{RANDOM}group = \"{group}\""));
+    let late = format!("{RANDOM}start = \"20ms\"");
+    let apps = [&apps[..], &[late][..]].concat();
+    let apps: Vec<&str> = apps.iter().map(String::as_str).collect();
+    let classes = |gate: &str| {
+        let plan = read("pcie-ssd-100g", gate, &apps).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = &plan.points[0].scenario;
+        let run = simulate(scenario, 7, &mut ()).unwrap();
+        for class in &run.classes {
+            let app = run.apps.iter().find(|app| !class.is_group && app.name == class.name);
+            let within = run.classes.iter().filter(|one| one.group.as_ref() == Some(&class.name));
+            let expected = app.map_or_else(|| within.map(|one| one.bytes).sum(), |app| app.bytes);
+            assert_eq!(class.bytes, expected, "{}", class.name);
+        }
+        let beside: u64 =
+            run.classes.iter().filter(|one| one.group.is_none()).map(|one| one.beside_bytes).sum();
+        assert!(run.classes.iter().all(|one| one.beside_bytes_all == beside));
+        run.classes
+    };
+    let metric =
+        |class: &ClassResult, name: &str| metrics::find(metrics::CLASS, name).unwrap().of(class).unwrap();
+    let divided = classes("fair = true\n[group.many]\nweight = 3\n[group.few]\nweight = 2");
+    let named: Vec<_> =
+        divided.iter().map(|one| (one.name.as_str(), one.group.as_deref(), one.is_group)).collect();
+    let many = ("many", None, true);
+    let within = |name, group| (name, Some(group), false);
+    let expected =
+        [many, within("app-0", "many"), within("app-1", "many"), ("few", None, true), within("app-2", "few")];
+    assert_eq!((&named[..5], named[5]), (&expected[..], ("app-3", None, false)));
+    for (class, share) in divided.iter().zip([3.0, 1.5, 1.5, 2.0, 2.0, 1.0]) {
+        let found = metric(class, "share");
+        assert!((found - share / 6.0).abs() < 0.02, "{}: {found}, expected {share} of 6", class.name);
+    }
+    let capped = classes("fair = true\n[group.many]\nmax = \"30MiB/s\"\n[group.few]");
+    let mib = metric(&capped[0], "bandwidth") / f64::from(1 << 20);
+    assert!((28.0..=30.5).contains(&mib), "{mib} MiB/s");
 }
 
 #[test]

@@ -151,7 +151,8 @@ impl Gate {
     }
 
     /// An application is within a branch of the policy from now on, with what it has in the gate; where there is no such branch, within
-    /// nothing. Where the policy names it, that stays. A policy that comes later keeps it for those that have something in the gate.
+    /// nothing. Where the policy names it, that stays. A policy that comes later has it in its branch of that number, for those that
+    /// have something in the gate then.
     ///
     /// Returns what its requests are to have as their application from now on: itself, or, once 65,536 are placed, the branch, in which
     /// all that come later are one class. As after any mutation, the gate is to be asked then.

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use super::bucket::Bucket;
-use super::nested::{Inner, InnerId, first, first_within};
+use super::nested::{Inner, InnerId};
+use super::order::{first, part, tag};
 use super::{Entitlement, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
@@ -41,8 +42,6 @@ const LOT_JUMPS: u64 = 20;
 pub(super) const CAP_BURST: Span = Span::from_millis(5);
 /// No lot is held open for somebody who thinks for longer.
 const THINK_MAX: u64 = 8_000_000;
-/// Tags are device time in 2^-10 ns, divided by the weight.
-const TAG_BITS: u32 = 10;
 
 /// What to do for the applications that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +89,7 @@ pub(crate) struct Arbiter {
     pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
     hand: usize,
-    /// Those that wait and may have a lot, by what they are within and start tag.
+    /// Those that wait and may have a lot, by what they are within and start tag, or a lower one that they had before.
     pub(super) ready: BTreeSet<(InnerId, u128, ClassId)>,
     /// Those that wait for their cap.
     pub(super) capped: BTreeSet<(InnerId, Time, ClassId)>,
@@ -98,8 +97,9 @@ pub(crate) struct Arbiter {
     pub(super) due: BTreeSet<(InnerId, Time, ClassId)>,
     /// What is within nothing, then each branch.
     pub(super) inners: Vec<Inner>,
-    /// In which branches applications were placed.
+    /// In which branches applications were placed, and whether some of these are none of this policy.
     pub(super) placed: HashMap<AppId, AppId>,
+    pub(super) has_beside: bool,
     /// Branches that have come to wait for their cap, or wait no more.
     pub(super) toggled: Vec<ClassId>,
     /// For whom the lot is that was opened last.
@@ -118,7 +118,7 @@ pub(super) struct Class {
     pub(super) finish: u128,
     /// The virtual time when it began to wait.
     pub(super) since: u128,
-    /// Its key in `ready`, `capped` and `due`, if it is there.
+    /// Its key in `ready` (its tag when it was put there, or less), `capped` and `due`, if it is there.
     pub(super) ready: Option<u128>,
     pub(super) capped: Option<Time>,
     pub(super) due: Option<Time>,
@@ -176,6 +176,7 @@ impl Arbiter {
             due: BTreeSet::new(),
             inners: [Inner::around(policy.others)].into(),
             placed: HashMap::default(),
+            has_beside: false,
             toggled: Vec::new(),
             last: None,
             admitted: 0,
@@ -227,8 +228,9 @@ impl Arbiter {
                 self.come(id);
                 self.begin_lot(id);
             }
-            self.take(now, id, bytes);
-            self.rank_branches(now, id);
+            if self.take(now, id, bytes) {
+                self.rank_branches(now, id);
+            }
             return (id, true);
         }
         class.waiting_bytes += bytes;
@@ -310,12 +312,12 @@ impl Arbiter {
         let each = (served.ns / u64::from(served.requests.max(1))).max(1);
         let class = &mut self.classes[id.index()];
         class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
-        let (mut at, mut is_ready) = (Some(id), false);
+        let (mut at, mut is_misplaced) = (Some(id), false);
         while let Some(of) = at {
-            is_ready |= self.settle(now, of, served);
+            is_misplaced |= self.settle(now, of, served);
             at = self.branch_of(of);
         }
-        if is_ready {
+        if is_misplaced {
             self.rank(now, id);
         }
         if self.admitted == 0 && self.ready.is_empty() && self.capped.is_empty() {
@@ -323,17 +325,19 @@ impl Arbiter {
         }
     }
 
-    /// Corrects by what it took what was charged to a class before. True if that changes when it has its next lot.
+    /// Corrects by what it took what was charged to a class before. True if it may have its next lot before it would be found, or while
+    /// caps run out.
     fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took }: Served) -> bool {
         let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         class.recent.add(now, [took]);
-        let estimated = class.outstanding * u128::from(requests) / u128::from(class.admitted.max(1));
+        let estimated = part(class.outstanding, requests, class.admitted);
         class.admitted -= requests;
         class.outstanding -= estimated;
         class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
-        let (within, finish, inner, is_ready) =
-            (class.within, class.finish, class.inner, class.ready.is_some());
+        let (within, finish, inner) = (class.within, class.finish, class.inner);
+        let is_capping = !self.capped.is_empty();
+        let is_misplaced = class.ready.is_some_and(|key| is_capping || key > finish.max(class.since));
         if class.is_idle() {
             class.idle_since = now;
             if inner != InnerId::NONE {
@@ -344,7 +348,7 @@ impl Arbiter {
             self.inners[inner.index()].served(requests, bytes);
         }
         self.inners[within.index()].finished(finish);
-        is_ready
+        is_misplaced
     }
 
     /// For whom the open lot is.
@@ -433,23 +437,25 @@ impl Arbiter {
         self.last = Some(id);
     }
 
-    fn take(&mut self, now: Time, id: ClassId, bytes: u64) {
+    /// A request goes. True if that changes more of what it is within than tags: caps or floors.
+    fn take(&mut self, now: Time, id: ClassId, bytes: u64) -> bool {
         let class = &mut self.classes[id.index()];
         class.admitted_bytes += bytes;
         let known = class.estimate;
         // Of one of which nothing is known yet, one request is enough.
         let estimate = if known == 0 { class.budget } else { known };
         class.budget = class.budget.saturating_sub(estimate.max(1));
-        let mut at = Some(id);
+        let (mut at, mut is_limited) = (Some(id), !self.capped.is_empty());
         while let Some(of) = at {
-            self.take_one(now, of, bytes, known);
+            is_limited |= self.take_one(now, of, bytes, known);
             at = self.branch_of(of);
         }
         self.admitted += 1;
+        is_limited
     }
 
-    /// Charges a request that goes, which may take so long, to a class.
-    fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) {
+    /// Charges a request that goes, which may take so long, to a class. True if it has a cap or a floor.
+    fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) -> bool {
         let Entitlement { weight, min, mut max } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];
         max.bytes = class.allotted.or(max.bytes);
@@ -463,42 +469,7 @@ impl Arbiter {
         if !min.is_none() {
             class.floor.take_due(now, min.cost(bytes));
         }
-    }
-
-    /// Puts a class where it is to be found, by what it waits for, and then what it is within.
-    pub(super) fn rank(&mut self, now: Time, id: ClassId) {
-        let mut at = Some(id);
-        while let Some(of) = at {
-            self.rank_one(now, of);
-            at = self.branch_of(of);
-        }
-    }
-
-    fn rank_one(&mut self, now: Time, id: ClassId) {
-        let Class { inner, within, .. } = self.classes[id.index()];
-        let min = self.entitlement(id).min;
-        // A branch waits if somebody within it does for nothing but the branch.
-        let (asks, due_within) = match inner {
-            InnerId::NONE => (true, None),
-            inner => {
-                (first_within(&self.ready, inner).is_some(), first_within(&self.due, inner).map(|(at, _)| at))
-            }
-        };
-        let class = &mut self.classes[id.index()];
-        let waits = class.waiting > 0 && asks;
-        let conforms = class.conforms_at();
-        let is_capped = waits && conforms > now;
-        class.note_capped(now, is_capped);
-        if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
-            self.toggled.push(id);
-        }
-        let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
-        let capped = is_capped.then_some(conforms);
-        let own = (!min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
-        let due = [own, due_within].into_iter().flatten().min().filter(|_| waits && !is_capped);
-        replace(&mut self.ready, within, &mut class.ready, ready, id);
-        replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
-        replace(&mut self.due, within, &mut class.due, due, id);
+        !max.is_none() || !min.is_none()
     }
 
     /// The class of an application, a new one if need be.
@@ -571,30 +542,5 @@ impl Arbiter {
             + self.inners.capacity() * size_of::<Inner>()
             + self.free.capacity() * size_of::<ClassId>()
             + entries * size_of::<(InnerId, u128, ClassId)>()
-    }
-}
-
-/// Device time as a tag.
-fn tag(ns: u64, weight: u32) -> u128 {
-    (u128::from(ns) << TAG_BITS) / u128::from(weight)
-}
-
-/// Moves a class in a list from one key to another.
-pub(super) fn replace<K: Ord + Copy>(
-    list: &mut BTreeSet<(InnerId, K, ClassId)>,
-    within: InnerId,
-    key: &mut Option<K>,
-    new: Option<K>,
-    id: ClassId,
-) {
-    if *key == new {
-        return;
-    }
-    if let Some(old) = key.take() {
-        list.remove(&(within, old, id));
-    }
-    if let Some(new) = new {
-        list.insert((within, new, id));
-        *key = Some(new);
     }
 }

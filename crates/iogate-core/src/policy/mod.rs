@@ -21,6 +21,7 @@ mod allotments;
 mod arbiter;
 mod bucket;
 mod nested;
+mod order;
 #[cfg(test)]
 mod tests;
 

@@ -1,10 +1,10 @@
-//! Classes within classes: the tree of a policy, and the way down to who is next.
+//! Classes within classes: the tree of a policy.
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::arbiter::{Arbiter, ClassId, replace};
+use super::arbiter::{Arbiter, Class, ClassId};
+use super::order::part;
 use super::{BRANCHES_MAX, Branch, DEPTH_MAX, Entitlement, Policy, Rate, TreeError};
 use crate::hash::HashMap;
 use crate::request::AppId;
@@ -45,6 +45,8 @@ pub(super) struct Inner {
     pub(super) virtual_time: u128,
     /// The largest tag that a completion has led to: the virtual time when nobody asks for anything any more.
     finish_max: u128,
+    /// How many of those within it may have a lot.
+    pub(super) ready: u32,
     /// The branch.
     class: ClassId,
     /// Requests of the branch that are completed, and their bytes.
@@ -83,25 +85,6 @@ impl Inner {
     pub(super) fn catch_up(&mut self) {
         self.virtual_time = self.virtual_time.max(self.finish_max);
     }
-}
-
-/// The first of those that are within a branch.
-pub(super) fn first_within<K: Copy + Ord + Default>(
-    list: &BTreeSet<(InnerId, K, ClassId)>,
-    inner: InnerId,
-) -> Option<(K, ClassId)> {
-    let from = (inner, K::default(), ClassId::default());
-    let (of, key, id) = list.range(from..).next()?;
-    (*of == inner).then_some((*key, *id))
-}
-
-/// The first of those that are within nothing.
-pub(super) fn first<K: Copy>(list: &BTreeSet<(InnerId, K, ClassId)>) -> Option<(K, ClassId)>
-where
-    (InnerId, K, ClassId): Ord,
-{
-    let (of, key, id) = list.first()?;
-    (*of == InnerId::NONE).then_some((*key, *id))
 }
 
 impl Arbiter {
@@ -178,19 +161,21 @@ impl Arbiter {
         Some(if self.inner_of(app) == InnerId::NONE { others.rest } else { app })
     }
 
-    /// An application is within a branch, with all that it has in the gate. Returns what its requests are to have as their
-    /// application: the branch, where there is no room to remember one more.
+    /// An application is within a branch, with all that it has in the gate; where there is no such branch, that is remembered for the
+    /// policy that comes after this one. Returns what its requests are to have as their application: the branch, where there is no room to
+    /// remember one more.
     pub(crate) fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
-        if self.policy.apps.contains_key(&app) || self.policy.within.contains_key(&app) {
-            return app;
-        }
-        match self.branch_called(branch) {
-            Some(branch) if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) => {
-                return branch;
+        let is_named = self.policy.apps.contains_key(&app) || self.policy.within.contains_key(&app);
+        let called = if is_named { None } else { self.branch_called(branch) };
+        if self.placed.len() >= PLACED_MAX && !self.placed.contains_key(&app) {
+            match called {
+                None => return app,
+                Some(called) if !self.forget_beside() => return called,
+                Some(_) => {}
             }
-            Some(branch) => self.placed.insert(app, branch),
-            None => self.placed.remove(&app),
-        };
+        }
+        self.has_beside |= called.is_none();
+        self.placed.insert(app, called.unwrap_or(branch));
         let within = self.place_of(app);
         if let Some(id) = self.of_app.get(&app).copied().filter(|id| !self.is_branch(*id))
             && self.classes[id.index()].within != within
@@ -200,18 +185,25 @@ impl Arbiter {
         app
     }
 
+    /// Forgets who was placed in what is no branch of this policy. True if that makes room. O(placed).
+    fn forget_beside(&mut self) -> bool {
+        if core::mem::take(&mut self.has_beside) {
+            let mut placed = core::mem::take(&mut self.placed);
+            placed.retain(|_, branch| self.inner_of(*branch) != InnerId::NONE);
+            self.placed = placed;
+        }
+        self.placed.len() < PLACED_MAX
+    }
+
     /// Takes a class elsewhere, with its requests. What it has had where it was is nobody's business there.
     fn relocate(&mut self, now: Time, id: ClassId, within: InnerId) {
-        let class = &mut self.classes[id.index()];
-        let (waiting, admitted) = (class.waiting, class.admitted);
-        replace(&mut self.ready, class.within, &mut class.ready, None, id);
-        replace(&mut self.capped, InnerId::NONE, &mut class.capped, None, id);
-        replace(&mut self.due, class.within, &mut class.due, None, id);
+        let Class { waiting, admitted, .. } = self.classes[id.index()];
+        self.put(id, None, None, None);
         let before = self.branch_of(id);
         let mut at = before;
         while let Some(of) = at {
             let branch = &mut self.classes[of.index()];
-            let estimated = branch.outstanding * u128::from(admitted) / u128::from(branch.admitted.max(1));
+            let estimated = part(branch.outstanding, admitted, branch.admitted);
             branch.outstanding -= estimated;
             branch.finish = branch.finish.saturating_sub(estimated);
             branch.waiting -= waiting;
@@ -249,9 +241,11 @@ impl Arbiter {
     }
 
     /// Takes over where applications were placed: what is called as before is the same branch.
-    pub(crate) fn keep_placed(&mut self, placed: HashMap<AppId, AppId>) {
-        for branch in placed.values() {
-            self.branch_called(*branch);
+    pub(crate) fn keep_placed(&mut self, mut placed: HashMap<AppId, AppId>) {
+        for branch in placed.values_mut() {
+            let called = self.branch_called(*branch);
+            self.has_beside |= called.is_none();
+            *branch = called.unwrap_or(*branch);
         }
         self.placed = placed;
     }
@@ -297,20 +291,8 @@ impl Arbiter {
         }
     }
 
-    /// What a class is within has been charged: others there may wait.
-    pub(super) fn rank_branches(&mut self, now: Time, id: ClassId) {
-        if let Some(branch) = self.branch_of(id) {
-            self.rank(now, branch);
-        }
-    }
-
     pub(super) fn is_branch(&self, id: ClassId) -> bool {
         self.classes[id.index()].inner != InnerId::NONE
-    }
-
-    /// Whether somebody waits who may have a lot.
-    pub(super) fn is_asked(&self) -> bool {
-        first(&self.ready).is_some()
     }
 
     /// Whether the next request of a class may go now, as far as caps are concerned.
@@ -323,22 +305,6 @@ impl Arbiter {
     pub(super) fn is_held_back(&self, id: ClassId) -> bool {
         self.classes[id.index()].capped.is_some()
             || self.branch_of(id).is_some_and(|branch| self.is_held_back(branch))
-    }
-
-    /// Who is next: whose floor is due by then, at each level as far as one is, else who has the least tag. There must be somebody.
-    pub(super) fn descend(&self, due_by: Option<Time>) -> ClassId {
-        let (mut inner, mut due_by) = (InnerId::NONE, due_by);
-        loop {
-            let due = due_by.and_then(|by| first_within(&self.due, inner).filter(|(at, _)| *at <= by));
-            due_by = due_by.filter(|_| due.is_some());
-            let next = due.map(|(_, id)| id).or_else(|| first_within(&self.ready, inner).map(|(_, id)| id));
-            // A branch that is ready has somebody within it who is.
-            let Some(id) = next else { return ClassId::default() };
-            if !self.is_branch(id) {
-                return id;
-            }
-            inner = self.classes[id.index()].inner;
-        }
     }
 
     /// Applications that have come to wait for the cap of a branch since this was asked last, or wait for none any more.

@@ -328,6 +328,24 @@ proptest! {
 }
 
 #[test]
+fn a_short_division_gives_what_a_long_one_does() {
+    let times = [0, 1, 299, (1 << 54) - 1, 1 << 54, u64::MAX];
+    for (ns, weight) in times.into_iter().flat_map(|ns| [1, 3, WEIGHT_MAX].map(|weight| (ns, weight))) {
+        assert_eq!(order::tag(ns, weight), (u128::from(ns) << 10) / u128::from(weight), "{ns} by {weight}");
+        for (requests, admitted) in [(0, 0), (1, 1), (3, 7), (u32::MAX, u32::MAX)] {
+            for all in [u128::from(ns), u128::from(ns) << 30] {
+                let expected = all * u128::from(requests) / u128::from(admitted.max(1));
+                assert_eq!(
+                    order::part(all, requests, admitted),
+                    expected,
+                    "{requests} of {admitted} of {all}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn a_floor_holds_beside_a_hundred_greedy_ones() {
     let floored = Entitlement { min: rate(8 << 20), ..Entitlement::default() };
     let policy = Policy { apps: [(AppId(1), floored)].into(), ..Policy::default() };

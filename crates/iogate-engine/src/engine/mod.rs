@@ -382,7 +382,7 @@ impl Engine {
         // Nobody else may have what this gate uses by another policy from here on.
         self.shared.stop_sharing();
         self.shared.kick(|state, now| state.gate.set_policy(now, policy.map(|(_, policy)| policy)))?;
-        self.placing.policy_changed(policy.is_some_and(|(_, policy)| policy.is_nested()));
+        self.placing.policy_changed(policy.is_some());
         self.shared.class_by.set(by);
         Ok(())
     }

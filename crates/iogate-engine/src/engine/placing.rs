@@ -1,10 +1,10 @@
 //! Which class of a policy an application is within, as front ends see it.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use iogate_core::AppId;
+use iogate_core::hash::HashMap;
 
 use super::Engine;
 
@@ -14,7 +14,7 @@ const KNOWN_MAX: usize = 1 << 16;
 /// Who was placed since the policy in force came.
 #[derive(Debug, Default)]
 pub(super) struct Placing {
-    /// The policy has classes within others.
+    /// A policy is in force. One without classes within others remembers it for the next.
     is_on: AtomicBool,
     known: RwLock<Known>,
 }
@@ -29,11 +29,11 @@ struct Known {
 
 impl Placing {
     /// Another policy is in force.
-    pub(super) fn policy_changed(&self, is_nested: bool) {
+    pub(super) fn policy_changed(&self, is_on: bool) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.policies += 1;
         known.goes_as.clear();
-        self.is_on.store(is_nested, Ordering::Release);
+        self.is_on.store(is_on, Ordering::Release);
     }
 
     /// As which application requests go, if that is known; else of how many policies it is not.
@@ -56,8 +56,9 @@ impl Placing {
 }
 
 impl Engine {
-    /// The application that requests are to have which come from one within this class, if the policy in force has classes within others:
-    /// the first time since it came, the gate is told of it (see [`iogate_core::Gate::place`]). To be asked before each request; O(1).
+    /// The application that requests are to have which come from one within this class: the first time since a policy came, the gate is
+    /// told of it (see [`iogate_core::Gate::place`]), also by a policy without classes within others, so that who waits when they come
+    /// is in his class at once. To be asked before each request; O(1).
     pub fn placed(&self, app: AppId, branch: AppId) -> AppId {
         if !self.placing.is_on.load(Ordering::Acquire) {
             return app;

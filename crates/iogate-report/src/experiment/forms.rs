@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use iogate_sim::metrics::CLASS;
+
 use super::{ExperimentReport, Measured, Point};
 use crate::table::Table;
-use crate::units;
+use crate::units::{self, counted};
 
 /// The metrics that a table of points shows, as far as they were measured.
 pub(crate) const MAIN: [&str; 8] = [
@@ -18,22 +20,34 @@ pub(crate) const MAIN: [&str; 8] = [
     "seeks",
 ];
 
+/// Rows of a point's classes. Where there are more, groups alone are shown, and applications that are in none.
+const CLASSES_MAX: usize = 24;
+
 impl ExperimentReport {
-    /// The points as rows, the main metrics as columns, with their intervals.
+    /// The points as rows, the main metrics as columns, with their intervals; then groups and what is in them, where there are some.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n\n{}", self.title, self.table(&MAIN));
+        if let Some(classes) = self.classes() {
+            write!(out, "\n{classes}").expect("text grows");
+        }
         let seeds = |point: &Point| point.seeds.len();
         let (least, most) = (
             self.points.iter().map(seeds).min().unwrap_or(0),
             self.points.iter().map(seeds).max().unwrap_or(0),
         );
-        let runs = if least == most { format!("{most}") } else { format!("{least} to {most}") };
+        let runs = if least == most {
+            counted(most as u64, "run", "runs")
+        } else {
+            format!("{least} to {most} runs")
+        };
         let interval =
             format!("\u{b1} is the {} % confidence interval", units::number(self.confidence * 100.0));
-        writeln!(out, "\n{} points, {runs} runs each; {interval}", self.points.len()).expect("text grows");
+        let points = counted(self.points.len() as u64, "point", "points");
+        writeln!(out, "\n{points}, {runs} each; {interval}").expect("text grows");
         let cut_off: u64 = self.points.iter().map(|point| point.cut_off).sum();
         if cut_off > 0 {
-            writeln!(out, "{cut_off} runs were ended by the time limit").expect("text grows");
+            let were = counted(cut_off, "run was", "runs were");
+            writeln!(out, "{were} ended by the time limit").expect("text grows");
         }
         out
     }
@@ -49,12 +63,34 @@ impl ExperimentReport {
         let mut table = Table::new(first.into_iter().chain(keys).chain(shown.iter().copied()));
         for point in &self.points {
             let name = axes.is_empty().then(|| self.label(point));
-            let settings =
-                axes.iter().map(|axis| point.settings.get(&axis.key).cloned().unwrap_or_else(|| "-".into()));
+            let settings = axes.iter().map(|axis| setting(point, &axis.key));
             let values = shown.iter().map(|name| point.metric(name).map_or("-".into(), Measured::shown));
             table.row(name.into_iter().chain(settings).chain(values));
         }
         table
+    }
+
+    /// Groups and applications of each point as rows, their metrics as columns; `None`: no point has groups.
+    fn classes(&self) -> Option<Table> {
+        let axes: Vec<_> = self.varied().collect();
+        let metrics = CLASS.iter().map(|metric| metric.name);
+        let keys = axes.iter().map(|axis| axis.short());
+        let mut table = Table::new(["group"].into_iter().chain(keys).chain(metrics.clone()));
+        for point in &self.points {
+            let all = point.classes.len() <= CLASSES_MAX;
+            for class in point.classes.iter().filter(|class| all || class.group.is_none()) {
+                let name = match (class.is_group, &class.group) {
+                    (true, _) => class.name.clone(),
+                    (false, Some(_)) => format!("  {}", class.name),
+                    (false, None) => format!("{} (in no group)", class.name),
+                };
+                let settings = axes.iter().map(|axis| setting(point, &axis.key));
+                let values =
+                    metrics.clone().map(|name| class.metric(name).map_or("-".into(), Measured::shown));
+                table.row([name].into_iter().chain(settings).chain(values));
+            }
+        }
+        (!table.is_empty()).then_some(table)
     }
 
     /// Everything, for programs; on one line, as timelines are long lists of numbers.
@@ -62,8 +98,9 @@ impl ExperimentReport {
         serde_json::to_string(self).expect("plain data with text keys can be written")
     }
 
-    /// A line for each metric of each point, for spreadsheets and plots: the settings, then `of` (`run`, `app` or
-    /// `layer`), `name` (of the application or layer), `metric`, `unit`, `n`, `mean`, `stddev`, `ci_low`, `ci_high`.
+    /// A line for each metric of each point, for spreadsheets and plots: the settings, then `of` (`run`, `app`, `group`, `class` or
+    /// `layer`), `name` (of the application, the group, the application where there are groups, or the layer), `metric`, `unit`, `n`,
+    /// `mean`, `stddev`, `ci_low`, `ci_high`.
     pub fn csv(&self) -> String {
         let mut lines = vec![
             (self.axes.iter().map(|axis| axis.key.clone()))
@@ -100,10 +137,18 @@ impl ExperimentReport {
             };
             add("run", "", &point.metrics);
             point.apps.iter().for_each(|app| add("app", &app.name, &app.metrics));
+            for class in &point.classes {
+                add(if class.is_group { "group" } else { "class" }, &class.name, &class.metrics);
+            }
             point.layers.iter().for_each(|layer| add("layer", &layer.name, &layer.metrics));
         }
         crate::run::csv(lines)
     }
+}
+
+/// What a point has of an axis.
+fn setting(point: &Point, key: &str) -> String {
+    point.settings.get(key).cloned().unwrap_or_else(|| "-".into())
 }
 
 impl Measured {

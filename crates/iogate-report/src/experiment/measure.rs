@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use iogate_core::stats::{Histogram, OpStats};
 use iogate_core::{Time, WaitReason};
-use iogate_sim::metrics::{APP, LAYER, Metric, RUN, Unit};
+use iogate_sim::metrics::{APP, CLASS, LAYER, Metric, RUN, Unit};
 use iogate_sim::result::{AppResult, Chosen, LayerResult, RunResult};
 use iogate_sim::stat::Estimate;
 
 use super::{
-    AppPoint, AppTimeline, ChangedScheduler, IoPhase, LayerPoint, Measured, Point, PointTimeline,
+    AppPoint, AppTimeline, ChangedScheduler, ClassPoint, IoPhase, LayerPoint, Measured, Point, PointTimeline,
     TIMELINE_APPS_MAX, TIMELINE_CHOICES_MAX, TIMELINE_PHASES_MAX, TimeClass,
 };
 use crate::recording::Recording;
@@ -25,6 +25,15 @@ impl Point {
             apps: by_name(runs.iter().map(|run| &run.apps), |app| &app.name)
                 .into_iter()
                 .map(|(name, apps)| AppPoint { name, metrics: measure(APP, &apps, runs.len(), confidence) })
+                .collect(),
+            classes: by_name(runs.iter().map(|run| &run.classes), |class| &class.name)
+                .into_iter()
+                .map(|(name, classes)| ClassPoint {
+                    name,
+                    group: classes.first().and_then(|class| class.group.clone()),
+                    is_group: classes.first().is_some_and(|class| class.is_group),
+                    metrics: measure(CLASS, &classes, runs.len(), confidence),
+                })
                 .collect(),
             layers: by_name(runs.iter().map(|run| &run.layers), |layer| &layer.name)
                 .into_iter()

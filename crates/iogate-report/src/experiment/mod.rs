@@ -13,7 +13,7 @@ mod measure;
 use std::collections::BTreeMap;
 
 use iogate_core::units;
-use iogate_sim::metrics::{APP, Better, LAYER, Metric, RUN, Unit};
+use iogate_sim::metrics::{APP, Better, CLASS, LAYER, Metric, RUN, Unit};
 use iogate_sim::result::RunResult;
 use iogate_sim::stat::Estimate;
 use serde::{Deserialize, Serialize};
@@ -92,6 +92,8 @@ pub enum Of {
     Run,
     /// One application.
     App,
+    /// A group of applications, or one application where there are groups.
+    Class,
     /// The gates of one layer.
     Layer,
 }
@@ -109,6 +111,9 @@ pub struct Point {
     pub metrics: Vec<Measured>,
     /// The applications, in order of appearance.
     pub apps: Vec<AppPoint>,
+    /// Where a scenario has groups: each group, and behind it the applications in it; then those that are in none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassPoint>,
     /// The layers of gates, the clients' side first.
     pub layers: Vec<LayerPoint>,
     /// Its first run; kept for the first points only.
@@ -135,6 +140,20 @@ pub struct Measured {
 pub struct AppPoint {
     /// Its name.
     pub name: String,
+    /// Its metrics.
+    pub metrics: Vec<Measured>,
+}
+
+/// One group of applications at a point, or one application where there are groups, over all runs that have one of this name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClassPoint {
+    /// Its name.
+    pub name: String,
+    /// The group that it is in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Whether it is a group.
+    pub is_group: bool,
     /// Its metrics.
     pub metrics: Vec<Measured>,
 }
@@ -255,6 +274,7 @@ impl ExperimentReport {
             axes: Vec::new(),
             metrics: definitions(Of::Run, RUN)
                 .chain(definitions(Of::App, APP))
+                .chain(definitions(Of::Class, CLASS))
                 .chain(definitions(Of::Layer, LAYER))
                 .collect(),
             points: Vec::new(),
@@ -348,6 +368,13 @@ impl Point {
 }
 
 impl AppPoint {
+    /// One of its metrics.
+    pub fn metric(&self, name: &str) -> Option<&Measured> {
+        measured(&self.metrics, name)
+    }
+}
+
+impl ClassPoint {
     /// One of its metrics.
     pub fn metric(&self, name: &str) -> Option<&Measured> {
         measured(&self.metrics, name)

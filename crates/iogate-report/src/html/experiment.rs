@@ -7,7 +7,7 @@ use super::sizes::{Classes, Columns, Distribution, sizes, sizes_key};
 use super::sweep::Sweep;
 use super::whiskers::{Bars, Groups, groups};
 use super::{figure, phases, shell};
-use crate::experiment::{Definition, ExperimentReport, Measured, Of, Point, Situations};
+use crate::experiment::{ClassPoint, Definition, ExperimentReport, Measured, Of, Point, Situations};
 use crate::units::{bytes, count, number, time};
 
 /// The metric by which situations are judged.
@@ -247,13 +247,24 @@ fn table(report: &ExperimentReport) -> Markup {
     }
 }
 
-/// A row for each application and each layer of each point.
+/// A row for each application, each group and each layer of each point.
 fn parts(report: &ExperimentReport) -> Markup {
     let apps = report.points.iter().flat_map(|point| {
         point
             .apps
             .iter()
             .map(|app| (format!("{}: {}", app.name, report.label(point)), None, &app.metrics[..]))
+    });
+    let classes = report.points.iter().flat_map(|point| {
+        let class = |class: &ClassPoint| match (class.is_group, &class.group) {
+            (true, _) => format!("group {}", class.name),
+            (false, Some(group)) => format!("{group}/{}", class.name),
+            (false, None) => class.name.clone(),
+        };
+        point
+            .classes
+            .iter()
+            .map(move |one| (format!("{}: {}", class(one), report.label(point)), None, &one.metrics[..]))
     });
     let layers = report.points.iter().flat_map(|point| {
         let name = |name: &str| format!("{name}: {}", report.label(point));
@@ -264,6 +275,7 @@ fn parts(report: &ExperimentReport) -> Markup {
     });
     html! {
         (part_table("Applications", &apps.collect::<Vec<_>>()))
+        (part_table("Groups and what is in them", &classes.collect::<Vec<_>>()))
         (part_table("Layers of gates", &layers.collect::<Vec<_>>()))
     }
 }
@@ -313,7 +325,7 @@ fn meanings(report: &ExperimentReport) -> Markup {
     html! {
         details {
             summary { "What the metrics mean" }
-            @for (of, title) in [(Of::Run, "Of a run"), (Of::App, "Of an application"), (Of::Layer, "Of a layer of gates")] {
+            @for (of, title) in [(Of::Run, "Of a run"), (Of::App, "Of an application"), (Of::Class, "Of a group, or of an application where there are groups"), (Of::Layer, "Of a layer of gates")] {
                 h3 { (title) }
                 dl { @for metric in report.metrics.iter().filter(|metric| metric.of == of) { dt { (metric.name) } dd { (metric.meaning) } } }
             }

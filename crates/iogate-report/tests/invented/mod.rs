@@ -121,6 +121,7 @@ pub(crate) fn run(scheduler: &str, apps: u64, processes: u64, seed: u64) -> (Run
         requests: 4_000,
         cut_off: false,
         apps: results,
+        classes: Vec::new(),
     };
     (result, recording)
 }

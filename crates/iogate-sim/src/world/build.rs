@@ -12,6 +12,7 @@ use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 use super::block::Block;
 use super::cached::NodeCache;
 use super::choosing::Choosing;
+use super::classes::Classes;
 use super::event::EventQueue;
 use super::fair::{self, Shares};
 use super::fault::{Delays, DeviceFaults};
@@ -81,6 +82,7 @@ impl<'a> World<'a> {
             notes: Slab::new(),
             turns: Turns::new(scenario, seed, lent)?,
             global: None,
+            classes: Classes::default(),
             requests: 0,
             observer,
             lent,
@@ -88,6 +90,7 @@ impl<'a> World<'a> {
             specs: apps(scenario, seed),
         };
         world.global = Global::new(scenario, &world.specs, &world.layers);
+        world.classes = Classes::new(&scenario.groups, &world.specs);
         world.add_nodes()?;
         world.add_apps();
         world.add_lengths();
@@ -243,6 +246,7 @@ impl<'a> World<'a> {
         let now = if cut_off { Time::ZERO + self.scenario.time_max } else { self.queue.now() };
         let mut first_start = Time::MAX;
         let mut last_end = Time::ZERO;
+        let classes = self.classes.results(&self.specs, &self.apps, now);
         let runs = std::mem::take(&mut self.apps);
         let apps = self.specs.iter().zip(runs).map(|(spec, run)| {
             // One that was not yet submitted when the run was cut off has taken no time.
@@ -276,6 +280,7 @@ impl<'a> World<'a> {
             seed: self.seed,
             makespan: last_end.since(first_start),
             apps,
+            classes,
             servers: self.nodes.iter().filter_map(|node| Some(node.block.as_ref()?.result())).collect(),
             layers: self.layers.windows(2).filter_map(|range| self.layer(range[0], range[1])).collect(),
             caches: self.caches(),

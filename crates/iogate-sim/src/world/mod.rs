@@ -16,6 +16,7 @@
 //! | `cached` | the caches of servers and clients |
 //! | `event` | the event queue |
 //! | `fair` | gates that divide device time among applications |
+//! | `classes` | what groups of applications have had beside each other |
 //! | `global` | one policy over all gates of a layer |
 //! | `fault` | when devices and messages are disturbed |
 //! | `network` | ports, messages, losses |
@@ -33,6 +34,7 @@ mod block;
 mod build;
 mod cached;
 mod choosing;
+mod classes;
 mod event;
 mod fair;
 mod fault;
@@ -53,6 +55,7 @@ use iogate_core::hash::HashMap;
 use iogate_core::{AppId, FileId, Time};
 
 use self::block::Owner;
+use self::classes::Classes;
 use self::event::EventQueue;
 use self::global::Global;
 use self::list::{ListCall, ListMessage};
@@ -271,6 +274,7 @@ struct World<'a> {
     notes: Slab<Note>,
     turns: Turns,
     global: Option<Box<Global>>,
+    classes: Classes,
     requests: u64,
     observer: &'a mut dyn Observer,
     lent: Lent<'a>,
@@ -378,7 +382,9 @@ impl World<'_> {
         let now = self.queue.now();
         let run = &mut self.apps[app as usize];
         run.start = Some(now);
-        for process in run.first..run.first + run.count {
+        let (first, count) = (run.first, run.count);
+        self.classes.app_begun(&self.apps);
+        for process in first..first + count {
             let this = &mut self.processes[process as usize];
             this.node = nodes[this.rank as usize % nodes.len()];
             this.since = now;
@@ -526,6 +532,7 @@ impl World<'_> {
     fn end_app(&mut self, app: u32) -> Result<(), SimError> {
         let now = self.queue.now();
         self.apps[app as usize].end = Some(now);
+        self.classes.app_ended(&self.apps);
         if let Some(batch) = &mut self.batch {
             batch.finished(app)?;
             self.start_ready()?;

@@ -384,6 +384,38 @@ fn served(gate: &mut Gate) -> Vec<u32> {
     served
 }
 
+/// Who waits for a cap of his own is in his branch as soon as there are branches, whether he was named before or not; and those whose
+/// branches there are not leave room for those that there are.
+#[test]
+fn who_waits_below_a_flat_policy_is_in_his_branch_when_branches_come() {
+    let capped = Entitlement { max: rate(1), ..weight(1) };
+    let flat = Policy { apps: [(AppId(7), capped)].into(), others: capped, ..Policy::default() };
+    let mut gate = one_at_a_time();
+    gate.set_policy(Time::ZERO, Some(&flat)).unwrap();
+    for (id, app) in [7, 8, 9, 7, 8, 9].into_iter().enumerate() {
+        gate.place(Time::ZERO, AppId(app), if app == 9 { AppId(4711) } else { PHYSICS });
+        gate.submit(Time::ZERO, &block(id as u64, app)).unwrap();
+    }
+    assert_eq!(served(&mut gate), [7, 8, 9], "each has one block ahead");
+    gate.set_policy(
+        Time::ZERO,
+        Some(&Policy { branches: [(PHYSICS, branch(capped, None))].into(), ..Policy::default() }),
+    )
+    .unwrap();
+    let now = gate.apps_now(Time::ZERO);
+    let of = |app: u32| now.iter().rfind(|one| one.app == app).unwrap();
+    assert_eq!([7, 8, 9].map(|app| of(app).within), [Some(PHYSICS.0), Some(PHYSICS.0), None]);
+    assert_eq!(of(PHYSICS.0).deferred + of(9).deferred, 2, "one was alone, and is admitted");
+    assert_eq!(served(&mut gate).len(), 2, "one block is within the cap of both");
+    assert_eq!(gate.len(), 1);
+    // As many as may be placed are in no branch. Who is in one is told apart nevertheless.
+    for app in 10..10 + (1 << 16) {
+        gate.place(Time::ZERO, AppId(app), AppId(4711));
+    }
+    let last = AppId(900_000);
+    assert_eq!(gate.place(Time::ZERO, last, PHYSICS), last);
+}
+
 #[test]
 fn nobody_escapes_a_cap_as_one_of_too_many() {
     let capped = Branch { entitlement: Entitlement { max: rate(4096), ..weight(1) }, ..Branch::default() };

@@ -85,6 +85,7 @@ pub(super) fn result(work: &Work, seed: u64, outcome: &Outcome, measures: Measur
         makespan: last.since(first),
         requests: measures.layers.last().map_or(0, |layer| layer.requests),
         apps,
+        classes: Vec::new(),
         servers: measures.servers,
         layers: measures.layers,
         caches: Vec::new(),

@@ -30,19 +30,19 @@ pub(super) fn status(status: &Status) -> String {
     line(
         "now",
         format!(
-            "{} hold, {} wait; {} connections, {} sessions",
+            "{} hold, {} wait; {}, {}",
             count(status.held.max(status.holders.len())),
             count(status.waiting),
-            count(status.connections),
-            count(status.sessions)
+            units::counted(status.connections as u64, "connection", "connections"),
+            units::counted(status.sessions as u64, "session", "sessions")
         ),
     );
     let counters = &status.counters;
     line(
         "so far",
         format!(
-            "{} claims, {} granted ({} overdue, {} joined), {} released, {} lost, {} cancelled, {} evicted",
-            units::count(counters.claims),
+            "{}, {} granted ({} overdue, {} joined), {} released, {} lost, {} cancelled, {} evicted",
+            units::counted(counters.claims, "claim", "claims"),
             units::count(counters.granted),
             units::count(counters.overdue),
             units::count(counters.joined),
@@ -60,7 +60,9 @@ pub(super) fn status(status: &Status) -> String {
         line("grace", format!("nothing is granted for {}: {text}", time(status.grace_ms)));
     }
     if let Some(gates) = &status.gates {
-        line("policy", format!("shared by {} gates; {} classes", count(gates.gates), count(gates.classes)));
+        let shared = units::counted(gates.gates as u64, "gate", "gates");
+        let classes = units::counted(gates.classes as u64, "class", "classes");
+        line("policy", format!("shared by {shared}; {classes}"));
     }
     let classes = classes(status.gates.iter().flat_map(|gates| &gates.named));
     for table in [classes, holders(&status.holders), waiters(&status.waiters)] {

@@ -307,6 +307,7 @@ mod tests {
             seed,
             makespan: iogate_core::Span::from_secs(seconds),
             apps: Vec::new(),
+            classes: Vec::new(),
             servers: Vec::new(),
             caches: Default::default(),
             layers: Vec::new(),

@@ -1,0 +1,164 @@
+//! In which order classes come: where each is to be found by what it waits for, and the way down to who is next.
+
+use alloc::collections::BTreeSet;
+
+use super::arbiter::{Arbiter, ClassId};
+use super::nested::InnerId;
+use crate::time::{Span, Time};
+
+/// Tags are device time in 2^-10 ns, divided by the weight.
+const TAG_BITS: u32 = 10;
+
+/// Device time as a tag.
+pub(super) fn tag(ns: u64, weight: u32) -> u128 {
+    // A division of 128 bits takes several times as long as one of 64, and there are a few for each request.
+    match ns.checked_mul(1 << TAG_BITS) {
+        Some(scaled) => u128::from(scaled / u64::from(weight)),
+        None => (u128::from(ns) << TAG_BITS) / u128::from(weight),
+    }
+}
+
+/// What so many `requests` of those that are `admitted` have of what all of them have.
+pub(super) fn part(all: u128, requests: u32, admitted: u32) -> u128 {
+    let admitted = admitted.max(1);
+    match u64::try_from(all).ok().and_then(|all| all.checked_mul(requests.into())) {
+        Some(product) => u128::from(product / u64::from(admitted)),
+        None => all * u128::from(requests) / u128::from(admitted),
+    }
+}
+
+/// The first of those that are within nothing.
+pub(super) fn first<K: Copy>(list: &BTreeSet<(InnerId, K, ClassId)>) -> Option<(K, ClassId)>
+where
+    (InnerId, K, ClassId): Ord,
+{
+    let (of, key, id) = list.first()?;
+    (*of == InnerId::NONE).then_some((*key, *id))
+}
+
+/// The first of those that are within a branch.
+fn first_within<K: Copy + Ord + Default>(
+    list: &BTreeSet<(InnerId, K, ClassId)>,
+    inner: InnerId,
+) -> Option<(K, ClassId)> {
+    let from = (inner, K::default(), ClassId::default());
+    let (of, key, id) = list.range(from..).next()?;
+    (*of == inner).then_some((*key, *id))
+}
+
+/// Moves a class in a list from one key to another.
+fn replace<K: Ord + Copy>(
+    list: &mut BTreeSet<(InnerId, K, ClassId)>,
+    within: InnerId,
+    key: &mut Option<K>,
+    new: Option<K>,
+    id: ClassId,
+) {
+    if *key == new {
+        return;
+    }
+    if let Some(old) = key.take() {
+        list.remove(&(within, old, id));
+    }
+    if let Some(new) = new {
+        list.insert((within, new, id));
+        *key = Some(new);
+    }
+}
+
+impl Arbiter {
+    /// Puts a class where it is to be found, by what it waits for, and then what it is within.
+    pub(super) fn rank(&mut self, now: Time, id: ClassId) {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.rank_one(now, of);
+            at = self.branch_of(of);
+        }
+    }
+
+    /// What a class is within has been charged: others there may wait.
+    pub(super) fn rank_branches(&mut self, now: Time, id: ClassId) {
+        if let Some(branch) = self.branch_of(id) {
+            self.rank(now, branch);
+        }
+    }
+
+    fn rank_one(&mut self, now: Time, id: ClassId) {
+        let class = &self.classes[id.index()];
+        let inner = class.inner;
+        // A branch waits if somebody within it does for nothing but the branch.
+        let waits = class.waiting > 0 && (inner == InnerId::NONE || self.inners[inner.index()].ready > 0);
+        let conforms = class.conforms_at();
+        let is_capped = waits && conforms > now;
+        if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
+            self.toggled.push(id);
+        }
+        let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
+        let due = ready.and_then(|_| self.due_at(id));
+        self.classes[id.index()].note_capped(now, is_capped);
+        self.put(id, ready, is_capped.then_some(conforms), due);
+    }
+
+    /// When the next request of a class, or of one within it, is due by a floor.
+    fn due_at(&self, id: ClassId) -> Option<Time> {
+        let class = &self.classes[id.index()];
+        let own = (!self.entitlement(id).min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
+        let within = match class.inner {
+            InnerId::NONE => None,
+            inner => first_within(&self.due, inner).map(|(at, _)| at),
+        };
+        [own, within].into_iter().flatten().min()
+    }
+
+    /// Puts a class into the lists that it is to be in, by these keys, and takes it out of the others.
+    pub(super) fn put(&mut self, id: ClassId, ready: Option<u128>, capped: Option<Time>, due: Option<Time>) {
+        let class = &mut self.classes[id.index()];
+        let within = class.within;
+        // Each request of somebody within a branch makes the branch's tag larger while others there wait. Where it is to be found then is
+        // looked at when it comes first by the tag that it had (see `first_ready`), not twice for each request.
+        let stays = class.ready.zip(ready).is_some_and(|(key, tag)| key <= tag);
+        if !stays {
+            let count = &mut self.inners[within.index()].ready;
+            *count = *count + u32::from(ready.is_some()) - u32::from(class.ready.is_some());
+            replace(&mut self.ready, within, &mut class.ready, ready, id);
+        }
+        replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
+        replace(&mut self.due, within, &mut class.due, due, id);
+    }
+
+    /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
+    fn first_ready(&mut self, inner: InnerId) -> Option<ClassId> {
+        loop {
+            let (key, id) = first_within(&self.ready, inner)?;
+            let class = &mut self.classes[id.index()];
+            let tag = class.finish.max(class.since);
+            debug_assert!(key <= tag, "nobody is found behind its tag");
+            // Tags of those behind are no less than their keys.
+            if key == tag {
+                return Some(id);
+            }
+            replace(&mut self.ready, inner, &mut class.ready, Some(tag), id);
+        }
+    }
+
+    /// Whether somebody waits who may have a lot.
+    pub(super) fn is_asked(&self) -> bool {
+        self.inners[InnerId::NONE.index()].ready > 0
+    }
+
+    /// Who is next: whose floor is due by then, at each level as far as one is, else who has the least tag. There must be somebody.
+    pub(super) fn descend(&mut self, due_by: Option<Time>) -> ClassId {
+        let (mut inner, mut due_by) = (InnerId::NONE, due_by);
+        loop {
+            let due = due_by.and_then(|by| first_within(&self.due, inner).filter(|(at, _)| *at <= by));
+            due_by = due_by.filter(|_| due.is_some());
+            let next = due.map(|(_, id)| id).or_else(|| self.first_ready(inner));
+            // A branch that is ready has somebody within it who is.
+            let Some(id) = next else { return ClassId::default() };
+            if !self.is_branch(id) {
+                return id;
+            }
+            inner = self.classes[id.index()].inner;
+        }
+    }
+}
