@@ -1,10 +1,11 @@
 //! Write-backs that fail: each client with writes that are not committed is told, also over a restart of the server.
 
 mod common;
+#[path = "../../iogate-vfs/tests/common/failing.rs"]
+mod failing;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -12,42 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
-use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
-use iogate_engine::{FileHandle as StoreFile, Store};
+use failing::{Failing, Syncs};
+use iogate_engine::store::DirectoryStore;
 use iogate_nfs::Server;
 use iogate_nfs::wire::*;
-
-/// What becomes of a sync.
-type Syncs = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
-
-/// A store whose syncs are what a test says.
-struct Failing {
-    store: DirectoryStore,
-    syncs: Syncs,
-}
-
-impl Store for Failing {
-    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<StoreFile> {
-        self.store.open(path, mode)
-    }
-
-    fn adopt(&self, fd: OwnedFd) -> io::Result<StoreFile> {
-        self.store.adopt(fd)
-    }
-
-    fn start(&self, io: Io, done: IoDone) {
-        self.store.start(io, done);
-    }
-
-    fn size(&self, file: &StoreFile) -> io::Result<u64> {
-        self.store.size(file)
-    }
-
-    fn sync(&self, file: &StoreFile, data_only: bool) -> io::Result<()> {
-        (self.syncs)()?;
-        self.store.sync(file, data_only)
-    }
-}
 
 fn lost() -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EIO))

@@ -65,6 +65,11 @@ pub trait Tree: Send + Sync + 'static {
         0
     }
 
+    /// A process before knew that writes to a file were lost so often ([`TreeFile::losses`]): its verifier is the same again.
+    fn restore_losses(&self, file: Identity, count: u64) {
+        let _ = (file, count);
+    }
+
     /// Whether this machine answers the calls, so that it is not worth a thread to have several in flight.
     fn is_local(&self) -> bool {
         false

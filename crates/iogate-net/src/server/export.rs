@@ -11,12 +11,12 @@ use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
 use iogate_vfs::ends::{Ends, RangeLog};
 use iogate_vfs::fence::Fences;
-use iogate_vfs::{Clock, Tree, Users};
+use iogate_vfs::{Clock, Tree, TreeFile, Users};
 
 use super::appends::Appends;
 use super::entrance::Entrance;
 use super::kept_ranges::KeptRanges;
-use iogate_vfs::answers::Answers;
+use iogate_vfs::answers::{Answers, losses};
 
 /// A tree under a name.
 pub struct Export {
@@ -107,6 +107,8 @@ const GONE_MAX: usize = 65_536;
 
 impl Served {
     pub(super) fn new((index, export): (usize, Export)) -> Arc<Served> {
+        let known = export.answers.as_deref().map(losses::known);
+        known.into_iter().flatten().for_each(|(file, count)| export.tree.restore_losses(file, count));
         let log = export.answers.clone();
         let log = log.map(|answers| -> Arc<dyn RangeLog> { Arc::new(KeptRanges::new(answers)) });
         let ends = Ends::new(Rules::SERVER, log, Clock::REAL);
@@ -130,6 +132,16 @@ impl Served {
             }
         }));
         self.export.tree.begin_grace(grace)
+    }
+
+    /// Makes a file durable; returns its verifier. A loss is noted: the kernel tells of it once, and others may have written, too.
+    pub(super) fn sync(&self, file: &dyn TreeFile, data_only: bool) -> io::Result<u64> {
+        file.sync(data_only).inspect_err(|_| {
+            let count = file.losses();
+            if let Some(answers) = self.export.answers.as_ref().filter(|_| count > 0) {
+                losses::note(answers, file.identity(), count);
+            }
+        })
     }
 
     /// Leaves objects to the next client that can discard them.

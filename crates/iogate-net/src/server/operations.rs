@@ -140,7 +140,7 @@ impl Session {
         Ok(match *request {
             Request::Open(open) => return self.open(tree, caller, &open),
             Request::Sync(sync) => {
-                let verifier = self.file(sync.handle)?.file.sync(sync.data_only != 0)?;
+                let verifier = self.export.sync(&*self.file(sync.handle)?.file, sync.data_only != 0)?;
                 Outcome::fresh(&Synced { verifier })
             }
             Request::Allocate(a) => {

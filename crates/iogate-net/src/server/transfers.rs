@@ -215,7 +215,8 @@ impl Write {
             // A completion must not block.
             Ok(written) => {
                 let session = Arc::clone(answer.session());
-                session.run(move || match file.file.sync(sync & transfer::SYNC == 0) {
+                let served = Arc::clone(&session.export);
+                session.run(move || match served.sync(&*file.file, sync & transfer::SYNC == 0) {
                     Ok(_) => answer.written(written),
                     Err(error) => answer.failed(&error),
                 });

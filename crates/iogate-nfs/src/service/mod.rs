@@ -4,7 +4,6 @@ mod attr;
 mod data;
 mod front;
 mod listing;
-mod losses;
 mod lru;
 mod mounts;
 mod names;
@@ -21,7 +20,7 @@ use std::sync::Arc;
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
-use iogate_vfs::answers::Answers;
+use iogate_vfs::answers::{Answers, losses};
 use iogate_vfs::app::{AppFile, application_of_word, stable_hash};
 use iogate_vfs::held::{HeldTree, Known};
 use iogate_vfs::policy_file::application;
@@ -141,7 +140,9 @@ impl<T: HeldTree> Service<T> {
         // A held file has one descriptor, an open one two; the rest is for connections and what is in use.
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize / exports.max(1);
         let (held_max, open_max) = (HELD_MAX.min(limit / 4), OPEN_MAX.min(limit / 8));
-        losses::restore(&*export.tree, &export.answers);
+        for (file, count) in losses::known(&export.answers) {
+            export.tree.restore_losses(file, count);
+        }
         let (tree, kept) = (Arc::clone(&export.tree), export.places.take());
         let objects = Objects::new(tree, sealer, export.kernel_handles, kept, held_max)?;
         let service = Service {
@@ -281,7 +282,7 @@ impl<T: HeldTree> Service<T> {
         let tree = &self.export.tree;
         tree.sync_held(held).inspect_err(|_| {
             if self.attr_of(known).kind == Kind::Regular {
-                losses::note(&**tree, &self.export.answers, known.identity);
+                losses::note(&self.export.answers, known.identity, tree.losses(known.identity));
             }
         })
     }

@@ -10,11 +10,10 @@ use std::sync::{Arc, Mutex};
 use iogate_core::wire::Identity;
 use iogate_core::{Span, Time};
 use iogate_engine::lock;
-use iogate_vfs::answers::Answers;
+use iogate_vfs::answers::{Answers, losses};
 use iogate_vfs::held::{HeldTree, Known};
 use iogate_vfs::{Caller, Clock, Groups, TreeFile};
 
-use super::losses;
 use super::lru::Lru;
 use super::objects::Object;
 
@@ -118,7 +117,8 @@ impl<T: HeldTree> OpenFiles<T> {
         open.is_dirty.store(false, Ordering::Release);
         let synced = open.file.sync(data_only);
         if synced.is_err() {
-            losses::note(&*self.tree, &self.answers, open.object.identity);
+            let file = open.object.identity;
+            losses::note(&self.answers, file, self.tree.losses(file));
         }
         synced
     }

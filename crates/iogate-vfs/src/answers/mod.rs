@@ -5,6 +5,7 @@
 //! The file itself (locked, written, replaced) is in `file.rs`.
 
 mod file;
+pub mod losses;
 
 use std::io;
 use std::path::Path;

@@ -300,11 +300,6 @@ fn reachable(path: &Path) -> Result<(), Errno> {
     if private::contains(path) { Err(Errno::NOENT) } else { Ok(()) }
 }
 
-/// What there is to see of a name.
-fn look_at(place: &Place<'_>) -> Result<(stat::Known, stat::Listed), Errno> {
-    Ok((stat::at(&place.dir, place.name)?, stat::list_at(&place.dir, place.name.as_bytes())))
-}
-
 /// Fails with `ESTALE` if this is not the file of `identity`, unless that is zero.
 fn expect(held: &OwnedFd, identity: Identity) -> Result<(), Errno> {
     if identity == Identity::default() || is_of(stat::of(held)?.identity, identity) {
@@ -322,6 +317,10 @@ fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
 impl Tree for DirectoryTree {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
+    }
+
+    fn restore_losses(&self, file: Identity, count: u64) {
+        self.verifier.restore(file, count);
     }
 
     fn is_local(&self) -> bool {
@@ -362,7 +361,7 @@ impl Tree for DirectoryTree {
             let found = if place.is_root() {
                 (stat::of(&place.dir)?, stat::list_of(&place.dir))
             } else {
-                look_at(&place)?
+                stat::look_at(&place)?
             };
             Ok((place, found))
         })?;
@@ -469,7 +468,7 @@ impl Tree for DirectoryTree {
                 FileType::Directory => rustix::fs::mkdirat(&place.dir, place.name, permissions)?,
                 kind => rustix::fs::mknodat(&place.dir, place.name, kind, permissions, device.into())?,
             }
-            let found = look_at(&place)?;
+            let found = stat::look_at(&place)?;
             Ok((place, found))
         })?;
         self.attr_at(&place, found)
@@ -479,7 +478,7 @@ impl Tree for DirectoryTree {
         let (place, found) = self.names.act(caller, || {
             let place = self.find(path)?;
             rustix::fs::symlinkat(target, &place.dir, place.name)?;
-            let found = look_at(&place)?;
+            let found = stat::look_at(&place)?;
             Ok((place, found))
         })?;
         self.attr_at(&place, found)
@@ -489,7 +488,7 @@ impl Tree for DirectoryTree {
         let (to, found) = self.names.act(caller, || {
             let (from, to) = (self.find(path)?, self.find(to)?);
             rustix::fs::linkat(&from.dir, from.name, &to.dir, to.name, AtFlags::empty())?;
-            let found = look_at(&to)?;
+            let found = stat::look_at(&to)?;
             Ok((to, found))
         })?;
         self.attr_at(&to, found)

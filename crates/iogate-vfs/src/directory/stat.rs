@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 
 use iogate_core::reserved;
 use iogate_core::wire::{self, Attr, Change, Identity, Timestamp, set};
@@ -12,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-use super::beneath::ProcPath;
+use super::beneath::{Place, ProcPath};
 use crate::object_id::{OBJECT, ObjectId};
 
 /// What there is to know about a file.
@@ -22,6 +23,11 @@ pub(super) struct Known {
     pub(super) identity: Identity,
     /// The number of its file system.
     pub(super) device: u64,
+}
+
+/// What there is to see of a name.
+pub(super) fn look_at(place: &Place<'_>) -> Result<(Known, Listed), Errno> {
+    Ok((at(&place.dir, place.name)?, list_at(&place.dir, place.name.as_bytes())))
 }
 
 /// Looks at a name in a directory, without following it.

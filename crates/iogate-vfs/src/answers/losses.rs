@@ -1,0 +1,32 @@
+//! Write-backs that failed, kept over a kill. The kernel tells of each once: to whoever syncs first. The clients with writes to the same
+//! file are told by its verifier, which therefore must not become again what it was when the server is started anew.
+//!
+//! Each is noted beside the answers as soon as a sync has failed, and before that is answered. A kill in between is not covered.
+
+use iogate_core::answers::{Key, State};
+use iogate_core::wire::Identity;
+
+use super::{Answers, ToNote};
+
+/// In place of a client: none has it. Those of NFS are addresses, and this one is neither of version 4 nor routed; others are random.
+const NOBODY: [u8; 16] = [0xff; 16];
+
+/// A sync of a file has failed, of which so many losses are known by now.
+pub fn note(answers: &Answers, file: Identity, count: u64) {
+    let Identity { inode, generation } = file;
+    let key = Key { uid: 0, client: NOBODY, number: inode, step: 0 };
+    let bytes = [generation.to_le_bytes(), count.to_le_bytes()].concat();
+    if let Err(error) = answers.remember(&[ToNote { key, below: 0, state: State::Value, bytes }]) {
+        tracing::warn!(%error, inode, "after a kill of this server, clients are not told that their writes are lost");
+    }
+}
+
+/// What the processes before have noted since the machine was booted: of which files how many losses are known.
+pub fn known(answers: &Answers) -> Vec<(Identity, u64)> {
+    let known = |(key, bytes): (Key, Vec<u8>)| {
+        let number = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let file = Identity { inode: key.number, generation: number(0)? };
+        Some((file, number(8)?)).filter(|_| key.client == NOBODY)
+    };
+    answers.values().into_iter().filter_map(known).collect()
+}
