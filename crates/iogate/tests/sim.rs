@@ -181,7 +181,7 @@ fn a_run_that_cannot_end_says_who_waits() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), slow).unwrap();
     let table = done(&["sim", "s.toml"], folder.path());
-    assert!(table.contains("1 runs were ended by the time limit"), "{table}");
+    assert!(table.contains("1 run was ended by the time limit"), "{table}");
 }
 
 #[test]
