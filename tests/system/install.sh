@@ -48,7 +48,7 @@ for name in iogate-turn iogate-gate iogate-agios; do
 done
 eval "gcc $SIDE/program.c $(pkg-config --cflags --libs iogate-gate) -o $SIDE/program" || fail "the program cannot be built"
 LD_LIBRARY_PATH=$PREFIX/lib "$SIDE/program" || fail "the program fails"
-readelf --dynamic "$SIDE/program" | grep -qF '[libiogate_gate.so.1]' || fail "the program does not ask for its library by number"
+readelf --dynamic "$SIDE/program" | grep -F '[libiogate_gate.so.1]' >/dev/null || fail "the program does not ask for its library by number"
 
 # Over a version whose server runs: it goes on.
 "$PREFIX/bin/iogate" serve --directory "$SRC" --listen "unix:$SIDE/server" >"$SIDE/server.out" 2>&1 &

@@ -35,3 +35,45 @@ until [ -e "$OUT/stop" ]; do
 done
 END
 }
+
+# write_rounds FILE: what is done on the mount by more than one test, as functions for the client's shell. The first that is not as it should be ends it.
+write_rounds() {
+    cat >"$1" <<'END'
+export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
+fail() { echo "failed: $*" >&2; exit 1; }
+
+# git and a compile, in a new folder `clone`.
+compile() {
+    git clone -q file:///mnt/out/origin clone
+    cd clone
+    make -s -j2 >/tmp/make.out 2>&1 || fail "the compile: $(tail -n 3 /tmp/make.out)"
+    [ "$(./sum)" = 210 ] || fail "the compiled program prints $(./sum)"
+    [ -z "$(git status --porcelain)" ] || fail "git status shows changes"
+    make -s -q || fail "make would build again: time stamps are not kept"
+    echo '/* more */' >>part_1.c
+    git commit -qam 'Change a part'
+    git gc -q
+    git fsck --full --strict >/tmp/fsck 2>&1 || fail "git fsck: $(tail -n 3 /tmp/fsck)"
+    cd ..
+}
+
+# users FOLDER: what a user may do here and what not; in this folder he may not write.
+users() {
+    echo secret >secret
+    chmod 600 secret
+    setpriv --reuid 1000 --regid 1000 --groups 2000 bash -euc '
+        refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }
+        refused cat secret
+        refused touch "$0/new"
+        mkdir mine
+        echo mine >mine/file
+        chmod 400 mine/file
+        [ "$(cat mine/file)" = mine ]
+        refused bash -c "echo more >>mine/file"
+        chgrp 2000 mine/file
+        refused chgrp 3000 mine/file
+        [ "$(stat -c %u:%g mine/file)" = 1000:2000 ]
+    ' "$1" || fail "permissions of a user"
+}
+END
+}

@@ -29,12 +29,12 @@ chmod 777 "$SRC"
 cc -O1 -o "$OUT/fsx" "$here/fsx.c"
 
 make_origin "$OUT/origin"
+write_rounds "$OUT/rounds"
 
 # What runs on the mount.
 cat >"$OUT/work" <<'END'
 set -eu
-fail() { echo "failed: $*" >&2; exit 1; }
-export GIT_AUTHOR_NAME=test GIT_AUTHOR_EMAIL=test@localhost GIT_COMMITTER_NAME=test GIT_COMMITTER_EMAIL=test@localhost
+. /mnt/out/rounds
 git config --global safe.directory '*'
 cp /mnt/out/fsx /tmp/fsx
 
@@ -42,17 +42,7 @@ cp /mnt/out/fsx /tmp/fsx
 /tmp/fsx fsx-file 1500 7 >/dev/null
 
 # --- git and a compile.
-git clone -q file:///mnt/out/origin clone
-cd clone
-make -s -j2 >/tmp/make.out 2>&1 || fail "the compile: $(tail -n 3 /tmp/make.out)"
-[ "$(./sum)" = 210 ] || fail "the compiled program prints $(./sum)"
-[ -z "$(git status --porcelain)" ] || fail "git status shows changes"
-make -s -q || fail "make would build again: time stamps are not kept"
-echo '/* more */' >>part_1.c
-git commit -qam 'Change a part'
-git gc -q
-git fsck --full --strict >/tmp/fsck 2>&1 || fail "git fsck: $(tail -n 3 /tmp/fsck)"
-cd ..
+compile
 
 # --- Names.
 mkdir many
@@ -72,21 +62,7 @@ touch -d @1000000000 fsx-link
 [ "$(df --output=fstype . | tail -n 1)" = nfs ] || fail "this is no mount of NFS"
 
 # --- Users.
-echo secret >secret
-chmod 600 secret
-setpriv --reuid 1000 --regid 1000 --groups 2000 bash -euc '
-    refused() { if "$@" 2>/dev/null; then echo "not refused: $*" >&2; exit 1; fi; }
-    refused cat secret
-    refused touch clone/new
-    mkdir mine
-    echo mine >mine/file
-    chmod 400 mine/file
-    [ "$(cat mine/file)" = mine ]
-    refused bash -c "echo more >>mine/file"
-    chgrp 2000 mine/file
-    refused chgrp 3000 mine/file
-    [ "$(stat -c %u:%g mine/file)" = 1000:2000 ]
-' || fail "permissions of a user"
+users clone
 
 # --- The server is killed meanwhile, by who waits for the notes.
 for i in $(seq 24); do

@@ -24,10 +24,10 @@ const DEEPEST: u32 = 8;
 /// The scheduler where none is named and nothing can be chosen: one that spares a disk its seeks if there is known to be one.
 /// Elsewhere deliberate waits cost more than they gain, and whoever is behind a server schedules there.
 pub(crate) fn fixed_scheduler(directory: Option<&Path>) -> SchedulerKind {
-    let device = directory.and_then(|directory| directory.metadata().ok()).map(|metadata| metadata.dev());
-    match device {
-        Some(device) if is_lone_disk(Path::new(DEVICES), device) => SchedulerKind::Aioli,
-        _ => SchedulerKind::Fifo,
+    if directory.is_some_and(|directory| lies_on(directory, is_lone_disk)) {
+        SchedulerKind::Aioli
+    } else {
+        SchedulerKind::Fifo
     }
 }
 
@@ -68,10 +68,7 @@ pub(crate) fn engine(
 /// What is known of the storage below a directory, or behind servers.
 pub(crate) fn known(directory: Option<&Path>) -> Storage {
     match directory {
-        Some(directory) => {
-            let is_lone = |metadata: std::fs::Metadata| is_lone_disk(Path::new(DEVICES), metadata.dev());
-            Storage::unknown(&kind(directory), directory.metadata().is_ok_and(is_lone))
-        }
+        Some(directory) => Storage::unknown(&kind(directory), lies_on(directory, is_lone_disk)),
         None => Storage::unknown("servers", false),
     }
 }
@@ -102,7 +99,12 @@ pub(crate) fn modelled(spec: &str, extent_bytes: u64) -> Result<Storage, Profile
 
 /// Whether a directory is known to lie on a rotating disk.
 pub(crate) fn is_rotational(directory: &Path) -> bool {
-    directory.metadata().is_ok_and(|metadata| is_rotating(Path::new(DEVICES), metadata.dev()))
+    lies_on(directory, is_rotating)
+}
+
+/// Whether the device that a directory lies on is known to be such a one.
+fn lies_on(directory: &Path, is_such: fn(&Path, u64) -> bool) -> bool {
+    directory.metadata().is_ok_and(|metadata| is_such(Path::new(DEVICES), metadata.dev()))
 }
 
 /// What a directory lies on, as far as a profile is only good for the same: the type of its file system.

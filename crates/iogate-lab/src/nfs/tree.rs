@@ -444,13 +444,17 @@ impl TreeFile for SimFile {
     fn verifier(&self) -> u64 {
         let SimTree { planted, life, .. } = self.of.tree;
         let boots = self.of.tree.lock().boots;
-        let losses = self.of.tree.losses(self.of.held.0);
+        let losses = self.losses();
         match planted {
             Some(Planted::SameVerifier) => 1 + (losses << 32),
             Some(Planted::FailureUntold) => 1 + boots,
             Some(Planted::OwnVerifier) => 1 + boots + (losses << 32) + (life << 48),
             _ => 1 + boots + (losses << 32),
         }
+    }
+
+    fn losses(&self) -> u64 {
+        self.of.tree.losses(self.of.held.0)
     }
 
     fn allocate(&self, _mode: u32, _offset: u64, _bytes: u64) -> io::Result<()> {

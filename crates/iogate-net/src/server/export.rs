@@ -136,12 +136,10 @@ impl Served {
 
     /// Makes a file durable; returns its verifier. A loss is noted: the kernel tells of it once, and others may have written, too.
     pub(super) fn sync(&self, file: &dyn TreeFile, data_only: bool) -> io::Result<u64> {
-        file.sync(data_only).inspect_err(|_| {
-            let count = file.losses();
-            if let Some(answers) = self.export.answers.as_ref().filter(|_| count > 0) {
-                losses::note(answers, file.identity(), count);
-            }
-        })
+        match &self.export.answers {
+            Some(answers) => losses::sync(answers, file, data_only),
+            None => file.sync(data_only),
+        }
     }
 
     /// Leaves objects to the next client that can discard them.

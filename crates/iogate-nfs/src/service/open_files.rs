@@ -115,12 +115,7 @@ impl<T: HeldTree> OpenFiles<T> {
     pub(crate) fn sync(&self, open: &OpenFile<T::Held>, data_only: bool) -> io::Result<u64> {
         // Before: what is written meanwhile counts again.
         open.is_dirty.store(false, Ordering::Release);
-        let synced = open.file.sync(data_only);
-        if synced.is_err() {
-            let file = open.object.identity;
-            losses::note(&self.answers, file, self.tree.losses(file));
-        }
-        synced
+        losses::sync(&self.answers, &*open.file, data_only)
     }
 
     /// Closes what is open of a file that is about to lose a name; if that is its last one, nobody asks for what was written.

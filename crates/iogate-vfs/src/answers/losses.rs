@@ -3,16 +3,27 @@
 //!
 //! Each is noted beside the answers as soon as a sync has failed, and before that is answered. A kill in between is not covered.
 
+use std::io;
+
 use iogate_core::answers::{Key, State};
 use iogate_core::wire::Identity;
 
 use super::{Answers, ToNote};
+use crate::TreeFile;
 
 /// In place of a client: none has it. Those of NFS are addresses, and this one is neither of version 4 nor routed; others are random.
 const NOBODY: [u8; 16] = [0xff; 16];
 
-/// A sync of a file has failed, of which so many losses are known by now.
+/// Makes a file durable; returns its verifier. If that fails it is noted first.
+pub fn sync(answers: &Answers, file: &dyn TreeFile, data_only: bool) -> io::Result<u64> {
+    file.sync(data_only).inspect_err(|_| note(answers, file.identity(), file.losses()))
+}
+
+/// A sync of a file has failed, of which so many losses are known by now. 0: its tree does not count them, and there is nothing to note.
 pub fn note(answers: &Answers, file: Identity, count: u64) {
+    if count == 0 {
+        return;
+    }
     let Identity { inode, generation } = file;
     let key = Key { uid: 0, client: NOBODY, number: inode, step: 0 };
     let bytes = [generation.to_le_bytes(), count.to_le_bytes()].concat();
@@ -25,8 +36,7 @@ pub fn note(answers: &Answers, file: Identity, count: u64) {
 pub fn known(answers: &Answers) -> Vec<(Identity, u64)> {
     let known = |(key, bytes): (Key, Vec<u8>)| {
         let number = |at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
-        let file = Identity { inode: key.number, generation: number(0)? };
-        Some((file, number(8)?)).filter(|_| key.client == NOBODY)
+        Some((Identity { inode: key.number, generation: number(0)? }, number(8)?))
     };
-    answers.values().into_iter().filter_map(known).collect()
+    answers.values().into_iter().filter(|(key, _)| key.client == NOBODY).filter_map(known).collect()
 }

@@ -8,17 +8,17 @@ use super::{Event, FAULTS, MS, SECOND, Server, World};
 pub(super) struct Faults {
     /// The mean time between two of them.
     pub(super) pause: u64,
-    pub(super) kills: bool,
-    pub(super) crashes: bool,
+    kills: bool,
+    crashes: bool,
     pub(super) program_kills: bool,
-    pub(super) stops: bool,
-    pub(super) cuts: bool,
-    pub(super) half_open: bool,
+    stops: bool,
+    cuts: bool,
+    half_open: bool,
     pub(super) slow_net: bool,
     pub(super) slow_disk: bool,
-    pub(super) full_disk: bool,
-    pub(super) failing_syncs: bool,
-    pub(super) crowded: bool,
+    full_disk: bool,
+    failing_syncs: bool,
+    crowded: bool,
 }
 
 impl Faults {

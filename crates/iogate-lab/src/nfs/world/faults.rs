@@ -8,11 +8,11 @@ use super::{Event, FAULTS, MS, World};
 pub(super) struct Faults {
     /// The mean time between two of them.
     pub(super) pause: u64,
-    pub(super) kills: bool,
-    pub(super) crashes: bool,
-    pub(super) cuts: bool,
-    pub(super) slow_disk: bool,
-    pub(super) failing_syncs: bool,
+    kills: bool,
+    crashes: bool,
+    cuts: bool,
+    slow_disk: bool,
+    failing_syncs: bool,
     /// Of a thousand messages, so many are lost.
     pub(super) lost: u64,
 }

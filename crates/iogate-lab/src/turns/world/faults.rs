@@ -8,14 +8,14 @@ use super::{Event, FAULTS, MS, SECOND, Sent, World};
 pub(super) struct Faults {
     /// The mean time between two of them.
     pub(super) pause: u64,
-    pub(super) kills: bool,
-    pub(super) crashes: bool,
-    pub(super) full_disk: bool,
-    pub(super) client_kills: bool,
-    pub(super) stops: bool,
-    pub(super) cuts: bool,
+    kills: bool,
+    crashes: bool,
+    full_disk: bool,
+    client_kills: bool,
+    stops: bool,
+    cuts: bool,
     pub(super) slow: bool,
-    pub(super) evictions: bool,
+    evictions: bool,
 }
 
 impl Faults {
