@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Who is entitled to what: users of a mount are told apart, a cap holds, a policy changes while programs wait for it, one that is
-# wrong changes nothing, a cap of a group holds for its users together, and on a modelled disk 8 readers get as much as 64. A server takes
+# wrong changes nothing, a cap of a group holds for its users together, that of an
+# account for its jobs, and on a modelled disk 8 readers get as much as 64. A server takes
 # the same.
 # limit: 120
 # variants: fifo aioli
@@ -111,6 +112,28 @@ took=$(($(date +%s%3N) - began))
 [ "$took" -ge 2700 ] || fail "6 MiB of a group at 2 MiB/s took $took ms"
 "$IOGATE" status "$MNT" | grep -q '^policy  *by user: 2 groups and 1 named, ' || fail "the status counts no groups"
 is_within 2001 3001 && is_within 2003 3001 || fail "a change has lost who is where: $(jq -c .now "$SIDE/status.json")"
+unmount_gate
+
+# --- Accounts, and jobs within them: a cap of one account holds for both of its jobs together.
+printf 'by = "account/job"\n[group.physics]\nmax = "2MiB/s"\n' >"$SIDE/accounts.toml"
+"$IOGATE" policy check "$SIDE/accounts.toml" >"$SIDE/checked"
+grep -q '^account physics ' "$SIDE/checked" && grep -q '^each other account ' "$SIDE/checked" || fail "the check shows no accounts: $(cat "$SIDE/checked")"
+mount_gate --fair account/job
+charged() { env SLURM_JOB_ACCOUNT="$1" SLURM_JOB_ID="$2" dd if=/dev/zero of="$MNT/of-job-$2" bs=128K "${@:3}" status=none; }
+for job in 11 12; do charged physics "$job" count=1 || fail "no write by job $job"; done
+charged biology 13 count=1 || fail "no write by job 13"
+"$IOGATE" status "$MNT" >"$SIDE/shown"
+grep -q '^account physics' "$SIDE/shown" && grep -q '^  job 12' "$SIDE/shown" || fail "the status shows no accounts: $(cat "$SIDE/shown")"
+"$IOGATE" set "$MNT" "policy=$SIDE/accounts.toml" || fail "the policy by accounts cannot be set"
+began=$(date +%s%3N)
+charged physics 11 count=24 &
+one=$!
+charged physics 12 count=24 &
+other=$!
+charged biology 13 count=24 || fail "no write beside the capped account"
+wait "$one" && wait "$other" || fail "no write of the capped account"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 2700 ] || fail "6 MiB of an account at 2 MiB/s took $took ms"
 unmount_gate
 
 # --- Shares of a modelled disk: 8 readers of one application beside 64 of another one.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Origin};
 use iogate_vfs::Groups;
-use iogate_vfs::app::{AppFile, Process, application, application_of_user, job};
+use iogate_vfs::app::{AppFile, Process, account, application, application_of_user, job};
 
 use crate::declared_apps::DeclaredApps;
 
@@ -61,6 +61,8 @@ struct Known {
     app: AppId,
     /// Its job, if it is in one.
     job: Option<AppId>,
+    /// The account that this is charged to.
+    account: Option<AppId>,
     client: ClientId,
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
@@ -118,25 +120,26 @@ impl Applications {
         self.told.clone()
     }
 
-    /// Who sends a request, by the process (or thread) and the user in it; process 0 is the kernel itself.
-    pub(crate) fn origin(&self, by: ClassBy, pid: u32, uid: u32) -> Origin {
+    /// Who sends a request, by the process (or thread) and the user in it, and the account that he is charged to; process 0 is the kernel itself.
+    pub(crate) fn origin(&self, by: ClassBy, pid: u32, uid: u32) -> (Origin, Option<AppId>) {
         if pid == 0 {
-            return Origin::default();
+            return (Origin::default(), None);
         }
         let user = application_of_user(uid);
-        let class = |app, job: Option<AppId>| match by {
-            ClassBy::App => app,
-            ClassBy::Job => job.unwrap_or(user),
-            ClassBy::User => user,
-        };
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
             Some(known) if known.is_fresh(&self.told) => Some(known),
             _ => self.ask(pid, None),
         };
-        let (app, job) = known.map_or((AppId(0), None), |known| (known.app, known.job));
+        let (job, account) = known.map_or((None, None), |known| (known.job, known.account));
+        let app = match by {
+            ClassBy::App => known.map_or(AppId(0), |known| known.app),
+            ClassBy::Job => job.unwrap_or(user),
+            ClassBy::Account => account.unwrap_or(user),
+            ClassBy::User => user,
+        };
         let client = known.map_or(ClientId(pid), |known| known.client);
-        Origin { app: class(app, job), client, issued: None }
+        (Origin { app, client, issued: None }, account)
     }
 
     /// The supplementary groups of the process (or thread) that sends a request in the name of this user and group. Unknown if it does
@@ -198,8 +201,9 @@ impl Resolver {
             }
             _ => {
                 let process = process_in(&status).unwrap_or(pid);
-                let (app, job) = self.application(pid, process, session);
-                Known { app, job, client: ClientId(process), started, seen: Instant::now(), version, rights }
+                let (app, job, account) = self.application(pid, process, session);
+                let (client, seen) = (ClientId(process), Instant::now());
+                Known { app, job, account, client, started, seen, version, rights }
             }
         };
         known.seen = Instant::now();
@@ -213,8 +217,8 @@ impl Resolver {
         known
     }
 
-    /// The application of a process, and its job.
-    fn application(&self, pid: u32, process: u32, session: u32) -> (AppId, Option<AppId>) {
+    /// The application of a process, its job and its account.
+    fn application(&self, pid: u32, process: u32, session: u32) -> (AppId, Option<AppId>, Option<AppId>) {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let seen = Seen { pid, session, environment };
         let known = |(app, name)| {
@@ -223,7 +227,7 @@ impl Resolver {
         };
         let told = self.told.by(process).map(|app| (app, app.to_string()));
         let app = told.or_else(|| application(&seen, &self.programs)).map_or(AppId(0), known);
-        (app, job(&seen).map(known))
+        (app, job(&seen).map(known), account(&seen).map(known))
     }
 }
 
@@ -293,7 +297,7 @@ fn rights(status: &str) -> Rights {
 
 #[cfg(test)]
 mod tests {
-    use iogate_vfs::app::application_of_word;
+    use iogate_vfs::app::{application_of_account, application_of_word};
     use rustix::io::Errno;
 
     use super::*;
@@ -345,28 +349,32 @@ mod tests {
             .arg("5")
             .env("IOGATE_APP", "simulation")
             .env("SLURM_JOB_ID", "4711")
+            .env("SLURM_JOB_ACCOUNT", "physics")
             .spawn();
         let mut child = child.expect("sleep is there");
         // Before its exec the child still has this process's environment.
         std::thread::sleep(Duration::from_millis(200));
-        let origin = applications.origin(ClassBy::App, child.id(), 0);
+        let (origin, account) = applications.origin(ClassBy::App, child.id(), 0);
+        let class = |by, uid| applications.origin(by, child.id(), uid).0.app;
         assert_eq!(origin.app, application_of_word("simulation"));
         assert_eq!(origin.client, ClientId(child.id()));
-        assert_eq!(applications.origin(ClassBy::User, child.id(), 7).app, application_of_user(7));
-        assert_eq!(applications.origin(ClassBy::Job, child.id(), 7).app, AppId(4711));
+        assert_eq!(account, Some(application_of_account("physics")));
+        assert_eq!(class(ClassBy::User, 7), application_of_user(7));
+        assert_eq!(class(ClassBy::Job, 7), AppId(4711));
+        assert_eq!(class(ClassBy::Account, 7), application_of_account("physics"));
         assert_eq!(applications.names().get(origin.app).as_deref(), Some("simulation"));
-        assert_eq!(applications.origin(ClassBy::App, child.id(), 0).app, origin.app);
+        assert_eq!(class(ClassBy::App, 0), origin.app);
         let told = applications.told();
         for wrong in [&b"0"[..], b"", b"-1", b"weather", b"\xff"] {
             assert_eq!(told.tell(child.id(), wrong), Err(Errno::INVAL), "{wrong:?}");
         }
         told.tell(child.id(), b"99").expect("it is there");
-        assert_eq!(applications.origin(ClassBy::App, child.id(), 0).app, AppId(99), "it counts at once");
+        assert_eq!(class(ClassBy::App, 0), AppId(99), "it counts at once");
         assert_eq!(applications.names().get(AppId(99)).as_deref(), Some("99"));
         child.kill().expect("it runs");
         child.wait().expect("it was started here");
         assert_eq!(told.tell(child.id(), b"7"), Err(Errno::SRCH));
         assert_eq!(told.by(child.id()), None, "a later process of that number has said nothing");
-        assert_eq!(applications.origin(ClassBy::App, 0, 0).app, AppId(0));
+        assert_eq!(applications.origin(ClassBy::App, 0, 0).0.app, AppId(0));
     }
 }

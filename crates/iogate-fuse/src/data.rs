@@ -98,9 +98,13 @@ impl Session {
     /// Who sends a read or write.
     fn origin(&self, header: &InHeader) -> Origin {
         let by = self.engine.class_by();
-        let mut origin = self.applications.origin(by, header.pid, header.uid);
-        if by == ClassBy::User && header.pid != 0 {
-            origin.app = application(&self.engine, header.uid, header.gid);
+        let (mut origin, account) = self.applications.origin(by, header.pid, header.uid);
+        match (by, account) {
+            (ClassBy::User, _) if header.pid != 0 => {
+                origin.app = application(&self.engine, header.uid, header.gid)
+            }
+            (ClassBy::Job, Some(account)) => origin.app = self.engine.placed(origin.app, account),
+            _ => {}
         }
         origin
     }

@@ -38,6 +38,9 @@ pub const JOBS: [&str; 7] = [
     "PMI_JOBID",
 ];
 
+/// Variables that name the account that a job is charged to: Slurm's, and what LSF calls a project.
+pub const ACCOUNTS: [&str; 2] = ["SLURM_JOB_ACCOUNT", "LSB_PROJECT_NAME"];
+
 /// A process, as far as its application depends on it.
 pub trait Process {
     /// The value of an environment variable.
@@ -89,9 +92,24 @@ pub fn application(process: &dyn Process, programs: &AppFile) -> Option<(AppId, 
 
 /// The job of a process, as an application, and what people call it; `None` if it is in none.
 pub fn job(process: &dyn Process) -> Option<(AppId, String)> {
-    let variable = |name| process.variable(name).filter(|value| !value.is_empty());
-    let job = JOBS.into_iter().find_map(variable)?;
+    let job = first_of(process, &JOBS)?;
     Some((application_of_word(&job), format!("job {job}")))
+}
+
+/// The account that a process's job is charged to, as a class, and what people call it; `None` if nothing says.
+pub fn account(process: &dyn Process) -> Option<(AppId, String)> {
+    let account = first_of(process, &ACCOUNTS)?;
+    Some((application_of_account(&account), format!("account {account}")))
+}
+
+/// The first of these variables that says something.
+fn first_of(process: &dyn Process, names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| process.variable(name).filter(|value| !value.is_empty()))
+}
+
+/// An account as a class, which no application of the same name is.
+pub fn application_of_account(name: &str) -> AppId {
+    application_of_word(&format!("account {name}"))
 }
 
 /// A user as an application.

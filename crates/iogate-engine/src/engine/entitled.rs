@@ -13,19 +13,22 @@ pub enum ClassBy {
     App,
     /// The job of a batch system or a launcher; outside of one, the user.
     Job,
+    /// The account that the job is charged to; outside of one, the user.
+    Account,
     /// The user, as the kernel or the authentication of a connection says.
     User,
 }
 
 impl ClassBy {
     /// All of them.
-    pub const ALL: [ClassBy; 3] = [ClassBy::User, ClassBy::Job, ClassBy::App];
+    pub const ALL: [ClassBy; 4] = [ClassBy::User, ClassBy::Job, ClassBy::App, ClassBy::Account];
 
     /// Its name, in flags and files.
     pub const fn name(self) -> &'static str {
         match self {
             ClassBy::App => "app",
             ClassBy::Job => "job",
+            ClassBy::Account => "account",
             ClassBy::User => "user",
         }
     }

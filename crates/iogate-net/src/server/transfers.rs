@@ -231,7 +231,7 @@ impl Session {
     fn origin(&self, wire: &wire::Transfer, caller: Caller) -> Origin {
         let app = match self.export.engine.class_by() {
             ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
-            ClassBy::App | ClassBy::Job => AppId(wire.app),
+            ClassBy::App | ClassBy::Job | ClassBy::Account => AppId(wire.app),
         };
         Origin {
             app,

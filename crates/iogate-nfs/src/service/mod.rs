@@ -248,7 +248,7 @@ impl<T: HeldTree> Service<T> {
     fn origin(&self, client: IpAddr, caller: Caller) -> Origin {
         let app = match self.export.engine.class_by() {
             ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
-            ClassBy::App | ClassBy::Job => self.application(client, caller.uid),
+            ClassBy::App | ClassBy::Job | ClassBy::Account => self.application(client, caller.uid),
         };
         let number = stable_hash(client.to_string().as_bytes());
         Origin { app, client: ClientId(number), issued: None }

@@ -1,22 +1,22 @@
-//! `[group.NAME]` of a policy: groups of users, and users within them.
+//! `[group.NAME]` of a policy: groups of users, and users within them; or accounts, and jobs within them.
 
 use iogate_core::AppId;
 use iogate_core::policy::{BRANCHES_MAX, Branch, Entitlement, Rate, TreeError};
 use toml::Spanned;
 
 use super::{ClassBy, DeString, KEYS, Names, Reader, Seen, Shares, SharesError, Value, line, rate_shown};
-use crate::app::application_of_group;
+use crate::app::{application_of_account, application_of_group};
 
 const GROUP_KEYS: [&str; 7] = ["weight", "min", "max", "min_requests", "max_requests", "others", "class"];
 
-/// A group of users, as a file names it.
+/// A group of users, or an account of jobs, as a file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// What the file calls it.
     pub name: String,
     /// The class; `None`: there is no group of this name here.
     pub class: Option<AppId>,
-    /// What its users are entitled to together.
+    /// What its users or jobs are entitled to together.
     pub entitlement: Entitlement,
     /// What each of them is entitled to that is not named.
     pub others: Entitlement,
@@ -32,9 +32,9 @@ impl Reader<'_> {
         shares: &mut Shares,
         seen: &mut Seen,
     ) -> Result<(), SharesError> {
-        if shares.by != ClassBy::User {
+        if !matches!(shares.by, ClassBy::User | ClassBy::Job) {
             let why = format!(
-                "group: expected by = \"user\" or \"group/user\" with groups, found \"{}\"",
+                "group: expected by = \"user\" or \"job\" (\"group/user\", \"account/job\") with groups, found \"{}\"",
                 shares.by
             );
             return Err(SharesError { line: line(self.text, key.span()), why });
@@ -45,7 +45,7 @@ impl Reader<'_> {
         let mut tables: Vec<_> = table.iter().collect();
         tables.sort_by_key(|(key, _)| key.span().start);
         for &(key, value) in &tables {
-            let group = self.group(key.get_ref(), value, seen)?;
+            let group = self.group(key.get_ref(), value, shares.by, seen)?;
             if let Some(class) = group.class {
                 let Group { entitlement, others, .. } = group;
                 let branch = Branch { entitlement, others, within: None };
@@ -77,7 +77,13 @@ impl Reader<'_> {
         Err(self.no_tree(key, value, error))
     }
 
-    fn group(&self, name: &str, value: &Value<'_>, seen: &mut Seen) -> Result<Group, SharesError> {
+    fn group(
+        &self,
+        name: &str,
+        value: &Value<'_>,
+        by: ClassBy,
+        seen: &mut Seen,
+    ) -> Result<Group, SharesError> {
         let place = format!("group.{name}");
         let entitlement = self.entitlement(value, &place, &GROUP_KEYS)?;
         let table = value.get_ref().as_table();
@@ -86,10 +92,13 @@ impl Reader<'_> {
             None => Entitlement::default(),
         };
         let names = match table.and_then(|table| table.get("class")) {
-            Some(classes) => self.classes(classes, &format!("{place}."), ClassBy::User, seen)?,
+            Some(classes) => self.classes(classes, &format!("{place}."), by, seen)?,
             None => Names::new(),
         };
-        let class = name.parse().ok().or_else(|| (self.group)(name)).map(application_of_group);
+        let class = match by {
+            ClassBy::Job => Some(application_of_account(name)),
+            _ => name.parse().ok().or_else(|| (self.group)(name)).map(application_of_group),
+        };
         Ok(Group { name: name.into(), class, entitlement, others, names })
     }
 

@@ -20,7 +20,9 @@ use iogate_engine::{Accounts, ClassBy, Coordinates, Engine};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use crate::app::{REST_OF_GROUPS, application_of_group, application_of_user, application_of_word};
+use crate::app::{
+    REST_OF_GROUPS, application_of_account, application_of_group, application_of_user, application_of_word,
+};
 pub use global::Global;
 pub use groups::Group;
 pub use shown::{Shown, in_short, rate_shown};
@@ -31,8 +33,10 @@ pub const BYTES_MAX: usize = 60 << 10;
 const TOP: [&str; 6] = ["by", "lot", "others", "class", "group", "global"];
 /// Groups are classes, and users within them.
 const BY_GROUP: &str = "group/user";
+/// Accounts are classes, and jobs within them.
+const BY_ACCOUNT: &str = "account/job";
 /// What a policy may divide by.
-pub const BY: [&str; 4] = ["user", "job", "app", BY_GROUP];
+pub const BY: [&str; 6] = ["user", "job", "app", "account", BY_GROUP, BY_ACCOUNT];
 const KEYS: [&str; 5] = ["weight", "min", "max", "min_requests", "max_requests"];
 
 /// Classes by what a file calls them.
@@ -47,7 +51,7 @@ pub struct Shares {
     pub policy: Policy,
     /// What the file calls them, in its order; `None`: there is no user of this name here.
     pub names: Names,
-    /// Likewise the groups of users, with who is named in them.
+    /// Likewise the groups of users, or accounts of jobs, with who is named in them.
     pub groups: Vec<Group>,
     /// Many gates share it; `None`: it is that of one gate.
     pub global: Option<Global>,
@@ -78,10 +82,12 @@ pub struct SharesError {
 impl Shares {
     /// An equal share for each of what one of [`BY`] names.
     pub fn equal(by: &str) -> Option<Shares> {
-        if by != BY_GROUP {
-            return ClassBy::by_name(by).map(|by| Shares { by, ..Shares::default() });
-        }
-        let mut shares = Shares { by: ClassBy::User, ..Shares::default() };
+        let within = match by {
+            BY_GROUP => ClassBy::User,
+            BY_ACCOUNT => ClassBy::Job,
+            _ => return ClassBy::by_name(by).map(|by| Shares { by, ..Shares::default() }),
+        };
+        let mut shares = Shares { by: within, ..Shares::default() };
         shares.policy.other_branches =
             Some(OtherBranches { rest: REST_OF_GROUPS, ..OtherBranches::default() });
         Some(shares)
@@ -92,7 +98,7 @@ impl Shares {
         by(&self.policy, self.by)
     }
 
-    /// What each is entitled to that is named nowhere: each other group, where it divides by group, else each other class.
+    /// What each is entitled to that is named nowhere: each other group or account, where it divides by those, else each other class.
     pub fn others(&self) -> &Entitlement {
         others(&self.policy)
     }
@@ -157,7 +163,11 @@ pub fn application(engine: &Engine, uid: u32, gid: u32) -> AppId {
 }
 
 fn by(policy: &Policy, by: ClassBy) -> &'static str {
-    if policy.other_branches.is_some() { BY_GROUP } else { by.name() }
+    match by {
+        ClassBy::Job if policy.other_branches.is_some() => BY_ACCOUNT,
+        _ if policy.other_branches.is_some() => BY_GROUP,
+        _ => by.name(),
+    }
 }
 
 fn others(policy: &Policy) -> &Entitlement {
@@ -265,6 +275,7 @@ impl Reader<'_> {
         match by {
             ClassBy::User => name.parse().ok().or_else(|| (self.user)(name)).map(application_of_user),
             ClassBy::Job | ClassBy::App => Some(application_of_word(name)),
+            ClassBy::Account => Some(application_of_account(name)),
         }
     }
 
@@ -388,7 +399,22 @@ mod tests {
         );
         assert_eq!(each.policy.others, Entitlement::default());
         assert_eq!(Shares::equal("group/user").unwrap().by(), "group/user");
-        assert!(Shares::equal("group").is_none() && Shares::equal("account/job").is_none());
+        assert!(Shares::equal("group").is_none() && Shares::equal("account/user").is_none());
+    }
+
+    #[test]
+    fn accounts_are_classes_with_jobs_within_them() {
+        let shares = parse(
+            "by = \"account/job\"\n[others]\nweight = 7\n[group.physics]\nweight = 3\n[group.physics.class.4711]\nweight = 2\n",
+        )
+        .unwrap();
+        let (policy, physics) = (&shares.policy, application_of_account("physics"));
+        assert!(policy.check().is_ok() && shares.by() == "account/job" && shares.by == ClassBy::Job);
+        assert_eq!((policy.branches[&physics].entitlement.weight, shares.others().weight), (3, 7));
+        assert_eq!(policy.within, [(AppId(4711), physics)].into());
+        let flat = parse("by = \"account\"\n[class.physics]\nweight = 2").unwrap();
+        assert_eq!((flat.by(), flat.policy.of(physics).weight), ("account", 2));
+        assert_ne!(physics, application_of_word("physics"), "no application is an account");
     }
 
     #[test]
@@ -424,12 +450,20 @@ mod tests {
     fn what_is_wrong_is_named_with_its_line() {
         for (text, at, says) in [
             ("", 1, "by: expected what a class is"),
-            ("by = \"group\"", 1, "by: expected one of user, job, app, group/user, found \"group\""),
-            ("by = \"account/job\"", 1, "by: expected one of user, job, app, group/user, found"),
             (
-                "by = \"job\"\n[group.physics]",
+                "by = \"group\"",
+                1,
+                "by: expected one of user, job, app, account, group/user, account/job, found \"group\"",
+            ),
+            (
+                "by = \"app\"\n[group.physics]",
                 2,
-                "group: expected by = \"user\" or \"group/user\" with groups, found \"job\"",
+                "group: expected by = \"user\" or \"job\" (\"group/user\", \"account/job\") with groups, found \"app\"",
+            ),
+            (
+                "by = \"job\"\n[group.a.class.7]\n[group.b.class.7]",
+                3,
+                "group.b.class.7: expected each job once, found the one of group.a.class.7",
             ),
             (
                 "by = \"user\"\ngroup = 1",

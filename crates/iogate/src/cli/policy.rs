@@ -9,8 +9,8 @@ use iogate_vfs::policy_file::BY;
 /// Who is entitled to what; without, the scheduler alone decides.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SharesArgs {
-    /// Give each user, each job or each application an equal share of the storage's time: user, job or app; with group/user each group,
-    /// and of that each of its users
+    /// Give each user, job, application or account of jobs an equal share of the storage's time: user, job, app or account; with
+    /// group/user each group, and of that each of its users; with account/job each account, and of that each of its jobs
     #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(BY))]
     pub(crate) fair: Option<String>,
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
+use iogate_engine::ClassBy;
 use iogate_net::ThisSystem;
 use iogate_report::Table;
 use iogate_vfs::policy_file::{self, Global, Names, Shares, SharesError, System};
@@ -68,9 +69,9 @@ impl Named<'_> {
     }
 
     /// For people.
-    fn shown(&self) -> String {
+    fn shown(&self, around: &str) -> String {
         match self {
-            Named::Group(name) => format!("group {name}"),
+            Named::Group(name) => format!("{around} {name}"),
             Named::Class(name) => (*name).to_owned(),
             Named::Others(what) => what.clone(),
         }
@@ -80,12 +81,18 @@ impl Named<'_> {
 /// A line of a policy: how deep it is within others, what it is about, whether there is such a one here, what it is entitled to.
 type Line<'a> = (usize, Named<'a>, bool, &'a Entitlement);
 
+/// What classes are within, for people.
+fn around(shares: &Shares) -> &'static str {
+    if shares.by == ClassBy::Job { "account" } else { "group" }
+}
+
 /// All classes of a policy, each before those within it.
 fn lines(shares: &Shares) -> Vec<Line<'_>> {
     fn named(depth: usize, names: &Names) -> impl Iterator<Item = Line<'_>> {
         names.iter().map(move |(name, class, one)| (depth, Named::Class(name), class.is_some(), one))
     }
     let others = |what: &str, of: &str| Named::Others(format!("{what} {of}"));
+    let around = around(shares);
     let mut lines = Vec::new();
     for group in &shares.groups {
         lines.push((0, Named::Group(&group.name), group.class.is_some(), &group.entitlement));
@@ -94,7 +101,7 @@ fn lines(shares: &Shares) -> Vec<Line<'_>> {
     }
     lines.extend(named(0, &shares.names));
     if shares.policy.other_branches.is_some() {
-        lines.push((0, others("each other", "group"), true, shares.others()));
+        lines.push((0, others("each other", around), true, shares.others()));
         lines.push((1, others("each", shares.by.name()), true, &shares.policy.others));
     } else {
         lines.push((0, others("each other", shares.by.name()), true, shares.others()));
@@ -131,12 +138,12 @@ fn explained(shares: &Shares) -> String {
     let mut table = Table::new([shares.by(), "weight", "at least", "at most"]);
     let lines = lines(shares);
     for (depth, name, _, Entitlement { weight, min, max }) in &lines {
-        let name = format!("{:indent$}{}", "", name.shown(), indent = 2 * depth);
+        let name = format!("{:indent$}{}", "", name.shown(around(shares)), indent = 2 * depth);
         table.row([name, weight.to_string(), shown(*min), shown(*max)]);
     }
     let mut out = table.to_string();
     for (_, name, ..) in lines.iter().filter(|(_, _, is_known, _)| !is_known) {
-        let (key, what) = (name.key(), if matches!(name, Named::Group(_)) { "group" } else { by });
+        let (key, what) = (name.key(), if matches!(name, Named::Group(_)) { around(shares) } else { by });
         writeln!(out, "warning: {key} matches nobody: there is no {what} of this name here")
             .expect("text grows");
     }
@@ -171,7 +178,7 @@ fn explained(shares: &Shares) -> String {
         writeln!(out, "floors together: {sum}; they hold as far as the storage serves that, in the pattern in which it is asked for").expect("text grows");
     }
     if shares.others().min != Rate::default() {
-        let by = if shares.policy.other_branches.is_some() { "group" } else { by };
+        let by = if shares.policy.other_branches.is_some() { around(shares) } else { by };
         writeln!(out, "warning: others.min is a floor for each other {by}: how many there will be is not known, nor what that is together").expect("text grows");
     }
     out
