@@ -24,7 +24,7 @@ uninstall: ## remove what make install has put there (the same PREFIX and DESTDI
 deb: ## build Debian packages: target/packages (REVISION=1, MAINTAINER="NAME <ADDRESS>")
 	@scripts/package deb
 
-deb-test: ## try them as users get them, in a fresh Debian: root, debootstrap, lintian, network
+deb-test: ## try them as users get them, in a fresh Debian: root, debootstrap, lintian, rpmlint, network
 	@scripts/package-test
 
 rpm: ## build packages for RPM: target/packages (REVISION=1)

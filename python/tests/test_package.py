@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PATIENCE_SECONDS, PROGRAMS, ROOT, Coordinator
+from test_docs import programs
 
 MATURIN = Path(sys.executable).parent / "maturin"
 
@@ -62,6 +63,12 @@ def test_the_wheel_takes_turns(coordinator: Coordinator, place: str, tmp_path: P
     assert "[fsspec.specs]\niogate=iogate.filesystem.IogateFileSystem" in entries.read_text()
     simulated = "import iogate; print(iogate.simulate('two-readers', quick=True))"
     assert "points" in told(python, "-c", simulated, cwd=tmp_path, environment=environment)
+    # Of the documentation, what takes no other package: a turn around a pickle, and a simulation.
+    pickled = programs()[1].replace("/scratch", str(tmp_path))
+    assert "began after" in told(python, "-I", "-c", pickled, cwd=tmp_path, environment=environment)
+    assert (tmp_path / "state.pickle").is_file()
+    simulated = programs("docs/python-gate.md")[0]
+    assert "aioli 128KiB" in told(python, "-I", "-c", simulated, cwd=tmp_path, environment=environment)
 
 
 def test_without_the_extension_the_rest_works(tmp_path: Path) -> None:

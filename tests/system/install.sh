@@ -25,6 +25,7 @@ grep -q 'is at .*a place' "$SIDE/said" || fail "it does not say where: $(cat "$S
 "$PREFIX/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 [ -s "$PREFIX/share/man/man1/iogate-mount.1" ] || fail "there is no man page of mount"
 [ -s "$PREFIX/share/man/man3/iogate_gate.3" ] || fail "there is no man page of the library"
+[ -s "$PREFIX/share/doc/iogate/docs/tutorial.md" ] || fail "there is no tutorial"
 bash -n "$PREFIX/share/bash-completion/completions/iogate" || fail "the completions are no bash"
 refused 2 'cannot name a path with a space' "$PREFIX/bin/iogate" run --policy backoff --target "$SRC" true
 PREFIX=$SIDE/plain put >/dev/null || fail "it cannot be installed elsewhere"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of pages as printed, each page in a machine of its own.
 
-    tests/system/pages.py [--program IOGATE] [--work DIR] [PAGE...]
+    tests/system/pages.py [--program IOGATE | --root DIR] [--work DIR] [PAGE...]
 
 A page's blocks of code are told apart by what stands behind the opening ```:
 
@@ -17,6 +17,11 @@ namespaces: its own processes, mounts, network (with loopback only) and host nam
 /mnt, /srv, /run, /var, /data and /scratch are its own, empty but for the folders that pages name: /tmp/data and /tmp/gate, /mnt/gate and /mnt/scratch,
 /srv/data, /var/lib/node_exporter, and `examples` of the checkout in the page's own. The hosts `io0`, `io1`, `ds0` and `ds1` are itself, at an address each. When a page has
 ended, everything that it started or mounted has gone with it.
+
+A page whose blocks begin with `# on the NAME` has two such machines, of these names, with a network between them. A block runs where it says, or where the
+one before it did, and only when that one has ended. The directory is common to both.
+
+With --root, the files are those of the Debian in DIR, on which iogate is installed, and nothing is there of the checkout.
 """
 
 import argparse
@@ -33,54 +38,76 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES_AT_ONCE = 3
 # A page is killed after this; on a machine that does nothing else, each takes a small part of it.
 PAGE_SECONDS_MAX = 180
+# Machines of a page that has more than one: what is at the ends of a wire.
+NODES = 2
 
-# Makes the machine and becomes the page's script: WORK is the page's folder, with the script, TOOLS what comes first in PATH.
+# Makes the machine NODE with the files FILES and becomes the page's script there: WORK is the page's folder, which has the script, and KEPT folders of the
+# checkout that are needed. ADDRESS is that of the network between two machines.
 MACHINE = r"""
 set -euo pipefail
 new=$WORK/root
-mkdir "$new"
+mkdir -p "$new"
 mount -t tmpfs machine "$new"
-for path in /* /.[!.]*; do
+for path in "${FILES%/}"/* "${FILES%/}"/.[!.]*; do
     [ -e "$path" ] || continue
-    name=${path#/}
-    case $name in tmp | mnt | srv | run | var | data | scratch | proc) continue ;; esac
+    name=${path##*/}
+    case $name in tmp | mnt | srv | run | var | data | scratch | proc | dev | sys) continue ;; esac
     if [ -L "$path" ]; then cp -a "$path" "$new/$name"
     elif [ -d "$path" ]; then
         mkdir "$new/$name"
         mount --rbind "$path" "$new/$name"
-        case $name in dev | sys) ;; *) mount -o remount,ro,bind "$new/$name" ;; esac
+        mount -o remount,ro,bind "$new/$name"
     fi
 done
-mkdir "$new"/{tmp,mnt,srv,run,var,data,scratch,proc}
+mkdir "$new"/{tmp,mnt,srv,run,run/page,var,data,scratch,proc,dev,sys}
 mkdir -p "$new"/var/{tmp,log,lib/node_exporter} "$new"/mnt/{gate,scratch} "$new"/tmp/{data,gate} "$new"/srv/data
 mount -t proc proc "$new/proc"
-for kept in "$ROOT" "$PROGRAM_DIR" "$WORK"; do # where /tmp or another of these holds what is needed
-    [ -d "$new$kept" ] || { mkdir -p "$new$kept" && mount --bind "$kept" "$new$kept"; }
-done
-mount --bind "$WORK" "$new$WORK"
-{ echo 127.0.0.1 localhost; printf '127.0.1.%d %s\n' 1 io0 2 io1 3 ds0 4 ds1; } >"$WORK/hosts"
+for path in /dev /sys; do mount --rbind "$path" "$new$path"; done
+while read -r kept; do # where /tmp or another of these holds what is needed
+    [ -z "$kept" ] || [ -d "$new$kept" ] || { mkdir -p "$new$kept" && mount --bind "$kept" "$new$kept"; }
+done <<<"$KEPT"
+mount --bind "$WORK" "$new/run/page"
 mount --bind "$WORK/hosts" "$new/etc/hosts"
-hostname io0
+hostname "$NODE"
 ip link set lo up
+if [ -n "$ADDRESS" ]; then
+    until ip link show wire >/dev/null 2>&1; do sleep 0.05; done
+    ip address add "$ADDRESS" dev wire
+    ip link set wire up
+fi
 chmod 1777 "$new/tmp"
-mkdir "$WORK/page" "$new/tmp/page"
+mkdir "$new/tmp/page"
 mount --bind "$WORK/page" "$new/tmp/page" # stays with its logs when a page has failed
-ln -s "$ROOT/examples" "$WORK/page/examples"
 cd "$new"
-exec chroot . /usr/bin/env bash -c 'cd /tmp/page && exec bash "$WORK/script"'
+exec chroot . /usr/bin/env bash -c 'cd /tmp/page && exec bash "/run/page/script.$0"' "$NODE"
+"""
+NAMESPACES = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child"]
+
+# Two machines, whose names are its arguments, and a wire between them. It ends with the first of them: one has failed, or all commands are through.
+MACHINES = r"""
+set -euo pipefail
+pids=()
+for node; do
+    NODE=$node ADDRESS=10.0.0.$((${#pids[@]} + 1))/24 $NAMESPACES bash -c "$MACHINE" &
+    pids+=($!)
+    until [ "$(readlink "/proc/$!/ns/net")" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+done
+ip link add wire netns "${pids[0]}" type veth peer name wire netns "${pids[1]}"
+wait -n
 """
 
 
 class Block:
-    """Commands of a page that run: as (line, text, expected), expected a list of lines, or None if anything is right."""
+    """Commands of a page that run on a node: as (line, text, expected), expected a list of lines, or None if anything is right."""
 
-    def __init__(self, commands):
+    def __init__(self, node, commands):
+        self.node = node
         self.commands = commands
 
 
 def blocks(text):
     """The blocks of a page to run, and the reasons of those that are not run, with their lines."""
-    run, marked, fence = [], [], None
+    run, marked, fence, node = [], [], None, None
     for number, line in enumerate(text.splitlines(), 1):
         opening = re.match(r"```(.*)", line)
         if opening and fence is None:
@@ -98,11 +125,16 @@ def blocks(text):
             elif words:
                 raise ValueError(f"line {start}: expected ```{language} or ```{language} no-run WHY, got {' '.join(words)!r}")
             elif language == "sh":
-                run.append(Block([(start + 1, "\n".join(lines), None)]))
+                if named := re.fullmatch(r"# on the ([a-z]+)", lines[0] if lines else ""):
+                    node = named[1]
+                run.append(Block(node, [(start + 1, "\n".join(lines), None)]))
             else:
-                run.append(Block(list(console(start + 1, lines))))
+                run.append(Block(node, list(console(start + 1, lines))))
         elif fence:
             fence[3].append(line)
+    nodes = {block.node for block in run}
+    if len(nodes) > 1 and (None in nodes or len(nodes) != NODES):
+        raise ValueError(f"expected blocks on one machine or on {NODES}, got {', '.join(sorted(map(str, nodes)))}")
     return run, marked
 
 
@@ -127,16 +159,17 @@ def console(start, lines):
             expected.append(line)
 
 
-def script(blocks, work):
-    """What bash runs: each command's output goes into a file of its own, and its beginning and end are noted."""
+def script(blocks, node):
+    """What bash runs on a node: each command's output goes into a file of its own, its beginning and end are noted, and it waits for those on other nodes."""
     out = ["set -e", "exec </dev/null"]
-    count = 0
-    for block in blocks:
-        for line, command, _ in block.commands:
-            out += [f"echo {line} >{work}/at", f"exec >{work}/out.{count} 2>&1", command]
-            count += 1
+    commands = [(block.node, *command) for block in blocks for command in block.commands]
+    for count, (at, line, command, _) in enumerate(commands):
+        if at == node:
+            out += [f"echo {line} >/run/page/at", f"exec >/run/page/out.{count} 2>&1", command, f": >/run/page/done.{count}"]
+        else:
+            out += [f"until [ -e /run/page/done.{count} ]; do sleep 0.05; done"]
     # What goes on in the background may be in the middle of things.
-    out += [f"echo end >{work}/at"]
+    out += ["echo end >/run/page/at"]
     return "\n".join(out) + "\n"
 
 
@@ -152,7 +185,31 @@ def fits(expected, said):
     return None
 
 
-def run_page(page, program, folder):
+def machines(run, work, program, root):
+    """What starts the machines for blocks that are to be run, and its environment: of the Debian in `root`, or of this machine."""
+    nodes = list(dict.fromkeys(block.node or "io0" for block in run))
+    (work / "page").mkdir()
+    hosts = ["127.0.0.1 localhost"]
+    if len(nodes) == 1:
+        hosts += [f"127.0.1.{number} {name}" for number, name in enumerate(["io0", "io1", "ds0", "ds1"], 1)]
+    else:
+        hosts += [f"10.0.0.{number} {name}" for number, name in enumerate(nodes, 1)]
+    (work / "hosts").write_text("\n".join(hosts) + "\n")
+    for node in nodes:
+        (work / f"script.{node}").write_text(script(run, node if len(nodes) > 1 else run[0].node), encoding="utf-8")
+    environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "KEPT": ""}
+    if not root:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("IOGATE")}
+        environment |= {"PATH": f"{program.parent}:{environment['PATH']}", "KEPT": f"{ROOT}\n{program.parent}"}
+        (work / "page/examples").symlink_to(ROOT / "examples")
+    environment |= {"WORK": str(work), "FILES": str(root or "/"), "HOME": "/tmp", "NODE": nodes[0], "ADDRESS": ""}
+    if len(nodes) == 1:
+        return [*NAMESPACES, "bash", "-c", MACHINE], environment
+    environment |= {"MACHINE": MACHINE, "NAMESPACES": " ".join(NAMESPACES)}
+    return [*NAMESPACES, "--mount-proc", "bash", "-c", MACHINES, "bash", *nodes], environment
+
+
+def run_page(page, program, root, folder):
     """Runs a page: the blocks that were run, those that were not, and what was wrong."""
     try:
         run, marked = blocks(page.read_text(encoding="utf-8"))
@@ -163,12 +220,8 @@ def run_page(page, program, folder):
     work = folder / re.sub(r"\W", "-", str(page.relative_to(ROOT)))
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    (work / "script").write_text(script(run, work), encoding="utf-8")
     (work / "at").write_text("0")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("IOGATE")}
-    environment |= {"WORK": str(work), "ROOT": str(ROOT), "PROGRAM_DIR": str(program.parent), "HOME": "/tmp"}
-    environment["PATH"] = f"{program.parent}:{environment['PATH']}"
-    command = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child", "bash", "-c", MACHINE]
+    command, environment = machines(run, work, program, root)
     with (work / "machine").open("w") as machine:
         with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=machine, stderr=machine) as process:
             try:
@@ -200,12 +253,14 @@ def run_page(page, program, folder):
 def main():
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--program", type=Path, default=ROOT / "target/debug/iogate")
+    flags.add_argument("--root", type=Path)
     flags.add_argument("--work", type=Path, default=ROOT / "target/pages")
     flags.add_argument("pages", nargs="*", type=Path)
     flags = flags.parse_args()
     pages = [page.resolve() for page in flags.pages] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     with ThreadPoolExecutor(PAGES_AT_ONCE) as threads:
-        results = list(threads.map(lambda page: run_page(page, flags.program.resolve(), flags.work.resolve()), pages))
+        root = flags.root and flags.root.resolve()
+        results = list(threads.map(lambda page: run_page(page, flags.program.resolve(), root, flags.work.resolve()), pages))
     ran, not_run, failed = 0, [], 0
     for page, (count, marked, wrong) in zip(pages, results, strict=True):
         name = page.relative_to(ROOT)
