@@ -120,7 +120,8 @@ impl Applications {
         self.told.clone()
     }
 
-    /// Who sends a request, by the process (or thread) and the user in it, and the account that he is charged to; process 0 is the kernel itself.
+    /// Who sends a request, by the process (or thread) and the user in it, and the account that it is charged to; process 0 is the
+    /// kernel itself.
     pub(crate) fn origin(&self, by: ClassBy, pid: u32, uid: u32) -> (Origin, Option<AppId>) {
         if pid == 0 {
             return (Origin::default(), None);

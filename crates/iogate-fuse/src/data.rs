@@ -101,7 +101,7 @@ impl Session {
         let (mut origin, account) = self.applications.origin(by, header.pid, header.uid);
         match (by, account) {
             (ClassBy::User, _) if header.pid != 0 => {
-                origin.app = application(&self.engine, header.uid, header.gid)
+                origin.app = application(&self.engine, header.uid, header.gid);
             }
             (ClassBy::Job, Some(account)) => origin.app = self.engine.placed(origin.app, account),
             _ => {}
