@@ -22,8 +22,6 @@ use crate::time::{Span, Time};
 const WITH_B: [bool; 4] = [false, true, true, false];
 /// The share of time, as one part in so many, that may be spent with B.
 const SHARE: u64 = 100;
-/// How much of that may be spent before it has been earned.
-const SAVED: Span = Span::from_secs(1);
 /// The least gain for which it is worth trying what may as well lose.
 pub(super) const WORTH: Ln = 100_000;
 /// A slice with B takes no longer than so many times the one with A before it, however little completes.
@@ -143,7 +141,7 @@ impl Allowance {
 
     /// Whether turns may begin whose slices take so long.
     pub(super) fn has(&self, now: Time, slice: Span) -> bool {
-        let earned = now.since(self.since).as_nanos() / SHARE + SAVED.as_nanos();
+        let earned = now.since(self.since).as_nanos() / SHARE;
         self.spent.as_nanos() + 2 * slice.as_nanos() <= earned
     }
 

@@ -460,7 +460,7 @@ impl Chooser {
                 sure_best = Some((index, gain));
             }
         }
-        in_use.worst -= error.min(HARM_MAX) + self.correction(self.used);
+        in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
         self.favourite = best.map(|(index, _)| index);
         let Some((index, gain)) = sure_best else { return };
         // While the load stays the same, each further change must be waited for twice as long.
