@@ -211,7 +211,7 @@ impl World {
             }
             self.live.settled(now, self.applies);
             self.errors.extend(self.live.status().error);
-            self.log.rest();
+            self.log.rest(self.live.longest());
             self.thinking = None;
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::live::{groups_around, limit, printable};
 use crate::table::Table;
 use crate::units::{bytes, count, counted, number, time};
-use iogate_core::auto::Choice;
+use iogate_core::auto::status::{Choice, Corrected, InTurns};
 use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// Changes of a chosen scheduler that are listed, beside the last one.
@@ -48,12 +48,19 @@ pub fn chosen(choice: &Choice) -> String {
     for changed in choice.changes[..before].iter().rev().take(CHANGES_SHOWN) {
         line("before", format!("{} ago: {}", time(changed.ago_ms as f64 * 1e6), changed.why));
     }
+    if let Some(InTurns { scheduler, slices }) = &choice.turns {
+        line("in turns", format!("with {scheduler}: {slices} of 4 slices are over"));
+    }
     let error = choice.error_percent.map(|error| format!(", predictions are off by {error:.1} %"));
     line("choices", {
         let switches = counted(choice.switches, "change", "changes");
         let windows = counted(choice.windows, "window", "windows");
         format!("{switches} in {windows}{}", error.unwrap_or_default())
     });
+    for Corrected { scheduler, factor, measured } in &choice.corrected {
+        let measured = counted((*measured).into(), "measurement", "measurements");
+        line("corrected", format!("{scheduler}: {factor:.2} times as fast as simulated, by {measured}"));
+    }
     for considered in &choice.considered {
         line(
             "considered",

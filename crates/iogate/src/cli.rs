@@ -142,7 +142,7 @@ fn scheduler_help() -> String {
     let lines: Vec<String> =
         SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
     format!(
-        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `auto`; for `replay` and `demo`, `aioli`",
+        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `auto`; for `demo`, `aioli`",
         lines.join("\n")
     )
 }

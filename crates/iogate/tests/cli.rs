@@ -133,9 +133,11 @@ fn bad_input_is_refused() {
     refused(&unit(&["--log", "l.csv"]), &late, 2, "line 3, column 1 (time_us): expected a time not before 5");
     refused(&unit(&[]), "", 2, "line 1, column 1 (time_us): expected a header");
     refused(&unit(&["--scheduler", "ailoi"]), TRACE, 2, "did you mean 'aioli'?");
-    refused(&unit(&["--param", "quantum_bsae=1KiB"]), TRACE, 2, "did you mean 'quantum_base'?");
-    refused(&unit(&["--param", "quantum_base=1"]), TRACE, 2, "out of range: expected 512 to 1GiB");
-    refused(&unit(&["--param", "quantum_base"]), TRACE, 2, "expected name=value");
+    refused(&unit(&["--param", "quantum_base=1KiB"]), TRACE, 2, "without --scheduler");
+    let param = |param| unit(&["--scheduler", "aioli", "--param", param]);
+    refused(&param("quantum_bsae=1KiB"), TRACE, 2, "did you mean 'quantum_base'?");
+    refused(&param("quantum_base=1"), TRACE, 2, "out of range: expected 512 to 1GiB");
+    refused(&param("quantum_base"), TRACE, 2, "expected name=value");
     refused(&unit(&["--depth", "0"]), TRACE, 2, "--depth");
     refused(&unit(&["--stripe", "0"]), TRACE, 2, "out of range");
     refused(&unit(&["--log", "no/such/folder/l.csv"]), TRACE, 1, "no/such/folder/l.csv cannot be written");

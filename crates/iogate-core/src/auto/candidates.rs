@@ -115,6 +115,11 @@ impl Candidates {
         self.all[index].suits != if one_at_a_time { Suits::Many } else { Suits::One }
     }
 
+    /// Whether two are the same scheduler, with different parameters.
+    pub(super) fn are_alike(&self, one: usize, other: usize) -> bool {
+        self.all[one].scheduler.kind() == self.all[other].scheduler.kind()
+    }
+
     /// Whether the settings of one depend on what requests wait with `fifo`.
     pub(super) fn is_patient(&self, index: usize) -> bool {
         self.all[index].patience.is_some()

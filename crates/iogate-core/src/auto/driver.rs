@@ -149,6 +149,7 @@ impl Auto {
         if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {
             let present = gate.present(PRESENT_MAX);
             self.ring.begin(now, present.into_iter().map(|present| (present, client(present.id))));
+            self.ring.limit(self.chooser.longest());
             (self.noting, self.next) = (true, now + SPAN_MIN);
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Trial {
     pub(super) promised: Ln,
     /// How much longer the scheduler before was predicted to take than it took.
     pub(super) bias: Ln,
+    /// What was simulated of the gain, without any correction.
+    pub(super) simulated: Ln,
     /// What it carried out in which time.
     pub(super) rate: Rate,
     /// Which window with it the next one is.
@@ -45,7 +47,7 @@ impl Rate {
         let (mut requests, mut bytes) = (0, 0);
         for app in &window.apps {
             requests += u64::from(app.completed);
-            bytes += app.bytes;
+            bytes += app.bytes.iter().sum::<u64>();
         }
         Rate { requests, bytes, span: window.span }
     }
@@ -89,8 +91,8 @@ impl Judging {
     }
 
     /// The candidates of a stage, but `fifo`, the best first: by their means, and by how much more than may be they slow down an
-    /// application. A part of a window is too little to say for sure who harms.
-    pub(super) fn ranked(&self) -> Vec<usize> {
+    /// application. A part of a window is too little to say for sure who harms. `correction` is what is measured beyond that.
+    pub(super) fn ranked(&self, correction: impl Fn(usize) -> Ln) -> Vec<usize> {
         let Some((_, fifo)) = self.done.first() else { return Vec::new() };
         let mut ranked: Vec<(Ln, usize)> = (self.done.iter().skip(1))
             .map(|(index, times)| {
@@ -100,7 +102,8 @@ impl Judging {
                         Slowdown { key: app.key, requests: app.requests, took, with_fifo }
                     },
                 ));
-                (score.mean + HARM_WEIGHT * (score.worst - HARM_MAX).max(0), *index)
+                let mean = score.mean - correction(*index);
+                (mean + HARM_WEIGHT * (score.worst - HARM_MAX).max(0), *index)
             })
             .collect();
         ranked.sort_unstable();

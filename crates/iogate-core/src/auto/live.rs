@@ -18,7 +18,7 @@ use super::driver::Pace;
 use super::meter::{DISPATCHES_MIN, Learnt};
 use super::shadow::Pricing;
 use super::status::{Changes, Choice};
-use super::window::{Ring, SPAN_MIN};
+use super::window::{Ring, SPAN_MAX, SPAN_MIN};
 use crate::gate::{GateConfig, Present};
 use crate::profile::{Class, Profile, Refit, Sample, Streams};
 use crate::request::{ClientId, Op, Request, RequestId};
@@ -50,11 +50,14 @@ pub struct Log {
     served: Vec<Served>,
     /// The earliest beginning of the next window; none while one is noted.
     next: Option<Time>,
+    /// How long that takes at most.
+    longest: Span,
 }
 
 impl Default for Log {
     fn default() -> Log {
-        Log { ring: Ring::new(), served: Vec::with_capacity(SERVED_MAX), next: Some(Time::ZERO) }
+        let served = Vec::with_capacity(SERVED_MAX);
+        Log { ring: Ring::new(), served, next: Some(Time::ZERO), longest: SPAN_MAX }
     }
 }
 
@@ -69,6 +72,7 @@ impl Log {
     pub fn begin(&mut self, now: Time, present: impl IntoIterator<Item = (Present, ClientId)>) {
         self.served.clear();
         self.ring.begin(now, present);
+        self.ring.limit(self.longest);
         self.next = None;
     }
 
@@ -123,8 +127,10 @@ impl Log {
         self.served.clear();
     }
 
-    /// Notes nothing until the next window, which begins with the first arrival a while after this one began.
-    pub fn rest(&mut self) {
+    /// Notes nothing until the next window, which begins with the first arrival a while after this one began, and takes no longer than
+    /// `longest`.
+    pub fn rest(&mut self, longest: Span) {
+        self.longest = longest;
         self.next = Some(self.ring.began() + SPAN_MIN);
         self.pause();
     }
@@ -266,6 +272,7 @@ impl Live {
             }
             if self.is_unexplained(seen) {
                 self.doubts = self.doubts.saturating_add(1);
+                self.chooser.give_up_turns();
                 if self.doubts >= DOUBTS_MAX && self.chooser.status().change.reason != Reason::Start {
                     self.giving_up = Some((self.gate.scheduler.clone(), Reason::Doubt));
                 }
@@ -364,6 +371,11 @@ impl Live {
             Some(_) => self.storage.prices(),
             None => (self.refit.dispatches() >= DISPATCHES_MIN).then(|| self.refit.profile().prices()),
         }
+    }
+
+    /// How long the next window takes at most.
+    pub fn longest(&self) -> Span {
+        self.chooser.longest()
     }
 
     /// How much it may still simulate.

@@ -10,6 +10,8 @@
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
 //! | `judging` | a window that is being judged, and what is kept of it |
+//! | `turns` | two schedulers measured in turns, where a prediction says too little |
+//! | `correction` | what measurements have said of predictions |
 //! | [`chooser`] | the choice, and what became of it |
 //! | [`features`] | what is seen of arrivals: counts of each application |
 //! | [`pattern`] | an application's pattern, in words and in numbers |
@@ -24,6 +26,7 @@
 mod addresses;
 pub mod candidates;
 pub mod chooser;
+mod correction;
 pub mod driver;
 pub mod features;
 mod judging;
@@ -36,6 +39,7 @@ pub mod shadow;
 pub mod status;
 #[cfg(test)]
 mod tests;
+mod turns;
 pub mod window;
 
 pub use candidates::Candidates;

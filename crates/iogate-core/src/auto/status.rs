@@ -55,6 +55,10 @@ pub struct Status {
     pub considered: Vec<(SchedulerConfig, Score)>,
     /// How far predictions were from what was measured: the root of the mean square of the logarithm, if there were any.
     pub error: Option<Ln>,
+    /// What is tried in turns with what is in use, and how many of four slices are over.
+    pub turns: Option<(SchedulerConfig, usize)>,
+    /// What measurements say beyond what is simulated, of the present load: by how much faster than that it is, and how many they are.
+    pub corrected: Vec<(SchedulerConfig, Ln, u32)>,
     /// Changes so far.
     pub switches: u64,
     /// Windows that were looked at.
@@ -119,6 +123,12 @@ pub struct Choice {
     pub considered: Vec<Considered>,
     /// How far predictions were from what was measured.
     pub error_percent: Option<f64>,
+    /// What is tried in turns with what is in use.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub turns: Option<InTurns>,
+    /// What measurements have corrected, of the present load.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub corrected: Vec<Corrected>,
     /// Changes so far.
     pub switches: u64,
     /// Windows that were looked at.
@@ -140,13 +150,43 @@ pub struct Considered {
     pub speed: f64,
 }
 
+/// A scheduler that is tried in turns with what is in use.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct InTurns {
+    /// The scheduler with its parameters.
+    pub scheduler: String,
+    /// Slices that are over, of four.
+    pub slices: u32,
+}
+
+/// A scheduler of which measurements have said something else than simulations.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Corrected {
+    /// The scheduler with its parameters.
+    pub scheduler: String,
+    /// How many times as fast as it is simulated it is expected to be, against `fifo`.
+    pub factor: f64,
+    /// Measurements behind that.
+    pub measured: u32,
+}
+
 impl Choice {
     /// What `status` says, at `now`.
     pub fn of(status: &Status, now: Time) -> Choice {
-        let Status { change, considered, error, switches, windows, simulated, .. } = status;
+        let Status { change, considered, error, turns, corrected, switches, windows, simulated, .. } = status;
+        let factor = |ln: Ln| exp_thousandths(ln) as f64 / 1_000.0;
         let considered = considered.iter().map(|(scheduler, score)| Considered {
             scheduler: scheduler.to_string(),
-            speed: exp_thousandths(-score.mean) as f64 / 1_000.0,
+            speed: factor(-score.mean),
+        });
+        let turns =
+            turns.as_ref().map(|(of, slices)| InTurns { scheduler: of.to_string(), slices: *slices as u32 });
+        let corrected = corrected.iter().map(|(scheduler, by, measured)| Corrected {
+            scheduler: scheduler.to_string(),
+            factor: factor(*by),
+            measured: *measured,
         });
         Choice {
             scheduler: change.to.to_string(),
@@ -155,6 +195,8 @@ impl Choice {
             held: None,
             considered: considered.collect(),
             error_percent: error.map(|error| (error / 1_000) as f64 / 10.0),
+            turns,
+            corrected: corrected.collect(),
             switches: *switches,
             windows: *windows,
             simulated: *simulated,

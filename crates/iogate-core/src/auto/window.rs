@@ -84,6 +84,8 @@ pub struct Ring {
     completions: usize,
     /// Completions that are enough.
     enough: usize,
+    /// How long it takes at most.
+    longest: Span,
     open: bool,
 }
 
@@ -102,6 +104,7 @@ impl Ring {
         self.before.clear();
         self.before.extend(&self.recent);
         (self.began, self.completions, self.enough, self.open) = (now, 0, COMPLETIONS_MIN, true);
+        self.longest = SPAN_MAX;
     }
 
     /// Notes nothing any more, and forgets what it has; the memory stays.
@@ -117,6 +120,11 @@ impl Ring {
             let Request { id, file, op, offset, bytes, app, client, .. } = *request;
             self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Arrived(op) });
         }
+    }
+
+    /// What has begun takes no longer than this, however little completes.
+    pub fn limit(&mut self, longest: Span) {
+        self.longest = longest.min(SPAN_MAX);
     }
 
     /// `bytes` of a request have been carried out.
@@ -159,7 +167,7 @@ impl Ring {
         let span = now.since(self.began);
         (self.notes.len() >= NOTES_MAX)
             || (span >= SPAN_MIN && self.completions >= self.enough)
-            || (span >= SPAN_MAX && !self.notes.is_empty())
+            || (span >= self.longest && !self.notes.is_empty())
     }
 
     /// What it has says too little yet: it is ripe again with half as much more.
@@ -172,8 +180,9 @@ impl Ring {
         self.notes.clear();
         self.present.clear();
         self.recent.clone_from(&other.recent);
-        let Ring { began, completions, enough, open, .. } = *other;
-        (self.began, self.completions, self.enough, self.open) = (began, completions, enough, open);
+        let Ring { began, completions, enough, longest, open, .. } = *other;
+        (self.began, self.completions, self.enough, self.longest, self.open) =
+            (began, completions, enough, longest, open);
     }
 
     /// Puts what `earlier` has before what came since, which followed it; of too much, the latest is left out.
@@ -236,9 +245,10 @@ pub(super) struct AppPart {
     pub(super) key: u64,
     /// Its requests.
     pub(super) requests: u32,
-    /// Those of them that completed, and their bytes.
+    /// Those of them that completed, the reads among these, and the bytes of reads and writes.
     pub(super) completed: u32,
-    pub(super) bytes: u64,
+    pub(super) reads: u32,
+    pub(super) bytes: [u64; 2],
     /// From its first arrival to the last of these completions.
     pub(super) measured: Span,
     first: Time,
@@ -263,12 +273,15 @@ pub(super) struct ClientPart {
 pub struct Window {
     /// When it began.
     pub(super) start: Time,
-    /// How long it took.
+    /// How long it took, and how long of that nothing was in the gate.
     pub(super) span: Span,
+    pub(super) empty: Span,
     /// Those in the gate as it began, then the others in the order in which they came.
     pub(super) work: Vec<Work>,
     pub(super) apps: Vec<AppPart>,
     pub(super) clients: Vec<ClientPart>,
+    /// Requests that came in it.
+    pub(super) arrivals: usize,
     /// What was transferred last before it, in the order in which it was handed over.
     pub(super) warm: Vec<Warm>,
     /// Whether the load became another one in it.
@@ -312,12 +325,35 @@ impl Reader {
 
     /// The window in `ring`, of at most `most` arrivals.
     pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
+        let (reading, kind) = self.build(ring, now, most);
+        if let Reading::Window(window) = &reading {
+            // A scheduler that serves one client after the other shows, for a while, a load of that client only.
+            let starved = window.clients.iter().filter(|client| client.completed == 0).count();
+            if starved * 4 > window.clients.len() && window.arrivals < most && !ring.is_at_its_end(now) {
+                return Reading::NotYet;
+            }
+            self.kind = kind;
+        }
+        reading
+    }
+
+    /// All that is in `ring`, whoever has seen nothing of it, if it is enough.
+    pub(super) fn slice(&mut self, ring: &Ring, now: Time) -> Option<Window> {
+        let (reading, kind) = self.build(ring, now, usize::MAX);
+        let Reading::Window(window) = reading else { return None };
+        self.kind = kind;
+        Some(window)
+    }
+
+    /// A window, or nothing, and the kind of load then.
+    fn build(&mut self, ring: &Ring, now: Time, most: usize) -> (Reading, Option<LoadKind>) {
         let mut builder = Builder::default();
         let mut kind = self.kind;
         builder.window.warm = self.warm(&ring.before);
         let change = change(&mut kind, ring);
         let begin = change.map_or(ring.began, |at| ring.notes[at].at);
         builder.window.start = begin;
+        builder.empty_since = Some(begin);
         builder.window.changed = change.is_some();
         let cut = change.unwrap_or(0);
         let present = still_present(ring, cut);
@@ -342,18 +378,18 @@ impl Reader {
         }
         let Builder { mut window, completions, .. } = builder;
         window.span = end.since(begin);
-        let slow = now.since(ring.began) >= SPAN_MAX;
+        let slow = now.since(ring.began) >= ring.longest;
         let least = if slow { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
         if completions < least {
-            return Reading::Nothing;
+            return (Reading::Nothing, kind);
         }
-        // A scheduler that serves one client after the other shows, for a while, a load of that client only.
-        let starved = window.clients.iter().filter(|client| client.completed == 0).count();
-        if starved * 4 > window.clients.len() && arrivals < most && !ring.is_at_its_end(now) {
-            return Reading::NotYet;
-        }
-        self.kind = kind;
-        Reading::Window(window)
+        window.arrivals = arrivals;
+        (Reading::Window(window), kind)
+    }
+
+    /// Which kind of load the last windows were of, if they were enough to say.
+    pub(super) fn kind(&self) -> Option<LoadKind> {
+        self.kind
     }
 
     /// What was served before a window, as a device saw it.
@@ -439,6 +475,8 @@ struct Builder {
     /// Requests in the gate: their work, and the bytes that are not carried out.
     open: HashMap<RequestId, (u32, u32)>,
     completions: usize,
+    /// Since when nothing is in the gate, if nothing is.
+    empty_since: Option<Time>,
 }
 
 impl Builder {
@@ -453,7 +491,8 @@ impl Builder {
                 key,
                 requests: 0,
                 completed: 0,
-                bytes: 0,
+                reads: 0,
+                bytes: [0; 2],
                 measured: Span::ZERO,
                 first: now,
                 outstanding: 0,
@@ -469,6 +508,9 @@ impl Builder {
 
     fn add(&mut self, addresses: &mut Addresses, of: (&Present, ClientId), now: Time, after: After) {
         let (Present { id, file, op, offset, bytes, app, .. }, client) = (*of.0, of.1);
+        if let Some(since) = self.empty_since.take() {
+            self.window.empty += now.since(since);
+        }
         let client = self.client(app, client, now);
         let app = self.window.clients[client as usize].app;
         self.window.clients[client as usize].requests += 1;
@@ -504,14 +546,16 @@ impl Builder {
         if *left > 0 {
             return;
         }
-        let Work { client, app, bytes, .. } = self.window.work[*index as usize];
+        let Work { client, app, bytes, op, .. } = self.window.work[*index as usize];
         self.open.remove(&note.id);
+        self.empty_since = self.open.is_empty().then_some(note.at);
         self.completions += 1;
         let client = &mut self.window.clients[client as usize];
         (client.completed, client.last) = (client.completed + 1, note.at);
         let app = &mut self.window.apps[app as usize];
         app.completed += 1;
-        app.bytes += u64::from(bytes);
+        app.reads += u32::from(op == Op::Read);
+        app.bytes[op as usize] += u64::from(bytes);
         app.measured = note.at.since(app.first);
         app.outstanding = app.outstanding.saturating_sub(1);
         if app.outstanding == 0 {

@@ -95,7 +95,17 @@ impl Mix {
 
     /// A chooser for it that begins with `scheduler`.
     pub(crate) fn auto(&self, scheduler: &SchedulerConfig, per_s: u64) -> Auto {
-        let chooser = Chooser::new(&self.config(scheduler), self.pricing(), Time::ZERO);
+        self.believing(self.pricing(), scheduler, per_s)
+    }
+
+    /// The same, of which the storage is said to charge as `pricing` says.
+    pub(crate) fn believing(
+        &self,
+        pricing: Arc<dyn Pricing>,
+        scheduler: &SchedulerConfig,
+        per_s: u64,
+    ) -> Auto {
+        let chooser = Chooser::new(&self.config(scheduler), pricing, Time::ZERO);
         Auto::new(chooser, Pace::new(per_s, Time::ZERO))
     }
 }

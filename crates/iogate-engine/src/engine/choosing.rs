@@ -292,7 +292,7 @@ fn apply(shared: &Arc<Shared>, live: &mut Live, thread: u64) -> Option<()> {
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
     (noting.choice, noting.said, noting.told) = (choice, now, false);
-    noting.log.rest();
+    noting.log.rest(live.longest());
     state.thinking.pace = Some(live.pace());
     if let Some(prices) = prices {
         state.gate.set_prices(prices);

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use iogate_core::device::Device;
+use iogate_core::device::{Device, Placement};
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{FileId, GateConfig, Layout, SchedulerConfig, SchedulerKind, Time};
 use iogate_report::timeline::Served;
@@ -18,14 +18,13 @@ use crate::cli::ReplayArgs;
 use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print, same_file};
+use crate::storage;
 
 /// Files in the summary.
 const GROUPS_MAX: usize = 32;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
-    let pinned = args.scheduler.pinned_or(SchedulerKind::Aioli)?;
-    let auto = pinned.is_none();
-    let scheduler = pinned.unwrap_or_else(|| SchedulerConfig::new(SchedulerKind::Fifo));
+    let pinned = args.scheduler.pinned()?;
     let spec = &args.device;
     let device = || devices::device(spec);
     device()?;
@@ -58,6 +57,19 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
             (0..targets).map(|number| devices::numbered(spec, number.into())).collect();
         Backend::striped(devices?, layout)
     };
+    // With several targets nothing can be chosen: what is not named is what it was before.
+    let auto = pinned.is_none() && (targets == 1 || args.scheduler.scheduler.is_some());
+    let scheduler = match pinned {
+        Some(pinned) => pinned,
+        None if auto && targets > 1 => {
+            let error = anyhow!("--scheduler auto with {targets} targets: it knows what one device charges");
+            return Err(Failure::usage(error).hint("name a scheduler, or set --targets 1"));
+        }
+        None if auto => {
+            storage::modelled(spec, Placement::EXTENT_BYTES).map_err(devices::not_a_device)?.first(args.depth)
+        }
+        None => SchedulerConfig::new(SchedulerKind::Aioli),
+    };
     let gate = GateConfig { scheduler, queue_max: args.queue, depth: args.depth, layout };
 
     let failed = |error: ReplayError| match error {
@@ -76,10 +88,6 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     }
     let mut replay = Replay::new(trace, &gate, backend).map_err(failed)?;
     if auto {
-        if targets > 1 {
-            let error = anyhow!("--scheduler auto with {targets} targets: it knows what one device charges");
-            return Err(Failure::usage(error).hint("name a scheduler, or set --targets 1"));
-        }
         replay
             .choose(pricing(devices::maker(spec).map_err(devices::not_a_device)?, spec.starts_with("unit:")));
     }

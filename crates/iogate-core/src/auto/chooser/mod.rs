@@ -4,9 +4,14 @@
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
 //! what is believed of the others, and what changes have not kept of their promises counts against the next ones, for a while.
 //!
+//! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
+//! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
+//!
 //! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
 //! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
+
+mod turning;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,10 +19,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::candidates::{Candidates, one_at_a_time};
+use super::correction::{Corrections, Measured};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
 use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
 use super::shadow::{Pricing, Shadow};
-use super::window::{Reader, Reading, Ring};
+use super::turns::{Allowance, Turns};
+use super::window::{Reader, Reading, Ring, Window};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
 use crate::sched::param::AGE_MAX;
@@ -76,6 +83,9 @@ pub struct Chooser {
     wait: Span,
     /// By how much changes have shown less than they promised; it fades.
     miss: Ln,
+    corrections: Corrections,
+    turns: Option<Box<Turns>>,
+    allowance: Allowance,
     /// What was best in the last window, if it was not what is in use.
     favourite: Option<usize>,
     /// Windows since the load became what it is, and since the last change; changes for a gain that count.
@@ -89,8 +99,17 @@ pub struct Chooser {
 struct Proposal {
     index: usize,
     scheduler: SchedulerConfig,
-    /// Why, and how much faster that should be; nothing if only the bound of what is in use follows the load.
-    because: Option<(Reason, Ln)>,
+    because: Because,
+}
+
+#[derive(Clone, Copy)]
+enum Because {
+    /// The bound of what is in use follows the load.
+    Bound,
+    /// It is the turn of what is tried, or that of what is in use again.
+    Turn,
+    /// A change: how much faster it should be, and was in turns.
+    Change(Reason, Ln, Option<Ln>),
 }
 
 /// How far the predictions of a window were from what was measured: their mean, and the mean square around that.
@@ -139,6 +158,9 @@ impl Chooser {
             proposal: None,
             wait: Span::ZERO,
             miss: 0,
+            corrections: Corrections::default(),
+            turns: None,
+            allowance: Allowance::new(now),
             favourite: None,
             age: 0,
             dwelt: 0,
@@ -147,6 +169,8 @@ impl Chooser {
                 change,
                 considered,
                 error,
+                turns: None,
+                corrected: Vec::new(),
                 switches: 0,
                 windows: 0,
                 simulated: 0,
@@ -174,6 +198,13 @@ impl Chooser {
     /// Takes a window out of `ring`, if it is enough of one; else `ring` is to go on. `budget` is how many requests may be simulated
     /// for it, more or less.
     pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) -> bool {
+        if !self.wants_window() {
+            return true;
+        }
+        if let Some(turns) = self.turns.take() {
+            self.slice(turns, ring, now);
+            return true;
+        }
         let fresh = self.age < WINDOWS as u64 || self.trial.is_some();
         // While nothing changes, half of what is saved stays saved for a change.
         let most = (if fresh { budget } else { budget / 2 } / COST)
@@ -183,6 +214,19 @@ impl Chooser {
             Reading::NotYet => return false,
             Reading::Nothing => return true,
         };
+        self.has_read(&window);
+        let left = self.contenders();
+        let whole = window.len() as u32;
+        let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
+        let mut judging =
+            Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None, wait: Span::ZERO };
+        judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
+        self.judging = Some(Box::new(judging));
+        true
+    }
+
+    /// There is another window.
+    fn has_read(&mut self, window: &Window) {
         if window.changed {
             self.history.clear();
             self.errors.clear();
@@ -193,14 +237,25 @@ impl Chooser {
         }
         (self.age, self.dwelt) = (self.age + 1, self.dwelt + 1);
         self.status.windows += 1;
-        let left = self.contenders();
-        let whole = window.len() as u32;
-        let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
-        let mut judging =
-            Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None, wait: Span::ZERO };
-        judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
-        self.judging = Some(Box::new(judging));
-        true
+        self.corrections.seen(self.reader.kind());
+        self.tell_corrections();
+    }
+
+    fn learn(&mut self, measured: Measured) {
+        self.corrections.learn(measured);
+        self.tell_corrections();
+    }
+
+    fn tell_corrections(&mut self) {
+        let corrected = self.corrections.now().iter();
+        self.status.corrected = corrected
+            .map(|of| (self.candidates.with_wait(of.index, self.wait), of.by, of.measured))
+            .collect();
+    }
+
+    /// What is expected of a candidate beyond what is simulated, against `fifo`.
+    fn correction(&self, index: usize) -> Ln {
+        self.corrections.expected(index, |other| self.candidates.are_alike(index, other))
     }
 
     /// Candidates that may be tried now.
@@ -280,7 +335,7 @@ impl Chooser {
     /// Goes on with those that were best; whether there is nothing to go on to.
     fn next_stage(&self, judging: &mut Judging) -> bool {
         let keep = |ranked: &[usize], count: usize| ranked.iter().copied().take(count).collect::<Vec<_>>();
-        let ranked = judging.ranked();
+        let ranked = judging.ranked(|index| self.correction(index));
         match judging.stage {
             Stage::Whole => return true,
             Stage::Quarter => {
@@ -304,7 +359,11 @@ impl Chooser {
         let bias = self.judge_itself(judging);
         self.follow_wait(judging.wait);
         self.status.considered = (judging.done.iter())
-            .map(|(index, _)| (self.candidates.with_wait(*index, self.wait), self.score(*index)))
+            .map(|(index, _)| {
+                let score = self.score(*index);
+                let mean = score.mean - self.correction(*index);
+                (self.candidates.with_wait(*index, self.wait), Score { mean, ..score })
+            })
             .collect();
         self.miss -= self.miss / FADE;
         if let Some(trial) = self.trial.take() {
@@ -315,6 +374,8 @@ impl Chooser {
                     return;
                 }
                 self.status.change.measured = Some(shown);
+                let (from, to, simulated) = (trial.from, self.used, trial.simulated);
+                self.learn(Measured { from, to, simulated, shown });
                 if trial.promised > 0 {
                     self.miss = self.miss.max(trial.promised - shown);
                 }
@@ -356,13 +417,14 @@ impl Chooser {
         let (to, from) =
             (scheduler.span(&AGE_MAX).as_nanos(), self.status.change.to.span(&AGE_MAX).as_nanos());
         if to.abs_diff(from) > from / WAIT_STEP {
-            self.proposal = Some(Proposal { index: self.used, scheduler, because: None });
+            self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Bound });
         }
     }
 
     fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
         let scheduler = self.candidates.with_wait(index, self.wait);
-        self.proposal = Some(Proposal { index, scheduler, because: Some((reason, predicted)) });
+        let because = Because::Change(reason, predicted, None);
+        self.proposal = Some(Proposal { index, scheduler, because });
     }
 
     /// What is better than what is in use by more than can be an error.
@@ -381,7 +443,10 @@ impl Chooser {
         let mut best: Option<(usize, Ln)> = None;
         let mut sure_best = best;
         for &(index, _) in &judging.done {
-            if index == self.used || !self.score(index).is_harmless() {
+            // Who is slower than simulated may harm more than is simulated.
+            let score = self.score(index);
+            let worst = score.worst - self.correction(index).min(0);
+            if index == self.used || !(Score { worst, ..score }).is_harmless() {
                 continue;
             }
             let gain = self.gain(index);
@@ -395,20 +460,24 @@ impl Chooser {
                 sure_best = Some((index, gain));
             }
         }
-        in_use.worst -= error.min(HARM_MAX);
+        in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
         self.favourite = best.map(|(index, _)| index);
         let Some((index, gain)) = sure_best else { return };
+        // While the load stays the same, each further change must be waited for twice as long.
+        let waited = self.dwelt >= (1 << self.gains.min(40)) / 4;
         let reason = match in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
             false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
-            // While the load stays the same, each further change must be waited for twice as long.
-            _ if gain > threshold && self.dwelt >= (1 << self.gains.min(40)) / 4 => Reason::Gain,
+            _ if gain > threshold && waited => Reason::Gain,
+            _ if gain > GAIN_MIN.max(cost) && waited => {
+                return self.begin_turns(index, gain, &judging.window, now);
+            }
             _ => return,
         };
         self.set_proposal(index, reason, gain);
         let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
-        self.trial =
-            Some(Trial { from: self.used, promised, bias, rate: Rate::of(&judging.window), windows: 1 });
+        let (simulated, rate) = (self.simulated_gain(index), Rate::of(&judging.window));
+        self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });
     }
 
     /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.
@@ -441,8 +510,13 @@ impl Chooser {
         Score::of(self.history.iter().flat_map(|seen| seen.against(index, 0)))
     }
 
-    /// How much faster a candidate is than what is in use, over the windows in which both were simulated whole.
+    /// How much faster a candidate is expected to be than what is in use.
     fn gain(&self, index: usize) -> Ln {
+        self.simulated_gain(index) + self.correction(index) - self.correction(self.used)
+    }
+
+    /// The same as simulated, over the windows in which both were simulated whole.
+    fn simulated_gain(&self, index: usize) -> Ln {
         -Score::of(self.history.iter().flat_map(|seen| seen.against(index, self.used))).mean
     }
 
@@ -459,19 +533,29 @@ impl Chooser {
 
     /// The proposal was applied, or could not be (there was too much in the queue).
     pub fn settled(&mut self, now: Time, applied: bool) {
-        let Some(Proposal { index, scheduler, because }) = self.proposal.take() else { return };
-        let Some((reason, predicted)) = because else {
-            if applied {
-                self.status.change.to = scheduler;
+        let Some(proposal) = self.proposal.take() else { return };
+        let (reason, predicted, measured) = match proposal.because {
+            Because::Bound => {
+                if applied {
+                    self.status.change.to = proposal.scheduler;
+                }
+                return;
             }
-            return;
+            Because::Turn => {
+                if !applied {
+                    self.turn_refused(proposal);
+                }
+                return;
+            }
+            Because::Change(..) if !applied => {
+                self.trial = None;
+                return;
+            }
+            Because::Change(reason, predicted, measured) => (reason, predicted, measured),
         };
-        if !applied {
-            self.trial = None;
-            return;
-        }
+        let Proposal { index, scheduler, .. } = proposal;
         let from = core::mem::replace(&mut self.status.change.to, scheduler.clone());
-        self.status.change = Change { at: now, from, to: scheduler, reason, predicted, measured: None };
+        self.status.change = Change { at: now, from, to: scheduler, reason, predicted, measured };
         self.status.switches += 1;
         self.gains += u32::from(reason == Reason::Gain);
         (self.used, self.dwelt) = (index, 0);
@@ -488,7 +572,8 @@ impl Chooser {
     pub fn allocated_bytes(&self) -> usize {
         let judging = self.judging.as_ref().map_or(0, |judging| judging.allocated_bytes());
         let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
-        self.reader.allocated_bytes() + judging + history
+        let turns = self.turns.as_ref().map_or(0, |turns| turns.allocated_bytes());
+        self.reader.allocated_bytes() + judging + history + turns + self.corrections.allocated_bytes()
     }
 }
 
