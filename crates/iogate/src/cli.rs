@@ -117,11 +117,6 @@ impl SchedulerArgs {
         }
     }
 
-    /// The scheduler and its parameters, `default` if none is named; none if they are to be chosen.
-    pub(crate) fn pinned_or(&self, default: SchedulerKind) -> Result<Option<SchedulerConfig>, Failure> {
-        self.named(self.scheduler.as_deref().unwrap_or(default.name()))
-    }
-
     fn named(&self, name: &str) -> Result<Option<SchedulerConfig>, Failure> {
         match (name, self.params.first()) {
             ("auto", None) => Ok(None),
@@ -142,7 +137,7 @@ fn scheduler_help() -> String {
     let lines: Vec<String> =
         SchedulerKind::ALL.iter().map(|kind| format!("- {}: {}", kind.name(), kind.summary())).collect();
     format!(
-        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `auto`; for `demo`, `aioli`",
+        "The scheduler (`iogate schedulers` lists their parameters)\n\n{}\n- auto: chosen, with its parameters, by what the load is and what the storage charges\n\nBy default `auto`",
         lines.join("\n")
     )
 }

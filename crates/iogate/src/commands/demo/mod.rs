@@ -22,7 +22,7 @@ use testbed::Testbed;
 use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
-    let scheduler = args.scheduler.pinned_or(SchedulerKind::Aioli)?;
+    let scheduler = args.scheduler.pinned()?;
     devices::device(&args.device)?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;
