@@ -198,7 +198,8 @@ impl Chooser {
     /// Takes a window out of `ring`, if it is enough of one; else `ring` is to go on. `budget` is how many requests may be simulated
     /// for it, more or less.
     pub fn consider(&mut self, ring: &Ring, now: Time, budget: u64) -> bool {
-        if !self.wants_window() {
+        // What was to change has not yet.
+        if self.proposal.is_some() {
             return true;
         }
         if let Some(turns) = self.turns.take() {
