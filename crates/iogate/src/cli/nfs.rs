@@ -36,6 +36,10 @@ pub(crate) struct NfsArgs {
     #[arg(long)]
     pub(crate) any_port: bool,
 
+    /// Tell this machine's port mapper (rpcbind) where NFS and MOUNT are, so that clients need not; taken back at the end
+    #[arg(long)]
+    pub(crate) portmap: bool,
+
     #[command(flatten)]
     pub(crate) scheduler: SchedulerArgs,
 

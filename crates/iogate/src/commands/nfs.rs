@@ -14,6 +14,7 @@ use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
 use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, ThisSystem};
+use iogate_nfs::port_mapper::{Registration, SOCKET};
 use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
 use iogate_vfs::answers::{Answers, Keeping};
 use iogate_vfs::app::AppFile;
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let control = control(args, &tree, &engine, &layout)?;
 
     let address = nfs.address().context("where it listens")?;
+    let registered = args.portmap.then(|| register(address)).transpose()?;
     let mut lines = format!("listening at {address}\nmount with: {}\n", mount_command(address, &path));
     let _serving = match (&args.http, &control) {
         (Some(place), Some(control)) => {
@@ -83,6 +85,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     }
     warn_of_handles(&nfs);
     until_stopped(&lines, &format!("listening at {address}"), signals)?;
+    drop(registered);
     nfs.shutdown();
     if let Some(control) = &control {
         control.shutdown();
@@ -234,6 +237,11 @@ fn control(
         session_grace: Duration::ZERO,
     };
     Ok(Some(Arc::new(Server::start(settings, vec![listener]).context("--control")?)))
+}
+
+/// Tells the port mapper, for as long as what is returned is kept.
+pub(crate) fn register(address: SocketAddr) -> Result<Registration, Failure> {
+    Ok(Registration::of(address, Path::new(SOCKET)).map_err(|error| anyhow!("portmap: {error}"))?)
 }
 
 /// How a client with Linux mounts it.

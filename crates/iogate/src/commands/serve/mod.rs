@@ -55,9 +55,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let nfs = match nfs {
         None => None,
         Some((nfs, listener)) => {
-            let (server, told) = nfs.start(&config, &built, listener)?;
+            let (server, registered, told) = nfs.start(&config, &built, listener)?;
             lines.push_str(&told);
-            Some(server)
+            Some((server, registered))
         }
     };
     let _serving = match http {
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         }
     };
     until_stopped(&lines, &lines, signals)?;
-    if let Some(nfs) = &nfs {
+    if let Some((nfs, registered)) = nfs {
+        drop(registered);
         nfs.shutdown();
     }
     server.shutdown();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use iogate_engine::Engine;
+use iogate_nfs::port_mapper::Registration;
 use iogate_nfs::{Access, Limits, Network, Server, ServerConfig};
 use iogate_vfs::DirectoryTree;
 use iogate_vfs::app::AppFile;
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::config::{Config, Export, Users};
-use crate::commands::nfs::{Kept, mount_command, warn_of_handles};
+use crate::commands::nfs::{Kept, mount_command, register, warn_of_handles};
 use crate::failure::Failure;
 use crate::settings::line_of;
 
@@ -34,6 +35,9 @@ pub(crate) struct Nfs {
     /// From ports that any user may take, too.
     #[serde(default)]
     any_port: bool,
+    /// This machine's port mapper is told where it listens.
+    #[serde(default)]
+    portmap: bool,
     export: Vec<Shared>,
 }
 
@@ -154,13 +158,13 @@ impl Nfs {
             .with_context(|| format!("nfs: cannot listen at {listen}: is another server of NFS there?"))?)
     }
 
-    /// Begins to serve. Returns what to tell people, too.
+    /// Begins to serve. Returns what the port mapper has been told, and what to tell people, too.
     pub(super) fn start(
         &self,
         config: &Config,
         built: &[Built],
         listener: TcpListener,
-    ) -> Result<(Server, String), Failure> {
+    ) -> Result<(Server, Option<Registration>, String), Failure> {
         let (mut exports, mut paths) = (Vec::new(), Vec::new());
         for shared in &self.export {
             let found = shared.of(&config.export);
@@ -199,11 +203,12 @@ impl Nfs {
         let server = Server::start(config, listener).context("nfs: the server cannot be started")?;
         warn_of_handles(&server);
         let address = server.address().context("nfs: where it listens")?;
+        let registered = self.portmap.then(|| register(address)).transpose()?;
         let mut lines = format!("nfs at {address}\n");
         for path in &paths {
             lines.push_str(&format!("mount with: {}\n", mount_command(address, path)));
         }
-        Ok((server, lines))
+        Ok((server, registered, lines))
     }
 }
 
