@@ -15,11 +15,11 @@ fi
 
 mount -t tmpfs run /run
 ip link set lo up
-serve() { "$IOGATE" nfs "$SRC" --listen 127.0.0.1:2049 --portmap "$@"; }
+serve=("$IOGATE" nfs "$SRC" --listen 127.0.0.1:2049 --portmap)
 registered() { rpcinfo -p 127.0.0.1 | awk '$1 == 100003 || $1 == 100005 { print $1, $2, $3, $4 }' | sort | tr '\n' ';'; }
 both='100003 3 tcp 2049;100005 3 tcp 2049;'
 
-refused any 'expected a port mapper at /run/rpcbind.sock' serve
+refused any 'expected a port mapper at /run/rpcbind.sock' "${serve[@]}"
 
 rpcbind -f >"$SIDE/rpcbind" 2>&1 &
 there() { [ -S /run/rpcbind.sock ] && rpcinfo -p 127.0.0.1 >/dev/null 2>&1; }
@@ -40,10 +40,10 @@ end_server() {
 }
 
 # One that was killed had no time to take anything back: the next one at its address takes over.
-start serve
+start "${serve[@]}"
 kill -KILL "$SERVER"
 wait "$SERVER" || true
-start serve
+start "${serve[@]}"
 [ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
 # Who registers elsewhere would take the clients of the first.
 refused any 'the port mapper refuses program 100003 for tcp' "$IOGATE" nfs "$SRC" --listen 127.0.0.1:2050 --state "$SIDE/state" --portmap

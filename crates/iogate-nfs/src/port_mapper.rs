@@ -46,7 +46,9 @@ pub enum PortMapperError {
         error: io::Error,
     },
     /// It knows another server, or does not let this user register one.
-    #[error("the port mapper refuses program {program} for {network}: is another server of NFS registered (rpcinfo -p), or is this not root?")]
+    #[error(
+        "the port mapper refuses program {program} for {network}: is another server of NFS registered (rpcinfo -p), or is this not root?"
+    )]
     Refused {
         /// Which program.
         program: u32,
@@ -132,7 +134,13 @@ impl PortMapper {
     }
 
     /// Sets a program's address, or takes it back; whether that was done.
-    fn ask(&mut self, procedure: u32, program: u32, network: &str, at: &str) -> Result<bool, PortMapperError> {
+    fn ask(
+        &mut self,
+        procedure: u32,
+        program: u32,
+        network: &str,
+        at: &str,
+    ) -> Result<bool, PortMapperError> {
         self.xid += 1;
         self.exchange(&message(self.xid, procedure, program, network, at))
             .map_err(|error| PortMapperError::NoAnswer { path: self.path.clone(), error })
