@@ -22,6 +22,7 @@ both='100003 3 tcp 2049;100005 3 tcp 2049;'
 refused any 'expected a port mapper at /run/rpcbind.sock' "${serve[@]}"
 
 rpcbind -f >"$SIDE/rpcbind" 2>&1 &
+RPCBIND=$!
 there() { [ -S /run/rpcbind.sock ] && rpcinfo -p 127.0.0.1 >/dev/null 2>&1; }
 eventually 10 there || fail "rpcbind does not start: $(cat "$SIDE/rpcbind")"
 
@@ -36,7 +37,8 @@ start() {
 end_server() {
     kill -TERM "$SERVER"
     wait "$SERVER" || fail "the server did not end well: $(cat "$SIDE/err")"
-    [ -z "$(registered)" ] || fail "the port mapper has it still: $(registered)"
+    left=$(registered) || fail "the port mapper does not answer"
+    [ -z "$left" ] || fail "the port mapper has it still: $left"
 }
 
 # One that was killed had no time to take anything back: the next one at its address takes over.
@@ -64,3 +66,16 @@ END
 start "$IOGATE" serve "$SIDE/server.toml"
 [ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
 end_server
+
+# It does not answer: a server that begins says so; one that ends has told it all, before it waits.
+kill -STOP "$RPCBIND"
+refused any 'expected an answer of the port mapper at .*rpcinfo -d' "${serve[@]}"
+kill -CONT "$RPCBIND"
+start "${serve[@]}"
+[ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
+kill -STOP "$RPCBIND"
+kill -TERM "$SERVER"
+wait "$SERVER" || fail "the server did not end well: $(cat "$SIDE/err")"
+kill -CONT "$RPCBIND"
+is_free() { left=$(registered) && [ -z "$left" ]; }
+eventually 10 is_free || fail "the port mapper has it still: $(registered)"

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::rpc::records::Records;
 use crate::rpc::{Accepted, Call, Credential, take_reply};
@@ -20,8 +20,10 @@ const PROGRAM: u32 = 100_000;
 const PROGRAM_VERSION: u32 = 3;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
+/// The number of each call, as it is the only one of its connection.
+const XID: u32 = 1;
 const PROGRAMS: [u32; 2] = [NFS_PROGRAM, MOUNT_PROGRAM];
-/// How long it may take to answer.
+/// How long it may take to answer everything.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
@@ -37,8 +39,12 @@ pub enum PortMapperError {
         /// Why it cannot be reached.
         error: io::Error,
     },
-    /// It has not answered, or something that is no answer.
-    #[error("the port mapper at {}: {error}", path.display())]
+    /// It has not answered, or something that is no answer. What it was told may be in it nevertheless.
+    #[error(
+        "expected an answer of the port mapper at {} within {PATIENCE:?}: {error}: see by rpcinfo -p whether it has this server, and take that \
+         back by rpcinfo -d, or leave the port mapper out",
+        path.display()
+    )]
     NoAnswer {
         /// Its socket.
         path: PathBuf,
@@ -68,36 +74,40 @@ impl Registration {
     /// Tells the port mapper at `socket` that NFS and MOUNT, version 3, are at this address by TCP.
     ///
     /// # Errors
-    /// Nothing is registered then.
+    /// Nothing is registered then, unless the port mapper carries out later what it has not answered.
     pub fn of(address: SocketAddr, socket: &Path) -> Result<Registration, PortMapperError> {
+        let networks = universal(address);
+        let of_program = |program| networks.iter().map(move |(network, at)| (program, *network, at.as_str()));
+        let wanted: Vec<Mapping<'_>> = PROGRAMS.into_iter().flat_map(of_program).collect();
+        let done = ask(socket, SET, &wanted)?;
         let mut registration = Registration { socket: socket.to_path_buf(), told: Vec::new() };
-        let mut mapper = PortMapper::connect(socket)?;
-        for program in PROGRAMS {
-            for (network, at) in universal(address) {
-                if !mapper.ask(SET, program, network, &at)? {
-                    return Err(PortMapperError::Refused { program, network });
-                }
+        let mut refused = None;
+        for (&(program, network, _), done) in wanted.iter().zip(done) {
+            if done {
                 registration.told.push((program, network));
+            } else {
+                refused = refused.or(Some(PortMapperError::Refused { program, network }));
             }
         }
-        Ok(registration)
+        refused.map_or(Ok(registration), Err)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let told = std::mem::take(&mut self.told);
-        if told.is_empty() {
+        if self.told.is_empty() {
             return;
         }
-        let taken_back = PortMapper::connect(&self.socket).and_then(|mut mapper| {
-            told.iter().try_for_each(|(program, network)| mapper.ask(UNSET, *program, network, "").map(drop))
-        });
-        if let Err(error) = taken_back {
+        let told: Vec<Mapping<'_>> =
+            self.told.iter().map(|&(program, network)| (program, network, "")).collect();
+        if let Err(error) = ask(&self.socket, UNSET, &told) {
             tracing::warn!(%error, "the port mapper still has this server");
         }
     }
 }
+
+/// A program, a network, and its address there.
+type Mapping<'a> = (u32, &'static str, &'a str);
 
 /// What it is told of an address: the networks, each with the address in universal form, whose last two numbers are the port's bytes.
 fn universal(address: SocketAddr) -> Vec<(&'static str, String)> {
@@ -111,55 +121,40 @@ fn universal(address: SocketAddr) -> Vec<(&'static str, String)> {
     }
 }
 
-/// A connection with it.
-struct PortMapper {
-    stream: UnixStream,
-    path: PathBuf,
-    xid: u32,
+/// Sets addresses, or takes them back; which of that was done. All of it is sent before the first answer is waited for, each over a
+/// connection of its own: rpcbind forgets what else has come over one whose client has left.
+fn ask(path: &Path, procedure: u32, of: &[Mapping<'_>]) -> Result<Vec<bool>, PortMapperError> {
+    let began = Instant::now();
+    let there = |error| PortMapperError::NotThere { path: path.to_path_buf(), error };
+    let sent = |mapping: &Mapping<'_>| send(path, &message(procedure, *mapping));
+    let streams = of.iter().map(sent).collect::<io::Result<Vec<_>>>().map_err(there)?;
+    let done = streams.into_iter().map(|stream| answer(stream, began)).collect::<io::Result<_>>();
+    done.map_err(|error| PortMapperError::NoAnswer { path: path.to_path_buf(), error })
 }
 
-impl PortMapper {
-    fn connect(path: &Path) -> Result<PortMapper, PortMapperError> {
-        let connect = || {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.set_write_timeout(Some(PATIENCE))?;
-            Ok(stream)
-        };
-        let path = path.to_path_buf();
-        match connect() {
-            Ok(stream) => Ok(PortMapper { stream, path, xid: 0 }),
-            Err(error) => Err(PortMapperError::NotThere { path, error }),
-        }
-    }
+fn send(path: &Path, message: &[u8]) -> io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(path)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(message)?;
+    Ok(stream)
+}
 
-    /// Sets a program's address, or takes it back; whether that was done.
-    fn ask(
-        &mut self,
-        procedure: u32,
-        program: u32,
-        network: &str,
-        at: &str,
-    ) -> Result<bool, PortMapperError> {
-        self.xid += 1;
-        self.exchange(&message(self.xid, procedure, program, network, at))
-            .map_err(|error| PortMapperError::NoAnswer { path: self.path.clone(), error })
-    }
-
-    fn exchange(&mut self, message: &[u8]) -> io::Result<bool> {
-        self.stream.write_all(message)?;
-        let mut records = Records::new(ANSWER_BYTES_MAX);
-        let mut answer = None;
-        let mut room = [0; 512];
-        while answer.is_none() {
-            let count = self.stream.read(&mut room)?;
-            if count == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            records.feed(&room[..count], |record| answer = Some(record)).map_err(invalid)?;
+/// Whether what was sent there has been done.
+fn answer(mut stream: UnixStream, began: Instant) -> io::Result<bool> {
+    let mut records = Records::new(ANSWER_BYTES_MAX);
+    let mut answer = None;
+    let mut room = [0; 512];
+    while answer.is_none() {
+        // Zero would be for ever.
+        stream
+            .set_read_timeout(Some(PATIENCE.saturating_sub(began.elapsed()).max(Duration::from_millis(1))))?;
+        let count = stream.read(&mut room)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        was_done(&answer.unwrap_or_default(), self.xid).map_err(invalid)
+        records.feed(&room[..count], |record| answer = Some(record)).map_err(invalid)?;
     }
+    was_done(&answer.unwrap_or_default()).map_err(invalid)
 }
 
 fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
@@ -167,10 +162,10 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 }
 
 /// A call, as one record.
-fn message(xid: u32, procedure: u32, program: u32, network: &str, at: &str) -> Vec<u8> {
+fn message(procedure: u32, (program, network, at): Mapping<'_>) -> Vec<u8> {
     let credential = Credential::None;
     let mut record = vec![0; 4];
-    Call { xid, program: PROGRAM, version: PROGRAM_VERSION, procedure, credential }.put(&mut record);
+    Call { xid: XID, program: PROGRAM, version: PROGRAM_VERSION, procedure, credential }.put(&mut record);
     program.put(&mut record);
     VERSION.put(&mut record);
     // The owner is who is at the other end of the socket, whatever is said here.
@@ -182,11 +177,11 @@ fn message(xid: u32, procedure: u32, program: u32, network: &str, at: &str) -> V
     record
 }
 
-/// What an answer says to the call of this number.
-fn was_done(answer: &[u8], xid: u32) -> Result<bool, XdrError> {
+/// What an answer says to the call.
+fn was_done(answer: &[u8]) -> Result<bool, XdrError> {
     let mut from = Reader::new(answer);
     let (found, accepted) = take_reply(&mut from)?;
-    if found != xid {
+    if found != XID {
         return Err(XdrError::NoSuchValue { expected: "the number of the call", found });
     }
     match accepted {
@@ -214,12 +209,12 @@ mod tests {
     #[test]
     fn a_call_has_the_bytes_of_the_rfc() {
         let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>();
-        let mut expected = words(&[0x8000_0000 | 76, 7, 0, 2, 100_000, 3, 1, 0, 0, 0, 0, 100_003, 3, 3]);
+        let mut expected = words(&[0x8000_0000 | 76, XID, 0, 2, 100_000, 3, 1, 0, 0, 0, 0, 100_003, 3, 3]);
         expected.extend_from_slice(b"tcp\0");
         expected.extend(words(&[12]));
         expected.extend_from_slice(b"10.0.0.7.8.1");
         expected.extend(words(&[0]));
-        assert_eq!(message(7, SET, NFS_PROGRAM, "tcp", "10.0.0.7.8.1"), expected);
+        assert_eq!(message(SET, (NFS_PROGRAM, "tcp", "10.0.0.7.8.1")), expected);
     }
 
     /// Answers calls with these values, and returns what was asked: procedure, program.
@@ -260,26 +255,35 @@ mod tests {
         let both = |procedure| PROGRAMS.map(|program| (procedure, program));
         assert_eq!(mapper.join().unwrap(), [both(SET), both(UNSET)].concat());
 
-        // The second program is another's: the first one is taken back.
+        // One program is another's: the other one is taken back.
         std::fs::remove_file(&path).unwrap();
         let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1, 0, 1]);
         let refused = Registration::of(address, &path).map(drop).unwrap_err();
         assert!(refused.to_string().contains("refuses program 100005 for tcp"), "{refused}");
         assert_eq!(mapper.join().unwrap(), [(SET, NFS_PROGRAM), (SET, MOUNT_PROGRAM), (UNSET, NFS_PROGRAM)]);
+
+        // It ends in the middle of its answers.
+        std::fs::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
+        let mapper = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        let silent = Registration::of(address, &path).map(drop).unwrap_err().to_string();
+        assert!(silent.starts_with("expected an answer of the port mapper at "), "{silent}");
+        assert!(silent.contains("back by rpcinfo -d"), "{silent}");
+        mapper.join().unwrap();
     }
 
     #[test]
     fn what_is_no_answer_is_an_error() {
-        let answer = |accepted, rest: &[u32]| {
+        let answer = |xid, accepted, rest: &[u32]| {
             let mut out = Vec::new();
-            put_accepted(&mut out, 5, accepted);
+            put_accepted(&mut out, xid, accepted);
             rest.iter().for_each(|word| word.put(&mut out));
             out
         };
-        assert_eq!(was_done(&answer(Accepted::Success, &[1]), 5), Ok(true));
-        assert_eq!(was_done(&answer(Accepted::NoProcedure, &[]), 5), Ok(false));
-        assert!(was_done(&answer(Accepted::Success, &[1]), 6).is_err());
-        assert!(was_done(&answer(Accepted::Success, &[]), 5).is_err());
-        assert!(was_done(&[], 5).is_err());
+        assert_eq!(was_done(&answer(XID, Accepted::Success, &[1])), Ok(true));
+        assert_eq!(was_done(&answer(XID, Accepted::NoProcedure, &[])), Ok(false));
+        assert!(was_done(&answer(6, Accepted::Success, &[1])).is_err());
+        assert!(was_done(&answer(XID, Accepted::Success, &[])).is_err());
+        assert!(was_done(&[]).is_err());
     }
 }
