@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Who is entitled to what: users of a mount are told apart, a cap holds, a policy changes while programs wait for it, one that is
-# wrong changes nothing, a cap of a group holds for its users together, that of an
-# account for its jobs, and on a modelled disk 8 readers get as much as 64. A server takes
-# the same.
+# wrong changes nothing, a cap of a group holds for its users together, that of an account for its jobs, and on a modelled disk 8
+# readers get as much as 64. A server takes the same.
 # limit: 120
 # variants: fifo aioli
 # shellcheck source=tests/system/lib.sh

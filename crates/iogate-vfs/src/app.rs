@@ -74,8 +74,7 @@ impl Process for Own {
 
 /// The application of a process, and what people call it; `None` if nothing says.
 pub fn application(process: &dyn Process, programs: &AppFile) -> Option<(AppId, String)> {
-    let variable = |name| process.variable(name).filter(|value| !value.is_empty());
-    if let Some(word) = variable("IOGATE_APP") {
+    if let Some(word) = first_of(process, &["IOGATE_APP"]) {
         return Some((application_of_word(&word), word));
     }
     if let Some(found) = programs.find_for(process) {
