@@ -6,129 +6,23 @@
 //! UNSTABLE, with a COMMIT at the end, which counts. It takes root, as servers want clients from ports below 1024. bench/compare-nfs
 //! runs it.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::ops::Range;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use iogate_nfs::rpc::{Accepted, Call, Credential, GROUPS_MAX, records, take_reply};
+use iogate_nfs::client::Connection;
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// A connection. It costs little, so that what is measured is the server: one call to send, one to receive, and no copy.
-struct Connection {
-    stream: TcpStream,
-    xid: u32,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
-    /// What has come and was not taken.
-    held: Range<usize>,
-}
-
-impl Connection {
-    fn new(from: Ipv4Addr, port: u16) -> Result<Connection, Failure> {
-        let stream = connect_privileged(from, port)?;
-        stream.set_nodelay(true)?;
-        let (xid, incoming) = (std::process::id() << 8, vec![0; 16 << 10]);
-        Ok(Connection { stream, xid, outgoing: Vec::new(), incoming, held: 0..0 })
-    }
-
-    fn send(&mut self, program: u32, procedure: u32, put: impl FnOnce(&mut Vec<u8>)) -> Result<(), Failure> {
-        self.xid = self.xid.wrapping_add(1);
-        let credential = Credential::Sys { uid: 0, gid: 0, groups: [0; GROUPS_MAX], group_count: 0 };
-        self.outgoing.clear();
-        self.outgoing.extend_from_slice(&[0; 4]);
-        Call { xid: self.xid, program, version: VERSION, procedure, credential }.put(&mut self.outgoing);
-        put(&mut self.outgoing);
-        let mark = records::mark(self.outgoing.len() - 4);
-        self.outgoing[..4].copy_from_slice(&mark);
-        Ok(self.stream.write_all(&self.outgoing)?)
-    }
-
-    /// Has so many bytes behind the beginning of what is held.
-    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
-        if self.held.is_empty() {
-            self.held = 0..0;
-        }
-        if self.held.start + bytes > self.incoming.len() {
-            self.incoming.copy_within(self.held.clone(), 0);
-            self.held = 0..self.held.len();
-            let room = self.incoming.len().max(bytes);
-            self.incoming.resize(room, 0);
-        }
-        while self.held.len() < bytes {
-            match self.stream.read(&mut self.incoming[self.held.end..])? {
-                0 => return Err("the server has closed the connection".into()),
-                got => self.held.end += got,
-            }
-        }
-        Ok(())
-    }
-
-    /// The next answer's place in what has come: its results.
-    fn receive(&mut self) -> Result<Range<usize>, Failure> {
-        let mut length = 0;
-        loop {
-            // The marks of further pieces are taken out.
-            self.hold(length + 4)?;
-            let at = self.held.start + length;
-            let mark = self.incoming[at..].first_chunk().map_or(0, |mark| u32::from_be_bytes(*mark));
-            let bytes = (mark & 0x7fff_ffff) as usize;
-            self.hold(length + 4 + bytes)?;
-            let at = self.held.start + length;
-            if length == 0 {
-                self.held.start += 4;
-            } else {
-                self.incoming.copy_within(at + 4..self.held.end, at);
-                self.held.end -= 4;
-            }
-            length += bytes;
-            if mark >> 31 == 1 {
-                break;
-            }
-        }
-        let record = self.held.start..self.held.start + length;
-        self.held.start = record.end;
-        let mut from = Reader::new(&self.incoming[record.clone()]);
-        match take_reply(&mut from)? {
-            (_, Some(Accepted::Success)) => Ok(record.end - from.rest().len()..record.end),
-            other => Err(format!("expected an answer, found {other:?}").into()),
-        }
-    }
-
-    fn nfs(&mut self, request: &Request<'_>) -> Result<Reply, Failure> {
-        self.send(NFS_PROGRAM, request.procedure(), |out| request.put(out))?;
-        let at = self.receive()?;
-        let reply = Reply::take(request.procedure(), &mut Reader::new(&self.incoming[at]))?;
-        reply.ok_or_else(|| "no such procedure".into())
-    }
-}
-
 /// From a port that takes root, as servers want it.
-fn connect_privileged(from: Ipv4Addr, port: u16) -> Result<TcpStream, Failure> {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, socket};
+fn connect(from: Ipv4Addr, port: u16) -> Result<Connection, Failure> {
     let to = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    for own in (600..1024).rev() {
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
-        if bind(&socket, &SocketAddr::from((from, own))).is_ok() && connect(&socket, &to).is_ok() {
-            return Ok(socket.into());
-        }
-    }
-    Err(format!("no connection to {to} from a port below 1024: it takes root").into())
-}
-
-fn mount(port: u16, path: &str) -> Result<FileHandle, Failure> {
-    let mut connection = Connection::new(Ipv4Addr::LOCALHOST, port)?;
-    let request = MountRequest::Mount(path.as_bytes());
-    connection.send(MOUNT_PROGRAM, request.procedure(), |out| request.put(out))?;
-    let at = connection.receive()?;
-    match MountReply::take(request.procedure(), &mut Reader::new(&connection.incoming[at]))? {
-        Some(MountReply::Mount(Ok((root, _)))) => Ok(root),
-        other => Err(format!("{path} cannot be mounted: {other:?}").into()),
-    }
+    let connected = Connection::open(from, (600..1024).rev(), to, (0, 0));
+    Ok(connected.map_err(|error| {
+        format!("no connection to {to} from a port below 1024, which takes root: {error}")
+    })?)
 }
 
 /// A file of this size; one that is there already is as good.
@@ -140,7 +34,7 @@ fn prepare(
 ) -> Result<FileHandle, Failure> {
     let attr = SetAttr { mode: Some(0o600), ..SetAttr::default() };
     let place = Place { dir: root, name: name.as_bytes() };
-    let made = connection.nfs(&Request::Create { place, how: CreateHow::Unchecked(attr) })?;
+    let made = connection.call(&Request::Create { place, how: CreateHow::Unchecked(attr) })?;
     let Reply::Made { result: Ok((Some(file), attr)), .. } = made else {
         return Err(format!("{name} cannot be made: {made:?}").into());
     };
@@ -152,15 +46,8 @@ fn prepare(
         send(connection, Kind::Write, file, offset, &data)?;
         check(connection, Kind::Write, data.len())?;
     }
-    commit(connection, file)?;
+    connection.commit(file)?;
     Ok(file)
-}
-
-fn commit(connection: &mut Connection, file: FileHandle) -> Result<(), Failure> {
-    match connection.nfs(&Request::Commit { file, offset: 0, count: 0 })? {
-        Reply::Commit { result: Ok(_), .. } => Ok(()),
-        other => Err(format!("a commit: {other:?}").into()),
-    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -184,13 +71,12 @@ fn send(
         Kind::Read => Request::Read { file, offset, count },
         Kind::Write => Request::Write { file, offset, count, stable: Stable::Unstable, data },
     };
-    connection.send(NFS_PROGRAM, request.procedure(), |out| request.put(out))
+    Ok(connection.send(&request)?)
 }
 
 /// Takes the answer to some call of that kind.
 fn check(connection: &mut Connection, kind: Kind, bytes: usize) -> Result<(), Failure> {
-    let at = connection.receive()?;
-    let found = &connection.incoming[at];
+    let found = connection.receive()?;
     let is_good = match kind {
         Kind::Null => found.is_empty(),
         Kind::Read => found.first_chunk() == Some(&[0; 4]) && found.len() > bytes,
@@ -233,7 +119,7 @@ fn job(connection: &mut Connection, file: FileHandle, load: Load) -> Result<u64,
         calls += 1;
     }
     if load.kind == Kind::Write {
-        commit(connection, file)?;
+        connection.commit(file)?;
     }
     Ok(calls)
 }
@@ -248,11 +134,11 @@ fn main() -> Result<(), Failure> {
     let (jobs, depth): (usize, usize) = (jobs.parse()?, depth.parse()?);
     let (file_bytes, time) =
         (file_mib.parse::<u32>().map(u64::from)? << 20, Duration::from_secs_f64(seconds.parse()?));
-    let root = mount(mount_port.parse()?, path)?;
+    let root = connect(Ipv4Addr::LOCALHOST, mount_port.parse()?)?.mount(path.as_bytes())?;
     let mut files = Vec::new();
     for index in 0..jobs {
         let from = Ipv4Addr::new(127, 1, (index / 200) as u8, (index % 200 + 1) as u8);
-        let mut connection = Connection::new(from, port)?;
+        let mut connection = connect(from, port)?;
         let file = prepare(&mut connection, root, &format!("load-{index}"), file_bytes)?;
         files.push((connection, file));
     }

@@ -6,12 +6,14 @@
 //! | [`handle`] | what a client names a file by |
 //! | [`answers`] | by what a call is known that is sent again |
 //! | `service` | what calls do |
+//! | [`client`] | the other end: a connection to any server, for what measures and tries servers |
 //! | [`port_mapper`] | where the server is, for clients that ask this machine's port mapper |
 //! | `server` | sockets, threads, and how much of both a client may have |
 //!
 //! The first four know no file, no socket and no thread.
 
 pub mod answers;
+pub mod client;
 pub mod handle;
 pub mod port_mapper;
 pub mod rpc;

@@ -80,15 +80,39 @@ fn requests_pass_both_layers_in_reality_as_in_the_simulation() {
 
 #[test]
 fn without_forwarders_processes_stripe_over_the_servers() {
+    let folder = without_forwarders();
+    let report = report_of(&["bench", "s.toml", "--through", "network", "--json", "-"], folder.path());
+    assert_eq!(layer(&report, "servers", "requests"), [80.0, 80.0]);
+}
+
+/// A folder with the scenario, but for its forwarders.
+fn without_forwarders() -> tempfile::TempDir {
     let text = SCENARIO.replace("to = \"ion\"\n", "");
     let (head, rest) = text.split_once("[forwarders.ion]").unwrap();
     let (_, tail) = rest.split_once("[servers]").unwrap();
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s.toml"), format!("{head}[servers]{tail}")).unwrap();
-    let output = iogate(&["bench", "s.toml", "--through", "network", "--json", "-"], folder.path());
+    folder
+}
+
+fn report_of(args: &[&str], folder: &Path) -> Value {
+    let output = iogate(args, folder);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn clients_of_nfs_stripe_over_the_servers_and_are_told_apart() {
+    let folder = without_forwarders();
+    let report = report_of(&["bench", "s.toml", "--through", "nfs", "--json", "-"], folder.path());
     assert_eq!(layer(&report, "servers", "requests"), [80.0, 80.0]);
+    assert_eq!(layer(&report, "servers", "request_bytes"), [32_768.0, 32_768.0]);
+    for app in report["points"].as_array().unwrap().iter().flat_map(|point| point["apps"].as_array().unwrap())
+    {
+        // Only where the servers know whose requests they are.
+        let knows = |metric: &Value| metric["name"] == "server_finish_spread";
+        assert!(app["metrics"].as_array().unwrap().iter().any(knows), "{app}");
+    }
 }
 
 #[test]
@@ -97,6 +121,7 @@ fn what_has_no_way_is_refused() {
     std::fs::write(folder.path().join("s.toml"), SCENARIO).unwrap();
     for (args, said) in [
         (&["--through", "mount"][..], "forwarders are reached through the network only"),
+        (&["--through", "nfs"], "forwarders are reached through the network only"),
         (&["--store", "directory"], "--through mount only"),
         (&["--set", "forwarders.ion.spread=file"], "forwarders.ion.spread"),
         (&["--set", "forwarders.ion.nodes=17"], "forwarders.ion.nodes"),
@@ -110,7 +135,7 @@ fn what_has_no_way_is_refused() {
 }
 
 #[test]
-fn both_pages_are_made_for_real_and_have_no_empty_cells() {
+fn pages_are_made_for_real_and_have_no_empty_cells() {
     let folder = tempfile::tempdir().unwrap();
     let output = iogate(&["reproduce", "--real", "--quick", "--out", "pages"], folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -121,6 +146,10 @@ fn both_pages_are_made_for_real_and_have_no_empty_cells() {
         let times = times.split("**").next().unwrap();
         assert!(!times.contains("| - |"), "{times}");
     }
-    let refused = iogate(&["reproduce", "aioli", "--real", "--out", "pages"], folder.path());
+    let page = std::fs::read_to_string(folder.path().join("pages/aioli-real.md")).unwrap();
+    assert!(page.contains("| 64KiB | ") && !page.contains("| - | - |"), "{page}");
+    let page = std::fs::read_to_string(folder.path().join("pages/mechanisms-real.md")).unwrap();
+    assert!(page.contains("| auto | ") && page.contains("The device: "), "{page}");
+    let refused = iogate(&["reproduce", "agios", "--real", "--out", "pages"], folder.path());
     assert_eq!(refused.status.code(), Some(2));
 }

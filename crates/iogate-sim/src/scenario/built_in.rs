@@ -49,6 +49,7 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "global-shares",
     "mechanisms",
     "mechanisms-open-loop",
+    "own-device",
     "scale-clients",
     "scale-servers",
     "sets-magnitudes",

@@ -52,6 +52,8 @@ pub(crate) enum BenchWay {
     Mount,
     /// Sockets: data servers and forwarders are processes of their own (`iogate serve`)
     Network,
+    /// NFS: data servers are processes of their own, and the applications' processes clients of NFS version 3
+    Nfs,
 }
 
 /// One process of a bench's applications.

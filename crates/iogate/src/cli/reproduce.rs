@@ -20,7 +20,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) quick: bool,
 
     /// For real instead: processes, sockets and modelled devices on this machine, smaller, beside their simulation; of
-    /// coordination, twins and checkpoint
+    /// aioli, coordination, twins, checkpoint, and mechanisms (on this machine's own device)
     #[arg(long)]
     pub(crate) real: bool,
 
@@ -95,5 +95,6 @@ impl Paper {
         Paper::Coverage,
     ];
     /// Those with `--real`.
-    pub(crate) const REAL: [Paper; 3] = [Paper::Coordination, Paper::Twins, Paper::Checkpoint];
+    pub(crate) const REAL: [Paper; 5] =
+        [Paper::Aioli, Paper::Coordination, Paper::Twins, Paper::Checkpoint, Paper::Mechanisms];
 }

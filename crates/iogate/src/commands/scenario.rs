@@ -95,7 +95,8 @@ fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Fail
     Ok(Chosen { plan, text })
 }
 
-fn built_in(name: &str) -> Result<&'static str, Failure> {
+/// The text of a scenario that is built in.
+pub(crate) fn built_in(name: &str) -> Result<&'static str, Failure> {
     scenario::built_in(name).ok_or_else(|| {
         let (near, known) = (nearest(name, names()), names().collect::<Vec<_>>().join(", "));
         let near = did_you_mean(&near);

@@ -124,12 +124,10 @@ pub(super) fn way(
         None => BenchWay::Mount,
     };
     let refuse = |what: String, hint: &str| Err(Failure::usage(anyhow!("{what}")).hint(hint));
-    if way == BenchWay::Mount && forwarders {
-        let what = "--through mount: forwarders are reached through the network only";
-        return refuse(
-            what.into(),
-            "leave --through out, or leave forwarders out and set clients.to=servers",
-        );
+    if way != BenchWay::Network && forwarders {
+        let name = if way == BenchWay::Mount { "mount" } else { "nfs" };
+        let what = format!("--through {name}: forwarders are reached through the network only");
+        return refuse(what, "leave --through out, or leave forwarders out and set clients.to=servers");
     }
     if scenario.coordination.backoff.is_some()
         && (way != BenchWay::Mount || scenario.cluster.servers.nodes > 1)
@@ -139,11 +137,11 @@ pub(super) fn way(
             "--set coordination.mechanism=lock, or --set servers.nodes=1 and --through mount",
         );
     }
-    if way == BenchWay::Network && store == BenchStore::Directory {
+    if way != BenchWay::Mount && store == BenchStore::Directory {
         return refuse("--store directory: goes with --through mount only".into(), "--store modelled");
     }
     let device = &scenario.cluster.servers.device;
-    if way == BenchWay::Network && store == BenchStore::Modelled && device.starts_with("exponential:") {
+    if way != BenchWay::Mount && store == BenchStore::Modelled && device.starts_with("exponential:") {
         let what = format!("servers.device = \"{device}\": server processes have no device of random speed");
         return refuse(what, "--set servers.device=hdd, or --through mount");
     }

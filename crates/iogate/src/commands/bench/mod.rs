@@ -9,7 +9,7 @@
 //! | `nodes` | data servers and forwarders as processes, instead |
 //! | `turns` | whose turn it is, where the scenario has turns |
 //! | `launcher` | the processes, from their start to their end |
-//! | `worker`, `pool`, `target` | what is in one process |
+//! | `worker`, `pool`, `target`, `nfs_client` | what is in one process |
 //! | `collect`, `statuses` | from measurements to the result of a run |
 //! | `compare` | simulation and reality side by side |
 
@@ -17,6 +17,7 @@ mod collect;
 mod compare;
 mod feasibility;
 mod launcher;
+mod nfs_client;
 mod nodes;
 mod pool;
 pub(crate) mod runner;
@@ -51,14 +52,14 @@ pub(crate) const REAL: &str = "real run";
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let Chosen { mut plan, text } = scenario::plan(&args.scenario)?;
     let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
+    let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
     for point in &mut plan.points {
-        runner::fit(&mut point.scenario, args.through, args.store)?;
+        runner.fit(&mut point.scenario)?;
     }
     let way = feasibility::way(&first, args.through, args.store)?;
     args.outputs.check(None)?;
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = args.outputs.begin()?;
-    let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
     let mut report = ExperimentReport::new(&first.title, PROGRAM, first.confidence);
     report.scenario = text;
     report.notes.clone_from(&first.notes);
@@ -106,6 +107,7 @@ fn how(store: BenchStore, way: BenchWay, scenario: &Scenario) -> String {
     let way = match (way, scenario.cluster.forwarders.first()) {
         (BenchWay::Mount, _) => "a mount for each server",
         (BenchWay::Network, None) => "sockets, with a process for each server",
+        (BenchWay::Nfs, _) => "NFS, with a process for each server",
         (BenchWay::Network, Some(_)) => "sockets, with a process for each forwarder and each server",
     };
     format!("Real processes read and write real files through {way}, {store}.")

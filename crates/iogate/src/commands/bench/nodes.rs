@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -20,8 +21,8 @@ use super::script::{Place, file_name};
 use super::statuses::{NodeStatus, of_nodes};
 use super::target::connect;
 use super::testbed::{hole, scratch};
-use super::work::{Entrances, FileUse, Work};
-use crate::cli::BenchStore;
+use super::work::{Entrances, FileUse, Work, applications_by_address};
+use crate::cli::{BenchStore, BenchWay};
 use crate::commands::cluster::config::{Config, Forwarders, Node, Role, Servers, Transport};
 use crate::commands::serve::READY;
 use crate::commands::serve::ask::status_of;
@@ -30,6 +31,10 @@ use crate::failure::Failure;
 
 /// The export of a data server that holds stripes.
 const OBJECTS: &str = "objects";
+/// Which application a client of NFS belongs to.
+const APPLICATIONS: &str = "applications";
+/// Where the first data server listens for clients of NFS. Others' servers are elsewhere, and so are other benches.
+const NFS_PORT: u16 = 20_490;
 /// How long a node may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Lines of a log that say why a node did not start.
@@ -42,6 +47,8 @@ pub(super) struct Nodes {
     folder: TempDir,
     nodes: Vec<Node>,
     layer: Option<String>,
+    /// Where the data servers are for clients of NFS, if applications are such.
+    exports: Option<Vec<SocketAddr>>,
 }
 
 /// Processes; dropped, they are ended.
@@ -61,7 +68,12 @@ impl Drop for Running {
 
 impl Nodes {
     /// A folder with the configuration of each node; nothing runs yet.
-    pub(super) fn new(store: BenchStore, dir: Option<&Path>, scenario: &Scenario) -> Result<Nodes> {
+    pub(super) fn new(
+        store: BenchStore,
+        dir: Option<&Path>,
+        scenario: &Scenario,
+        way: BenchWay,
+    ) -> Result<Nodes> {
         let folder = scratch(store, dir)?;
         let cluster = &scenario.cluster;
         let modelled = store == BenchStore::Modelled;
@@ -85,7 +97,8 @@ impl Nodes {
             }),
             network: None,
         };
-        let nodes = config.nodes(folder.path(), config.proof(false))?;
+        let mut nodes = config.nodes(folder.path(), config.proof(false))?;
+        let exports = (way == BenchWay::Nfs).then(|| share_by_nfs(&mut nodes));
         for node in &nodes {
             let path = folder.path().join(format!("{}.toml", node.name));
             std::fs::write(&path, &node.config).with_context(|| path.display().to_string())?;
@@ -97,7 +110,7 @@ impl Nodes {
             }
         }
         let layer = cluster.forwarders.first().map(|layer| layer.name.clone());
-        Ok(Nodes { running: Running::default(), folder, nodes, layer })
+        Ok(Nodes { running: Running::default(), folder, nodes, layer, exports })
     }
 
     pub(super) fn folder(&self) -> &Path {
@@ -114,15 +127,22 @@ impl Nodes {
             endpoint: node.endpoint.to_string(),
             export: export.to_owned(),
         };
-        match &self.layer {
-            Some(_) => Entrances::Forwarders(self.of(Role::Forwarder).map(|node| place("", node)).collect()),
-            None => Entrances::Servers(self.of(Role::Server).map(|node| place(OBJECTS, node)).collect()),
+        match (&self.layer, &self.exports) {
+            (Some(_), _) => {
+                Entrances::Forwarders(self.of(Role::Forwarder).map(|node| place("", node)).collect())
+            }
+            (None, Some(exports)) => Entrances::Exports(exports.clone()),
+            (None, None) => {
+                Entrances::Servers(self.of(Role::Server).map(|node| place(OBJECTS, node)).collect())
+            }
         }
     }
 
     /// Starts the nodes, and makes the files of a run.
     pub(super) fn open(&mut self, work: &Work) -> Result<(), Failure> {
         feasibility::check_space(work.bytes(self.layer.is_none()), self.folder())?;
+        let applications = self.folder().join(APPLICATIONS);
+        std::fs::write(&applications, applications_by_address(&work.apps)).context("the applications")?;
         for role in [Role::Server, Role::Forwarder] {
             let mut starting = Vec::new();
             for node in self.nodes.iter().filter(|node| node.role == role) {
@@ -175,6 +195,22 @@ impl Nodes {
     }
 }
 
+/// Lets the data servers have clients of NFS: at an address of this machine's that is this process's, as runs follow each other.
+fn share_by_nfs(nodes: &mut [Node]) -> Vec<SocketAddr> {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 64 | high & 63, middle, low);
+    let servers = nodes.iter_mut().filter(|node| node.role == Role::Server);
+    let share = |(port, node): (u16, &mut Node)| {
+        let server = SocketAddr::from((address, port));
+        node.config.push_str(&format!(
+            "\n[nfs]\nlisten = \"{server}\"\nany_port = true\n[[nfs.export]]\nexport = \"{OBJECTS}\"\npath = \"/\"\n\
+             users = {{ squash = \"none\" }}\n"
+        ));
+        server
+    };
+    (NFS_PORT..).zip(servers).map(share).collect()
+}
+
 /// A gate as a table of a configuration file.
 fn table(gate: &GateSpec) -> toml::Table {
     let mut table = toml::Table::new();
@@ -199,6 +235,7 @@ fn start(folder: &Path, name: &str) -> Result<(Child, ChildStdout)> {
     let mut child = Command::new(program)
         .args(["serve", "--with-parent"])
         .arg(folder.join(format!("{name}.toml")))
+        .env("IOGATE_APP_FILE", folder.join(APPLICATIONS))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(log(folder, name)).context("the log of a node")?)

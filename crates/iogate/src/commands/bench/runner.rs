@@ -31,18 +31,6 @@ pub(crate) struct Runner {
     simulating: Arc<AtomicBool>,
 }
 
-/// Refuses a scenario that cannot be run here, and leaves out of it what one machine has not.
-pub(crate) fn fit(
-    scenario: &mut Scenario,
-    through: Option<BenchWay>,
-    store: BenchStore,
-) -> Result<(), Failure> {
-    here::check(scenario)?;
-    here::way(scenario, through, store)?;
-    here::adapt(scenario);
-    Ok(())
-}
-
 /// The mean of times; none of nothing.
 pub(crate) fn mean(spans: &[Span]) -> Span {
     let sum = spans.iter().map(|span| span.as_nanos()).sum::<u64>();
@@ -70,6 +58,14 @@ impl Runner {
                 .context("signals cannot be handled")?;
         }
         Ok(runner)
+    }
+
+    /// Refuses a scenario that cannot be run here, and leaves out of it what one machine has not.
+    pub(crate) fn fit(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+        here::check(scenario)?;
+        here::way(scenario, self.through, self.store)?;
+        here::adapt(scenario);
+        Ok(())
     }
 
     /// The same in the simulator, with the time that requests spent between processes and gates.
@@ -152,7 +148,9 @@ impl Runner {
         let dir = self.dir.as_deref();
         Ok(match here::way(scenario, self.through, self.store)? {
             BenchWay::Mount => Scene::Mounts(Testbed::new(self.store, dir, scenario.cluster.servers.nodes)?),
-            BenchWay::Network => Scene::Network(Nodes::new(self.store, dir, scenario)?),
+            way @ (BenchWay::Network | BenchWay::Nfs) => {
+                Scene::Network(Nodes::new(self.store, dir, scenario, way)?)
+            }
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What a worker process is told to do: a job in one line of JSON, then a line for each step.
 
 use std::io::{BufRead, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +22,13 @@ pub(super) enum Place {
         endpoint: String,
         /// Its export; empty for the first one.
         export: String,
+    },
+    /// On a server of NFS.
+    Nfs {
+        /// Where it listens.
+        server: SocketAddr,
+        /// The address that the process comes from: its application's, on its node.
+        from: Ipv4Addr,
     },
 }
 
@@ -141,6 +149,10 @@ mod tests {
             places: vec![
                 Place::Folder("b c".into()),
                 Place::Server { endpoint: "unix:/a".into(), export: "objects".into() },
+                Place::Nfs {
+                    server: SocketAddr::from(([127, 0, 0, 9], 2049)),
+                    from: Ipv4Addr::new(127, 200, 0, 1),
+                },
             ],
             files: vec![7 << 32],
             writes: true,

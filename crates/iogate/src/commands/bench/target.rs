@@ -1,14 +1,17 @@
-//! What a worker's requests go to: files behind mounts, or on servers.
+//! What a worker's requests go to: files behind mounts, on servers, or on servers of NFS.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use iogate_core::wire::open;
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOptions};
+use iogate_nfs::wire::FileHandle;
 
+use super::nfs_client::NfsClient;
 use super::script::Place;
 
 /// A place that is reached.
@@ -16,6 +19,8 @@ pub(super) enum Entrance {
     Folder(PathBuf),
     /// A session of this process.
     Server(Remote, String),
+    /// A client of this process.
+    Nfs(Arc<NfsClient>),
 }
 
 /// An open file.
@@ -23,6 +28,7 @@ pub(super) enum Entrance {
 pub(super) enum Target {
     Mounted(File),
     Remote(RemoteFile),
+    Exported(Arc<NfsClient>, FileHandle),
 }
 
 impl Entrance {
@@ -33,6 +39,7 @@ impl Entrance {
                 let remote = connect(endpoint, export)?;
                 Ok(Entrance::Server(remote, endpoint.clone()))
             }
+            Place::Nfs { server, from } => Ok(Entrance::Nfs(Arc::new(NfsClient::mount(*from, *server)?))),
         }
     }
 
@@ -48,6 +55,7 @@ impl Entrance {
                 let opened = remote.open_with(Path::new(name), flags, 0);
                 opened.map(Target::Remote).with_context(|| format!("{name} at {endpoint}"))
             }
+            Entrance::Nfs(client) => Ok(Target::Exported(Arc::clone(client), client.look_up(name)?)),
         }
     }
 }
@@ -68,6 +76,9 @@ impl Target {
             Target::Remote(file) => whole(memory.len(), io::ErrorKind::UnexpectedEof, |done| {
                 file.read_at(offset + done as u64, &mut memory[done..])
             }),
+            Target::Exported(client, file) => whole(memory.len(), io::ErrorKind::UnexpectedEof, |done| {
+                client.read_at(*file, offset + done as u64, &mut memory[done..])
+            }),
         }
     }
 
@@ -77,6 +88,9 @@ impl Target {
             Target::Mounted(file) => file.write_all_at(bytes, offset),
             Target::Remote(file) => whole(bytes.len(), io::ErrorKind::WriteZero, |done| {
                 file.write_at(offset + done as u64, &bytes[done..])
+            }),
+            Target::Exported(client, file) => whole(bytes.len(), io::ErrorKind::WriteZero, |done| {
+                client.write_at(*file, offset + done as u64, &bytes[done..])
             }),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -21,6 +22,10 @@ use crate::failure::Failure;
 const STEPS_MAX: u64 = 10_000_000;
 /// The most threads of all processes, which is how many requests can be in progress at once.
 const THREADS_MAX: u32 = 4096;
+/// The same of clients of NFS, each of which has a connection of its own: fewer than a server lets come in.
+const CONNECTIONS_MAX: u32 = 1000;
+/// How the addresses of clients of NFS begin: of this machine, as all that begin with 127.
+const CLIENTS: [u8; 2] = [127, 200];
 
 /// Where processes go with their requests.
 pub(super) enum Entrances {
@@ -28,11 +33,13 @@ pub(super) enum Entrances {
     Servers(Vec<Place>),
     /// To a forwarder, which has whole files: to which one, its client node decides.
     Forwarders(Vec<Place>),
+    /// To all data servers, by NFS.
+    Exports(Vec<SocketAddr>),
 }
 
 impl Entrances {
-    /// Those of a process on a client node, and the longest request there.
-    fn of(&self, node: u32, scenario: &Scenario) -> (Vec<Place>, u32) {
+    /// Those of a process of an application on a client node, and the longest request there.
+    fn of(&self, app: usize, node: u32, scenario: &Scenario) -> (Vec<Place>, u32) {
         let cluster = &scenario.cluster;
         match (self, cluster.forwarders.first()) {
             (Entrances::Forwarders(all), Some(layer)) => {
@@ -43,8 +50,33 @@ impl Entrances {
             (Entrances::Servers(all) | Entrances::Forwarders(all), _) => {
                 (all.clone(), cluster.servers.transfer)
             }
+            (Entrances::Exports(servers), _) => {
+                let from = client_address(app, node);
+                let place = |server: &SocketAddr| Place::Nfs { server: *server, from };
+                (servers.iter().map(place).collect(), cluster.servers.transfer)
+            }
         }
     }
+
+    /// The most threads of all processes.
+    fn threads_max(&self) -> u32 {
+        match self {
+            Entrances::Servers(_) | Entrances::Forwarders(_) => THREADS_MAX,
+            Entrances::Exports(_) => CONNECTIONS_MAX,
+        }
+    }
+}
+
+/// Where a process of an application comes from as a client of NFS: each application has addresses of its own, one for each of its nodes.
+fn client_address(app: usize, node: u32) -> Ipv4Addr {
+    let [a, b] = CLIENTS;
+    Ipv4Addr::new(a, b, app as u8, (1 + node % 254) as u8)
+}
+
+/// The same for the servers, which tell applications apart by it: lines of the file that `IOGATE_APP_FILE` names.
+pub(super) fn applications_by_address(apps: &[App]) -> String {
+    let [a, b] = CLIENTS;
+    apps.iter().enumerate().map(|(index, app)| format!("{a}.{b}.{index}.*/* {}\n", app.id)).collect()
 }
 
 /// What a run does.
@@ -99,7 +131,7 @@ impl Work {
         for index in 0..work.apps.len() {
             let app = work.apps[index].clone();
             for rank in 0..app.processes {
-                let (places, transfer) = entrances.of(app.first_node + rank % app.nodes, scenario);
+                let (places, transfer) = entrances.of(index, app.first_node + rank % app.nodes, scenario);
                 let cut = Striping { servers: places.len() as u64, ..striping };
                 let mut needs = Needs::default();
                 let mut program = Program::new(&app, rank, seed);
@@ -119,7 +151,7 @@ impl Work {
                     needs.add(step, &cut, transfer.into());
                 }
                 let most = needs.requests_at_once(app.workload.outstanding);
-                let threads = if most <= 1 { 0 } else { most.min(THREADS_MAX / count as u32) };
+                let threads = if most <= 1 { 0 } else { most.min(entrances.threads_max() / count as u32) };
                 work.is_throttled |= u64::from(most) > u64::from(threads.max(1));
                 for (file, found) in &needs.files {
                     let all = work.files.entry(*file).or_insert(FileUse { app: index, ..FileUse::default() });

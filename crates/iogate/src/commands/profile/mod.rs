@@ -4,6 +4,8 @@ mod directory;
 
 use std::fmt::Write;
 use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iogate_core::Op;
@@ -30,9 +32,26 @@ const PATTERNS: [(Class, &str); 5] = [
 ];
 
 /// A profile, and what there is to say of how it came about.
-pub(super) struct Measured {
-    profile: Profile,
-    notes: Vec<String>,
+pub(crate) struct Measured {
+    pub(crate) profile: Profile,
+    /// What to know of how it was measured, a sentence each without its full stop.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Measures the storage of a directory, for about so long.
+pub(crate) fn of_directory(directory: &Path, budget: Duration) -> Result<Measured, Failure> {
+    directory::profile(directory, budget, &progress())
+}
+
+/// Two numbers that say most of a profile.
+pub(crate) fn summary(profile: &Profile) -> String {
+    let costs = profile.costs();
+    let rate = |class, bytes| units::rate(bytes, costs.alone_ns(Op::Read, class, bytes));
+    format!(
+        "One read after the other, it gives {} in order (256 KiB each) and {} at random (4 KiB each).",
+        rate(Class::Next, 256 * KIB),
+        rate(Class::Jump, 4 * KIB)
+    )
 }
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<(), Failure> {

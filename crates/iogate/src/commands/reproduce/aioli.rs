@@ -12,8 +12,8 @@ use super::figure::{Figure, Reproduced};
 use super::{Experiment, Lab, Settings, factor, shares, shown};
 use crate::failure::Failure;
 
-const SCHEDULER: &str = "servers.gate.scheduler";
-const REQUEST: &str = "app.ior.request";
+pub(super) const SCHEDULER: &str = "servers.gate.scheduler";
+pub(super) const REQUEST: &str = "app.ior.request";
 const OP: &str = "app.ior.op";
 /// Of collective calls, how much of one is a process's.
 const CALLS: &str = "case";

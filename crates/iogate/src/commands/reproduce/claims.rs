@@ -6,6 +6,9 @@
 use anyhow::anyhow;
 use iogate_report::claims::{Claims, Interval, Range, Statement, Tolerance, Verdict};
 use iogate_report::experiment::{Measured, Point};
+use iogate_report::units;
+use iogate_sim::metrics::Unit;
+use iogate_sim::stat::Estimate;
 
 use super::{Experiment, Settings};
 use crate::failure::Failure;
@@ -87,6 +90,12 @@ impl Cell {
     pub(super) fn with(&self, other: &Cell, of: impl Fn(f64, f64) -> f64) -> Cell {
         let by_seed = self.pairs(other).map(|(seed, (one, two))| (seed, of(one, two)));
         Cell { by_seed: by_seed.collect(), level: self.level }
+    }
+
+    /// The mean with its interval; `-` of no value.
+    pub(super) fn shown(&self, unit: Unit) -> String {
+        let values: Vec<f64> = self.by_seed.iter().map(|(_, value)| *value).collect();
+        Estimate::of(&values, self.level).map_or("-".into(), |estimate| units::estimate(&estimate, unit))
     }
 
     fn pairs<'a>(&'a self, other: &'a Cell) -> impl Iterator<Item = (u64, (f64, f64))> + 'a {

@@ -69,20 +69,15 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Twins, Some(runner)) => {
                 ("twins-real", Reproduced::beyond(real::twins::page(&lab, runner)?))
             }
+            (Paper::Aioli, Some(_)) => ("aioli-real", Reproduced::beyond(real::aioli::page(&lab)?)),
+            (Paper::Mechanisms, Some(_)) => {
+                ("mechanisms-real", Reproduced::beyond(real::mechanisms::page(&lab)?))
+            }
             (Paper::Checkpoint, Some(_)) => {
                 ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
             }
-            (
-                Paper::Aioli
-                | Paper::Agios
-                | Paper::Mechanisms
-                | Paper::Sensitivity
-                | Paper::Sets
-                | Paper::Auto
-                | Paper::Coverage,
-                Some(_),
-            ) => {
-                let error = anyhow!("--real: expected coordination, twins or checkpoint");
+            (Paper::Agios | Paper::Sensitivity | Paper::Sets | Paper::Auto | Paper::Coverage, Some(_)) => {
+                let error = anyhow!("--real: expected aioli, coordination, twins, checkpoint or mechanisms");
                 return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
             }
             (Paper::Aioli, None) => ("aioli", aioli::page(&lab)?),

@@ -1,20 +1,16 @@
 //! Checkpoint coordination for real: jobs that take turns, or back off, and jobs that do neither.
 
-use iogate_core::Time;
+use iogate_report::Table;
 use iogate_report::reproduction::{Page, Section};
-use iogate_report::{ExperimentReport, Recording, Table};
-use iogate_sim::result::RunResult;
 
-use super::{CLOSE, Reduced};
+use super::{Reduced, makespans_near};
 use crate::cli::{BenchStore, BenchWay};
-use crate::commands::bench::runner::{self, Runner};
+use crate::commands::bench::runner::Runner;
 use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::reproduce::checkpoint::{BACKOFF, BOTH, CASE, LOCK, NONE, timelines_of};
 use crate::commands::reproduce::{Experiment, Lab, percents};
-use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
-use crate::output::OutputFile;
 
 const CASES: [&str; 4] = [NONE, BACKOFF, LOCK, BOTH];
 /// A tenth of the thesis's times and bytes, or less: processes are real, and so are seconds.
@@ -150,58 +146,5 @@ fn near(results: &Experiment) -> String {
             Some(mean(REAL)? / mean(SIMULATION)?)
         })
         .collect();
-    let close = ratios.iter().filter(|ratio| (1.0 / CLOSE..=CLOSE).contains(*ratio)).count();
-    format!(
-        "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}.",
-        ratios.len(),
-        100.0 * (CLOSE - 1.0)
-    )
-}
-
-impl Lab<'_> {
-    /// Runs a scenario for real through mounts, and simulates it, unless its results have been kept: two values of the axis
-    /// [`BY`].
-    fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
-        let form = if self.quick { "-quick" } else { "" };
-        let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
-        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
-            let report =
-                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
-            return Ok(Experiment::whole(reduced.scenario, self.quick, report));
-        }
-        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
-        points.retain(|point| reduced.keeps(&point.settings));
-        for point in &mut points {
-            runner::fit(&mut point.scenario, Some(BenchWay::Mount), BenchStore::Modelled)?;
-        }
-        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
-        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
-        let mut paths: Vec<Vec<_>> = points.iter().map(|_| Vec::new()).collect();
-        let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
-        for repetition in 0..repetitions {
-            for (index, point) in points.iter().enumerate() {
-                let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
-                let (run, path) =
-                    runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
-                runs[index].push(run);
-                paths[index].push(path);
-                recordings[index] = recordings[index].take().or(recording);
-            }
-        }
-        let confidence = points.first().map_or(0.95, |point| point.scenario.confidence);
-        let mut report = ExperimentReport::new(reduced.scenario, PROGRAM, confidence);
-        for (((point, runs), paths), recording) in points.iter().zip(&runs).zip(&paths).zip(recordings) {
-            let simulated = runner.simulate(point, runner::mean(paths))?;
-            let by = |by: &str| {
-                let by = (BY.to_owned(), by.to_owned());
-                point.settings.iter().cloned().chain([by]).collect()
-            };
-            report.add(by(SIMULATION), &simulated.runs, simulated.observer);
-            report.add(by(REAL), runs, recording);
-        }
-        if let Some(kept) = kept {
-            OutputFile::create(&kept)?.finish_with(&report.json())?;
-        }
-        Ok(Experiment::whole(reduced.scenario, self.quick, report))
-    }
+    makespans_near(&ratios)
 }

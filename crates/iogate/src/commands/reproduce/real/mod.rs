@@ -1,24 +1,29 @@
-//! `iogate reproduce --real`: the experiments of three papers at one machine's size, real and simulated side by side.
+//! `iogate reproduce --real`: the experiments of four papers at one machine's size, and mechanisms on its own device, real and
+//! simulated side by side.
 
+pub(super) mod aioli;
 pub(super) mod checkpoint;
 pub(super) mod coordination;
+pub(super) mod mechanisms;
 pub(super) mod twins;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
 use anyhow::Context;
-use iogate_core::Span;
+use iogate_core::{Span, Time};
 use iogate_report::claims::Interval;
-use iogate_report::units;
+use iogate_report::{ExperimentReport, Recording, units};
 use iogate_sim::metrics::{self, Unit};
 use iogate_sim::result::RunResult;
 use serde::{Deserialize, Serialize};
 
-use super::{Lab, Settings};
+use super::{Experiment, Lab, Settings};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::{self, Runner};
+use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::scenario;
+use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 use crate::output::OutputFile;
 
@@ -74,7 +79,7 @@ impl Lab<'_> {
         let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
         points.retain(|point| reduced.keeps(&point.settings));
         for point in &mut points {
-            runner::fit(&mut point.scenario, Some(BenchWay::Network), BenchStore::Modelled)?;
+            runner.fit(&mut point.scenario)?;
         }
         let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
         let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
@@ -105,6 +110,52 @@ impl Lab<'_> {
         }
         Ok(results)
     }
+
+    /// Runs a scenario for real and simulates it, unless its results have been kept: two values of the axis
+    /// [`BY`].
+    fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
+        let form = if self.quick { "-quick" } else { "" };
+        let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
+        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
+            let report =
+                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+            return Ok(Experiment::whole(reduced.called, self.quick, report));
+        }
+        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
+        points.retain(|point| reduced.keeps(&point.settings));
+        for point in &mut points {
+            runner.fit(&mut point.scenario)?;
+        }
+        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
+        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
+        let mut paths: Vec<Vec<_>> = points.iter().map(|_| Vec::new()).collect();
+        let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
+        for repetition in 0..repetitions {
+            for (index, point) in points.iter().enumerate() {
+                let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
+                let (run, path) =
+                    runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
+                runs[index].push(run);
+                paths[index].push(path);
+                recordings[index] = recordings[index].take().or(recording);
+            }
+        }
+        let confidence = points.first().map_or(0.95, |point| point.scenario.confidence);
+        let mut report = ExperimentReport::new(reduced.called, PROGRAM, confidence);
+        for (((point, runs), paths), recording) in points.iter().zip(&runs).zip(&paths).zip(recordings) {
+            let simulated = runner.simulate(point, runner::mean(paths))?;
+            let by = |by: &str| {
+                let by = (BY.to_owned(), by.to_owned());
+                point.settings.iter().cloned().chain([by]).collect()
+            };
+            report.add(by(SIMULATION), &simulated.runs, simulated.observer);
+            report.add(by(REAL), runs, recording);
+        }
+        if let Some(kept) = kept {
+            OutputFile::create(&kept)?.finish_with(&report.json())?;
+        }
+        Ok(Experiment::whole(reduced.called, self.quick, report))
+    }
 }
 
 fn measured(runs: &[RunResult]) -> BTreeMap<String, Vec<f64>> {
@@ -127,6 +178,16 @@ const LEVEL: f64 = 0.95;
 /// Real and simulated ones are near each other up to the first factor, and not far up to the second.
 const CLOSE: f64 = 1.15;
 const FAR: f64 = 2.0;
+
+/// In how many points makespans are as simulated, of which these are the ratios of real ones to simulated ones.
+fn makespans_near(ratios: &[f64]) -> String {
+    let close = ratios.iter().filter(|ratio| (1.0 / CLOSE..=CLOSE).contains(*ratio)).count();
+    format!(
+        "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}.",
+        ratios.len(),
+        100.0 * (CLOSE - 1.0)
+    )
+}
 
 /// How a point was run.
 #[derive(Clone, Copy)]
