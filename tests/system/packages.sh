@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Debian packages: the same bytes twice; installed into a root of their own, upgraded while the server runs, removed and purged; what an administrator
-# has changed stays. The programs are those that are built anyway; scripts/package-test does it all with optimised ones and Debian around them.
+# Debian packages: the same bytes twice; installed into a root of their own, upgraded while the server runs, with the disk full and with room, removed and
+# purged; what an administrator has changed stays. The programs are those that are built anyway; scripts/package-test does it all with optimised ones and
+# Debian around them.
 # limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
@@ -12,6 +13,7 @@ SERVER=
 end() {
     local status=$?
     [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
+    umount --lazy "$SIDE/root" 2>/dev/null || true
     clean_up "$status"
 }
 trap end EXIT
@@ -28,13 +30,13 @@ for package in "$SIDE/once"/*; do dpkg-deb --contents "$package"; done >"$SIDE/c
 ! awk '$1 !~ /^d/ { print $6 }' "$SIDE/contents" | sort | uniq -d | grep . || fail "files are in two packages"
 
 root=$SIDE/root
+mkdir "$root"
+mount -t tmpfs -o size=1g tmpfs "$root"
 mkdir -p "$root/var/lib/dpkg/updates" "$root/var/lib/dpkg/info" "$root/etc"
 touch "$root/var/lib/dpkg/status" "$root/var/lib/dpkg/available"
 # Nothing of Debian is in this root: what packages need is this machine's, and so are the programs that their scripts call.
-in_root() {
-    dpkg --root="$root" --log=/dev/null --force-depends --force-script-chrootless --force-confold "$@" >"$SIDE/said" 2>&1 ||
-        fail "dpkg $1: $(tail -n 5 "$SIDE/said")"
-}
+dpkg_there() { dpkg --root="$root" --log=/dev/null --force-depends --force-script-chrootless --force-confold "$@" >"$SIDE/said" 2>&1; }
+in_root() { dpkg_there "$@" || fail "dpkg $1: $(tail -n 5 "$SIDE/said")"; }
 in_root --install "$SIDE/once"/*.deb
 "$root/usr/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 "$root/usr/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
@@ -53,6 +55,15 @@ SERVER=$!
 eventually 10 grep -q '^ready$' "$SIDE/server.out" || fail "no server: $(cat "$SIDE/server.out")"
 echo '# mine' >>"$root/etc/iogate/coord.conf"
 echo 'mine' >"$root/etc/iogate/mount/mine.conf"
+# First with a full disk: what is there stays, and goes on.
+sha256sum "$root/usr/bin/iogate" "$root/usr/lib/iogate"/* >"$SIDE/before"
+mount -o "remount,size=$(($(du -sk "$root" | cut -f1) + 2048))k" "$root"
+! dpkg_there --install "$SIDE/next"/iogate_*.deb || fail "there was room for an upgrade"
+grep -q 'No space left on device' "$SIDE/said" || fail "the disk is not full: $(tail -n 5 "$SIDE/said")"
+sha256sum --quiet --check "$SIDE/before" || fail "an upgrade that fails leaves something else than there was"
+"$root/usr/bin/iogate" status "unix:$SIDE/server" >/dev/null || fail "the server does not go on over an upgrade that fails"
+mount -o remount,size=1g "$root"
+dpkg-query --admindir="$root/var/lib/dpkg" --show --showformat='${Status} ${Version}' iogate | grep -q '^install ok installed .*-1$' || fail "the package of before is not there any more"
 in_root --install "$SIDE/next"/*.deb
 dpkg-query --admindir="$root/var/lib/dpkg" --show iogate | grep -q -- '-2$' || fail "it is not upgraded"
 "$root/usr/bin/iogate" status "unix:$SIDE/server" >/dev/null || fail "the server does not go on"

@@ -11,6 +11,13 @@ trap 'clean_up $?' EXIT
 
 packaged_twice rpm 'iogate-[0-9]*.rpm' 'iogate-libs-[0-9]*.rpm' 'iogate-devel-[0-9]*.rpm'
 packaged rpm next 2
+# But for what the stand-ins for static libraries are the cause of.
+if command -v rpmlint >/dev/null; then
+    rpmlint --config "$(dirname "$0")/../../packaging/rpm/rpmlint.toml" "$SIDE/once"/*.rpm >"$SIDE/said" 2>&1 || true
+    grep -q 'packages and .* checked' "$SIDE/said" || fail "rpmlint: $(cat "$SIDE/said")"
+    ! grep -E ': [EW]: ' "$SIDE/said" | grep -vE 'static-library-without-symtab|shared-library-without-dependency-information|lto-no-text-in-archive' ||
+        fail "rpmlint has found something"
+fi
 
 root=$SIDE/root
 mkdir "$root"

@@ -16,6 +16,9 @@ units=$PREFIX/lib/systemd/system
 etc=$SIDE/etc
 cp -R "$PREFIX/share/iogate/config" "$etc"
 
+# A unit whose condition fails counts as started, and what requires it goes on.
+! grep -H '^Condition' "$units"/* || fail "a unit is skipped in silence where something lacks"
+
 # The examples, with this test's places in place of theirs.
 sed -i "s|/srv/data|$SRC|; s|/mnt/gate|$MNT|; s|/run/iogate/|$SIDE/run/|; s|/var/lib/iogate/|$SIDE/state/|" "$etc"/*.conf "$etc"/*/*
 sed -i "s|^OPTIONS=.*|OPTIONS=--listen 127.0.0.1:0 --any-port --control unix:$SIDE/run/nfs|" "$etc/nfs/example.conf"

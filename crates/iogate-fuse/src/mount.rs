@@ -106,6 +106,10 @@ pub(crate) fn attach(
 ) -> Result<OwnedFd, MountError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty());
+    if let Err(errno @ (Errno::NOENT | Errno::NODEV | Errno::NXIO)) = device {
+        // Nor would fusermount3 find it.
+        return Err(MountError::NoDevice { cause: errno.into() });
+    }
     if !rustix::process::geteuid().is_root() {
         return attach_by_program(source, mountpoint, options);
     }
@@ -175,10 +179,14 @@ fn attach_by_program(
     drop(theirs);
     let output = run.map_err(|error| MountError::NoPermission { found: format!("fusermount3: {error}") })?;
     if !output.status.success() {
-        let found = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(MountError::NoPermission { found });
+        return Err(MountError::NoPermission { found: in_a_line(&output.stderr) });
     }
     receive_device(&ours).map_err(failed)
+}
+
+/// What a program said, for a message that is one line.
+fn in_a_line(said: &[u8]) -> String {
+    String::from_utf8_lossy(said).trim().replace('\n', "; ")
 }
 
 fn receive_device(socket: impl AsFd) -> Result<OwnedFd, Errno> {
@@ -263,7 +271,7 @@ fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError>
         return Ok(());
     }
     let path = mountpoint.to_owned();
-    let found = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let found = in_a_line(&output.stderr);
     match found.contains("busy") {
         true => Err(MountError::InUse { path }),
         false => Err(MountError::UnmountRefused { path, found }),

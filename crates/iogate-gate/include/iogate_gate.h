@@ -124,7 +124,7 @@ typedef struct iogate_decision {
 /* What went wrong last in this thread, for people: one line, empty if nothing has. The library's; valid until the thread's next call. */
 const char *iogate_gate_error(void);
 
-/* The library's version, as "0.1.0". It lives as long as the program. */
+/* The library's version, as "0.2.0". It lives as long as the program. */
 const char *iogate_gate_version(void);
 
 /* ---- By hand. Calls with one gate run one after another, whatever the threads. */

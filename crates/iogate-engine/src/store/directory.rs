@@ -58,12 +58,15 @@ impl DirectoryStore {
         DirectoryStore::with(root, DirectoryOptions { backend: Backend::Calls, direct: false })
     }
 
-    /// The store below an existing directory. Fails if it cannot be opened, or if [`Backend::Ring`] was asked for and
-    /// is not permitted.
+    /// The store below an existing directory. Fails if it cannot be opened, or as [`io::ErrorKind::Unsupported`] if
+    /// [`Backend::Ring`] was asked for and is not permitted.
     pub fn with(root: &Path, options: DirectoryOptions) -> io::Result<DirectoryStore> {
         let ring = match options.backend {
             Backend::Calls => None,
-            Backend::Ring => Some(Ring::new()?),
+            Backend::Ring => Some(Ring::new().map_err(|error| {
+                let said = format!("the kernel has no io_uring, or does not permit it: {error}");
+                io::Error::new(io::ErrorKind::Unsupported, said)
+            })?),
             Backend::Auto => Ring::new()
                 .inspect_err(|error| tracing::info!(%error, "no io_uring: dispatches are plain calls"))
                 .ok(),

@@ -73,7 +73,7 @@ pub(crate) struct ExperimentOutputs {
 pub(crate) struct ScenarioChoice {
     /// The scenario: a file, or the name of one that comes with the program (`iogate scenario list`)
     #[arg(value_name = "SCENARIO", value_hint = ValueHint::FilePath)]
-    pub(crate) scenario: String,
+    pub(crate) scenario: PathBuf,
 
     /// Set a key, as in servers.nodes=4; a list, as in 'servers.nodes=[1, 2, 4]', makes a sweep; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]

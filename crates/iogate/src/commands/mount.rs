@@ -238,8 +238,14 @@ fn directory<'a>(
         },
         direct: args.direct,
     };
-    let directory = DirectoryStore::with(source, how)
-        .with_context(|| format!("the source {} must be a directory that can be read", source.display()))?;
+    let directory = DirectoryStore::with(source, how).map_err(|error| {
+        if matches!(how.backend, Backend::Ring) && error.kind() == std::io::ErrorKind::Unsupported {
+            let failure = Failure::failed(anyhow!(error).context("--backend ring cannot be used"));
+            return failure.hint("leave --backend out: what io_uring does not carry out, calls do");
+        }
+        let wrong = format!("the source {} must be a directory that can be read", source.display());
+        Failure::failed(anyhow!(error).context(wrong))
+    })?;
     let (inner, modelled): (Arc<dyn Store>, _) = match args.store {
         StoreKind::Directory => (Arc::new(directory), None),
         StoreKind::Modelled => {

@@ -32,7 +32,11 @@ pub(crate) fn plan(choice: &ScenarioChoice) -> Result<Chosen, Failure> {
     let seeds = choice.seeds.map(|seeds| format!("repetitions={seeds}"));
     let seed = choice.seed.map(|seed| format!("seed={seed}"));
     let settings: Vec<String> = choice.settings.iter().cloned().chain(seeds).chain(seed).collect();
-    read(&choice.scenario, &settings, choice.quick)
+    let name = choice.scenario.to_str().ok_or_else(|| {
+        let found = choice.scenario.display();
+        Failure::usage(anyhow!("the scenario {found}: expected a name in UTF-8; rename the file"))
+    })?;
+    read(name, &settings, choice.quick)
 }
 
 /// The names of those that are built in.

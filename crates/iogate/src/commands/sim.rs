@@ -31,7 +31,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     } else {
         0
     };
-    let name = Path::new(&args.scenario.scenario).file_stem().unwrap_or_default().to_string_lossy();
+    let name = args.scenario.scenario.file_stem().unwrap_or_default().to_string_lossy();
     let work = Work { plan: &plan, name: &name, text: &text, commit: None, recorded, threads: args.threads };
     let report = match (&args.results, args.shard) {
         (Some(folder), Some(shard)) => {

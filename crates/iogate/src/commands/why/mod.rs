@@ -55,13 +55,12 @@ fn shown(args: &WhyArgs, html: Option<OutputFile>, all: &[impl Answer]) -> Resul
 }
 
 /// What is asked about: a place, or (`None`) a scenario.
-fn asked(what: &str) -> Result<Option<Place>, Failure> {
-    let path = Path::new(what);
+fn asked(path: &Path) -> Result<Option<Place>, Failure> {
     let place = match Place::of(path)? {
         Place::Server(endpoint) => return Ok(Some(Place::Server(endpoint))),
         place @ Place::Mount(_) => place,
     };
-    let is_scenario = scenarios::is_built_in(what);
+    let is_scenario = path.to_str().is_some_and(scenarios::is_built_in);
     // A mount that has failed cannot be looked at, and is a mount all the same.
     let is_folder = path
         .metadata()
@@ -73,7 +72,8 @@ fn asked(what: &str) -> Result<Option<Place>, Failure> {
     if is_scenario || path.exists() {
         return Ok(None);
     }
-    let near = nearest(what, scenarios::names());
+    let what = path.to_string_lossy();
+    let near = nearest(&what, scenarios::names());
     Err(Failure::usage(anyhow!(
         "{what} is not there; {}expected a mount point, a server's address (HOST:PORT or unix:PATH), or a scenario",
         did_you_mean(&near)
@@ -103,7 +103,9 @@ fn refuse_others(args: &WhyArgs, is_place: bool) -> Result<(), Failure> {
         false => (&of_places, "mounts and servers", "a scenario"),
     };
     match flags.iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => Err(Failure::usage(anyhow!("{flag} is for {what}: {} is {is}", choice.scenario))),
+        Some((flag, _)) => {
+            Err(Failure::usage(anyhow!("{flag} is for {what}: {} is {is}", choice.scenario.display())))
+        }
         None => Ok(()),
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
     apps.sort_by(|one, other| other.for_others_s().total_cmp(&one.for_others_s()));
     let is_asked = [&args.apps, &args.users, &args.jobs].iter().any(|named| !named.is_empty());
     Ok(AtPlace {
-        place: args.scenario.scenario.clone(),
+        place: args.scenario.scenario.display().to_string(),
         seconds: looked.span().as_secs_f64(),
         total: args.total,
         apps,
@@ -113,14 +113,14 @@ impl Answer for AtPlace {
 /// A gate that is asked.
 enum Source<'a> {
     Mount(&'a std::path::Path),
-    Server(&'a str, Box<Client>),
+    Server(&'a std::path::Path, Box<Client>),
 }
 
 impl fmt::Display for Source<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Mount(mountpoint) => write!(f, "the mount at {}", mountpoint.display()),
-            Source::Server(address, _) => write!(f, "the server at {address}"),
+            Source::Server(address, _) => write!(f, "the server at {}", address.display()),
         }
     }
 }
@@ -151,7 +151,7 @@ impl<'a> Source<'a> {
         page.ok_or_else(|| {
             let begins = match self {
                 Source::Mount(mountpoint) => mountpoint.display().to_string(),
-                Source::Server(address, _) => (*address).to_owned(),
+                Source::Server(address, _) => address.display().to_string(),
             };
             Failure::failed(anyhow!("{self} keeps no accounts"))
                 .hint(format!("`iogate set {begins} accounts=on` begins them"))
