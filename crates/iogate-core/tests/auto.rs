@@ -6,10 +6,11 @@ mod world;
 use std::sync::Arc;
 
 use iogate_core::auto::Auto;
+use iogate_core::auto::chooser::{Reason, Status};
 use iogate_core::auto::driver::REQUESTS_PER_S;
-use iogate_core::device::{self, Device, Transfer};
+use iogate_core::device;
 use iogate_core::{Op, SchedulerConfig, Span, Time};
-use world::{Mix, Process, Ran, run, slowdown};
+use world::{ALIKE, Mix, Near, Process, Ran, run, slowdown};
 
 /// Worlds of the exhaustive search, and the mean regret that is allowed, as a logarithm. Nobody may be more than 10 % slower.
 const SEEDS: u64 = 16;
@@ -133,7 +134,8 @@ fn a_bound_on_waiting_lets_small_requests_pass_and_nobody_starve() {
     };
     let large = (0..6).map(|index| process(1, index, 1 << 20, 8_000));
     let small = (0..2).map(|index| process(2, index, 4_096, 8_000));
-    let mix = Mix { device: "pcie-ssd-100g", depth: 1, processes: large.chain(small).collect() };
+    let mix =
+        Mix { device: "pcie-ssd-100g", going_on: ALIKE, depth: 1, processes: large.chain(small).collect() };
     let base = run(&mix, &fifo(), None, |_, _| {});
     let ran = with_auto(&mix, &fifo(), REQUESTS_PER_S);
     let (mean, worst) = slowdown(&ran, &base);
@@ -155,43 +157,18 @@ fn memory_is_bounded_whatever_the_load() {
         think: Span::ZERO,
         requests: 8,
     };
-    let mix = Mix { device: "unit:20us", depth: 16, processes: (0..3_000).map(process).collect() };
+    let mix =
+        Mix { device: "unit:20us", going_on: ALIKE, depth: 16, processes: (0..3_000).map(process).collect() };
     let ran = with_auto(&mix, &fifo(), REQUESTS_PER_S);
     assert!(ran.memory_max > 1 << 20, "{}: it has seen something", ran.memory_max);
     assert!(ran.memory_max <= 4 << 20, "{} bytes", ran.memory_max);
 }
 
-/// Storage as a wrong profile has it: what goes on where the last transfer ended is said to cost an eighth of the rest, and costs as much.
-struct Lie {
-    honest: Box<dyn Device>,
-    end: Option<u64>,
-}
+const CONSTANT: &str = "unit:1ms";
 
-impl Device for Lie {
-    fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
-        let goes_on = self.end.replace(transfer.address + transfer.bytes) == Some(transfer.address);
-        let span = self.honest.serve(now, transfer);
-        Span::from_nanos(span.as_nanos() / if goes_on { 8 } else { 1 })
-    }
-
-    fn flush(&mut self, now: Time) -> Span {
-        self.honest.flush(now)
-    }
-
-    fn capacity(&self) -> u64 {
-        self.honest.capacity()
-    }
-
-    fn repositions(&self) -> u64 {
-        self.honest.repositions()
-    }
-}
-
-const LIED: &str = "unit:1ms";
-
-/// Eight clients of two applications that read in sequence, each a file of its own, and think for less than a transfer takes: with `fifo`
-/// none goes on where another ended, so what is said of that is not seen to be wrong.
-fn lied_to(seconds: u64) -> (Mix, Auto) {
+/// Eight clients of two applications that read in sequence, each a file of its own, from storage that takes 1 ms for each, or `going_on`
+/// thousandths of that: with `fifo` none goes on where another ended, so what is said of that is not seen to be wrong.
+fn readers(seconds: u64, think: Span, going_on: u64) -> Mix {
     let process = |index: u32| Process {
         app: 1 + index / 4,
         file: 100 + u64::from(index),
@@ -200,12 +177,23 @@ fn lied_to(seconds: u64) -> (Mix, Auto) {
         stride: 65_536,
         start: 0,
         outstanding: 1,
-        think: Span::from_micros(300),
+        think,
         requests: seconds as u32 * 125,
     };
-    let mix = Mix { device: LIED, depth: 1, processes: (0..8).map(process).collect() };
-    let lie = || -> Box<dyn Device> { Box::new(Lie { honest: device::parse(LIED).unwrap(), end: None }) };
-    let auto = mix.believing(Arc::new(lie), &fifo(), REQUESTS_PER_S);
+    Mix { device: CONSTANT, going_on, depth: 1, processes: (0..8).map(process).collect() }
+}
+
+/// A choice for `mix` with a profile that says that the storage takes as long as `far`, and so many thousandths of that for what goes on.
+fn told(mix: &Mix, far: &'static str, going_on: u64) -> Auto {
+    let profile = move || Near::boxed(device::parse(far).unwrap(), going_on);
+    mix.believing(Arc::new(profile), &fifo(), REQUESTS_PER_S)
+}
+
+/// A profile that is wrong: what goes on is said to cost an eighth of the rest, and costs as much. Clients think for less than a transfer
+/// takes.
+fn lied_to(seconds: u64) -> (Mix, Auto) {
+    let mix = readers(seconds, Span::from_micros(300), ALIKE);
+    let auto = told(&mix, CONSTANT, 125);
     (mix, auto)
 }
 
@@ -254,4 +242,54 @@ fn the_same_calls_give_the_same_turns() {
     let mut other = lied_to(60).1;
     assert_eq!(in_force(&mix, &mut other), (first, turns));
     assert_eq!(other.choice(Time::ZERO), auto.choice(Time::ZERO));
+}
+
+/// A profile that says twice the time of everything, and that going on saves a quarter: that it is predicted to gain could as well be an
+/// error of the prediction.
+fn doubted(seconds: u64, going_on: u64) -> (Mix, Auto) {
+    let mix = readers(seconds, Span::ZERO, going_on);
+    let auto = told(&mix, "unit:2ms", 750);
+    (mix, auto)
+}
+
+#[test]
+fn a_gain_that_could_be_an_error_is_had_once_turns_have_shown_it() {
+    let (mix, mut auto) = doubted(90, 750);
+    let (ran, in_force) = in_force(&mix, &mut auto);
+    let [(_, first), (tried, other), (back, fifo), (since, last)] = &in_force[..] else {
+        panic!("{in_force:?}")
+    };
+    assert!(other.starts_with("aioli") && (first, fifo, last) == (fifo, first, other), "{in_force:?}");
+    // A B B A, of 0.25 s each, as soon as two of them are one hundredth of the time.
+    let spans = [tried.since(Time::ZERO), back.since(*tried), since.since(*back)]
+        .map(|span| span.as_nanos() / 10_000_000);
+    assert!((5_000..=5_100).contains(&spans[0]) && spans[1..] == [50, 25], "{in_force:?}");
+    assert_eq!(ran.turns, [1, 2, 3].map(|slices| (other.clone(), slices)));
+    // It has shown what it promised before it was changed to, once.
+    let Status { change, error, .. } = auto.status();
+    assert_eq!((change.reason, ran.switches.len()), (Reason::Gain, 1));
+    assert!(
+        change.predicted < 2 * error.unwrap(),
+        "{:?}: so large that nothing had to be measured",
+        auto.status()
+    );
+    let measured = change.measured.unwrap();
+    assert!(measured > 200_000 && measured.abs_diff(change.predicted) < 20_000, "{change:?}");
+    let (mean, worst) = slowdown(&ran, &run(&mix, &self::fifo(), None, |_, _| {}));
+    assert!(mean < -0.1 && worst < 1.0, "{mean} {worst}");
+}
+
+#[test]
+fn a_gain_that_is_an_error_is_tried_in_turns_and_left_alone() {
+    let (mix, mut auto) = doubted(120, ALIKE);
+    let (ran, in_force) = in_force(&mix, &mut auto);
+    let (times, span) = excursions(&in_force);
+    // All four slices: nobody is harmed by it, it gains nothing.
+    let tried = in_force.get(1).map(|(_, name)| name.clone()).unwrap_or_default();
+    assert!(tried.starts_with("aioli"), "{in_force:?}");
+    assert_eq!(ran.turns, [1, 2, 3].map(|slices| (tried.clone(), slices)));
+    // That is known from then on.
+    assert!(times == 1 && span <= Span::from_millis(510) && ran.switches.is_empty(), "{in_force:?}");
+    let corrected = auto.choice(Time::ZERO).corrected;
+    assert!(corrected.iter().any(|of| of.scheduler == tried && of.factor < 0.9), "{corrected:?}");
 }

@@ -183,3 +183,78 @@ pub(crate) fn tables(gate: &Summary) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use iogate_core::auto::chooser::{Change, Reason, Status};
+    use iogate_core::auto::objective::{Score, ln_ratio};
+    use iogate_core::{SchedulerConfig, Span, Time};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn scheduler(name: &str, params: &str) -> SchedulerConfig {
+        SchedulerConfig::by_name(name).unwrap().changed(params, 0).unwrap()
+    }
+
+    /// A choice that has measured two schedulers, and measures a third one.
+    fn measuring() -> Status {
+        let (fifo, aioli) = (scheduler("fifo", ""), scheduler("aioli", "wait_max=0s"));
+        let score = |mean| Score { mean, worst: mean };
+        let considered = vec![(fifo.clone(), score(0)), (aioli.clone(), score(ln_ratio(2, 3)))];
+        let by = |thousandths: u64| ln_ratio(thousandths, 1_000);
+        Status {
+            change: Change {
+                at: Time::ZERO,
+                from: fifo.clone(),
+                to: fifo.clone(),
+                reason: Reason::Start,
+                predicted: 0,
+                measured: None,
+            },
+            considered,
+            error: Some(231_049),
+            turns: Some((aioli.clone(), 2)),
+            corrected: vec![(scheduler("to-agg", ""), by(750), 1), (aioli, by(1_200), 2)],
+            switches: 0,
+            windows: 190,
+            simulated: 80_000,
+            memory_max: 0,
+        }
+    }
+
+    #[test]
+    fn a_choice_says_what_is_tried_in_turns_and_what_measurements_have_corrected() {
+        let status = measuring();
+        let now = Time::ZERO + Span::from_secs(61);
+        let choice = Choice::of(&status, now);
+        let lines = "\
+chosen      for 61 s: fifo from the beginning
+in turns    with aioli(wait_max=0ns): 2 of 4 slices are over
+choices     0 changes in 190 windows, predictions are off by 23.1 %
+corrected   to-agg: 0.75 times as fast as simulated, by 1 measurement
+corrected   aioli(wait_max=0ns): 1.20 times as fast as simulated, by 2 measurements
+considered  fifo: 1.00 times as fast as fifo
+considered  aioli(wait_max=0ns): 1.50 times as fast as fifo
+";
+        assert_eq!(chosen(&choice), lines);
+
+        let value = serde_json::to_value(&choice).unwrap();
+        assert_eq!(value["turns"], json!({ "scheduler": "aioli(wait_max=0ns)", "slices": 2 }));
+        let corrected = json!([
+            { "scheduler": "to-agg", "factor": 0.75, "measured": 1 },
+            { "scheduler": "aioli(wait_max=0ns)", "factor": 1.2, "measured": 2 },
+        ]);
+        assert_eq!(value["corrected"], corrected);
+        assert_eq!(serde_json::from_value::<Choice>(value).unwrap(), choice);
+
+        // Where nothing is measured, nothing is said of it.
+        let quiet = Choice::of(&Status { turns: None, corrected: Vec::new(), ..status }, now);
+        let kept: Vec<&str> =
+            lines.lines().filter(|line| !line.contains("slices") && !line.contains("simulated")).collect();
+        assert_eq!(chosen(&quiet).lines().collect::<Vec<_>>(), kept);
+        let value = serde_json::to_value(&quiet).unwrap();
+        assert_eq!((value.get("turns"), value.get("corrected")), (None::<&Value>, None));
+        assert_eq!(serde_json::from_value::<Choice>(value).unwrap(), quiet);
+    }
+}

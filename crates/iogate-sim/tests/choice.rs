@@ -1,9 +1,9 @@
 //! The evaluation of the automatic choice: repeatable, and nothing is lost in it.
 
 use iogate_core::{SchedulerConfig, SchedulerKind};
-use iogate_sim::choice::evaluate::{Judged, Known, auto, in_parallel};
+use iogate_sim::choice::evaluate::{Judged, Known, MOMENT, Slowdowns, auto, disturbed, in_parallel};
 use iogate_sim::choice::mix::{Mix, Set};
-use iogate_sim::choice::run::{Ran, run};
+use iogate_sim::choice::run::{Ran, SLICE, run, run_with};
 
 fn with(mix: &Mix, known: Known) -> Ran {
     let fifo = SchedulerConfig::new(SchedulerKind::Fifo);
@@ -53,4 +53,35 @@ fn the_best_of_the_fixed_ones_is_not_worse_than_any() {
     }
     assert_eq!(of.best(true).1.harmed(), 0);
     assert_eq!(of.fixed[0].1.mean(), 0.0, "fifo against itself");
+}
+
+/// Who comes back for more comes in the order in which it was served, and `fifo` keeps that order: what another scheduler leaves behind
+/// outlasts it, so that it can harm for a moment who gains by it for good.
+#[test]
+fn a_moment_of_another_scheduler_harms_who_gains_by_it_for_good() {
+    let [fifo, sjf] = [SchedulerKind::Fifo, SchedulerKind::Sjf].map(SchedulerConfig::new);
+    let mix = Mix::random(Set::Tuning, 1126);
+    let base = run(&mix, &fifo, None, u64::MAX);
+    assert_eq!(disturbed(&mix, &fifo).ends, base.ends, "the same one is no other one");
+    let moment = disturbed(&mix, &sjf);
+    // What came before is the same, and all is carried out.
+    let before = (MOMENT.0.as_nanos() / SLICE.as_nanos()) as usize;
+    assert_eq!(moment.progress[..before], base.progress[..before]);
+    assert_eq!(moment.requests, base.requests);
+    // It is over after the moment.
+    let mut is_due = true;
+    let stays = run_with(&mix, &fifo, None, u64::MAX, |now, gate| {
+        if now >= MOMENT.0 && std::mem::take(&mut is_due) {
+            gate.switch(now, &sjf);
+        }
+    });
+    assert_eq!(moment.progress[..=before], stays.progress[..=before]);
+    assert_ne!(moment.ends, stays.ends);
+    let lost = |ran: &Ran| {
+        (Slowdowns::of(ran, &base).worst() - 1.0) * base.ends.iter().max().copied().unwrap_or(0) as f64
+    };
+    let always = lost(&run(&mix, &sjf, None, u64::MAX));
+    let (lost, span) = (lost(&moment), MOMENT.1.as_nanos() as f64);
+    // More than all of the moment: what follows is slower, too, and it is with `fifo`.
+    assert!(lost > 2.0 * span && always < 0.0, "{lost} {always} of {:?}", base.ends);
 }

@@ -41,6 +41,8 @@ pub(crate) struct Process {
 #[derive(Clone, Debug)]
 pub(crate) struct Mix {
     pub(crate) device: &'static str,
+    /// What goes on where the last transfer ended takes as many thousandths of what it takes elsewhere.
+    pub(crate) going_on: u64,
     pub(crate) depth: u32,
     pub(crate) processes: Vec<Process>,
 }
@@ -72,7 +74,12 @@ impl Mix {
                 processes.push(Process { app, file, op, bytes, stride, start, outstanding, think, requests });
             }
         }
-        Mix { device, depth, processes }
+        Mix { device, going_on: ALIKE, depth, processes }
+    }
+
+    fn storage(&self) -> Box<dyn Device> {
+        let device = device::parse(self.device).expect("a preset");
+        if self.going_on == ALIKE { device } else { Near::boxed(device, self.going_on) }
     }
 
     pub(crate) fn config(&self, scheduler: &SchedulerConfig) -> GateConfig {
@@ -85,8 +92,8 @@ impl Mix {
     }
 
     pub(crate) fn pricing(&self) -> Arc<dyn Pricing> {
-        let name = self.device;
-        Arc::new(move || -> Box<dyn Device> { device::parse(name).expect("a preset") })
+        let mix = self.clone();
+        Arc::new(move || mix.storage())
     }
 
     pub(crate) fn candidates(&self) -> Candidates {
@@ -110,6 +117,42 @@ impl Mix {
     }
 }
 
+/// What goes on where the last transfer ended takes as long as anything.
+pub(crate) const ALIKE: u64 = 1_000;
+
+/// Storage that serves one transfer at a time, of which what goes on where the last one ended takes only a part of the time.
+pub(crate) struct Near {
+    far: Box<dyn Device>,
+    thousandths: u64,
+    end: Option<u64>,
+}
+
+impl Near {
+    pub(crate) fn boxed(far: Box<dyn Device>, thousandths: u64) -> Box<dyn Device> {
+        Box::new(Near { far, thousandths, end: None })
+    }
+}
+
+impl Device for Near {
+    fn serve(&mut self, now: Time, transfer: Transfer) -> Span {
+        let goes_on = self.end.replace(transfer.address + transfer.bytes) == Some(transfer.address);
+        let span = self.far.serve(now, transfer).as_nanos();
+        Span::from_nanos(if goes_on { span * self.thousandths / 1_000 } else { span })
+    }
+
+    fn flush(&mut self, now: Time) -> Span {
+        self.far.flush(now)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.far.capacity()
+    }
+
+    fn repositions(&self) -> u64 {
+        self.far.repositions()
+    }
+}
+
 /// What became of a run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
@@ -119,6 +162,8 @@ pub(crate) struct Ran {
     pub(crate) dispatches: Vec<(u64, u64, u64, u64)>,
     /// The schedulers in use, with the times of the changes.
     pub(crate) switches: Vec<(u64, String)>,
+    /// What was tried in turns, and how many slices were over, as its status said.
+    pub(crate) turns: Vec<(String, usize)>,
     pub(crate) memory_max: usize,
 }
 
@@ -136,7 +181,7 @@ pub(crate) fn run(
     mut meddle: impl FnMut(Time, &mut Gate),
 ) -> Ran {
     let mut gate = Gate::new(&mix.config(scheduler)).unwrap();
-    let mut station = Station::new(device::parse(mix.device).unwrap());
+    let mut station = Station::new(mix.storage());
     let mut placement = Placement::default();
     let mut random = Random(7);
     let mut states: Vec<State> = mix.processes.iter().map(|_| State { sent: 0, done: 0 }).collect();
@@ -146,7 +191,7 @@ pub(crate) fn run(
             .for_each(|_| coming.push(Reverse((Time::ZERO, index))));
     }
     let mut service: BinaryHeap<Reverse<(Time, u32, DispatchId)>> = BinaryHeap::new();
-    let (mut now, mut served) = (Time::ZERO, 0);
+    let (mut now, mut served, mut in_turns) = (Time::ZERO, 0, None);
     // By request id.
     let mut sender: Vec<usize> = Vec::new();
     let mut ran = Ran::default();
@@ -184,6 +229,11 @@ pub(crate) fn run(
             auto.look(now, &mut gate, |id| ClientId(sender[id.0 as usize] as u32 + 1));
             if auto.status().switches > before {
                 ran.switches.push((now.as_nanos(), gate.scheduler().to_string()));
+            }
+            let turns = auto.status().turns.as_ref();
+            if turns.map(|(_, slices)| *slices) != in_turns {
+                in_turns = turns.map(|(_, slices)| *slices);
+                ran.turns.extend(turns.map(|(of, slices)| (of.to_string(), *slices)));
             }
             ran.memory_max = auto.status().memory_max + auto.allocated_bytes();
         }

@@ -3,17 +3,24 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use iogate_core::Time;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing};
 use iogate_core::device::Device;
 use iogate_core::profile::{Profile, Profiled, Refit};
+use iogate_core::{SchedulerConfig, SchedulerKind, Span, Time};
 
 use super::mix::{Mix, fifo};
-use super::run::{Ran, run};
+use super::run::{Ran, run, run_with};
 
 /// What an application may take of what it takes with `fifo`.
 pub const HARM: f64 = 1.10;
+
+/// From when on, and for how long, another scheduler is in force beside `fifo` where nothing is chosen: about a window.
+pub const MOMENT: (Time, Span) = (Time::from_nanos(500_000_000), Span::from_millis(250));
+
+/// Those that are in force for a moment.
+const MOMENTARY: [SchedulerKind; 5] =
+    [SchedulerKind::ToAgg, SchedulerKind::Hbrr, SchedulerKind::Sjf, SchedulerKind::Mlf, SchedulerKind::Aioli];
 
 /// Most requests of a mix of which nobody comes to an end.
 const ENDLESS_MAX: u64 = 400_000;
@@ -63,6 +70,8 @@ pub struct Judged {
     pub seconds: f64,
     /// Each candidate as a fixed scheduler, `fifo` first.
     pub fixed: Vec<(String, Slowdowns)>,
+    /// `fifo`, but for a [`MOMENT`] of another one: nothing is chosen, and nothing is expected of it.
+    pub disturbed: Vec<(String, Slowdowns)>,
     /// The choice with a profile, and without one.
     pub chosen: [(Slowdowns, Ran); 2],
     /// Of each of the fixed ones, whether it makes nobody slower than may be even if nobody comes to an end while the mix takes.
@@ -86,6 +95,18 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
     }
 }
 
+/// Carries out a mix with `fifo`, but for a [`MOMENT`] of another scheduler.
+pub fn disturbed(mix: &Mix, other: &SchedulerConfig) -> Ran {
+    let (from, span) = MOMENT;
+    let mut next = Some((from, other.clone()));
+    run_with(mix, &fifo(), None, u64::MAX, |now, gate| {
+        if let Some((_, scheduler)) = next.take_if(|(at, _)| now >= *at) {
+            gate.switch(now, &scheduler);
+            next = (scheduler != fifo()).then(|| (now + span, fifo()));
+        }
+    })
+}
+
 impl Judged {
     /// Carries out a mix with everything.
     pub fn new(mix: &Mix) -> Judged {
@@ -107,8 +128,19 @@ impl Judged {
             let ran = run(mix, &fifo(), Some(&mut auto(mix, known)), u64::MAX);
             (Slowdowns::of(&ran, &base), ran)
         });
+        let disturbed = MOMENTARY.map(|kind| {
+            let other = SchedulerConfig::new(kind);
+            (other.to_string(), Slowdowns::of(&disturbed(mix, &other), &base))
+        });
         let seconds = base.ends.iter().copied().max().unwrap_or(0) as f64 / 1e9;
-        Judged { storage: mix.storage.kind(), seconds, fixed: fixed.collect(), chosen, sustained }
+        Judged {
+            storage: mix.storage.kind(),
+            seconds,
+            fixed: fixed.collect(),
+            disturbed: disturbed.into(),
+            chosen,
+            sustained,
+        }
     }
 
     /// The best of the bounded ones that would harm nobody either if no application came to an end.

@@ -8,7 +8,7 @@ use iogate_core::auto::window::COMPLETIONS_MIN;
 use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
-use iogate_sim::choice::evaluate::{HARM, Judged, Slowdowns, in_parallel};
+use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns, in_parallel};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::phases::{Change, PERIODS};
 use iogate_sim::choice::run::SLICE;
@@ -27,6 +27,8 @@ const HARMED_MIXES: f64 = 0.01;
 const HARMED_APPS: f64 = 0.02;
 const KEPT: f64 = 0.90;
 const AFTER_CHANGE: f64 = 0.90;
+/// How long a mix takes with `fifo` at least, in seconds, for which a moment is short.
+const LONG_S: f64 = 5.0;
 /// The columns of [`Judged::chosen`].
 const COLUMNS: [&str; 2] = ["`auto` with a profile", "`auto` without a profile"];
 
@@ -63,7 +65,13 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
              seconds is mostly over before it can have chosen."
                 .into(),
         ],
-        sections: vec![goals(&judged, &changes), mixes(&judged), parts(&judged), phases(&changes)],
+        sections: vec![
+            goals(&judged, &changes),
+            mixes(&judged),
+            parts(&judged),
+            moments(&judged),
+            phases(&changes),
+        ],
         program: PROGRAM.into(),
     };
     (page, rows(&judged))
@@ -272,6 +280,54 @@ fn parts(judged: &[Judged]) -> Section {
     }
 }
 
+/// What is harmed where nothing is chosen, and something else is in force for a moment.
+fn moments(judged: &[Judged]) -> Section {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let (from, span) = (seconds(MOMENT.0.as_nanos()), seconds(MOMENT.1.as_nanos()));
+    let long: Vec<Judged> = judged.iter().filter(|of| of.seconds >= LONG_S).cloned().collect();
+    let header = ["a moment of", "mixes with harm", "applications", "worst", "mean over mixes"];
+    let mut table = Table::new(header);
+    let names = judged.first().map_or(&[][..], |of| &of.disturbed);
+    let mut most = 0;
+    for (index, (name, _)) in names.iter().enumerate() {
+        let sum = Sum::of(&long, |of| &of.disturbed[index].1);
+        most = most.max(sum.mixes);
+        let mean = long.iter().map(|of| of.disturbed[index].1.mean()).sum::<f64>() / long.len().max(1) as f64;
+        table.row([
+            name.clone(),
+            sum.mixes.to_string(),
+            format!("{} of {}", sum.apps, sum.all_apps),
+            format!("{:.2}x", sum.worst),
+            percent(mean.exp() - 1.0),
+        ]);
+    }
+    let both = |column: usize| {
+        let harmed = |of: &&Judged| of.chosen[column].0.harmed() > 0;
+        let alike = |of: &&Judged| of.disturbed.iter().any(|(_, slowdowns)| slowdowns.harmed() > 0);
+        let all = long.iter().filter(harmed).count();
+        format!("{} of {all} of {}", long.iter().filter(harmed).filter(alike).count(), COLUMNS[column])
+    };
+    Section {
+        title: "A moment of another scheduler".into(),
+        scenarios: Vec::new(),
+        paper: format!(
+            "A control for harm: all is with `fifo`, but for {span} s from {from} s on, and nothing is chosen. Mixes that take at least {LONG_S} s \
+             with `fifo`: what is lost in that moment itself is at most {} of them. Processes that wait for their requests come back in the order in \
+             which they were served, and `fifo` keeps that order. So what a moment has mixed up stays mixed up: requests that came one behind the \
+             other do not any more, and nothing that is chosen afterwards is the `fifo` that one compares with.",
+            percent(span / LONG_S)
+        ),
+        tables: vec![(format!("{} mixes", long.len()), table)],
+        pictures: Vec::new(),
+        verdict: format!(
+            "A moment of another scheduler harms up to {most} of {} mixes. Of those that a choice harms, a moment of one of these harms as well: {}, {}.",
+            long.len(),
+            both(0),
+            both(1)
+        ),
+    }
+}
+
 /// The geometric mean over changes of what one way reaches in a period.
 fn mean_share(changes: &[Change], way: usize, period: usize) -> f64 {
     let sum: f64 = changes.iter().map(|change| change.shares[way][period].ln()).sum();
@@ -345,6 +401,9 @@ fn rows(judged: &[Judged]) -> String {
         };
         for (name, slowdowns) in &of.fixed {
             row(name, slowdowns, 0);
+        }
+        for (name, slowdowns) in &of.disturbed {
+            row(&format!("a moment of {name}"), slowdowns, 2);
         }
         for (name, (slowdowns, ran)) in
             ["auto with a profile", "auto without a profile"].iter().zip(&of.chosen)
