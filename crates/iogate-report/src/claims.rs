@@ -212,8 +212,8 @@ impl Statement {
         }
     }
 
-    /// As published, ours, and the tolerance.
-    fn cells(&self) -> [String; 3] {
+    /// As published, ours, and the tolerance, each with its unit; `-` where there is none.
+    pub fn shown(&self) -> [String; 3] {
         let none = || "-".to_owned();
         match self {
             Statement::Number { published: (low, high), ours, unit, tolerance, .. } => {
@@ -303,7 +303,7 @@ pub struct Claim {
 
 impl Claim {
     fn row(&self) -> [String; 5] {
-        let [published, ours, tolerance] = self.statement.cells();
+        let [published, ours, tolerance] = self.statement.shown();
         [self.what.clone(), published, ours, tolerance, self.verdict.word().into()]
     }
 }

@@ -9,12 +9,13 @@ use iogate_report::Table;
 use iogate_report::claims::{Claim, Verdict};
 
 use super::figure::{Record, SectionRecord};
+use super::headlines;
 use crate::failure::Failure;
 
 /// The page of all papers.
 pub(super) const PAGE: &str = "README.md";
 /// The pages whose records it is made from.
-const PAGES: [&str; 8] =
+pub(super) const PAGES: [&str; 8] =
     ["aioli", "agios", "coordination", "twins", "checkpoint", "mechanisms", "sensitivity", "sets"];
 
 /// A figure or table of a paper, or something else that it says.
@@ -136,8 +137,13 @@ pub(super) fn record_name(page: &str) -> String {
     format!("{page}.json")
 }
 
-/// The page of all papers, from the records in a folder.
-pub(super) fn page(folder: &Path) -> Result<String, Failure> {
+const HEAD: &str = "# The papers' headlines, figures and tables\n\n\
+     Made by `iogate reproduce coverage` from what the pages have kept beside them; a test compares both. A statement agrees if the \
+     whole interval of ours is within its tolerance, which each page states; a change that has only the paper's direction is in \
+     sign; undecided is what the interval is too wide for. Controls and what is beyond a paper stand in its table, too.\n";
+
+/// The page of all papers, from the records in a folder. Those of the quick form have not all that the headlines need.
+pub(super) fn page(folder: &Path, quick: bool) -> Result<String, Failure> {
     let mut records = Vec::new();
     for name in PAGES {
         let path = folder.join(record_name(name));
@@ -153,7 +159,14 @@ pub(super) fn page(folder: &Path) -> Result<String, Failure> {
         })?;
         records.push((name, record));
     }
-    render(&records)
+    let headlines = match quick {
+        true => {
+            "\nThe quick form leaves out points that the headlines are about, and has no table of them.\n"
+                .into()
+        }
+        false => headlines::section(&records)?,
+    };
+    Ok(format!("{HEAD}{headlines}{}", figures(&records)?))
 }
 
 /// What was found of one figure.
@@ -173,43 +186,85 @@ impl<'a> Found<'a> {
         self.seeds = Some((least.min(section.seeds.0), most.max(section.seeds.1)));
         self.commits.extend(section.commits.iter().map(String::as_str));
     }
+}
 
-    /// One word, and how many claims have which verdict.
-    fn verdict(&self) -> String {
-        let count = |verdict| self.claims.iter().filter(|claim| claim.verdict == verdict).count();
-        let all = self.claims.len() - count(Verdict::Missing);
-        if all == 0 {
-            return "no results".into();
+/// What comes of several claims together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// None was measured.
+    Nothing,
+    /// All agree.
+    Reproduced,
+    /// All have the paper's direction, not all its size.
+    InSign,
+    /// Of none the interval is narrow enough.
+    Undecided,
+    /// None agrees.
+    Not,
+    /// Some of them do.
+    Partly,
+}
+
+impl Outcome {
+    pub(super) fn of(claims: &[&Claim]) -> Outcome {
+        match WORDS.map(|(verdict, _)| count(claims, verdict)) {
+            [0, 0, 0, 0] => Outcome::Nothing,
+            [_, 0, 0, 0] => Outcome::Reproduced,
+            [_, _, 0, 0] => Outcome::InSign,
+            [0, 0, _, 0] => Outcome::Undecided,
+            [0, 0, 0, _] => Outcome::Not,
+            _ => Outcome::Partly,
         }
-        let words = [
-            (Verdict::Agrees, "agree"),
-            (Verdict::InSign, "in sign only"),
-            (Verdict::Undecided, "undecided"),
-            (Verdict::Differs, "do not agree"),
-        ];
-        let parts: Vec<String> = words
-            .into_iter()
-            .filter(|(verdict, _)| count(*verdict) > 0)
-            .map(|(verdict, word)| format!("{} {word}", count(verdict)))
-            .collect();
-        let word = match (count(Verdict::Agrees), count(Verdict::InSign)) {
-            (agrees, _) if agrees == all => return format!("reproduced ({all} of {all})"),
-            (agrees, sign) if agrees + sign == all => "in sign",
-            (0, 0) if count(Verdict::Differs) == all => "not",
-            _ => "partly",
-        };
-        format!("{word}: {}", parts.join(", "))
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Outcome::Nothing => "no results",
+            Outcome::Reproduced => "reproduced",
+            Outcome::InSign => "in sign",
+            Outcome::Undecided => "undecided",
+            Outcome::Not => "not",
+            Outcome::Partly => "partly",
+        }
     }
 }
 
-fn render(records: &[(&str, Record)]) -> Result<String, Failure> {
+const WORDS: [(Verdict, &str); 4] = [
+    (Verdict::Agrees, "agree"),
+    (Verdict::InSign, "in sign only"),
+    (Verdict::Undecided, "undecided"),
+    (Verdict::Differs, "do not agree"),
+];
+
+fn count(claims: &[&Claim], verdict: Verdict) -> usize {
+    claims.iter().filter(|claim| claim.verdict == verdict).count()
+}
+
+/// One word, and how many claims have which verdict.
+pub(super) fn verdict(claims: &[&Claim]) -> String {
+    let outcome = Outcome::of(claims);
+    match outcome {
+        Outcome::Nothing => outcome.word().into(),
+        Outcome::Reproduced => {
+            let all = count(claims, Verdict::Agrees);
+            format!("{} ({all} of {all})", outcome.word())
+        }
+        _ => {
+            let parts = WORDS.map(|(verdict, word)| (count(claims, verdict), word));
+            let parts: Vec<String> = parts
+                .into_iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, word)| format!("{count} {word}"))
+                .collect();
+            format!("{}: {}", outcome.word(), parts.join(", "))
+        }
+    }
+}
+
+/// The tables of all pages.
+fn figures(records: &[(&str, Record)]) -> Result<String, Failure> {
     let head = ["figure or table", "about", "verdict", "command", "seeds", "commit"];
-    let mut out = String::from(
-        "# The papers' figures and tables\n\n\
-         Made by `iogate reproduce coverage` from what the pages have kept beside them; a test compares both. A statement agrees if the \
-         whole interval of ours is within its tolerance, which each page states; a change that has only the paper's direction is in \
-         sign; undecided is what the interval is too wide for. Controls and what is beyond a paper stand in its table, too.\n",
-    );
+    let mut out = String::new();
     for name in PAGES {
         let record = records.iter().find(|(page, _)| *page == name).map(|(_, record)| record);
         let mut table = Table::new(head);
@@ -259,7 +314,7 @@ fn row(published: &Published, record: Option<&Record>) -> [String; 6] {
         };
         let commits: Vec<&str> = found.commits.iter().copied().collect();
         let commits = if commits.is_empty() { none() } else { commits.join(", ") };
-        [found.verdict(), command, seeds, commits]
+        [verdict(&found.claims), command, seeds, commits]
     };
     let [figure, about] = first;
     let [verdict, command, seeds, commit] = rest;
@@ -285,7 +340,7 @@ mod tests {
     #[test]
     fn the_table_of_all_papers_is_that_of_the_records() {
         let kept = fs::read_to_string(pages().join(PAGE)).unwrap();
-        let found = page(&pages()).unwrap_or_else(|error| panic!("{error:?}"));
+        let found = page(&pages(), false).unwrap_or_else(|error| panic!("{error:?}"));
         assert!(kept == found, "`iogate reproduce coverage` writes docs/reproduction/{PAGE} again");
     }
 
@@ -322,7 +377,7 @@ mod tests {
             |claims| SectionRecord { title: "t".into(), seeds: (8, 16), commits: vec!["abc".into()], claims };
         let record =
             |claims| Record { command: "iogate reproduce aioli".into(), sections: vec![section(claims)] };
-        let text = render(&[("aioli", record(claims.clone()))]).unwrap_or_else(|error| panic!("{error:?}"));
+        let text = figures(&[("aioli", record(claims.clone()))]).unwrap_or_else(|error| panic!("{error:?}"));
         assert!(
             text.contains(
                 "| figure 7 | two IORs | reproduced (1 of 1) | `iogate reproduce aioli` | 8 to 16 | abc |"
@@ -335,7 +390,7 @@ mod tests {
             "{text}"
         );
         claims.add("figure 77", "y", Statement::Fact { published: true, ours: Some(false) });
-        let error = render(&[("aioli", record(claims))]).expect_err("there is no such figure");
+        let error = figures(&[("aioli", record(claims))]).expect_err("there is no such figure");
         let error = format!("{error:?}");
         assert!(error.contains("aioli: the claim 'y' is of 'figure 77', which is not listed"), "{error}");
     }

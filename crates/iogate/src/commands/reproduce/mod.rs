@@ -11,6 +11,7 @@ mod claims;
 mod coordination;
 mod coverage;
 mod figure;
+mod headlines;
 mod mechanisms;
 #[cfg(test)]
 mod prose;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
                 ("auto", Reproduced::beyond(page))
             }
             (Paper::Coverage, None) => {
-                keep(out, coverage::PAGE, &coverage::page(out)?)?;
+                keep(out, coverage::PAGE, &coverage::page(out, args.quick)?)?;
                 continue;
             }
         };
