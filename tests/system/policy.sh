@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Who is entitled to what: users of a mount are told apart, a cap holds, a policy changes while programs wait for it, one that is
-# wrong changes nothing, a cap of a group holds for its users together, that of an account for its jobs, and on a modelled disk 8
-# readers get as much as 64. A server takes the same.
+# wrong changes nothing, a cap of a group holds for its users together, that of an account for its jobs, that of a path for the
+# files below it, and on a modelled disk 8 readers get as much as 64. A server takes the same.
 # limit: 120
 # variants: fifo aioli
 # shellcheck source=tests/system/lib.sh
@@ -135,6 +135,49 @@ took=$(($(date +%s%3N) - began))
 [ "$took" -ge 2700 ] || fail "6 MiB of an account at 2 MiB/s took $took ms"
 unmount_gate
 
+# --- Paths: a cap of a directory holds for the files below it together, and for no others.
+printf 'by = "path"\n[class."capped/**"]\nmax = "2MiB/s"\n[class."*/*.h5"]\n[class."capped/x"]\n' >"$SIDE/paths.toml"
+printf 'by = "path"\n[class.capped]\nmax = "1kB/s"\n' >"$SIDE/stopped-path.toml"
+printf 'by = "path"\n[class.a]\n[class."/capped"]\n' >"$SIDE/absolute.toml"
+refused 2 'line 3: class: expected names with one slash between two of them, .* found "/capped"' "$IOGATE" policy check "$SIDE/absolute.toml"
+"$IOGATE" policy check "$SIDE/paths.toml" >"$SIDE/checked"
+for line in 'capped/\*\* .*2MiB/s' 'all other paths ' 'warning: class."\*/\*.h5" overlaps class."capped/\*\*": ' 'warning: class."capped/x" has no files: '; do
+    grep -q "^$line" "$SIDE/checked" || fail "the check does not say '$line': $(cat "$SIDE/checked")"
+done
+mkdir -m 0777 "$SRC/capped" "$SRC/capped/deep" "$SRC/free"
+mount_gate --policy "$SIDE/paths.toml"
+writes() { dd if=/dev/zero of="$MNT/$1" bs=128K count=24 status=none; }
+began=$(date +%s%3N)
+writes capped/one &
+one=$!
+writes capped/deep/two &
+other=$!
+writes free/one || fail "no write beside the capped path"
+wait "$one" && wait "$other" || fail "no write below the capped path"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 2700 ] || fail "6 MiB of a path at 2 MiB/s took $took ms"
+# Whether each of these classes has had so many bytes: FILE, NAME BYTES, NAME BYTES.
+had() {
+    jq -e --arg one "$2" --arg other "$4" "[.. | objects | .apps? // empty | .[] | select(.id) | {(.name): .bytes}] | add | .[\$one] == $3 and .[\$other] == $5" \
+        "$1" >/dev/null || fail "paths are not told apart: $(jq -c '[.. | objects | .apps? // empty]' "$1")"
+}
+status
+had "$SIDE/status.json" 'path capped/**' 6291456 'other paths' 3145728
+"$IOGATE" status "$MNT" | grep -q '^policy  *by path: 3 named, for all other paths weight 1' || fail "the status does not say the policy"
+"$IOGATE" set "$MNT" "policy=$SIDE/stopped-path.toml"
+writes capped/one &
+stopped=$!
+path_is_deferred() {
+    status
+    jq -e '.now | any(.name == "path capped" and .deferred > 0)' "$SIDE/status.json" >/dev/null
+}
+eventually 30 path_is_deferred || fail "nothing is deferred: $(jq -c .now "$SIDE/status.json")"
+writes free/two || fail "no write beside the stopped path"
+! is_gone "$stopped" || fail "3 MiB at 1 kB/s are over"
+"$IOGATE" set "$MNT" policy=none
+wait "$stopped" || fail "it fails when the policy goes"
+unmount_gate
+
 # --- Shares of a modelled disk: 8 readers of one application beside 64 of another one.
 truncate -s 1G "$SRC/many" "$SRC/few"
 mount_gate --fair app --store modelled --device hdd --depth 1
@@ -174,3 +217,12 @@ refused 2 'line 3: class.2001.weight' "$IOGATE" set "unix:$WORK/socket" "policy=
 says 'by user: 1 named, for each other weight 1' || fail "the broken policy is in force"
 "$IOGATE" set "unix:$WORK/socket" fair=group/user || fail "a server takes no groups"
 says 'by group/user: an equal share for each' || fail "the server does not divide among groups"
+"$IOGATE" set "unix:$WORK/socket" "policy=$SIDE/paths.toml" || fail "a server takes no paths"
+"$IOGATE" mount --remote "unix:$WORK/socket" "$MNT" --scheduler fifo || fail "the server is not mounted"
+began=$(date +%s%3N)
+writes capped/three && writes free/three || fail "no write at the server"
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 1200 ] || fail "3 MiB of a path at 2 MiB/s took $took ms"
+"$IOGATE" umount "$MNT" || fail "iogate umount failed"
+"$IOGATE" status "unix:$WORK/socket" --json >"$SIDE/served.json"
+had "$SIDE/served.json" 'path capped/**' 3145728 'other paths' 3145728

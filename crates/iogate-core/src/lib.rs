@@ -25,6 +25,7 @@
 //! | [`device`] | models of disks and flash |
 //! | [`fair_queue`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
+//! | [`glob`] | patterns of names and of paths |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`medium`] | where logs lie: files that are replaced whole and appended to |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
@@ -49,6 +50,7 @@ pub mod device;
 pub mod ends;
 pub mod fair_queue;
 pub mod gate;
+pub mod glob;
 pub mod global_policy;
 pub mod hash;
 pub mod layout;

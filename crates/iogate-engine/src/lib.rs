@@ -15,8 +15,8 @@ mod workers;
 
 pub use clock::Clock;
 pub use engine::{
-    Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, SharingStatus, SubmitError,
-    Transfer,
+    Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, PathClass, SharingStatus,
+    SubmitError, Transfer,
 };
 pub use layouts::Layouts;
 pub use lock::lock;

@@ -6,10 +6,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iogate_core::policy::{Branch, Entitlement, OtherBranches, Policy, Rate};
+use iogate_core::glob::Glob;
+use iogate_core::policy::{Branch, Entitlement, OtherBranches, PathClasses, Policy, Rate};
 use iogate_core::{AppId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span, WaitReason};
 use iogate_engine::store::{MemoryStore, OpenMode};
-use iogate_engine::{ClassBy, Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+use iogate_engine::{ClassBy, Engine, EngineConfig, FileHandle, Origin, PathClass, Store, Transfer};
 
 const PIECE: u32 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -66,6 +67,28 @@ fn a_capped_request_goes_when_its_time_has_come_though_nothing_else_happens() {
     assert!(began.elapsed() >= least, "{:?}, expected at least {least:?}", began.elapsed());
     let waits = engine.with_gate(|gate, _| gate.stats().waits[WaitReason::Cap as usize].total);
     assert!(waits > Span::ZERO);
+    engine.shutdown();
+}
+
+#[test]
+fn the_class_of_a_file_is_found_once_for_each_policy() {
+    let (engine, _) = engine();
+    let by_path = |globs: &[(&str, u32)]| {
+        let globs = globs.iter().map(|(text, app)| (Glob::parse(text).unwrap(), AppId(*app))).collect();
+        let policy = Policy { paths: PathClasses { globs, elsewhere: AppId(9) }, ..Policy::default() };
+        engine.set_policy(Some((ClassBy::Path, &policy))).unwrap();
+    };
+    let file = PathClass::default();
+    let class = |at: &str| engine.class_by_path(&file, || Some(at.into()));
+    by_path(&[("a/**", 1), ("b/**", 2)]);
+    assert_eq!((engine.class_by(), class("a/file")), (ClassBy::Path, AppId(1)));
+    assert_eq!(class("b/file"), AppId(1), "a rename changes nothing");
+    assert_eq!(engine.class_by_path(&PathClass::default(), || None), AppId(9));
+    by_path(&[("**/file", 3)]);
+    assert_eq!(class("b/file"), AppId(3), "what was found under one policy says nothing of the next");
+    let called = [1, 3, 9, 7].map(|class| engine.paths_called(AppId(class)));
+    let expected = [Some("path a/**".into()), Some("path **/file".into()), Some("other paths".into()), None];
+    assert_eq!(called, expected, "statistics still have those of policies before");
     engine.shutdown();
 }
 

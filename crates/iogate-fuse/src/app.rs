@@ -134,7 +134,8 @@ impl Applications {
         };
         let (job, account) = known.map_or((None, None), |known| (known.job, known.account));
         let app = match by {
-            ClassBy::App => known.map_or(AppId(0), |known| known.app),
+            // Of which file the request is, and so its class, is not known here.
+            ClassBy::App | ClassBy::Path => known.map_or(AppId(0), |known| known.app),
             ClassBy::Job => job.unwrap_or(user),
             ClassBy::Account => account.unwrap_or(user),
             ClassBy::User => user,

@@ -4,13 +4,16 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use iogate_core::Op;
+use iogate_core::{AppId, Op};
 use iogate_engine::store::Segment;
 use iogate_engine::{ClassBy, Completion, Origin, Transfer};
 use iogate_vfs::policy_file::application;
 use rustix::io::Errno;
+use zerocopy::FromBytes;
 
-use crate::abi::{InHeader, Input, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn};
+use crate::abi::{
+    InHeader, Input, OpenOut, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn,
+};
 use crate::append::AppendGuard;
 use crate::file_system::{Agreed, Opened, errno_of};
 use crate::notify::Notifier;
@@ -95,14 +98,31 @@ pub(crate) fn asked_write(mut input: Input<'_>, agreed: Agreed) -> Result<(Write
 }
 
 impl Session {
-    /// Who sends a read or write.
-    fn origin(&self, header: &InHeader) -> Origin {
+    /// The class of an open file by its path, where a policy divides by that.
+    fn class(&self, file: &dyn Opened, handle: u64) -> AppId {
+        self.engine.class_by_path(file.class(), || self.fs.path_of(handle))
+    }
+
+    /// Finds the class of a file that has just been opened, as the reply to that says at its end: it keeps that whatever becomes of its
+    /// name.
+    pub(crate) fn opened(&self, reply: &[u8]) {
+        if self.engine.class_by() == ClassBy::Path
+            && let Ok((_, OpenOut { fh, .. })) = OpenOut::read_from_suffix(reply)
+            && let Ok(file) = self.fs.file(fh)
+        {
+            self.class(&*file, fh);
+        }
+    }
+
+    /// Who sends a read or write of an open file.
+    fn origin(&self, header: &InHeader, file: &dyn Opened, handle: u64) -> Origin {
         let by = self.engine.class_by();
         let (mut origin, account) = self.applications.origin(by, header.pid, header.uid);
         match (by, account) {
             (ClassBy::User, _) if header.pid != 0 => {
                 origin.app = application(&self.engine, header.uid, header.gid);
             }
+            (ClassBy::Path, _) => origin.app = self.class(file, handle),
             (ClassBy::Job, Some(account)) => origin.app = self.engine.placed(origin.app, account),
             _ => {}
         }
@@ -113,7 +133,7 @@ impl Session {
     pub(crate) fn read(&self, header: &InHeader, input: Input<'_>) -> Result<Data, Errno> {
         let arg = asked_read(input, self.agreed)?;
         let file = self.fs.file(arg.fh)?;
-        let origin = self.origin(header);
+        let origin = self.origin(header, &*file, arg.fh);
         let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
         let cached = arg.read_flags & READ_LOCKOWNER == 0;
         Ok(Data {
@@ -147,7 +167,7 @@ impl Session {
             _ => Some(Durability::Data),
         };
         let left = (file.is_remote() && preparation != Preparation::default()).then_some(preparation);
-        let origin = self.origin(header);
+        let origin = self.origin(header, &*file, arg.fh);
         let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
         let mut data = Data {
             file,

@@ -1,9 +1,10 @@
 //! What the transports see of a file system, whatever is behind it.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use iogate_engine::{FileHandle, Origin};
+use iogate_engine::{FileHandle, Origin, PathClass};
 use rustix::io::Errno;
 
 use crate::abi::op;
@@ -19,6 +20,9 @@ pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs +
     /// The open file with this handle; `EBADF` if it is not open.
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno>;
 
+    /// Where the open file with this handle is now, below the root; `None`: that is not known.
+    fn path_of(&self, handle: u64) -> Option<PathBuf>;
+
     /// Whether an operation usually takes so long that others should not wait behind it.
     fn may_be_slow(&self, opcode: u32) -> bool;
 }
@@ -27,6 +31,9 @@ pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs +
 pub(crate) trait Opened: Send + Sync {
     /// The file as the store knows it.
     fn data(&self) -> &FileHandle;
+
+    /// Its class, where a policy divides by path.
+    fn class(&self) -> &PathClass;
 
     /// The mappings of the file and the direct writes to it, through whatever handle.
     fn coherence(&self) -> &Arc<Coherence>;

@@ -5,6 +5,7 @@
 
 use std::ffi::CStr;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -184,6 +185,11 @@ impl FileSystem for TakesDown {
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno> {
         self.note(handle);
         Err(Errno::BADF)
+    }
+
+    fn path_of(&self, handle: u64) -> Option<PathBuf> {
+        self.note(handle);
+        None
     }
 
     fn may_be_slow(&self, _opcode: u32) -> bool {

@@ -77,7 +77,11 @@ impl Session {
     pub(crate) fn handle(&self, header: &InHeader, input: Input<'_>, out: &mut Vec<u8>) -> Result<(), Errno> {
         operations::carry_out(&*self.fs, &self.control, self.agreed, header, input, out)?;
         match header.opcode {
-            op::OPEN | op::CREATE | op::TMPFILE | op::OPENDIR => {
+            op::OPEN | op::CREATE | op::TMPFILE => {
+                self.open.fetch_add(1, Ordering::Relaxed);
+                self.opened(out);
+            }
+            op::OPENDIR => {
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
             op::RELEASE | op::RELEASEDIR => {

@@ -6,7 +6,7 @@
 
 use std::hash::Hasher;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -211,6 +211,11 @@ pub trait TreeFile: Send + Sync {
     /// The same for writes to ranges that records were given, which whoever has the file refuses once it is [fenced](crate::fence).
     fn range_data(&self) -> FileHandle {
         FileHandle::clone(self.data())
+    }
+
+    /// Its path below the tree's root now, where the tree knows it; of a name that is gone, the one that it was.
+    fn path(&self) -> Option<PathBuf> {
+        None
     }
 
     /// Which file it is.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{ROOT, USER, directory, engine, errno, own};
 use iogate_core::wire::{Change, open, set};
-use iogate_vfs::{Caller, OpenHow, Tree};
+use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
 /// An export, and beside it what must not be reached.
 struct Place {
@@ -517,4 +517,26 @@ fn a_panic_leaves_the_thread_as_it_was() {
     assert!(listed.is_err());
     assert!(fs::write(place.outside().join("secret"), "secret").is_ok());
     assert_eq!(place.tree.attr(own(), Path::new("missing")).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn the_path_of_an_open_file_is_known() {
+    let place = place();
+    fs::create_dir(place.export("a")).unwrap();
+    fs::create_dir(place.export("b")).unwrap();
+    symlink("../a/file", place.export("b/link")).unwrap();
+    let flags = open::READ | open::WRITE | open::CREATE;
+    let open = |path: &str| common::open(&*place.tree, own(), path, flags).unwrap();
+    let path_of = |file: &Arc<dyn TreeFile>| file.path().unwrap().into_os_string().into_string().unwrap();
+    let (file, called) = (open("a/file"), open("a/file (deleted)"));
+    assert_eq!([path_of(&file), path_of(&open("b/link"))], ["a/file", "a/file"]);
+    fs::rename(place.export("a/file"), place.export("b/renamed")).unwrap();
+    assert_eq!(path_of(&file), "b/renamed");
+    fs::remove_file(place.export("b/renamed")).unwrap();
+    assert_eq!(path_of(&file), "b/renamed", "as it was");
+    assert_eq!(path_of(&called), "a/file (deleted)", "which it is called, and is there");
+    fs::rename(place.dir.path().join("export"), place.dir.path().join("moved")).unwrap();
+    assert_eq!(path_of(&called), "a/file (deleted)", "the root may be moved");
+    fs::rename(place.dir.path().join("moved/a/file (deleted)"), place.outside().join("file")).unwrap();
+    assert_eq!(called.path(), None, "it has left");
 }

@@ -26,6 +26,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "mount dir mnt --threads 0", "expected 1 to 1024"),
     (2, "mount dir mnt --cache all", "expected one of direct, page"),
     (2, "mount dir mnt --fair group", "expected one of user, job, app, account"),
+    (2, "mount dir mnt --fair path", "expected one of user, job, app, account"),
     (2, "mount dir mnt --layout nonsense", "expected auto, auto,targets=8, or stripe="),
     (2, "mount dir mnt --http nonsense", "expected HOST:PORT or unix:PATH"),
     (2, "mount dir mnt --scheduler ailoi", "did you mean 'aioli'?"),

@@ -106,6 +106,8 @@ impl Terms {
         };
         policy.apps.iter().for_each(|(app, entitlement)| entitled(Some(*app), entitlement));
         entitled(None, &policy.others);
+        // Their order counts; what they match is in the numbers.
+        numbers.extend(policy.paths.globs.iter().map(|(_, class)| u64::from(class.0)));
         // Fowler, Noll and Vo's 1a.
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -119,6 +121,7 @@ mod tests {
     use alloc::vec;
 
     use super::*;
+    use crate::glob::Glob;
 
     #[test]
     fn letters_say_what_reports_and_grants_do() {
@@ -150,11 +153,15 @@ mod tests {
     #[test]
     fn other_terms_have_another_digest() {
         let terms = Terms::default();
-        let mut others = vec![terms.clone(); 4];
+        let mut others = vec![terms.clone(); 6];
         others[0].lease = Span::from_secs(2);
         others[1].policy.total = 5.try_into().ok();
         others[2].policy.others.max.bytes = 5.try_into().ok();
         others[3].policy.apps.insert(AppId(1), Entitlement::default());
+        let globs = ["a", "**"].map(|text| Glob::parse(text).unwrap()).into_iter().zip([AppId(1), AppId(2)]);
+        others[4].policy.paths.globs = globs.clone().collect();
+        others[5].policy.paths.globs = globs.rev().collect();
+        assert_ne!(others[4].digest(), others[5].digest());
         assert!(others.iter().all(|other| other.digest() != terms.digest()));
         assert_eq!(terms.clone().digest(), terms.digest());
     }

@@ -22,6 +22,7 @@ mod arbiter;
 mod bucket;
 mod nested;
 mod order;
+mod paths;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 pub(crate) use self::arbiter::{Arbiter, ClassId, Next, Served, Standing};
+pub use self::paths::{Overlap, PathClasses};
 use crate::request::AppId;
 use crate::sched::ConfigError;
 use crate::time::Span;
@@ -55,6 +57,8 @@ pub struct Policy {
     /// In which branches applications are that are named; those that are not here are within nothing. Applications without a name are in
     /// the branches that they are [placed](crate::Gate::place) in, or in none.
     pub within: BTreeMap<AppId, AppId>,
+    /// Where classes are files: which of them have which application. A gate does not look at it: who submits requests does.
+    pub paths: PathClasses,
     /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
     /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
     pub lot: Option<Span>,

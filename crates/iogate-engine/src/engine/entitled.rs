@@ -17,11 +17,14 @@ pub enum ClassBy {
     Account,
     /// The user, as the kernel or the authentication of a connection says.
     User,
+    /// The file, by its path: see [`Engine::class_by_path`](super::Engine::class_by_path).
+    Path,
 }
 
 impl ClassBy {
     /// All of them.
-    pub const ALL: [ClassBy; 4] = [ClassBy::User, ClassBy::Job, ClassBy::App, ClassBy::Account];
+    pub const ALL: [ClassBy; 5] =
+        [ClassBy::User, ClassBy::Job, ClassBy::App, ClassBy::Account, ClassBy::Path];
 
     /// Its name, in flags and files.
     pub const fn name(self) -> &'static str {
@@ -30,6 +33,7 @@ impl ClassBy {
             ClassBy::Job => "job",
             ClassBy::Account => "account",
             ClassBy::User => "user",
+            ClassBy::Path => "path",
         }
     }
 

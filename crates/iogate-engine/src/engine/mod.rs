@@ -8,6 +8,7 @@ mod entitled;
 mod flight;
 mod frame;
 mod over;
+mod paths;
 mod placing;
 mod pool;
 mod shared;
@@ -34,6 +35,7 @@ use crate::sync::Mutex;
 use abort::AbortOnUnwind;
 pub use accounts::Accounts;
 pub use entitled::ClassBy;
+pub use paths::PathClass;
 pub(crate) use pool::precise_sleep;
 use shared::Shared;
 pub use sharing::{Coordinates, SharingStatus};
@@ -132,6 +134,7 @@ pub struct Engine {
     /// Held while the policy is changed: what shares one must not be started by two at once.
     policy_changes: std::sync::Mutex<()>,
     placing: placing::Placing,
+    paths: paths::Paths,
 }
 
 /// Most bytes that `read_at` and `write_at` submit as one request; what is longer is several, one after another.
@@ -149,6 +152,7 @@ impl Engine {
             top: Mutex::new(TopApps::default()),
             policy_changes: Default::default(),
             placing: placing::Placing::default(),
+            paths: paths::Paths::default(),
         }))
     }
 
@@ -383,6 +387,7 @@ impl Engine {
         self.shared.stop_sharing();
         self.shared.kick(|state, now| state.gate.set_policy(now, policy.map(|(_, policy)| policy)))?;
         self.placing.policy_changed(policy.is_some());
+        self.paths.policy_changed(policy);
         self.shared.class_by.set(by);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use iogate_engine::layouts::OpenLayout;
-use iogate_engine::{FileHandle, Store};
+use iogate_engine::{FileHandle, PathClass, Store};
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
@@ -35,11 +35,16 @@ pub(crate) struct OpenFile {
     layout: Option<OpenLayout>,
     inode: Arc<Inode>,
     store: Arc<dyn Store>,
+    class: PathClass,
 }
 
 impl Opened for OpenFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn class(&self) -> &PathClass {
+        &self.class
     }
 
     fn coherence(&self) -> &Arc<Coherence> {
@@ -86,7 +91,8 @@ impl FileSystem {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
         let data = self.store.adopt(for_data).map_err(|error| errno_of(&error))?;
         let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
-        let fh = self.files.insert(OpenFile { fd, data, layout, inode, store: self.store.clone() });
+        let (store, class) = (self.store.clone(), PathClass::default());
+        let fh = self.files.insert(OpenFile { fd, data, layout, inode, store, class });
         let open_flags = match self.cache {
             CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
             CacheMode::Page => fopen::KEEP_CACHE,

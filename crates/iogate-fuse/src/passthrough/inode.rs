@@ -182,6 +182,11 @@ impl InodeTable {
         })
     }
 
+    /// The root, open.
+    pub(crate) fn root(&self) -> &OwnedFd {
+        &self.root
+    }
+
     /// The inode with this node id; `ESTALE` if the kernel should not know it or the file is gone.
     pub(crate) fn get(&self, id: u64) -> Result<HeldInode, Errno> {
         let table = self.table.read().expect("no table operation panics");

@@ -11,11 +11,13 @@ mod inode;
 mod xattr;
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::{Engine, Store};
+use iogate_vfs::path_of;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -71,6 +73,10 @@ impl Mounted for FileSystem {
 
     fn file(&self, handle: u64) -> Result<Arc<dyn Opened>, Errno> {
         Ok(self.files.get(handle)?)
+    }
+
+    fn path_of(&self, handle: u64) -> Option<PathBuf> {
+        path_of(self.inodes.root(), &self.files.get(handle).ok()?.fd)
     }
 
     fn may_be_slow(&self, opcode: u32) -> bool {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use iogate_core::wire::{Change, open, set};
-use iogate_engine::{FileHandle, Origin};
+use iogate_engine::{FileHandle, Origin, PathClass};
 use iogate_vfs::{Caller, OpenHow, TreeFile};
 use rustix::io::Errno;
 
@@ -23,7 +23,8 @@ use crate::options::CacheMode;
 /// An open file.
 pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
-    node: Arc<Node>,
+    pub(super) node: Arc<Node>,
+    class: PathClass,
     /// Losses of writes that this handle has told of: several handles may share the file.
     told: AtomicU64,
 }
@@ -39,6 +40,10 @@ impl OpenFile {
 impl Opened for OpenFile {
     fn data(&self) -> &FileHandle {
         self.file.data()
+    }
+
+    fn class(&self) -> &PathClass {
+        &self.class
     }
 
     fn coherence(&self) -> &Arc<Coherence> {
@@ -123,7 +128,7 @@ impl FileSystem {
     fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32, appends: bool) -> OpenOut {
         node.opened(&file, flags);
         let told = file.losses().into();
-        let fh = self.files.insert(OpenFile { file, node, told });
+        let fh = self.files.insert(OpenFile { file, node, class: PathClass::default(), told });
         // What was only read cannot have been lost.
         let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
         let open_flags = no_flush

@@ -115,6 +115,12 @@ impl Mounted for FileSystem {
         Ok(self.files.get(handle)?)
     }
 
+    fn path_of(&self, handle: u64) -> Option<PathBuf> {
+        let open = self.files.get(handle).ok()?;
+        let [path] = self.nodes.locate([(open.node.id, b"")]).ok()?.paths;
+        Some(path)
+    }
+
     fn may_be_slow(&self, opcode: u32) -> bool {
         !matches!(
             opcode,

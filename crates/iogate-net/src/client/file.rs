@@ -1,8 +1,9 @@
 //! A file that is open on servers.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
@@ -390,6 +391,10 @@ impl RemoteFile {
 impl TreeFile for RemoteFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        Some(OsString::from_vec(self.opened.path()).into())
     }
 
     fn range_data(&self) -> FileHandle {

@@ -13,6 +13,7 @@ use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
     RequestHeader, Synced, open,
 };
+use iogate_engine::{ClassBy, PathClass};
 use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, Groups, OpenHow, Tree, policy_file};
 
@@ -286,7 +287,10 @@ impl Session {
         let opened = Opened { identity: file.identity(), pending_size, is_new, attr };
         let lane = self.export.appends.lane(&*file);
         let pass = Pass::new(&self.export.fences);
-        let file = OpenFile { file, flags: wish.flags, lane, party, pass };
+        let file = OpenFile { file, flags: wish.flags, lane, party, pass, class: PathClass::default() };
+        if self.export.engine.class_by() == ClassBy::Path {
+            file.class(&self.export.engine);
+        }
         if wish.flags & open::WRITE != 0 {
             file.lane.settle(&file, &self.export);
         }

@@ -4,15 +4,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use iogate_core::Span;
 use iogate_core::proto::forwarder::Forwarder;
 use iogate_core::proto::server_session::{
     Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
 };
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written};
+use iogate_core::{AppId, Span};
 
-use iogate_engine::SubmitError;
+use iogate_engine::{Engine, PathClass, SubmitError};
 use iogate_vfs::ends::{Given, Party};
 use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, TreeFile};
@@ -57,6 +57,15 @@ pub(super) struct OpenFile {
     pub(super) party: Option<Party>,
     /// For writes to ranges that records were given.
     pub(super) pass: Pass,
+    /// Its class, where a policy divides by path.
+    pub(super) class: PathClass,
+}
+
+impl OpenFile {
+    /// Its class by its path, where the policy of its gate divides by that.
+    pub(super) fn class(&self, engine: &Engine) -> AppId {
+        engine.class_by_path(&self.class, || self.file.path())
+    }
 }
 
 /// What is to be done with a request.

@@ -7,6 +7,7 @@ use iogate_core::AppId;
 use iogate_core::auto::pattern::patterns;
 use iogate_core::stats::summary::{Names, Numbers, Summary};
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
+use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
 use iogate_vfs::policy_file;
 use serde::{Deserialize, Serialize};
@@ -187,19 +188,20 @@ impl Shared {
     }
 }
 
-/// Users are called by their names, all else by its number.
-struct UserNames;
+/// Users are called by their names and classes of files by their globs, all else by its number.
+struct ClassNames<'a>(&'a Engine);
 
-impl Names for UserNames {
+impl Names for ClassNames<'_> {
     fn app(&self, app: AppId) -> String {
-        auth::class_called(app).unwrap_or_else(|| Numbers.app(app))
+        let called = self.0.paths_called(app).or_else(|| auth::class_called(app));
+        called.unwrap_or_else(|| Numbers.app(app))
     }
 }
 
 impl Export {
     /// Some of the accounts of the gate, as JSON; `null` if it keeps none.
     pub(super) fn accounts_json(&self, from: u32) -> Vec<u8> {
-        serde_json::to_vec(&self.engine.accounts(from, &UserNames)).unwrap_or_default()
+        serde_json::to_vec(&self.engine.accounts(from, &ClassNames(&self.engine))).unwrap_or_default()
     }
 }
 
@@ -208,18 +210,18 @@ impl GateStatus {
         let (stats, config, apps, now) = export
             .engine
             .with_gate(|gate, now| (gate.stats().clone(), gate.config().clone(), gate.apps_now(now), now));
-        let unix = crate::system::unix_now();
+        let (names, unix) = (ClassNames(&export.engine), crate::system::unix_now());
         let at = |last| unix.saturating_sub(now.since(last).as_nanos());
         let used = |device: &Arc<ModelledStore>| {
             let stats = device.device_stats();
             DeviceUse { busy_ns: stats.busy.as_nanos(), repositions: stats.repositions }
         };
-        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &UserNames, GROUPS_MAX);
+        let mut summary = Summary::new(&stats, &config.scheduler, config.depth, &names, GROUPS_MAX);
         summary.about.extend(policy_file::in_short(&export.engine).map(|policy| ("policy".into(), policy)));
-        summary.set_now(apps, &UserNames);
+        summary.set_now(apps, &names);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();
-        summary.counters = Some(export.engine.counters(&export.name, &UserNames));
+        summary.counters = Some(export.engine.counters(&export.name, &names));
         GateStatus {
             summary,
             last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),

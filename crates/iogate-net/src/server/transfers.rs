@@ -64,7 +64,7 @@ impl Session {
             offset: read.offset,
             memory: buffer.as_mut_ptr(),
             bytes: read.bytes,
-            origin: self.origin(read, self.writer(header)),
+            origin: self.origin(read, self.writer(header), &file),
             extends: false,
         };
         let done = move |result: io::Result<usize>| {
@@ -178,7 +178,7 @@ impl Write {
 
     /// Who sends it.
     pub(super) fn origin(&self) -> Origin {
-        self.session().origin(&self.wire, self.caller)
+        self.session().origin(&self.wire, self.caller, &self.file)
     }
 
     /// The data.
@@ -227,10 +227,11 @@ impl Write {
 }
 
 impl Session {
-    /// Who sends a read or write. A job is what the client says its application is.
-    fn origin(&self, wire: &wire::Transfer, caller: Caller) -> Origin {
+    /// Who sends a read or write of a file. A job is what the client says its application is.
+    fn origin(&self, wire: &wire::Transfer, caller: Caller, file: &OpenFile) -> Origin {
         let app = match self.export.engine.class_by() {
             ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
+            ClassBy::Path => file.class(&self.export.engine),
             ClassBy::App | ClassBy::Job | ClassBy::Account => AppId(wire.app),
         };
         Origin {

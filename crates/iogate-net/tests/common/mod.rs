@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_core::Layout;
+use iogate_engine::Engine;
 use iogate_net::server::{Answers, Export, Limits};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
@@ -24,9 +25,21 @@ pub(crate) fn serve(
     answers: Option<Arc<Answers>>,
     session_grace: Duration,
 ) -> Server {
+    let engine = engine(&*tree);
+    serve_over(tree, engine, endpoint, answers, session_grace)
+}
+
+/// The same, behind a gate of the test's own.
+pub(crate) fn serve_over(
+    tree: Arc<dyn Tree>,
+    engine: Arc<Engine>,
+    endpoint: &Endpoint,
+    answers: Option<Arc<Answers>>,
+    session_grace: Duration,
+) -> Server {
     let export = Export {
         name: "files".into(),
-        engine: engine(&*tree),
+        engine,
         tree,
         read_only: false,
         striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },

@@ -119,7 +119,7 @@ impl<T: HeldTree> Service<T> {
             offset,
             memory: data.as_mut_ptr(),
             bytes: count,
-            origin: self.origin(client, caller),
+            origin: self.origin(client, caller, &open),
             extends: false,
         };
         let service = Arc::clone(self);
@@ -209,7 +209,7 @@ impl<T: HeldTree> Service<T> {
             offset,
             memory: record[at..].as_mut_ptr(),
             bytes: bytes as u32,
-            origin: self.origin(client, caller),
+            origin: self.origin(client, caller, &open),
             extends: false,
         };
         let service = Arc::clone(self);

@@ -35,7 +35,7 @@ use attr::{fattr, status};
 pub use front::Front;
 pub use objects::Lasting;
 use objects::{Object, Objects};
-use open_files::OpenFiles;
+use open_files::{OpenFile, OpenFiles};
 use order::Order;
 
 /// Most files that are held beside those in use, where there may be so many descriptors.
@@ -244,10 +244,11 @@ impl<T: HeldTree> Service<T> {
         self.export.users.server(caller)
     }
 
-    /// Who sends a read or write, for the gate: each user of each client is an application, unless it has a fixed one.
-    fn origin(&self, client: IpAddr, caller: Caller) -> Origin {
+    /// Who sends a read or write of an open file, for the gate: each user of each client is an application, unless it has a fixed one.
+    fn origin(&self, client: IpAddr, caller: Caller, open: &OpenFile<T::Held>) -> Origin {
         let app = match self.export.engine.class_by() {
             ClassBy::User => application(&self.export.engine, caller.uid, caller.gid),
+            ClassBy::Path => self.export.engine.class_by_path(&open.class, || open.file.path()),
             ClassBy::App | ClassBy::Job | ClassBy::Account => self.application(client, caller.uid),
         };
         let number = stable_hash(client.to_string().as_bytes());

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use iogate_core::wire::Identity;
 use iogate_core::{Span, Time};
-use iogate_engine::lock;
+use iogate_engine::{PathClass, lock};
 use iogate_vfs::answers::{Answers, losses};
 use iogate_vfs::held::{HeldTree, Known};
 use iogate_vfs::{Caller, Clock, Groups, TreeFile};
@@ -24,6 +24,8 @@ const BELIEVED: Span = Span::from_secs(5);
 pub(crate) struct OpenFile<H> {
     pub(crate) file: Arc<dyn TreeFile>,
     pub(crate) object: Arc<Object<H>>,
+    /// Its class, where a policy divides by path.
+    pub(super) class: PathClass,
     /// Permissions, owner and group when it was opened.
     rights: [u32; 3],
     since: Time,
@@ -102,6 +104,7 @@ impl<T: HeldTree> OpenFiles<T> {
         let open = Arc::new(OpenFile {
             file,
             object: Arc::clone(object),
+            class: PathClass::default(),
             rights: rights(known),
             since: self.clock.now(),
             is_dirty: false.into(),

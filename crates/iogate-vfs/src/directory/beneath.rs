@@ -175,16 +175,35 @@ fn resolved(
 
 /// Fails with `ENOENT` if what a descriptor holds, or a name in it, is the server's own.
 fn refuse_own(root: BorrowedFd<'_>, held: BorrowedFd<'_>, name: Option<&OsStr>) -> Result<(), Errno> {
+    let below = [&below(root, held)?[..], b"/", name.map_or(&[], OsStr::as_bytes)].concat();
+    if reserved::is_path(&below) { Err(Errno::NOENT) } else { Ok(()) }
+}
+
+/// Where what a descriptor holds is below the root, as the kernel has it now: nothing, or a slash before each name. `ESTALE` if it is not.
+fn below(root: BorrowedFd<'_>, held: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let path_of = |fd| rustix::fs::readlink(ProcPath::new(fd).as_bytes(), Vec::new());
     let (root, held) = (path_of(root)?, path_of(held)?);
     let root = root.as_bytes().strip_suffix(b"/").unwrap_or(root.as_bytes());
     // The root itself has been renamed meanwhile.
     let below = held.as_bytes().strip_prefix(root).ok_or(Errno::STALE)?;
-    if !matches!(below.first(), None | Some(b'/')) {
-        return Err(Errno::STALE);
+    match below.first() {
+        None | Some(b'/') => Ok(below.to_vec()),
+        Some(_) => Err(Errno::STALE),
     }
-    let below = [below, b"/", name.map_or(&[], OsStr::as_bytes)].concat();
-    if reserved::is_path(&below) { Err(Errno::NOENT) } else { Ok(()) }
+}
+
+/// The path below a root of the file that a descriptor holds, as the kernel has it now; of a name that is gone, the one that it was. Of
+/// several names it is the one by which the file was found. `None`: the kernel knows none below the root.
+pub fn path_of(root: impl AsFd, held: impl AsFd) -> Option<PathBuf> {
+    let below = below(root.as_fd(), held.as_fd()).ok()?;
+    let below = below.strip_prefix(b"/")?;
+    let is_there = || rustix::fs::statat(&root, below, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+    let path = match below.strip_suffix(b" (deleted)") {
+        // A file may be called so.
+        Some(path) if !is_there() => path,
+        _ => below,
+    };
+    Some(PathBuf::from(OsStr::from_bytes(path)))
 }
 
 /// See `protected_symlinks` in `proc_sys_fs(5)`.

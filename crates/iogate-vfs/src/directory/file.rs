@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use iogate_engine::{FileHandle, Store};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
-use super::beneath::{Place, ProcPath};
+use super::beneath::{Place, ProcPath, path_of};
 use super::caller::Names;
 use super::open_files::OpenFiles;
 use super::removed::sync_names;
@@ -28,6 +29,8 @@ pub(super) const XATTR_BYTES_MAX: usize = 64 << 10;
 pub(super) struct DirectoryFile {
     /// For everything but reads and writes.
     pub(super) fd: OwnedFd,
+    /// Of the tree.
+    pub(super) root: Arc<OwnedFd>,
     pub(super) data: FileHandle,
     pub(super) identity: Identity,
     pub(super) store: Arc<dyn Store>,
@@ -162,6 +165,10 @@ impl Drop for DirectoryFile {
 impl TreeFile for DirectoryFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        path_of(&*self.root, &self.fd)
     }
 
     fn identity(&self) -> Identity {

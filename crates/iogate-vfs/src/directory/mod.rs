@@ -32,6 +32,7 @@ use rustix::io::Errno;
 use crate::object_id::OBJECT;
 use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of};
 use crate::{Caller, private};
+pub use beneath::path_of;
 use beneath::{Place, ProcPath};
 use caller::Names;
 use file::{DirectoryFile, XATTR_BYTES_MAX, flags_of, give_object, make};
@@ -46,7 +47,7 @@ const TRIES: usize = 100;
 
 /// A directory of this machine.
 pub struct DirectoryTree {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     store: Arc<dyn Store>,
     names: Arc<Names>,
     layouts: OnceLock<Arc<OpenLayouts>>,
@@ -60,7 +61,7 @@ impl DirectoryTree {
     /// `/proc`.
     pub fn new(root: &Path, store: Arc<dyn Store>) -> io::Result<DirectoryTree> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let root = Arc::new(rustix::fs::open(root, flags, Mode::empty())?);
         rustix::fs::stat(ProcPath::new(&root).as_bytes())
             .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
         let verifier = Arc::new(Verifier::of(&root)?);
@@ -217,6 +218,7 @@ impl DirectoryTree {
         let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
         Ok(DirectoryFile {
             fd,
+            root: Arc::clone(&self.root),
             data,
             layout,
             identity: known.identity,

@@ -4,6 +4,7 @@
 
 mod global;
 mod groups;
+mod paths;
 mod shown;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,12 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use crate::app::{
-    REST_OF_GROUPS, application_of_account, application_of_group, application_of_user, application_of_word,
+    REST_OF_GROUPS, application_of_account, application_of_glob, application_of_group, application_of_user,
+    application_of_word,
 };
 pub use global::Global;
 pub use groups::Group;
+pub use paths::overlaps;
 pub use shown::{Shown, in_short, rate_shown};
 
 /// Bytes of a policy that a mount or a server takes.
@@ -36,7 +39,9 @@ const BY_GROUP: &str = "group/user";
 /// Accounts are classes, and jobs within them.
 const BY_ACCOUNT: &str = "account/job";
 /// What a policy may divide by.
-pub const BY: [&str; 6] = ["user", "job", "app", "account", BY_GROUP, BY_ACCOUNT];
+const BY: [&str; 7] = ["user", "job", "app", "account", "path", BY_GROUP, BY_ACCOUNT];
+/// What each may have an equal share of which: without globs, all files would be one class.
+pub const FAIR: [&str; 6] = ["user", "job", "app", "account", BY_GROUP, BY_ACCOUNT];
 const KEYS: [&str; 5] = ["weight", "min", "max", "min_requests", "max_requests"];
 
 /// Classes by what a file calls them.
@@ -80,8 +85,12 @@ pub struct SharesError {
 }
 
 impl Shares {
-    /// An equal share for each of what one of [`BY`] names.
+    /// An equal share for each of what one of [`FAIR`] names.
     pub fn equal(by: &str) -> Option<Shares> {
+        if FAIR.contains(&by) { Shares::by_name(by) } else { None }
+    }
+
+    fn by_name(by: &str) -> Option<Shares> {
         let within = match by {
             BY_GROUP => ClassBy::User,
             BY_ACCOUNT => ClassBy::Job,
@@ -93,7 +102,7 @@ impl Shares {
         Some(shares)
     }
 
-    /// What it divides by, one of [`BY`].
+    /// What it divides by, as the file says it.
     pub fn by(&self) -> &'static str {
         by(&self.policy, self.by)
     }
@@ -132,7 +141,7 @@ impl Shares {
     }
 }
 
-/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (or what else [`BY`] has),
+/// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (or what else [`FAIR`] has),
 /// `accounts=on` (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
 pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Result<(), String> {
     if let Some(policy) = text.strip_prefix("policy=") {
@@ -144,7 +153,7 @@ pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Resul
     }
     if let Some(by) = text.strip_prefix("fair=") {
         let shares = Shares::equal(by);
-        let expected = || format!("fair: expected one of {}, found {by}", BY.join(", "));
+        let expected = || format!("fair: expected one of {}, found {by}", FAIR.join(", "));
         return shares.ok_or_else(expected)?.set(engine, system);
     }
     if let Some(kept) = text.strip_prefix("accounts=") {
@@ -194,7 +203,7 @@ impl Reader<'_> {
             let why = "by: expected what a class is, as in by = \"user\", found nothing".into();
             return Err(SharesError { line: 1, why });
         };
-        let found = by.get_ref().as_str().and_then(Shares::equal);
+        let found = by.get_ref().as_str().and_then(Shares::by_name);
         let expected = || format!("one of {}", BY.join(", "));
         let mut shares = found.ok_or_else(|| self.wrong(by, "by", &expected()))?;
         if let Some(lot) = table.get("lot") {
@@ -215,6 +224,9 @@ impl Reader<'_> {
             let known =
                 shares.names.iter().filter_map(|(_, class, entitlement)| Some(((*class)?, *entitlement)));
             shares.policy.apps.extend(known);
+        }
+        if shares.by == ClassBy::Path {
+            shares.policy.paths = self.paths(table.get("class"))?;
         }
         if let Some(groups) = table.get_key_value("group") {
             self.groups(groups, &mut shares, &mut seen)?;
@@ -276,6 +288,7 @@ impl Reader<'_> {
             ClassBy::User => name.parse().ok().or_else(|| (self.user)(name)).map(application_of_user),
             ClassBy::Job | ClassBy::App => Some(application_of_word(name)),
             ClassBy::Account => Some(application_of_account(name)),
+            ClassBy::Path => Some(application_of_glob(name)),
         }
     }
 
@@ -388,9 +401,9 @@ mod tests {
             shares.groups.iter().map(|one| (one.name.as_str(), one.class.is_some())).collect();
         assert_eq!(groups, [("physics", true), ("4711", true), ("none", false)]);
         assert_eq!(shares.groups[1].names[0].1, None);
-        assert_eq!(shown::classes(policy), "2 groups and 2 named, for each other weight 7");
+        assert_eq!(shown::classes(policy, shares.by), "2 groups and 2 named, for each other weight 7");
         let one = parse("by = \"user\"\n[group.physics]\n").unwrap();
-        assert_eq!(shown::classes(&one.policy), "1 group and 0 named, for each other weight 1");
+        assert_eq!(shown::classes(&one.policy, one.by), "1 group and 0 named, for each other weight 1");
 
         let each = parse("by = \"group/user\"\n[others]\nmax = \"1MB/s\"\n[group.physics]\n").unwrap();
         assert_eq!(
@@ -453,7 +466,7 @@ mod tests {
             (
                 "by = \"group\"",
                 1,
-                "by: expected one of user, job, app, account, group/user, account/job, found \"group\"",
+                "by: expected one of user, job, app, account, path, group/user, account/job, found \"group\"",
             ),
             (
                 "by = \"app\"\n[group.physics]",

@@ -4,7 +4,7 @@ use std::fmt;
 
 use iogate_core::policy::{Entitlement, Policy, Rate};
 use iogate_core::units::{format_size, format_time, plural};
-use iogate_engine::Engine;
+use iogate_engine::{ClassBy, Engine};
 
 use super::{by, others};
 
@@ -16,16 +16,18 @@ pub fn in_short(engine: &Engine) -> Option<String> {
     Some(format!(
         "by {}: {}{}{}",
         by(&policy, engine.class_by()),
-        classes(&policy),
+        classes(&policy, engine.class_by()),
         lot.unwrap_or_default(),
         sharing.unwrap_or_default()
     ))
 }
 
 /// Who is named, and what all others are entitled to.
-pub(super) fn classes(policy: &Policy) -> String {
+pub(super) fn classes(policy: &Policy, by: ClassBy) -> String {
     let others = others(policy);
     match (policy.branches.len(), policy.apps.len()) {
+        (_, 0) if by == ClassBy::Path => format!("for all paths {}", Shown(others)),
+        (_, named) if by == ClassBy::Path => format!("{named} named, for all other paths {}", Shown(others)),
         (0, 0) if *others == Entitlement::default() => "an equal share for each".into(),
         (0, 0) => format!("for each {}", Shown(others)),
         (0, named) => format!("{named} named, for each other {}", Shown(others)),

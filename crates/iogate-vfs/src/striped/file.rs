@@ -1,6 +1,7 @@
 //! An open file, or directory, of a striped tree.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -47,6 +48,10 @@ impl Drop for StripedFile {
 impl TreeFile for StripedFile {
     fn data(&self) -> &FileHandle {
         &self.data
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        self.names.path()
     }
 
     fn identity(&self) -> Identity {

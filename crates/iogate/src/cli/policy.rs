@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueHint};
-use iogate_vfs::policy_file::BY;
+use iogate_vfs::policy_file::FAIR;
 
 /// Who is entitled to what; without, the scheduler alone decides.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SharesArgs {
     /// Give each user, job, application or account of jobs an equal share of the storage's time: user, job, app or account; with
     /// group/user each group, and of that each of its users; with account/job each account, and of that each of its jobs
-    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(BY))]
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(FAIR))]
     pub(crate) fair: Option<String>,
 
     /// Say by a file who is entitled to what: weights, floors and caps (docs/policy.md)

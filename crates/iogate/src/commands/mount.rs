@@ -362,7 +362,10 @@ impl Names for MountControl {
             // A user may call himself what fits an environment; a status has less room.
             Some(name) => name.chars().take(NAME_CHARS_MAX).collect(),
             None if app.0 == 0 => "unknown".into(),
-            None => auth::class_called(app).unwrap_or_else(|| app.to_string()),
+            None => {
+                let called = self.engine.paths_called(app).or_else(|| auth::class_called(app));
+                called.unwrap_or_else(|| app.to_string())
+            }
         }
     }
 

@@ -104,7 +104,11 @@ fn lines(shares: &Shares) -> Vec<Line<'_>> {
         lines.push((0, others("each other", around), true, shares.others()));
         lines.push((1, others("each", shares.by.name()), true, &shares.policy.others));
     } else {
-        lines.push((0, others("each other", shares.by.name()), true, shares.others()));
+        let what = match shares.by {
+            ClassBy::Path => Named::Others("all other paths".into()),
+            by => others("each other", by.name()),
+        };
+        lines.push((0, what, true, shares.others()));
     }
     lines
 }
@@ -147,6 +151,9 @@ fn explained(shares: &Shares) -> String {
         writeln!(out, "warning: {key} matches nobody: there is no {what} of this name here")
             .expect("text grows");
     }
+    for overlap in policy_file::overlaps(&shares.policy.paths) {
+        writeln!(out, "warning: {overlap}").expect("text grows");
+    }
     if let Some(global) = &shares.global {
         let Global { coordinators, gates, terms } = global;
         let total = terms.policy.total.map(|total| Rate { bytes: Some(total), requests: None });
@@ -164,7 +171,10 @@ fn explained(shares: &Shares) -> String {
                 .expect("text grows");
         }
     }
-    let each = || shares.policy.apps.values().map(|one| one.min).chain(groups_above(shares));
+    // Of paths, all others are one class.
+    let all_others = (shares.by == ClassBy::Path).then_some(shares.others().min);
+    let each =
+        || shares.policy.apps.values().map(|one| one.min).chain(groups_above(shares)).chain(all_others);
     let bytes = each().filter_map(|min| min.bytes).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
     let requests =
         each().filter_map(|min| min.requests).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
@@ -177,7 +187,7 @@ fn explained(shares: &Shares) -> String {
     {
         writeln!(out, "floors together: {sum}; they hold as far as the storage serves that, in the pattern in which it is asked for").expect("text grows");
     }
-    if shares.others().min != Rate::default() {
+    if shares.others().min != Rate::default() && all_others.is_none() {
         let by = if shares.policy.other_branches.is_some() { around(shares) } else { by };
         writeln!(out, "warning: others.min is a floor for each other {by}: how many there will be is not known, nor what that is together").expect("text grows");
     }
@@ -217,6 +227,23 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
+    }
+
+    #[test]
+    fn globs_are_explained() {
+        let text = "by = \"path\"\n[class.\"checkpoints/**\"]\nmin = \"5MiB/s\"\n[class.\"**/*.h5\"]\n[class.checkpoints]\n\
+                    [others]\nmin = \"3MiB/s\"\n";
+        let shown = explained(&parse(text).unwrap());
+        for expected in [
+            "\ncheckpoints/** ",
+            "\nall other paths ",
+            "\nwarning: class.\"**/*.h5\" overlaps class.\"checkpoints/**\": ",
+            "\nwarning: class.\"checkpoints\" has no files: class.\"checkpoints/**\" stands before it",
+            "\nfloors together: 8MiB/s;",
+        ] {
+            assert!(shown.contains(expected), "{expected}: {shown}");
+        }
+        assert!(!shown.contains("others.min"), "all others are one class: {shown}");
     }
 
     #[test]

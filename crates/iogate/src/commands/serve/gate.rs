@@ -6,7 +6,7 @@ use std::path::Path;
 use iogate_core::auto::Storage;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::Accounts;
-use iogate_vfs::policy_file::{BY, Shares};
+use iogate_vfs::policy_file::{FAIR, Shares};
 use serde::Deserialize;
 
 use crate::commands::policy;
@@ -83,7 +83,7 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
             gate.accounts = given.as_str().and_then(Accounts::by_name).ok_or_else(expected)?;
         }
         if let Some(given) = table.remove("fair") {
-            let expected = || format!("fair: expected one of {}, found {given}", BY.join(", "));
+            let expected = || format!("fair: expected one of {}, found {given}", FAIR.join(", "));
             gate.shares = Some(given.as_str().and_then(Shares::equal).ok_or_else(expected)?);
         }
         if let Some(given) = table.remove("policy") {
