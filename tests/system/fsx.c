@@ -46,6 +46,10 @@ int main(int argc, char **argv) {
     if (fd < 0)
         die("open", 0);
     for (step = 1; step <= steps; step++) {
+        if (step % 50000 == 0) {
+            printf("at step %ld\n", step);
+            fflush(stdout);
+        }
         long at = random() % MOST, bytes = random() % 70000 + 1;
         if (at + bytes > MOST)
             bytes = MOST - at;

@@ -11,7 +11,7 @@ use common::*;
 use iogate_nfs::rpc::{Accepted, take_reply};
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
-use iogate_nfs::{Lasting, Limits};
+use iogate_nfs::{Access, Lasting, Limits, Server, ServerConfig};
 
 fn accepted(record: &[u8]) -> Option<Accepted> {
     take_reply(&mut Reader::new(record)).unwrap().1
@@ -55,6 +55,48 @@ fn what_is_not_there_is_said_at_once() {
         panic!("no list")
     };
     assert!(mounts.iter().any(|mounted| mounted.host == "127.0.0.1" && mounted.path == b"/export/dir/"));
+}
+
+#[test]
+fn a_path_to_mount_may_lead_through_links_but_not_out_of_the_export() {
+    let folder = tempfile::tempdir().unwrap();
+    let links = [
+        ("relative", "dir"),
+        ("dir/back", "../dir/deep"),
+        ("absolute", "/export/relative/deep"),
+        ("through", "absolute/.."),
+        ("above", ".."),
+        ("outside", "/etc"),
+        ("dir/beside", "../../etc"),
+        ("loop", "loop"),
+        ("gone", "nothing"),
+    ];
+    std::fs::create_dir_all(folder.path().join("dir/deep")).unwrap();
+    for (name, target) in links {
+        std::os::unix::fs::symlink(target, folder.path().join(name)).unwrap();
+    }
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let dir = client.look_up(client.root, b"dir").unwrap();
+    let deep = client.look_up(dir, b"deep").unwrap();
+    let mut mounted = |path: &str| match client.mount(path.as_bytes()) {
+        MountReply::Mount(result) => result.map(|(root, _)| root),
+        other => panic!("{other:?}"),
+    };
+    for (path, expected) in [
+        ("relative", dir),
+        ("relative/./deep", deep),
+        ("dir/back", deep),
+        ("absolute/", deep),
+        ("through", dir),
+        ("through/deep/../deep", deep),
+    ] {
+        assert_eq!(mounted(&format!("/export/{path}")), Ok(expected), "{path}");
+    }
+    for path in ["above", "outside", "outside/hosts", "dir/beside", "gone", "relative/../.."] {
+        assert_eq!(mounted(&format!("/export/{path}")), Err(Status::NoEnt as u32), "{path}");
+    }
+    assert_eq!(mounted("/export/loop"), Err(Status::Inval as u32));
 }
 
 #[test]
@@ -262,6 +304,42 @@ fn the_end_of_a_connection_is_seen_whatever_came_before_it() {
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", server.counts());
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn from_a_port_that_anybody_may_have_only_null_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let access = Access { networks: vec![], any_port: false };
+    let limits = Limits { connections_per_client: 5, ..Limits::default() };
+    let config = ServerConfig { exports: vec![export(folder.path(), How::default())], access, limits };
+    let server = Server::start(config, TcpListener::bind("127.0.0.1:0").unwrap()).unwrap();
+    let connect = || TcpStream::connect(server.address().unwrap()).unwrap();
+    let root = FileHandle::new(&[]).unwrap();
+    let mut client = Client { stream: connect(), xid: 1, credential: user(0, 0, &[]), root };
+    for (program, version, procedure, answered) in [
+        (NFS_PROGRAM, 3, procedure::NULL, Some(Accepted::Success)),
+        (MOUNT_PROGRAM, 3, procedure::NULL, Some(Accepted::Success)),
+        (NFS_PROGRAM, 4, 0, Some(Accepted::Versions { low: 3, high: 3 })),
+        (NFS_PROGRAM, 3, procedure::FSINFO, None),
+        (NFS_PROGRAM, 3, procedure::READ, None),
+        (MOUNT_PROGRAM, 3, MountRequest::Exports.procedure(), None),
+    ] {
+        let record = client.call_raw(program, version, procedure, &[]);
+        let (_, accepted) = take_reply(&mut Reader::new(&record)).unwrap();
+        assert_eq!(accepted, answered, "{program} {version} {procedure}");
+        if answered.is_none() {
+            assert_eq!(record[4..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5], "authentication: too weak");
+        }
+    }
+    assert_eq!(server.counts().refused, 3);
+    // There is no memory for more than such a call.
+    client.send(NFS_PROGRAM, 3, procedure::NULL, &[0; 2000]);
+    assert!(is_ended(&client.stream));
+    // Half of the room is for who may do more.
+    eventually("it is gone", || server.counts().connections == 0);
+    let stay = [connect(), connect()];
+    assert!(is_ended(&connect()));
+    drop(stay);
 }
 
 #[test]

@@ -61,15 +61,30 @@ pub struct Access {
     pub any_port: bool,
 }
 
+/// What a client may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// What its users may.
+    Calls,
+    /// Ask whether the server is there: `mount` does that from any port.
+    Probes,
+    /// Nothing.
+    Nothing,
+}
+
 impl Access {
-    /// Whether a client may come in.
-    pub fn admits(&self, client: SocketAddr) -> bool {
+    /// What a client may do.
+    pub(super) fn admission(&self, client: SocketAddr) -> Admission {
         let address = client.ip().to_canonical();
         let is_known = match &self.networks[..] {
             [] => address.is_loopback(),
             networks => networks.iter().any(|network| network.contains(address)),
         };
-        is_known && (self.any_port || client.port() <= PRIVILEGED_MAX)
+        match is_known {
+            false => Admission::Nothing,
+            true if self.any_port || client.port() <= PRIVILEGED_MAX => Admission::Calls,
+            true => Admission::Probes,
+        }
     }
 }
 
@@ -97,12 +112,16 @@ mod tests {
             assert!(wrong.parse::<Network>().is_err(), "{wrong}");
         }
         let local = Access::default();
-        assert!(local.admits("127.0.0.1:700".parse().unwrap()));
-        assert!(local.admits("[::ffff:127.0.0.1]:700".parse().unwrap()));
-        assert!(!local.admits("127.0.0.1:1024".parse().unwrap()));
-        assert!(!local.admits("10.0.0.1:700".parse().unwrap()));
         let open = Access { networks: vec![network("10.0.0.0/8")], any_port: true };
-        assert!(open.admits("10.0.0.1:5000".parse().unwrap()));
-        assert!(!open.admits("127.0.0.1:5000".parse().unwrap()));
+        for (access, client, admission) in [
+            (&local, "127.0.0.1:700", Admission::Calls),
+            (&local, "[::ffff:127.0.0.1]:700", Admission::Calls),
+            (&local, "127.0.0.1:1024", Admission::Probes),
+            (&local, "10.0.0.1:700", Admission::Nothing),
+            (&open, "10.0.0.1:5000", Admission::Calls),
+            (&open, "127.0.0.1:5000", Admission::Nothing),
+        ] {
+            assert_eq!(access.admission(client.parse().unwrap()), admission, "{client}");
+        }
     }
 }

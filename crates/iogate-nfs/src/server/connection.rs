@@ -19,6 +19,8 @@ use crate::rpc::records::Records;
 use crate::service::Answer;
 use crate::wire::{NFS_PROGRAM, RECORD_BYTES_MAX, TRANSFER_BYTES_MAX, procedure};
 
+/// Most bytes of a record of who may only ask whether the server is there: more than the largest head of a call.
+const PROBE_BYTES_MAX: usize = 1024;
 /// Most records that are taken at once.
 const RECORDS_AT_ONCE: usize = 32;
 /// Most bytes that are taken at once.
@@ -159,6 +161,8 @@ fn cost(record: &[u8]) -> usize {
 pub(super) struct Connection {
     pub(super) token: u64,
     pub(super) client: Arc<Client>,
+    /// It may do more than ask whether the server is there.
+    pub(super) may_call: bool,
     stream: TcpStream,
     shared: Weak<Shared>,
     incoming: Mutex<Incoming>,
@@ -174,16 +178,18 @@ impl Connection {
         token: u64,
         client: Arc<Client>,
         stream: TcpStream,
+        may_call: bool,
         shared: &Arc<Shared>,
     ) -> Arc<Connection> {
         client.connections.fetch_add(1, Ordering::SeqCst);
         Arc::new(Connection {
             token,
             client,
+            may_call,
             stream,
             shared: Arc::downgrade(shared),
             incoming: Mutex::new(Incoming {
-                records: Records::new(RECORD_BYTES_MAX),
+                records: Records::new(if may_call { RECORD_BYTES_MAX } else { PROBE_BYTES_MAX }),
                 complete: VecDeque::new(),
                 is_drained: true,
             }),

@@ -26,6 +26,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::service::{Asked, Export, Front, Job, Lasting, Service, Spawn};
+use access::Admission;
 pub use access::{Access, Network, NetworkError};
 pub use budget::Limits;
 use budget::{Budget, Client};
@@ -62,7 +63,7 @@ pub struct Counts {
     pub bytes: usize,
     /// Calls since it began.
     pub calls: u64,
-    /// Connections that were refused.
+    /// Connections that were refused, and calls of those that may only ask whether the server is there.
     pub refused: u64,
 }
 
@@ -320,25 +321,31 @@ impl Shared {
         };
         let client = self.budget.client(address.ip().to_canonical());
         let limits = &self.budget.limits;
-        let is_full = lock(&self.connections).len() >= limits.connections
-            || client.connections.load(Ordering::SeqCst) >= limits.connections_per_client;
-        if is_full || !self.access.admits(address) {
-            let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let admission = self.access.admission(address);
+        // Who may only ask leaves room for who may do more.
+        let share = if admission == Admission::Calls { 1 } else { 2 };
+        let is_full = lock(&self.connections).len() >= limits.connections / share
+            || client.connections.load(Ordering::SeqCst) >= limits.connections_per_client / share;
+        if is_full || admission == Admission::Nothing {
             let why = if is_full { "there are too many" } else { "it is not admitted" };
-            // Anybody may try, and shall not fill the log.
-            if count.is_power_of_two() {
-                tracing::warn!(client = %address, why, count, "a connection is refused");
-            }
-            return;
+            return self.count_refused(&address, why);
         }
         let token = self.next_token.fetch_add(1, Ordering::Relaxed);
-        let connection = Connection::new(token, client, stream, self);
+        let connection = Connection::new(token, client, stream, admission == Admission::Calls, self);
         lock(&self.connections).insert(token, Arc::clone(&connection));
         let data = EventData::new_u64(token);
         if epoll::add(&self.epoll, connection.fd(), data, EventFlags::ET).is_err() {
             return connection.close(self);
         }
         connection.rearm(self);
+    }
+
+    /// Anybody may try, and shall not fill the log.
+    fn count_refused(&self, client: &dyn std::fmt::Display, why: &str) {
+        let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            tracing::warn!(%client, why, count, "a client is refused");
+        }
     }
 
     fn on_event(
@@ -379,7 +386,12 @@ impl Shared {
         let (mut batch, mut first, mut gate) = (Vec::new(), None, None::<&Arc<Service>>);
         self.calls.fetch_add(calls.len() as u64, Ordering::Relaxed);
         for (record, charge) in calls.drain(..) {
-            match front.ask(&record) {
+            let mut asked = front.ask(&record);
+            if let (false, Asked::Data(asking) | Asked::Other(asking)) = (connection.may_call, &asked) {
+                self.count_refused(&address, "its port is one that any user of its machine may have");
+                asked = Asked::Answered(asking.refused());
+            }
+            match asked {
                 Asked::Answered(answer) => connection.send(answer, Some(charge)),
                 Asked::Nonsense(error) => {
                     tracing::debug!(%error, client = %address, "a connection is closed");

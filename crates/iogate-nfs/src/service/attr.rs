@@ -32,7 +32,8 @@ pub(super) fn fattr(known: &Known, fsid: u64, users: &Users) -> Fattr {
     }
 }
 
-fn kind(mode: u32) -> Kind {
+/// What kind of file has a mode.
+pub(super) fn kind(mode: u32) -> Kind {
     match FileType::from_raw_mode(mode) {
         FileType::Directory => Kind::Directory,
         FileType::Symlink => Kind::Link,

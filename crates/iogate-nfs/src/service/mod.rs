@@ -28,7 +28,7 @@ use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
 use crate::handle::Sealer;
-use crate::rpc::{Accepted, Call, CallError, Credential, put_accepted, records};
+use crate::rpc::{Accepted, AuthStatus, Call, CallError, Credential, put_accepted, put_auth_error, records};
 use crate::wire::{Fattr, FileHandle, Kind, Reply, Request, Status, Wcc};
 use crate::xdr::Reader;
 use attr::{fattr, status};
@@ -109,6 +109,13 @@ impl Asking {
     /// The arguments, in the call's record.
     fn arguments<'a>(&self, record: &'a [u8]) -> Reader<'a> {
         Reader::new(record.get(self.arguments..).unwrap_or_default())
+    }
+
+    /// The answer to who is not believed to be who the call says.
+    pub(crate) fn refused(&self) -> Answer {
+        let mut head = vec![0; 4];
+        put_auth_error(&mut head, self.call.xid, AuthStatus::TooWeak);
+        finish(head)
     }
 }
 

@@ -9,12 +9,14 @@ use iogate_vfs::Caller;
 use iogate_vfs::held::HeldTree;
 
 use super::Service;
-use super::attr::status;
+use super::attr::{kind, status};
 use super::objects::Object;
-use crate::wire::{FileHandle, Mounted, Status};
+use crate::wire::{FileHandle, Kind, Mounted, Status};
 
 /// Most mounts that are remembered: for people, who may ask for the list.
 const MOUNTS_MAX: usize = 1024;
+/// Most links that a path may lead through, as in Linux.
+const LINKS_MAX: usize = 40;
 
 /// Who has mounted what, as far as they have said.
 #[derive(Debug, Default)]
@@ -50,19 +52,48 @@ impl<T: HeldTree> Service<T> {
         is_below.then_some(below)
     }
 
-    /// The handle of a path below the export's that the caller may reach.
+    /// The handle of a path below the export's that the caller may reach. Links on the way are followed, as people know paths so, but to
+    /// nothing that is not below the export's path.
     pub(super) fn mounted(&self, caller: Caller, below: &[u8]) -> Result<FileHandle, Status> {
-        let mut at: Arc<Object<T::Held>> = Arc::clone(self.objects.root());
-        for name in below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            if matches!(name, b"." | b"..") {
-                return Err(Status::NoEnt);
+        let tree = &self.export.tree;
+        // From the root to where the way has come; no link is among them, so that `..` is the one before.
+        let mut way: Vec<Arc<Object<T::Held>>> = Vec::new();
+        let mut ahead = reversed(below);
+        let mut links = 0;
+        while let Some(name) = ahead.pop() {
+            match &name[..] {
+                b"" | b"." => continue,
+                b".." => {
+                    way.pop().ok_or(Status::NoEnt)?;
+                    continue;
+                }
+                _ => {}
             }
-            let found = self.export.tree.hold_entry(caller, &at.held, name).and_then(|fd| {
-                let known = self.export.tree.known(&fd)?;
-                self.objects.adopt(fd, &known, &at, name)
-            });
-            at = found.map_err(|error| status(&error))?;
+            let at = way.last().unwrap_or(self.objects.root());
+            let fd = tree.hold_entry(caller, &at.held, &name).map_err(|error| status(&error))?;
+            let known = tree.known(&fd).map_err(|error| status(&error))?;
+            if kind(known.attr.mode) != Kind::Link {
+                let found = self.objects.adopt(fd, &known, at, &name).map_err(|error| status(&error))?;
+                way.push(found);
+                continue;
+            }
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Status::Inval);
+            }
+            let target = tree.read_held_link(caller, &fd).map_err(|error| status(&error))?;
+            if target.starts_with(b"/") {
+                way.clear();
+                ahead.extend(reversed(self.below(&target).ok_or(Status::NoEnt)?));
+            } else {
+                ahead.extend(reversed(&target));
+            }
         }
-        Ok(self.objects.handle(&at))
+        Ok(self.objects.handle(way.last().unwrap_or(self.objects.root())))
     }
+}
+
+/// The names of a path, the last one first.
+fn reversed(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec).collect()
 }
