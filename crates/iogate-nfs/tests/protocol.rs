@@ -328,7 +328,11 @@ fn from_a_port_that_anybody_may_have_only_null_is_answered() {
         let (_, accepted) = take_reply(&mut Reader::new(&record)).unwrap();
         assert_eq!(accepted, answered, "{program} {version} {procedure}");
         if answered.is_none() {
-            assert_eq!(record[4..], [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5], "authentication: too weak");
+            assert_eq!(
+                record[4..],
+                [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5],
+                "authentication: too weak"
+            );
         }
     }
     assert_eq!(server.counts().refused, 3);
