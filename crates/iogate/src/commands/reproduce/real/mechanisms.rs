@@ -56,7 +56,7 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let keep: Vec<_> = kept.into_iter().filter(|(_, values)| !values.is_empty()).collect();
     let results =
         lab.side_by_side(&runner, &Reduced { scenario: path, called: SCENARIO, set: &set, keep: &keep })?;
-    let mut notes = vec![
+    let notes = vec![
         "Not of any paper: what order does to a device that is there, where the other pages have modelled ones. The server's files are on \
          this machine's own device (in the folder for temporary files), written before each run and read past the page cache; \
          processes read and write through a mount of the server. A machine that others use, too, has devices with limits and \
@@ -68,10 +68,10 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
          pairs of runs with the same seed."
             .into(),
     ];
-    notes.extend(measured.notes.iter().map(|note| format!("While the device was measured: {note}.")));
+    let seen = measured.notes.iter().map(|note| format!("While the device was measured: {note}."));
     Ok(Page {
         title: "Mechanisms on a real device".into(),
-        notes,
+        notes: notes.into_iter().chain(seen).collect(),
         sections: results
             .values(LOAD)
             .iter()
