@@ -61,6 +61,17 @@ touch -d @1000000000 fsx-link
 [ "$(stat -c %Y fsx-file)" = 1000000000 ] || fail "a time is not set"
 [ "$(df --output=fstype . | tail -n 1)" = nfs ] || fail "this is no mount of NFS"
 
+# --- Locks: one program sees those of another here. Who wants them between clients is told at once, where nothing here could keep them.
+(
+    flock -n 9 || fail "a lock that nobody has"
+    if flock -n locked true; then fail "a lock that another program has"; fi
+) 9>locked
+flock -n locked true || fail "a lock that was let go"
+mkdir /tmp/locks
+ports=vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp
+if mount -t nfs -o "$ports" "$(findmnt --noheadings --output SOURCE .)" /tmp/locks 2>/tmp/said; then fail "a mount without nolock"; fi
+grep -q 'rpc.statd is not running' /tmp/said || fail "a mount without nolock says: $(cat /tmp/said)"
+
 # --- Users.
 users clone
 

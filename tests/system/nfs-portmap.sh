@@ -6,7 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs rpcbind rpcinfo unshare
+needs rpcbind rpcinfo unshare setpriv
 [ "$(id -u)" -eq 0 ] || skip "a network and a /run of its own take root"
 if [ -z "${IN_NAMESPACES:-}" ]; then
     trap - EXIT
@@ -41,8 +41,18 @@ end_server() {
     [ -z "$left" ] || fail "the port mapper has it still: $left"
 }
 
+# `mount` asks so whether the server is there, also from a port that any user may have.
+answers_anybody() {
+    local program
+    for program in 100003 100005; do
+        setpriv --reuid 1000 --regid 1000 --clear-groups rpcinfo -t 127.0.0.1 "$program" 3 >"$SIDE/asked" 2>&1 ||
+            fail "program $program does not answer: $(cat "$SIDE/asked")"
+    done
+}
+
 # One that was killed had no time to take anything back: the next one at its address takes over.
 start "${serve[@]}"
+answers_anybody
 kill -KILL "$SERVER"
 wait "$SERVER" || true
 start "${serve[@]}"

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -156,7 +156,10 @@ fn an_answer_outlives_the_server() {
 /// Whether a connection is ended by the server.
 fn is_ended(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    !matches!(stream.read(&mut [0; 16]), Ok(count) if count > 0)
+    match stream.read(&mut [0; 16]) {
+        Ok(count) => count == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    }
 }
 
 #[test]
