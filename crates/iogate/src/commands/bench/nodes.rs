@@ -141,8 +141,10 @@ impl Nodes {
     /// Starts the nodes, and makes the files of a run.
     pub(super) fn open(&mut self, work: &Work) -> Result<(), Failure> {
         feasibility::check_space(work.bytes(self.layer.is_none()), self.folder())?;
-        let applications = self.folder().join(APPLICATIONS);
-        std::fs::write(&applications, applications_by_address(&work.apps)).context("the applications")?;
+        if self.exports.is_some() {
+            let applications = self.folder().join(APPLICATIONS);
+            std::fs::write(&applications, applications_by_address(&work.apps)).context("the applications")?;
+        }
         for role in [Role::Server, Role::Forwarder] {
             let mut starting = Vec::new();
             for node in self.nodes.iter().filter(|node| node.role == role) {

@@ -287,10 +287,6 @@ impl Experiment {
         self.point(settings)?.metric(metric)
     }
 
-    fn mean(&self, settings: &Settings<'_>, metric: &str) -> Option<f64> {
-        Some(self.measured(settings, metric)?.estimate.mean)
-    }
-
     /// A metric of the whole run with its interval; `-` where there is none.
     fn shown(&self, settings: &Settings<'_>, metric: &str) -> String {
         shown(self.measured(settings, metric))

@@ -4,6 +4,7 @@
 mod list;
 
 use anyhow::anyhow;
+use iogate_core::glob::name_fits;
 use iogate_report::Table;
 use iogate_report::claims::{Claim, Statement, Verdict};
 
@@ -29,7 +30,7 @@ struct Named {
     /// What tells it from the headline's others; empty of a single one.
     called: &'static str,
     figure: &'static str,
-    /// Its name, in which `*` stands for anything.
+    /// Its name, or a pattern of it ([`name_fits`]).
     what: &'static str,
 }
 
@@ -282,7 +283,9 @@ fn find<'a>(
         .sections
         .iter()
         .flat_map(|section| section.claims.all.iter().map(move |claim| Kept { page, section, claim }));
-    let is = |kept: &Kept<'_>| kept.claim.figure == figure && stands_for(what, &kept.claim.what);
+    let is = |kept: &Kept<'_>| {
+        kept.claim.figure == figure && name_fits(what.as_bytes(), kept.claim.what.as_bytes())
+    };
     let found: Vec<_> = all.filter(is).collect();
     if found.is_empty() {
         let error = anyhow!("{name} is not among the claims of {}", record_name(page));
@@ -290,18 +293,6 @@ fn find<'a>(
         return Err(Failure::failed(error).hint(hint));
     }
     Ok(found)
-}
-
-/// Whether a name is another one, in which each `*` stands for anything.
-fn stands_for(pattern: &str, name: &str) -> bool {
-    let Some((begin, rest)) = pattern.split_once('*') else { return pattern == name };
-    let Some(mut left) = name.strip_prefix(begin) else { return false };
-    let (middle, end) = rest.rsplit_once('*').map_or((None, rest), |(middle, end)| (Some(middle), end));
-    for part in middle.iter().flat_map(|middle| middle.split('*')) {
-        let Some(at) = left.find(part) else { return false };
-        left = &left[at + part.len()..];
-    }
-    left.ends_with(end)
 }
 
 /// How many headlines came out which way, and what was found of the causes of the others.

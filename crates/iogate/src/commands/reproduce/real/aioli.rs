@@ -119,7 +119,7 @@ fn section(results: &Experiment, set: &[&str]) -> Result<Section, Failure> {
         tables.push((format!("{called}: completion times"), table));
         tables.push((format!("{called}: what the paper says, and ours"), sheet.claims.table()));
     }
-    verdicts.push(near(results));
+    verdicts.push(makespans_near(results, &[]));
     Ok(Section {
         title: "Figures 6 and 7: two strided readers and a small program".into(),
         scenarios: vec![SCENARIO.into()],
@@ -132,18 +132,4 @@ fn section(results: &Experiment, set: &[&str]) -> Result<Section, Failure> {
         pictures: Vec::new(),
         verdict: verdicts.join(" "),
     })
-}
-
-/// In how many points reality is as simulated.
-fn near(results: &Experiment) -> String {
-    let mut ratios = Vec::new();
-    for request in results.values(REQUEST) {
-        for scheduler in [WITHOUT, WITH] {
-            let mean = |by| {
-                results.mean(&[(REQUEST, request.as_str()), (SCHEDULER, scheduler), (BY, by)], "makespan")
-            };
-            ratios.extend(mean(REAL).zip(mean(SIMULATION)).map(|(real, simulated)| real / simulated));
-        }
-    }
-    makespans_near(&ratios)
 }

@@ -134,17 +134,6 @@ fn section(results: &Experiment, title: &str, scenario: &str, set: &[&str], thes
         paper: format!("{thesis} Set in the scenario: `{}`.", set.join("`, `")),
         tables: vec![(String::new(), table)],
         pictures: timelines_of(results, &real),
-        verdict: near(results),
+        verdict: makespans_near(results, &[]),
     }
-}
-
-/// In how many points reality is as simulated.
-fn near(results: &Experiment) -> String {
-    let ratios: Vec<f64> = (CASES.iter())
-        .filter_map(|case| {
-            let mean = |by| results.mean(&[(CASE, case), (BY, by)], "makespan");
-            Some(mean(REAL)? / mean(SIMULATION)?)
-        })
-        .collect();
-    makespans_near(&ratios)
 }

@@ -25,7 +25,6 @@ const HARM_MOST: f64 = 1.1;
 /// For how long the device is measured.
 const BUDGET: Duration = Duration::from_secs(30);
 const QUICK_BUDGET: Duration = Duration::from_secs(2);
-const QUICK: [&str; 1] = ["repetitions=1"];
 
 pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let runner = Runner::new(BenchStore::Directory, None, Some(BenchWay::Mount))?;
@@ -47,15 +46,13 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let path = folder.path().join("own-device.toml");
     let path = path.to_str().context("the folder for temporary files: expected a path in UTF-8")?;
     let mut set = vec!["servers.device=profile:device.toml"];
-    let (mut loads, mut mechanisms): (&[&str], &[&str]) = (&[], &[]);
+    let mut keep: &[(&str, &[&str])] = &[];
     if lab.quick {
-        set.extend(QUICK);
-        (loads, mechanisms) = (&["small beside large"], &[NONE, "sjf", "auto"]);
+        set.push("repetitions=1");
+        keep = &[(LOAD, &["small beside large"]), (MECHANISM, &[NONE, "sjf", "auto"])];
     }
-    let kept = [(LOAD, loads), (MECHANISM, mechanisms)];
-    let keep: Vec<_> = kept.into_iter().filter(|(_, values)| !values.is_empty()).collect();
     let results =
-        lab.side_by_side(&runner, &Reduced { scenario: path, called: SCENARIO, set: &set, keep: &keep })?;
+        lab.side_by_side(&runner, &Reduced { scenario: path, called: SCENARIO, set: &set, keep })?;
     let notes = vec![
         "Not of any paper: what order does to a device that is there, where the other pages have modelled ones. The server's files are on \
          this machine's own device (in the folder for temporary files), written before each run and read past the page cache; \
@@ -92,7 +89,7 @@ fn section(results: &Experiment, load: &str) -> Result<Section, Failure> {
         "simulated",
     ]);
     let at = |mechanism, by| [(LOAD, load), (MECHANISM, mechanism), (BY, by)];
-    let (mut ratios, mut harmless) = (Vec::new(), Vec::new());
+    let mut harmless = Vec::new();
     for mechanism in results.values(MECHANISM) {
         let mut row = vec![mechanism.clone()];
         for by in [REAL, SIMULATION] {
@@ -109,8 +106,6 @@ fn section(results: &Experiment, load: &str) -> Result<Section, Failure> {
         }
         row.extend([REAL, SIMULATION].map(|by| results.shown(&at(mechanism, by), "call_time_mean")));
         table.row(row);
-        let mean = |by| results.mean(&at(mechanism, by), "makespan");
-        ratios.extend(mean(REAL).zip(mean(SIMULATION)).map(|(real, simulated)| real / simulated));
     }
     let mut sheet = Sheet::expected(load);
     sheet.everywhere("`auto` takes at most a tenth longer than no scheduler", harmless);
@@ -123,6 +118,6 @@ fn section(results: &Experiment, load: &str) -> Result<Section, Failure> {
             ("What one might expect, and ours".into(), sheet.claims.table()),
         ],
         pictures: Vec::new(),
-        verdict: format!("{} {}", sheet.claims.verdict(), makespans_near(&ratios)),
+        verdict: format!("{} {}", sheet.claims.verdict(), makespans_near(results, &[(LOAD, load)])),
     })
 }

@@ -9,11 +9,13 @@ pub(super) mod twins;
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use iogate_core::{Span, Time};
 use iogate_report::claims::Interval;
-use iogate_report::{ExperimentReport, Recording, units};
+use iogate_report::{ExperimentReport, Recording, experiment, units};
+use iogate_sim::experiment::PointResult;
 use iogate_sim::metrics::{self, Unit};
 use iogate_sim::result::RunResult;
 use serde::{Deserialize, Serialize};
@@ -67,43 +69,75 @@ pub(super) fn runner() -> Result<Runner, Failure> {
     Runner::new(BenchStore::Modelled, None, Some(BenchWay::Network))
 }
 
+/// A point that has been run, for real and simulated.
+struct Ran {
+    settings: Vec<(String, String)>,
+    confidence: f64,
+    real: Vec<RunResult>,
+    /// What an onlooker saw of the first repetition.
+    recording: Option<Recording>,
+    simulated: PointResult<Recording>,
+    /// What a request spent outside of gates and devices, mean.
+    path: Span,
+}
+
+/// Runs all points of a scenario for real, and simulates them. All points have their first repetition before any has its second: what else
+/// the machine does hits all alike.
+fn carry_out(runner: &Runner, reduced: &Reduced<'_>) -> Result<Vec<Ran>, Failure> {
+    let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
+    points.retain(|point| reduced.keeps(&point.settings));
+    for point in &mut points {
+        runner.fit(&mut point.scenario)?;
+    }
+    let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
+    let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
+    let mut paths: Vec<Vec<Span>> = points.iter().map(|_| Vec::new()).collect();
+    let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
+    for repetition in 0..repetitions {
+        if std::io::stderr().is_terminal() {
+            eprintln!("{}: repetition {} of {repetitions}", reduced.called, repetition + 1);
+        }
+        for (index, point) in points.iter().enumerate() {
+            let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
+            let (run, path) =
+                runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
+            runs[index].push(run);
+            paths[index].push(path);
+            recordings[index] = recordings[index].take().or(recording);
+        }
+    }
+    let mut ran = Vec::new();
+    for (((point, real), paths), recording) in points.into_iter().zip(runs).zip(paths).zip(recordings) {
+        let path = runner::mean(&paths);
+        let simulated = runner.simulate(&point, path)?;
+        let confidence = point.scenario.confidence;
+        ran.push(Ran { settings: point.settings, confidence, real, recording, simulated, path });
+    }
+    Ok(ran)
+}
+
 impl Lab<'_> {
-    /// Runs a scenario for real and simulates it, unless its results have been kept. All points have their first
-    /// repetition before any has its second: what else the machine does hits all alike.
+    /// The file that results of a form are kept in, and what it has.
+    fn kept_form(&self, called: &str, form: &str) -> (Option<PathBuf>, Option<String>) {
+        let quick = if self.quick { "-quick" } else { "" };
+        let kept = self.results.map(|folder| folder.join(format!("{called}-{form}{quick}.json")));
+        let text = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok());
+        (kept, text)
+    }
+
+    /// Runs a scenario for real and simulates it, unless its results have been kept: the values of each metric.
     fn real(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Results, Failure> {
-        let form = if self.quick { "-quick" } else { "" };
-        let kept = self.results.map(|folder| folder.join(format!("{}-real{form}.json", reduced.called)));
-        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
+        let (kept, text) = self.kept_form(reduced.called, "real");
+        if let Some(text) = text {
             return Ok(serde_json::from_str(&text).context("kept results that cannot be read")?);
         }
-        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
-        points.retain(|point| reduced.keeps(&point.settings));
-        for point in &mut points {
-            runner.fit(&mut point.scenario)?;
-        }
-        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
-        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
-        let mut paths: Vec<Vec<Span>> = points.iter().map(|_| Vec::new()).collect();
-        for repetition in 0..repetitions {
-            if std::io::stderr().is_terminal() {
-                eprintln!("{}: repetition {} of {repetitions}", reduced.called, repetition + 1);
-            }
-            for (index, point) in points.iter().enumerate() {
-                let (run, path) = runner.repetition(&point.scenario, repetition, None, &mut Vec::new())?;
-                runs[index].push(run);
-                paths[index].push(path);
-            }
-        }
-        let mut results = Results::default();
-        for ((point, runs), paths) in points.iter().zip(&runs).zip(&paths) {
-            let path = runner::mean(paths);
-            results.0.push(Point {
-                settings: point.settings.iter().cloned().collect(),
-                simulated: measured(&runner.simulate(point, path)?.runs),
-                real: measured(runs),
-                path_ns: path.as_nanos(),
-            });
-        }
+        let points = carry_out(runner, reduced)?.into_iter().map(|ran| Point {
+            settings: ran.settings.into_iter().collect(),
+            simulated: measured(&ran.simulated.runs),
+            real: measured(&ran.real),
+            path_ns: ran.path.as_nanos(),
+        });
+        let results = Results(points.collect());
         if let Some(kept) = kept {
             let text = serde_json::to_string(&results).context("results as JSON")?;
             OutputFile::create(&kept)?.finish_with(&text)?;
@@ -111,45 +145,23 @@ impl Lab<'_> {
         Ok(results)
     }
 
-    /// Runs a scenario for real and simulates it, unless its results have been kept: two values of the axis
-    /// [`BY`].
+    /// The same as an experiment, in which real and simulated are two values of the axis [`BY`].
     fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
-        let form = if self.quick { "-quick" } else { "" };
-        let kept = self.results.map(|folder| folder.join(format!("{}-by{form}.json", reduced.called)));
-        if let Some(text) = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok()) {
-            let report =
-                serde_json::from_str(&text).map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
+        let (kept, text) = self.kept_form(reduced.called, "by");
+        if let Some(text) = text {
+            let report = serde_json::from_str(&text).context("kept results that cannot be read")?;
             return Ok(Experiment::whole(reduced.called, self.quick, report));
         }
-        let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
-        points.retain(|point| reduced.keeps(&point.settings));
-        for point in &mut points {
-            runner.fit(&mut point.scenario)?;
-        }
-        let repetitions = points.first().map_or(0, |point| point.scenario.repetitions);
-        let mut runs: Vec<Vec<RunResult>> = points.iter().map(|_| Vec::new()).collect();
-        let mut paths: Vec<Vec<_>> = points.iter().map(|_| Vec::new()).collect();
-        let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
-        for repetition in 0..repetitions {
-            for (index, point) in points.iter().enumerate() {
-                let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
-                let (run, path) =
-                    runner.repetition(&point.scenario, repetition, recording.as_mut(), &mut Vec::new())?;
-                runs[index].push(run);
-                paths[index].push(path);
-                recordings[index] = recordings[index].take().or(recording);
-            }
-        }
-        let confidence = points.first().map_or(0.95, |point| point.scenario.confidence);
+        let points = carry_out(runner, reduced)?;
+        let confidence = points.first().map_or(LEVEL, |ran| ran.confidence);
         let mut report = ExperimentReport::new(reduced.called, PROGRAM, confidence);
-        for (((point, runs), paths), recording) in points.iter().zip(&runs).zip(&paths).zip(recordings) {
-            let simulated = runner.simulate(point, runner::mean(paths))?;
+        for Ran { settings, real, recording, simulated, .. } in points {
             let by = |by: &str| {
                 let by = (BY.to_owned(), by.to_owned());
-                point.settings.iter().cloned().chain([by]).collect()
+                settings.iter().cloned().chain([by]).collect()
             };
             report.add(by(SIMULATION), &simulated.runs, simulated.observer);
-            report.add(by(REAL), runs, recording);
+            report.add(by(REAL), &real, recording);
         }
         if let Some(kept) = kept {
             OutputFile::create(&kept)?.finish_with(&report.json())?;
@@ -179,8 +191,18 @@ const LEVEL: f64 = 0.95;
 const CLOSE: f64 = 1.15;
 const FAR: f64 = 2.0;
 
-/// In how many points makespans are as simulated, of which these are the ratios of real ones to simulated ones.
-fn makespans_near(ratios: &[f64]) -> String {
+/// In how many of the points with these settings the makespan is as simulated.
+fn makespans_near(results: &Experiment, of: &Settings<'_>) -> String {
+    let with = |by| -> Vec<(&str, &str)> { of.iter().copied().chain([(BY, by)]).collect() };
+    let mean = |point: &experiment::Point| Some(point.metric("makespan")?.estimate.mean);
+    let ratios: Vec<f64> = (results.points(&with(REAL)))
+        .filter_map(|real| {
+            let is_twin = |point: &&experiment::Point| {
+                real.settings.iter().all(|(key, value)| key == BY || point.settings.get(key) == Some(value))
+            };
+            Some(mean(real)? / mean(results.points(&with(SIMULATION)).find(is_twin)?)?)
+        })
+        .collect();
     let close = ratios.iter().filter(|ratio| (1.0 / CLOSE..=CLOSE).contains(*ratio)).count();
     format!(
         "Of {} points, real and simulated makespans are within {:.0} % of each other in {close}.",
