@@ -9,13 +9,6 @@
 needs python3 unshare setpriv jq
 [ "$(id -u)" -eq 0 ] || skip "taking something from a process takes root"
 here=$(cd "$(dirname "$0")" && pwd)
-SERVER=
-end() {
-    local status=$?
-    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
-    clean_up "$status"
-}
-trap end EXIT
 # refused_in_a_line PATTERN COMMAND...
 refused_in_a_line() {
     refused 1 "$@"
@@ -56,7 +49,6 @@ for errno in ENOSYS EPERM; do
     "$IOGATE" umount "$MNT"
     kill -TERM "$SERVER"
     wait "$SERVER" || fail "the server did not end well"
-    SERVER=
 done
 
 echo "== without FUSE"

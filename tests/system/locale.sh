@@ -16,10 +16,8 @@ plain=$MNT
 MNT=$WORK/$'mount \xe9'
 SRC=$WORK/$'source \xe8'
 mkdir "$MNT" "$SRC"
-SERVER=
 end() {
     local status=$?
-    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
     ! mountpoint --quiet "$MNT" || umount --lazy "$MNT" || true
     MNT=$plain
     clean_up "$status"
@@ -77,7 +75,6 @@ LD_PRELOAD=${IOGATE%/*}/libiogate_preload.so cat "/iogate/$name" >"$SIDE/said" |
 grep -qx content "$SIDE/said" || fail "the library reads another file"
 kill -TERM "$SERVER"
 wait "$SERVER" || fail "the server did not end well"
-SERVER=
 
 # What is refused.
 for command in status set umount layout profile 'policy check' 'sim' 'nfs' schedulers completions; do

@@ -9,13 +9,6 @@
 needs nfs-ls nfs-cp nfs-cat python3
 [ "$(id -u)" -eq 0 ] || skip "clients of NFS come from ports that take root"
 client=$(dirname "$0")/nfs_client.py
-SERVER=
-end() {
-    local status=$?
-    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
-    clean_up "$status"
-}
-trap end EXIT
 
 # serve ADDRESS:PORT [OPTION...]
 serve() {
@@ -38,7 +31,6 @@ end_server() {
     kill -TERM "$SERVER"
     eventually 10 is_gone "$SERVER" || fail "the server does not end"
     wait "$SERVER" || status=$?
-    SERVER=
     [ "$status" -eq 0 ] || fail "the server ended with status $status"
 }
 nfs() { timeout 100 python3 "$client" "$1" "$URL" "$HOW" "${@:2}" || fail "nfs_client.py $1"; }

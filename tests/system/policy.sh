@@ -9,13 +9,6 @@
 
 needs fio jq setpriv
 [ "$(id -u)" -eq 0 ] || skip "acting as two users takes root"
-SERVER=
-end() {
-    local status=$?
-    [ -z "$SERVER" ] || kill -KILL "$SERVER" 2>/dev/null || true
-    clean_up "$status"
-}
-trap end EXIT
 as() { setpriv --reuid "$1" --regid "$1" --clear-groups "${@:2}"; }
 
 # --- What is wrong is said with its line, before anything is mounted.
@@ -208,7 +201,6 @@ unmount_gate
 # --- A server takes the same flags and the same changes.
 refused 2 'line 3' "$IOGATE" serve --directory "$SRC" --listen "unix:$WORK/socket" --policy "$SIDE/broken.toml"
 "$IOGATE" serve --directory "$SRC" --listen "unix:$WORK/socket" --fair user >"$WORK/server.out" 2>>"$WORK/server.log" 3>&- &
-SERVER=$!
 eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start"
 says() { "$IOGATE" status "unix:$WORK/socket" --json | jq -e --arg what "$1" '[.. | objects | .about // [] | flatten | index($what) != null] | any' >/dev/null; }
 says 'by user: an equal share for each' || fail "the server does not say its policy"
