@@ -30,6 +30,15 @@ echo "time_us,app,client,file,op,offset,bytes
 replay() { "$IOGATE" replay "$SIDE/trace.csv" --device "profile:$1"; }
 replay "$SIDE/here.toml" >/dev/null || fail "a profile is no device"
 
+echo "== a mount that knows what its storage charges"
+mount_gate --profile "$SIDE/here.toml"
+"$IOGATE" status "$MNT" >"$SIDE/status" || fail "status failed"
+grep -q "^profile .*here.toml" "$SIDE/status" || fail "the status does not say which profile: $(cat "$SIDE/status")"
+echo data >"$MNT/file"
+cmp "$MNT/file" "$SRC/file"
+unmount_gate
+rm "$SRC/file"
+
 echo "== profiles that are none"
 "$IOGATE" profile --device memory --out "$SIDE/good.toml" >/dev/null || fail "no profile of a model"
 replay "$SIDE/good.toml" >/dev/null || fail "a profile is no device"
@@ -49,6 +58,11 @@ bad '.*expected' 's/\[4410, /[0, /'
 bad '.*' '5,$d'
 bad '.*' 's/=/:/'
 refused 2 'the profile .*nowhere.toml' "$IOGATE" replay "$SIDE/trace.csv" --device "profile:$SIDE/nowhere.toml"
+mounted() { refused 2 "$1" "$IOGATE" mount "$SRC" "$SIDE" --profile "$SIDE/$2" "${@:3}"; }
+mounted 'good.toml: expected one of a file system of type .*, found one of a ' good.toml
+mounted 'bad.toml: ' bad.toml
+mounted 'nowhere.toml: ' nowhere.toml
+mounted 'expected with a directory, found with a modelled store' good.toml --store modelled
 head -c 4096 /dev/urandom >"$SIDE/bad.toml"
 refused 2 'the profile .*bad.toml' "$IOGATE" replay "$SIDE/trace.csv" --device "profile:$SIDE/bad.toml"
 

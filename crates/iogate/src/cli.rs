@@ -154,6 +154,14 @@ pub(crate) struct RoomArgs {
     pub(crate) queue: u32,
 }
 
+/// What is known of the storage.
+#[derive(Debug, Args)]
+pub(crate) struct KnownArgs {
+    /// What the storage charges, as `iogate profile` has measured it; without it that is learnt from what is read and written
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) profile: Option<PathBuf>,
+}
+
 /// A number of bytes on the command line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
@@ -194,6 +202,9 @@ pub(crate) struct MountArgs {
 
     #[command(flatten)]
     pub(crate) room: RoomArgs,
+
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
 
     /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
     ///

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::{Pricing, Storage};
 use iogate_core::device::Device;
@@ -65,8 +65,25 @@ pub(crate) fn engine(
     Ok(engine)
 }
 
-/// What is known of the storage below a directory, or behind servers.
-pub(crate) fn known(directory: Option<&Path>) -> Storage {
+/// What is known of the storage below a directory, or behind servers: what was measured of it, if there is such a file.
+pub(crate) fn known(directory: Option<&Path>, profile: Option<&Path>) -> anyhow::Result<Storage> {
+    let Some(file) = profile else { return Ok(found(directory)) };
+    let of_file = || format!("profile {}", file.display());
+    let text = std::fs::read_to_string(file).with_context(of_file)?;
+    let profile = iogate_sim::profile::read(&text).with_context(of_file)?;
+    let there = directory.map_or("servers".into(), kind);
+    if profile.kind != there {
+        let error = anyhow!("expected one of a {there}, found one of a {}", profile.kind);
+        return Err(error).with_context(of_file);
+    }
+    Ok(Storage::kept(profile))
+}
+
+/// How a profile is made.
+pub(crate) const MEASURE: &str = "`iogate profile DIR --out FILE` measures what DIR lies on";
+
+/// What can be found out about it without measuring.
+pub(crate) fn found(directory: Option<&Path>) -> Storage {
     match directory {
         Some(directory) => Storage::unknown(&kind(directory), lies_on(directory, is_lone_disk)),
         None => Storage::unknown("servers", false),

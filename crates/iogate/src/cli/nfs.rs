@@ -8,7 +8,7 @@ use iogate_net::Endpoint;
 use iogate_nfs::Network;
 use iogate_vfs::Caller;
 
-use super::{RoomArgs, SchedulerArgs, SharesArgs};
+use super::{KnownArgs, RoomArgs, SchedulerArgs, SharesArgs};
 use crate::metrics;
 
 /// Serve a directory by NFS version 3, behind a gate: clients need nothing of iogate's
@@ -48,6 +48,9 @@ pub(crate) struct NfsArgs {
 
     #[command(flatten)]
     pub(crate) room: RoomArgs,
+
+    #[command(flatten)]
+    pub(crate) known: KnownArgs,
 
     /// Refuse all changes
     #[arg(long)]

@@ -58,6 +58,13 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
     }
     let shown = Shown::of(args)?;
+    let is_modelled = matches!(args.store, StoreKind::Modelled);
+    let other = if is_modelled { Some("a modelled store") } else { matches!(shown, Shown::Servers(_)).then_some("--remote") };
+    if let (Some(_), Some(other)) = (&args.known.profile, other) {
+        let error = anyhow!("--profile: expected with a directory, found with {other}");
+        let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";
+        return Err(Failure::usage(error).hint(hint));
+    }
     let shares = policy::of_flags(&args.shares)?;
     if !args.foreground {
         return in_background();
@@ -77,7 +84,8 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let known = match args.store {
-        StoreKind::Directory => storage::known(args.source.as_deref()),
+        StoreKind::Directory => storage::known(args.source.as_deref(), args.known.profile.as_deref())
+            .map_err(|error| Failure::usage(error).hint(storage::MEASURE))?,
         StoreKind::Modelled => {
             storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
         }
@@ -92,6 +100,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Cache::Page => "the kernel's page cache",
     };
     about.push(("cache".into(), cache.into()));
+    if let Some(file) = &args.known.profile {
+        about.push(("profile".into(), file.display().to_string()));
+    }
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
     if let Some(listener) = &http {
         let [page, metrics] = listener.places();

@@ -148,7 +148,7 @@ impl Testbed {
         let modelled =
             (self.store == BenchStore::Modelled).then(|| storage::modelled(&servers.device, servers.extent));
         // Of a device of random speed nothing is known.
-        modelled.and_then(Result::ok).unwrap_or_else(|| storage::known(Some(source)))
+        modelled.and_then(Result::ok).unwrap_or_else(|| storage::found(Some(source)))
     }
 
     /// What was measured so far.

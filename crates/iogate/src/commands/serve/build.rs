@@ -135,7 +135,7 @@ impl Export {
             Some(device) if self.targets.is_empty() => {
                 storage::modelled(device, self.extent()).context("device")
             }
-            _ => Ok(storage::known(self.directory.as_deref())),
+            _ => storage::known(self.directory.as_deref(), self.profile.as_deref()),
         }
     }
 

@@ -141,6 +141,9 @@ pub(crate) struct Export {
     /// Bytes of a file that lie together on it.
     #[serde(default)]
     pub(crate) extent: Option<Bytes>,
+    /// What the directory's storage charges, as it was measured.
+    #[serde(default)]
+    pub(crate) profile: Option<PathBuf>,
     /// Past the page cache.
     #[serde(default)]
     pub(crate) direct: bool,
@@ -347,6 +350,9 @@ impl Export {
         if self.extent.is_some() && self.device.is_none() {
             return Err(anyhow!("extent goes with device: it says how files lie on it"));
         }
+        if self.profile.is_some() && (form != "directory" || self.device.is_some()) {
+            return Err(anyhow!("profile goes with directory, without device: what it says was measured there"));
+        }
         if self.batches.is_some() && self.batch.is_none() {
             return Err(anyhow!("batches goes with batch"));
         }
@@ -431,6 +437,7 @@ impl Config {
             stripe: None,
             device: None,
             extent: None,
+            profile: None,
             direct: false,
             layout: None,
             client: Client::default(),
