@@ -7,7 +7,7 @@ use std::sync::Arc;
 use iogate_core::auto::Pace;
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::live::{Next, Served};
-use iogate_core::auto::window::PRESENT_MAX;
+use iogate_core::auto::ring::{Limits, PRESENT_MAX};
 use iogate_core::auto::{Live, Log, Pricing, Storage};
 use iogate_core::device::{self, Device, Placement, Station, Transfer};
 use iogate_core::profile::measure;
@@ -77,12 +77,13 @@ impl World {
     fn before(device: &str, storage: &Storage, scheduler: SchedulerConfig, apps: u64, late_us: u64) -> World {
         let config = GateConfig { scheduler, queue_max: 1_000, depth: DEPTH, layout: Layout::SINGLE };
         let clients = apps * CLIENTS;
+        let live = Live::new(&config, storage, Pace::new(REQUESTS_PER_S, Time::ZERO), Time::ZERO);
         World {
             gate: Gate::new(&config).unwrap(),
             station: Station::new(device::parse(device).unwrap()),
             placement: Placement::new(APART),
-            log: Log::default(),
-            live: Live::new(&config, storage, Pace::new(REQUESTS_PER_S, Time::ZERO), Time::ZERO),
+            log: Log::new(live.limits()),
+            live,
             thinking: None,
             taken: Log::default(),
             coming: (0..clients).map(|client| Reverse((Time::from_nanos(client), client))).collect(),
@@ -188,7 +189,7 @@ impl World {
         if self.thinking.is_none() && self.log.is_ripe(now) {
             self.log.take(&mut self.taken);
             if !self.live.consider(&mut self.taken, now) {
-                self.log.give_back(&mut self.taken);
+                self.log.give_back(&mut self.taken, self.live.limits());
                 return;
             }
             self.log.pause();
@@ -211,7 +212,7 @@ impl World {
             }
             self.live.settled(now, self.applies);
             self.errors.extend(self.live.status().error);
-            self.log.rest(self.live.longest());
+            self.log.rest(self.live.limits());
             self.thinking = None;
         }
     }
@@ -267,6 +268,29 @@ fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
         let left = choice.changes.iter().any(|change| change.why.ends_with(why));
         assert_eq!(left, leaves, "{device}: {choice:?}");
         assert_eq!(world.gate.scheduler().to_string() == "fifo", leaves, "{device}: {choice:?}");
+    }
+}
+
+/// Whether it learns prices or was told of them: a prior is asked after the first completions if they were told, and only then.
+#[test]
+fn what_was_measured_before_is_known_from_the_first_completions_on() {
+    let profile = measure(device::parse("hdd").unwrap(), 1).finish("disk", true, None);
+    for (storage, limits) in
+        [(Storage::kept(profile), Limits::EARLY), (Storage::unknown("disk", true), Limits::USUAL)]
+    {
+        let fifo = SchedulerConfig::by_name("fifo").unwrap();
+        let mut world = World::before("hdd", &storage, fifo, 2, 0);
+        world.applies = true;
+        assert_eq!(world.live.limits(), limits);
+        assert_eq!(world.live.prices().is_some(), limits == Limits::EARLY, "priced waits");
+        world.run(Span::from_millis(2_000));
+        let choice = world.live.choice(Time::ZERO + Span::from_millis(2_000));
+        let of_prior =
+            choice.changes.iter().filter(|change| change.why.contains("in situations like this one"));
+        let expected = if limits == Limits::EARLY { 1 } else { 0 };
+        assert_eq!(of_prior.count(), expected, "{choice:?}");
+        assert_eq!(world.live.limits(), Limits::USUAL, "once");
+        assert!(world.completed > 100, "{}", world.completed);
     }
 }
 

@@ -25,6 +25,7 @@ mod run;
 mod serve;
 mod sim;
 mod top;
+mod train;
 mod turn;
 mod why;
 
@@ -41,6 +42,7 @@ pub(crate) use serve::{
 };
 pub(crate) use sim::{ExperimentOutputs, MergeArgs, ScenarioChoice, SimArgs};
 pub(crate) use top::TopArgs;
+pub(crate) use train::TrainArgs;
 pub(crate) use turn::{PolicyChoice, ProbeArgs, TurnArgs};
 pub(crate) use why::WhyArgs;
 
@@ -78,6 +80,7 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Scenario(ScenarioArgs),
     Reproduce(ReproduceArgs),
+    Train(TrainArgs),
     Demo(DemoArgs),
     Schedulers(ListArgs),
     Devices(DevicesArgs),

@@ -49,6 +49,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Merge(args) => commands::partial::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
+        Command::Train(args) => commands::train::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchWorker(args) => commands::bench::worker::run(&args),

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("See and change what a gate does", &["status", "top", "why", "set", "policy", "record"]),
     ("Let jobs take turns", &["run", "turn", "coord", "probe"]),
     ("Choose what suits your storage", &["profile", "advise", "schedulers", "devices", "layout"]),
-    ("Experiment", &["demo", "sim", "bench", "replay", "scenario", "reproduce", "merge"]),
+    ("Experiment", &["demo", "sim", "bench", "replay", "scenario", "reproduce", "merge", "train"]),
     ("Set up your shell", &["completions", "man", "help"]),
 ];
 

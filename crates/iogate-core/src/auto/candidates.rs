@@ -6,6 +6,8 @@
 //!
 //! `twins`, `app-window` and `server-window` are never among them: they help at servers that a gate cannot see.
 
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::shadow::Pricing;
@@ -96,6 +98,15 @@ impl Candidates {
         Candidates { all: core::iter::once(fifo.clone()).chain(others).map(Candidate::plain).collect() }
     }
 
+    /// What the one at this place is, for people.
+    pub fn name(&self, index: usize) -> String {
+        let Candidate { scheduler, patience, .. } = &self.all[index];
+        match patience {
+            Some(patience) => format!("{scheduler} with age_max of {patience} thousandths of a wait"),
+            None => scheduler.to_string(),
+        }
+    }
+
     /// The place of `scheduler`, which is added if it is not among them.
     pub(super) fn place_of(&mut self, scheduler: &SchedulerConfig) -> usize {
         let is_it = |other: &Candidate| other.patience.is_none() && other.scheduler == *scheduler;
@@ -106,7 +117,8 @@ impl Candidates {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "`fifo` is always one of them")]
+    pub fn len(&self) -> usize {
         self.all.len()
     }
 

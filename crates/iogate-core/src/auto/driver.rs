@@ -4,8 +4,9 @@ use alloc::sync::Arc;
 
 use super::chooser::{Chooser, QUEUED_MAX, Status};
 use super::meter::Meter;
+use super::prior::Traits;
+use super::ring::{PRESENT_MAX, Ring, SPAN_MIN, Served};
 use super::status::{Changes, Choice};
-use super::window::{PRESENT_MAX, Ring, SPAN_MIN, Served};
 use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::hash::HashMap;
 use crate::request::{ClientId, Request, RequestId};
@@ -130,7 +131,7 @@ impl Auto {
             }
             let budget = self.pace.granted(now);
             self.noting = !self.chooser.consider(&self.ring, now, budget);
-            if self.noting { self.ring.go_on() } else { self.ring.stop() }
+            if self.noting { self.ring.go_on(self.chooser.limits()) } else { self.ring.stop() }
         }
         if self.chooser.has_work() {
             let granted = self.pace.granted(now);
@@ -148,10 +149,15 @@ impl Auto {
         }
         if !self.noting && now >= self.next && self.chooser.wants_window() && !gate.is_empty() {
             let present = gate.present(PRESENT_MAX);
-            self.ring.begin(now, present.into_iter().map(|present| (present, client(present.id))));
-            self.ring.limit(self.chooser.longest());
+            let present = present.into_iter().map(|present| (present, client(present.id)));
+            self.ring.begin(now, self.chooser.limits(), present);
             (self.noting, self.next) = (true, now + SPAN_MIN);
         }
+    }
+
+    /// What a prior was told, once it was.
+    pub fn traits(&self) -> Option<&Traits> {
+        self.chooser.traits()
     }
 
     /// What is in use, and why.

@@ -16,9 +16,10 @@ use super::candidates::one_at_a_time;
 use super::chooser::{Change, Chooser, Reason, Status};
 use super::driver::Pace;
 use super::meter::{DISPATCHES_MIN, Learnt};
+use super::prior::Prior;
+use super::ring::{Limits, Ring, SPAN_MIN};
 use super::shadow::Pricing;
 use super::status::{Changes, Choice};
-use super::window::{Ring, SPAN_MAX, SPAN_MIN};
 use crate::gate::{GateConfig, Present};
 use crate::profile::{Class, Profile, Refit, Sample, Streams};
 use crate::request::{ClientId, Op, Request, RequestId};
@@ -26,7 +27,7 @@ use crate::sched::param::CONTIGUOUS_WAIT;
 use crate::sched::{Prices, SchedulerConfig, SchedulerKind};
 use crate::time::{Span, Time};
 
-pub use super::window::Served;
+pub use super::ring::Served;
 
 /// Dispatches of a window that are learnt from.
 const SERVED_MAX: usize = 4_096;
@@ -50,18 +51,23 @@ pub struct Log {
     served: Vec<Served>,
     /// The earliest beginning of the next window; none while one is noted.
     next: Option<Time>,
-    /// How long that takes at most.
-    longest: Span,
+    /// How much that is to be of.
+    limits: Limits,
 }
 
 impl Default for Log {
     fn default() -> Log {
         let served = Vec::with_capacity(SERVED_MAX);
-        Log { ring: Ring::new(), served, next: Some(Time::ZERO), longest: SPAN_MAX }
+        Log { ring: Ring::new(), served, next: Some(Time::ZERO), limits: Limits::USUAL }
     }
 }
 
 impl Log {
+    /// One whose first window is of so much.
+    pub fn new(limits: Limits) -> Log {
+        Log { limits, ..Log::default() }
+    }
+
     /// Whether a window begins with what has just arrived. What is then in the gate, this included, is to be told by [`Log::begin`].
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
@@ -71,8 +77,7 @@ impl Log {
     /// Begins a window.
     pub fn begin(&mut self, now: Time, present: impl IntoIterator<Item = (Present, ClientId)>) {
         self.served.clear();
-        self.ring.begin(now, present);
-        self.ring.limit(self.longest);
+        self.ring.begin(now, self.limits, present);
         self.next = None;
     }
 
@@ -115,10 +120,10 @@ impl Log {
         self.next = None;
     }
 
-    /// What was taken is not enough: it goes on from there.
-    pub fn give_back(&mut self, taken: &mut Log) {
+    /// What was taken is not enough: it goes on from there, until it is of so much.
+    pub fn give_back(&mut self, taken: &mut Log, limits: Limits) {
         self.ring.put_behind(&mut taken.ring);
-        self.ring.go_on();
+        self.ring.go_on(limits);
     }
 
     /// Notes nothing until [`Log::rest`].
@@ -127,10 +132,9 @@ impl Log {
         self.served.clear();
     }
 
-    /// Notes nothing until the next window, which begins with the first arrival a while after this one began, and takes no longer than
-    /// `longest`.
-    pub fn rest(&mut self, longest: Span) {
-        self.longest = longest;
+    /// Notes nothing until the next window, which begins with the first arrival a while after this one began, and is of so much.
+    pub fn rest(&mut self, limits: Limits) {
+        self.limits = limits;
         self.next = Some(self.ring.began() + SPAN_MIN);
         self.pause();
     }
@@ -241,8 +245,12 @@ impl Live {
             true => Refit::from_kept(profile),
             false => Refit::from_nothing(&profile.kind, profile.rotational),
         };
+        let chooser = Chooser::new(gate, storage.pricing(), now);
         Live {
-            chooser: Chooser::new(gate, storage.pricing(), now),
+            chooser: match storage.is_kept {
+                true => chooser.beginning_with(Prior::committed()),
+                false => chooser,
+            },
             gate: gate.clone(),
             storage: storage.clone(),
             refit,
@@ -261,8 +269,10 @@ impl Live {
     /// Takes a window out of a log, if it has enough of one; else the log is to go on.
     pub fn consider(&mut self, log: &mut Log, now: Time) -> bool {
         let seen = self.learn(&mut log.served);
-        if self.storage.pricing.is_none() {
-            self.few = self.refit.dispatches() < DISPATCHES_MIN;
+        // What is asked first goes by what was measured before, and not by a few dispatches.
+        let is_early = self.chooser.limits() == Limits::EARLY;
+        if self.storage.pricing.is_none() && !is_early {
+            self.few = !self.storage.is_kept && self.refit.dispatches() < DISPATCHES_MIN;
             if self.few {
                 return true;
             }
@@ -369,13 +379,16 @@ impl Live {
     pub fn prices(&self) -> Option<Prices> {
         match &self.storage.pricing {
             Some(_) => self.storage.prices(),
-            None => (self.refit.dispatches() >= DISPATCHES_MIN).then(|| self.refit.profile().prices()),
+            None => {
+                let known = self.storage.is_kept || self.refit.dispatches() >= DISPATCHES_MIN;
+                known.then(|| self.refit.profile().prices())
+            }
         }
     }
 
-    /// How long the next window takes at most.
-    pub fn longest(&self) -> Span {
-        self.chooser.longest()
+    /// How much the next window is to be of.
+    pub fn limits(&self) -> Limits {
+        self.chooser.limits()
     }
 
     /// How much it may still simulate.

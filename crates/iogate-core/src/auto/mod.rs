@@ -2,7 +2,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`window`] | what came and what completed: the ring that a gate's driver fills, and what is read out of it |
+//! | [`ring`] | what came and what completed: the ring that a gate's driver fills |
+//! | [`window`] | a window of work, which is read out of a ring |
 //! | `addresses` | where on a device the bytes of files are taken to lie |
 //! | `load` | whether the load is still of the same kind |
 //! | [`shadow`] | a window as it would have been under another scheduler |
@@ -10,6 +11,8 @@
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
 //! | `judging` | a window that is being judged, and what is kept of it |
+//! | `reference` | what requests cost by themselves |
+//! | [`prior`] | what is chosen before anything can be simulated: a tree that was learnt from many situations |
 //! | `turns` | two schedulers measured in turns, where a prediction says too little |
 //! | `correction` | what measurements have said of predictions |
 //! | [`chooser`] | the choice, and what became of it |
@@ -35,6 +38,9 @@ mod load;
 pub mod meter;
 pub mod objective;
 pub mod pattern;
+pub mod prior;
+mod reference;
+pub mod ring;
 pub mod shadow;
 pub mod status;
 #[cfg(test)]
@@ -47,6 +53,7 @@ pub use chooser::Chooser;
 pub use driver::{Auto, Pace};
 pub use live::{Live, Log, Storage};
 pub use meter::Meter;
+pub use prior::Prior;
+pub use ring::Ring;
 pub use shadow::Pricing;
 pub use status::Choice;
-pub use window::Ring;

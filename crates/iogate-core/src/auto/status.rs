@@ -17,6 +17,8 @@ const CHANGES_MAX: usize = 64;
 pub enum Reason {
     /// It was there at the beginning.
     Start,
+    /// Situations like this one were faster with it.
+    Prior,
     /// It promised to be faster.
     Gain,
     /// The one before it made an application slower than may be.
@@ -248,6 +250,7 @@ impl fmt::Display for Change {
         let Change { from, to, reason, predicted, measured, .. } = self;
         match reason {
             Reason::Start => return write!(f, "{to} from the beginning"),
+            Reason::Prior => write!(f, "{from} -> {to}: {} in situations like this one", Times(*predicted))?,
             Reason::Gain => write!(f, "{from} -> {to}: {} predicted", Times(*predicted))?,
             Reason::Harm => write!(f, "{from} -> {to}: an application was slowed down too much")?,
             Reason::Reverted => write!(f, "{from} -> {to}: it did not show what it promised")?,

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 
 use super::candidates::Candidates;
 use super::driver::Pace;
+use super::prior::{Trait, Traits};
+use super::ring::{Limits, Ring};
 use super::shadow::Shadow;
-use super::window::{Reader, Reading, Ring, Window};
+use super::window::{After, Reader, Reading, Window};
 use crate::device::{Device, Unit};
 use crate::gate::{GateConfig, Present};
 use crate::layout::Layout;
@@ -80,7 +82,7 @@ fn read(ring: &Ring, now: Time) -> Window {
 fn a_client_that_thinks_goes_on_after_its_completion() {
     // Service of 2 ms, thinking of 3 ms.
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     let mut now = 0;
     for step in 0..STEPS {
         ring.arrived(ms(now), &request(step, 1, 1));
@@ -98,7 +100,7 @@ fn a_client_that_thinks_goes_on_after_its_completion() {
 fn a_client_with_several_outstanding_keeps_as_many() {
     // Four at once, each after the fourth completion before it; the device takes 1 ms for each.
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     for id in 0..4 {
         ring.arrived(Time::ZERO, &request(id, 1, 1));
     }
@@ -115,7 +117,7 @@ fn a_client_with_several_outstanding_keeps_as_many() {
 fn what_requests_wait_is_known_and_bounds_follow_it() {
     // Four at once, 1 ms each: each waits for the three before it.
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     (0..4).for_each(|id| ring.arrived(Time::ZERO, &request(id, 1, 1)));
     for id in 0..STEPS {
         ring.completed(ms(id + 1), RequestId(id), 4_096);
@@ -146,7 +148,7 @@ fn what_requests_wait_is_known_and_bounds_follow_it() {
 /// Two clients of one application issue a request each, and the next ones 1 ms after both have completed.
 fn with_barriers(apps: [u32; 2]) -> Window {
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     let mut now = 0;
     for step in 0..STEPS / 2 {
         for client in 0..2 {
@@ -170,6 +172,61 @@ fn who_waits_at_a_barrier_waits_for_all_of_its_application() {
     assert_eq!(apart[1], 20 * STEPS / 2, "the device is never idle");
 }
 
+/// A client with four requests at a time thinks for 20 ms after each of them, and they complete 1 ms apart: its next one follows the one
+/// four before it, not the one that was over last.
+#[test]
+fn who_has_several_at_a_time_follows_the_one_that_made_room() {
+    const SLOTS: u64 = 4;
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, Limits::USUAL, []);
+    // Another client's, which stays: the application is never out of the gate, and so waits for nothing.
+    ring.arrived(Time::ZERO, &request(1_000, 1, 2));
+    // Every 21 ms the four come, 1 ms apart, and each takes 1 ms.
+    let mut now = 0;
+    for round in 0..STEPS / SLOTS {
+        for slot in 0..SLOTS {
+            now = 21 * round + 2 * slot;
+            ring.arrived(ms(now), &request(SLOTS * round + slot, 1, 1));
+            // In the first round all four are there before one is complete.
+            if round == 0 && slot < SLOTS - 1 {
+                continue;
+            }
+            let done = if round == 0 { 0..SLOTS } else { slot..slot + 1 };
+            for other in done {
+                ring.completed(ms(now + 1), RequestId(SLOTS * round + other), 4_096);
+            }
+        }
+    }
+    let window = Reader::default().look(&ring);
+    for (number, work) in window.work.iter().skip(1).enumerate().skip(2 * SLOTS as usize) {
+        let After::Client(count, think) = work.after else { continue };
+        assert_eq!((u64::from(count), think), (number as u64 + 1 - SLOTS, Span::from_millis(20)), "{number}");
+    }
+    let followed = window.work.iter().filter(|work| matches!(work.after, After::Client(..))).count();
+    assert!(followed > window.len() / 2, "{followed}");
+}
+
+/// What a prior is told of a window, by hand.
+#[test]
+fn traits_are_what_is_in_the_window() {
+    let of = |window: &Window, trait_: Trait| Traits::of(window, &unit(10), 2).get(trait_);
+    let window = with_barriers([1, 1]);
+    // Each client reads its file in sequence, every other 4 KiB of it; both wait for each other from the second step on.
+    assert_eq!([Trait::Apps, Trait::Clients, Trait::Reads].map(|trait_| of(&window, trait_)), [1, 2, 1_000]);
+    assert_eq!(of(&window, Trait::Contiguous), 0);
+    assert_eq!(of(&window, Trait::Rounds), (STEPS - 2) * 1_000 / STEPS);
+    // Of 3 ms in a step one is in the gate for one, and one for two: half a request for each of the two slots.
+    assert!(of(&window, Trait::Queued).abs_diff(500) < 5, "{}", of(&window, Trait::Queued));
+    // A millisecond from a completion to the next request, and 1.5 ms in the gate.
+    assert!(of(&window, Trait::Think).abs_diff(1_000 * 2 / 3) < 5, "{}", of(&window, Trait::Think));
+    // Neither distance nor size nor company counts on this device.
+    for trait_ in [Trait::Speedup, Trait::Jump, Trait::Fixed, Trait::Spread, Trait::Largest] {
+        assert_eq!(of(&window, trait_), 1_000, "{trait_:?}");
+    }
+    let apart = with_barriers([1, 2]);
+    assert_eq!([Trait::Apps, Trait::Largest].map(|trait_| of(&apart, trait_)), [2, 500]);
+}
+
 #[test]
 fn what_is_in_the_gate_at_the_beginning_is_served_too() {
     let mut ring = Ring::new();
@@ -178,7 +235,7 @@ fn what_is_in_the_gate_at_the_beginning_is_served_too() {
         (Present { id: RequestId(id), file, op, offset, bytes, app, arrival: ms(90), in_service }, client)
     };
     // One has been in service for 4 of 10 ms, one waits.
-    ring.begin(ms(100), [present(1_000, Some(ms(96))), present(1_001, None)]);
+    ring.begin(ms(100), Limits::USUAL, [present(1_000, Some(ms(96))), present(1_001, None)]);
     for (id, end) in [(1_000, 106), (1_001, 116)] {
         ring.completed(ms(end), RequestId(id), 4_096);
     }
@@ -197,7 +254,7 @@ fn what_is_in_the_gate_at_the_beginning_is_served_too() {
 fn runs_are_served_as_one() {
     // Two requests at a time, contiguous; what aggregates them needs half of the dispatches.
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     for step in 0..STEPS / 2 {
         for id in [2 * step, 2 * step + 1] {
             ring.arrived(ms(2 * step), &request(id, 1, 1));
@@ -213,7 +270,7 @@ fn runs_are_served_as_one() {
 #[test]
 fn a_window_begins_anew_where_the_load_becomes_another_one() {
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     let mut reader = Reader::default();
     for id in 0..2 * STEPS {
         let mut request = request(id, 1, 1);
@@ -227,7 +284,7 @@ fn a_window_begins_anew_where_the_load_becomes_another_one() {
     assert!(window.changed);
     assert_eq!((window.len() as u64, window.start), (STEPS, ms(STEPS)));
     assert!(window.work.iter().all(|work| work.op == Op::Write));
-    ring.begin(ms(1_000), []);
+    ring.begin(ms(1_000), Limits::USUAL, []);
     for id in 0..STEPS {
         ring.arrived(ms(1_000 + id), &Request { op: Op::Write, ..request(id, 1, 1) });
         ring.completed(ms(1_001 + id), RequestId(id), 4_096);
@@ -238,7 +295,7 @@ fn a_window_begins_anew_where_the_load_becomes_another_one() {
 #[test]
 fn a_window_goes_on_while_most_clients_see_nothing() {
     let mut ring = Ring::new();
-    ring.begin(Time::ZERO, []);
+    ring.begin(Time::ZERO, Limits::USUAL, []);
     (0..3).for_each(|client| ring.arrived(Time::ZERO, &request(1_000 + client, 1, client as u32 + 2)));
     for id in 0..STEPS {
         ring.arrived(ms(id), &request(id, 1, 1));
@@ -247,7 +304,7 @@ fn a_window_goes_on_while_most_clients_see_nothing() {
     let mut reader = Reader::default();
     assert!(ring.is_ripe(ms(STEPS)));
     assert!(matches!(reader.read(&ring, ms(STEPS), usize::MAX), Reading::NotYet));
-    ring.go_on();
+    ring.go_on(Limits::USUAL);
     assert!(!ring.is_ripe(ms(STEPS)));
     (0..3).for_each(|client| ring.completed(ms(STEPS + 1), RequestId(1_000 + client), 4_096));
     assert_eq!(whole(&mut reader, &ring, ms(STEPS + 1)).len() as u64, STEPS + 3);

@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 
 use super::correction::Measured;
 use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, ln_ratio};
+use super::reference::Reference;
+use super::ring::SPAN_MIN;
 use super::shadow::Pricing;
-use super::window::{AppPart, SPAN_MIN, Window};
-use crate::device::{Station, Transfer};
-use crate::request::Op;
+use super::window::Window;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};
 
@@ -26,46 +26,6 @@ const SHARE: u64 = 100;
 pub(super) const WORTH: Ln = 100_000;
 /// A slice with B takes no longer than so many times the one with A before it, however little completes.
 const LONGER: u64 = 2;
-/// Transfers of which the mean is what a request costs, and their two sizes.
-const TRANSFERS: u64 = 32;
-const SIZES: [u64; 2] = [4 << 10, 1 << 20];
-
-/// What requests cost anywhere on the storage, in ns: of both sizes, for reads and writes.
-#[derive(Clone, Copy, Debug)]
-struct Reference([[u64; 2]; 2]);
-
-impl Reference {
-    fn of(pricing: &dyn Pricing) -> Reference {
-        Reference([Op::Read, Op::Write].map(|op| SIZES.map(|bytes| mean(pricing, op, bytes))))
-    }
-
-    /// What the completed requests of an application cost.
-    fn work(&self, part: &AppPart) -> u64 {
-        let work = |op: Op, requests: u32| {
-            let [small, large] = self.0[op as usize].map(i128::from);
-            let [least, most] = SIZES.map(i128::from);
-            let beyond = i128::from(part.bytes[op as usize]) - i128::from(requests) * least;
-            (i128::from(requests) * small + beyond * (large - small) / (most - least)).max(0)
-        };
-        let work = work(Op::Read, part.reads) + work(Op::Write, part.completed - part.reads);
-        work.min(i128::from(u64::MAX / 8)) as u64
-    }
-}
-
-/// The mean of transfers one after another, far from each other, on a device that has served nothing.
-fn mean(pricing: &dyn Pricing, op: Op, bytes: u64) -> u64 {
-    let mut station = Station::new(pricing.device());
-    let mut now = Time::ZERO;
-    for index in 0..TRANSFERS {
-        // Multiples of an odd number are spread evenly over what a power of two divides.
-        let address = index.wrapping_mul(0x9E37_79B9).wrapping_mul(1 << 20) % (1 << 40);
-        let mut visit = station.begin(now);
-        visit.serve(Transfer { op, address, bytes });
-        now = visit.end();
-    }
-    (now.as_nanos() / TRANSFERS).max(1)
-}
-
 /// What was done in some slices with one of the two.
 #[derive(Clone, Debug, Default)]
 struct Done {

@@ -1,213 +1,24 @@
-//! What came and what completed: a ring that a gate's driver fills, and a window of work that is read out of it.
+//! A window of work, read out of a ring.
 //!
-//! A window is work, not time: at least [`COMPLETIONS_MIN`] completions and [`SPAN_MIN`], at most [`NOTES_MAX`] notes and [`SPAN_MAX`].
 //! Where the load changes its kind, the window begins anew. It keeps what each request *waited for*, so that it can be played again
 //! at another speed:
 //!
-//! - its client's completions: it came a think time after that many of them;
+//! - its client's completions: who has k requests at a time sends one for each that completes, a think time after it;
 //! - its application, if that was out of the gate since: a barrier, a collective call, the next program of a script;
 //! - else the clock.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::addresses::Addresses;
 use super::load::LoadKind;
+use super::ring::{COMPLETIONS_MIN, Kind, Note, PRESENT_MAX, Ring, Served};
 use crate::gate::Present;
 use crate::hash::HashMap;
-use crate::request::{AppId, ClientId, FileId, Op, Request, RequestId};
+use crate::request::{AppId, ClientId, FileId, Op, RequestId};
 use crate::time::{Span, Time};
 
-/// Completions in a window, at least.
-pub const COMPLETIONS_MIN: usize = 128;
-/// Arrivals and completions in a window, at most.
-pub const NOTES_MAX: usize = 8_192;
-/// The requests that are in the gate as a window begins, at most: of more, the oldest.
-pub const PRESENT_MAX: usize = 2_048;
-/// The shortest window, unless it is full before.
-pub const SPAN_MIN: Span = Span::from_millis(250);
-/// The longest window.
-pub const SPAN_MAX: Span = Span::from_secs(30);
 /// Completions of a window that took as long as a window may.
 const COMPLETIONS_SLOW: usize = 32;
-/// Dispatches before a window that a device is warmed up with.
-const WARM_MAX: usize = 256;
-
-/// An arrival or a completion.
-#[derive(Clone, Copy, Debug)]
-struct Note {
-    at: Time,
-    id: RequestId,
-    file: FileId,
-    offset: u64,
-    /// Of a completion: of the part.
-    bytes: u32,
-    app: AppId,
-    client: ClientId,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Arrived(Op),
-    Completed,
-}
-
-const _: () = assert!(size_of::<Note>() <= 48);
-
-/// A dispatch that has been carried out.
-#[derive(Clone, Copy, Debug)]
-pub struct Served {
-    /// When it was handed over.
-    pub began: Time,
-    /// When it was done.
-    pub ended: Time,
-    /// Where it was.
-    pub file: FileId,
-    /// Its first byte.
-    pub offset: u64,
-    /// Its length.
-    pub bytes: u64,
-    /// Read or write.
-    pub op: Op,
-}
-
-/// What a driver notes under its gate's lock, a few nanoseconds each; nothing is allocated there.
-#[derive(Debug, Default)]
-pub struct Ring {
-    notes: Vec<Note>,
-    present: Vec<(Present, ClientId)>,
-    /// What was served last, in a window or not, and what that was as this window began.
-    recent: VecDeque<Served>,
-    before: Vec<Served>,
-    began: Time,
-    completions: usize,
-    /// Completions that are enough.
-    enough: usize,
-    /// How long it takes at most.
-    longest: Span,
-    open: bool,
-}
-
-impl Ring {
-    /// A ring that notes nothing yet.
-    pub fn new() -> Ring {
-        let (notes, recent) = (Vec::with_capacity(NOTES_MAX), VecDeque::with_capacity(WARM_MAX));
-        Ring { notes, recent, before: Vec::with_capacity(WARM_MAX), ..Ring::default() }
-    }
-
-    /// Begins to note. `present` is what is in the gate now, with the clients of the requests.
-    pub fn begin(&mut self, now: Time, present: impl IntoIterator<Item = (Present, ClientId)>) {
-        self.notes.clear();
-        self.present.clear();
-        self.present.extend(present.into_iter().take(PRESENT_MAX));
-        self.before.clear();
-        self.before.extend(&self.recent);
-        (self.began, self.completions, self.enough, self.open) = (now, 0, COMPLETIONS_MIN, true);
-        self.longest = SPAN_MAX;
-    }
-
-    /// Notes nothing any more, and forgets what it has; the memory stays.
-    pub fn stop(&mut self) {
-        self.open = false;
-        self.notes.clear();
-    }
-
-    /// A request has come into the gate.
-    #[inline]
-    pub fn arrived(&mut self, now: Time, request: &Request) {
-        if self.open {
-            let Request { id, file, op, offset, bytes, app, client, .. } = *request;
-            self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Arrived(op) });
-        }
-    }
-
-    /// What has begun takes no longer than this, however little completes.
-    pub fn limit(&mut self, longest: Span) {
-        self.longest = longest.min(SPAN_MAX);
-    }
-
-    /// `bytes` of a request have been carried out.
-    #[inline]
-    pub fn completed(&mut self, now: Time, id: RequestId, bytes: u32) {
-        if self.open {
-            self.completions += 1;
-            let (file, offset, app, client) = (FileId(0), 0, AppId(0), ClientId(0));
-            self.note(Note { at: now, id, file, offset, bytes, app, client, kind: Kind::Completed });
-        }
-    }
-
-    /// A dispatch has been carried out: what a device was left by is known of each, in a window or not.
-    #[inline]
-    pub fn served(&mut self, served: &Served) {
-        if self.recent.len() == WARM_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(*served);
-    }
-
-    fn note(&mut self, note: Note) {
-        self.notes.push(note);
-        // What comes after a full ring is not noted: a window is a sample.
-        self.open = self.notes.len() < NOTES_MAX;
-    }
-
-    /// Whether it notes what happens.
-    pub fn is_open(&self) -> bool {
-        self.open
-    }
-
-    /// When it began.
-    pub fn began(&self) -> Time {
-        self.began
-    }
-
-    /// Whether what it has is a window.
-    pub fn is_ripe(&self, now: Time) -> bool {
-        let span = now.since(self.began);
-        (self.notes.len() >= NOTES_MAX)
-            || (span >= SPAN_MIN && self.completions >= self.enough)
-            || (span >= self.longest && !self.notes.is_empty())
-    }
-
-    /// What it has says too little yet: it is ripe again with half as much more.
-    pub fn go_on(&mut self) {
-        self.enough = self.completions * 3 / 2;
-    }
-
-    /// Goes on noting where `other`, which is to be read, has got to.
-    pub fn follow(&mut self, other: &Ring) {
-        self.notes.clear();
-        self.present.clear();
-        self.recent.clone_from(&other.recent);
-        let Ring { began, completions, enough, longest, open, .. } = *other;
-        (self.began, self.completions, self.enough, self.longest, self.open) =
-            (began, completions, enough, longest, open);
-    }
-
-    /// Puts what `earlier` has before what came since, which followed it; of too much, the latest is left out.
-    pub fn put_behind(&mut self, earlier: &mut Ring) {
-        let room = NOTES_MAX - earlier.notes.len();
-        let more = self.notes.len().min(room);
-        earlier.notes.extend(self.notes.drain(..more));
-        core::mem::swap(&mut self.notes, &mut earlier.notes);
-        core::mem::swap(&mut self.present, &mut earlier.present);
-        core::mem::swap(&mut self.before, &mut earlier.before);
-        self.open &= self.notes.len() < NOTES_MAX;
-    }
-
-    /// Whether it cannot have any more.
-    fn is_at_its_end(&self, now: Time) -> bool {
-        !self.open || now.since(self.began) >= SPAN_MAX
-    }
-
-    /// Bytes of memory in use.
-    pub fn allocated_bytes(&self) -> usize {
-        self.notes.capacity() * size_of::<Note>()
-            + self.present.capacity() * size_of::<(Present, ClientId)>()
-            + (self.recent.capacity() + self.before.capacity()) * size_of::<Served>()
-    }
-}
 
 /// What a request waited for before it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +29,7 @@ pub(super) enum After {
     Queued(Time),
     /// The clock: came so long after the window's beginning.
     Clock(Span),
-    /// So many completions of its client, and a think time.
+    /// So many completions of its client, and a think time since the last of them.
     Client(u32, Span),
     /// So many completions of its application, all that it had had in the gate, and a time since.
     App(u32, Span),
@@ -282,6 +93,8 @@ pub struct Window {
     pub(super) clients: Vec<ClientPart>,
     /// Requests that came in it.
     pub(super) arrivals: usize,
+    /// How long those that completed in it were in the gate, all of them together.
+    pub(super) waited: Span,
     /// What was transferred last before it, in the order in which it was handed over.
     pub(super) warm: Vec<Warm>,
     /// Whether the load became another one in it.
@@ -325,33 +138,42 @@ impl Reader {
 
     /// The window in `ring`, of at most `most` arrivals.
     pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
-        let (reading, kind) = self.build(ring, now, most);
-        if let Reading::Window(window) = &reading {
-            // A scheduler that serves one client after the other shows, for a while, a load of that client only.
-            let starved = window.clients.iter().filter(|client| client.completed == 0).count();
-            if starved * 4 > window.clients.len() && window.arrivals < most && !ring.is_at_its_end(now) {
-                return Reading::NotYet;
-            }
-            self.kind = kind;
+        let least = if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
+        let (window, kind) = self.build(ring, most);
+        if window.completed() < least {
+            return Reading::Nothing;
         }
-        reading
+        // A scheduler that serves one client after the other shows, for a while, a load of that client only.
+        let starved = window.clients.iter().filter(|client| client.completed == 0).count();
+        if starved * 4 > window.clients.len() && window.arrivals < most && !ring.is_at_its_end(now) {
+            return Reading::NotYet;
+        }
+        self.kind = kind;
+        Reading::Window(window)
     }
 
     /// All that is in `ring`, whoever has seen nothing of it, if it is enough.
     pub(super) fn slice(&mut self, ring: &Ring, now: Time) -> Option<Window> {
-        let (reading, kind) = self.build(ring, now, usize::MAX);
-        let Reading::Window(window) = reading else { return None };
-        self.kind = kind;
-        Some(window)
+        let least = if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN };
+        let (window, kind) = self.build(ring, usize::MAX);
+        (window.completed() >= least).then(|| {
+            self.kind = kind;
+            window
+        })
     }
 
-    /// A window, or nothing, and the kind of load then.
-    fn build(&mut self, ring: &Ring, now: Time, most: usize) -> (Reading, Option<LoadKind>) {
+    /// All that is in `ring`, however little that is; the kind of the load stays unknown.
+    pub(super) fn look(&mut self, ring: &Ring) -> Window {
+        self.build(ring, usize::MAX).0
+    }
+
+    /// A window of at most `most` arrivals, and the kind of load then.
+    fn build(&mut self, ring: &Ring, most: usize) -> (Window, Option<LoadKind>) {
         let mut builder = Builder::default();
         let mut kind = self.kind;
         builder.window.warm = self.warm(&ring.before);
         let change = change(&mut kind, ring);
-        let begin = change.map_or(ring.began, |at| ring.notes[at].at);
+        let begin = change.map_or(ring.began(), |at| ring.notes[at].at);
         builder.window.start = begin;
         builder.empty_since = Some(begin);
         builder.window.changed = change.is_some();
@@ -376,15 +198,11 @@ impl Reader {
             }
             end = note.at;
         }
-        let Builder { mut window, completions, .. } = builder;
+        builder.follow();
+        let Builder { mut window, .. } = builder;
         window.span = end.since(begin);
-        let slow = now.since(ring.began) >= ring.longest;
-        let least = if slow { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
-        if completions < least {
-            return (Reading::Nothing, kind);
-        }
         window.arrivals = arrivals;
-        (Reading::Window(window), kind)
+        (window, kind)
     }
 
     /// Which kind of load the last windows were of, if they were enough to say.
@@ -467,14 +285,33 @@ fn still_present(ring: &Ring, cut: usize) -> Vec<(Present, ClientId)> {
     present.into_iter().flatten().take(PRESENT_MAX).collect()
 }
 
+/// A request in the gate: its work, the bytes that are not carried out, and when it came.
+struct Open {
+    work: u32,
+    bytes: u32,
+    came: Time,
+}
+
+/// What is noted of a client until it is known how many requests it has at a time.
+#[derive(Default)]
+struct OfClient {
+    /// When its requests completed.
+    done: Vec<Time>,
+    /// Those that came after some of them: by number among its own, their work, and when.
+    followed: Vec<(u32, u32, Time)>,
+    /// The most that it had in the gate at once.
+    outstanding: u32,
+}
+
 #[derive(Default)]
 struct Builder {
     window: Window,
     client_of: HashMap<(AppId, ClientId), u32>,
     app_of: HashMap<u64, u32>,
-    /// Requests in the gate: their work, and the bytes that are not carried out.
-    open: HashMap<RequestId, (u32, u32)>,
-    completions: usize,
+    /// Requests in the gate.
+    open: HashMap<RequestId, Open>,
+    /// The completions of each client, and those of its requests that followed one, with the times when they came.
+    of_clients: Vec<OfClient>,
     /// Since when nothing is in the gate, if nothing is.
     empty_since: Option<Time>,
 }
@@ -502,23 +339,30 @@ impl Builder {
         });
         let index = self.window.clients.len() as u32;
         self.window.clients.push(ClientPart { app: app_index, ..ClientPart::default() });
+        self.of_clients.push(OfClient::default());
         self.client_of.insert((app, client), index);
         index
     }
 
     fn add(&mut self, addresses: &mut Addresses, of: (&Present, ClientId), now: Time, after: After) {
-        let (Present { id, file, op, offset, bytes, app, .. }, client) = (*of.0, of.1);
+        let (Present { id, file, op, offset, bytes, app, arrival: came, .. }, client) = (*of.0, of.1);
         if let Some(since) = self.empty_since.take() {
             self.window.empty += now.since(since);
         }
         let client = self.client(app, client, now);
-        let app = self.window.clients[client as usize].app;
-        self.window.clients[client as usize].requests += 1;
+        let part = &mut self.window.clients[client as usize];
+        part.requests += 1;
+        let (app, number) = (part.app, part.requests);
+        let of_client = &mut self.of_clients[client as usize];
+        of_client.outstanding = of_client.outstanding.max(number - part.completed);
+        if let After::Client(..) = after {
+            of_client.followed.push((number, self.window.work.len() as u32, now));
+        }
         let part = &mut self.window.apps[app as usize];
         part.requests += 1;
         part.outstanding += 1;
         let address = addresses.of(file, offset);
-        self.open.insert(id, (self.window.work.len() as u32, bytes));
+        self.open.insert(id, Open { work: self.window.work.len() as u32, bytes, came });
         self.window.work.push(Work { file, offset, address, bytes, op, client, app, after });
     }
 
@@ -540,18 +384,33 @@ impl Builder {
         self.add(addresses, (&present, client), now, after);
     }
 
+    /// Who has k requests at a time sends one for each that completes: it follows the one k before it, and not whichever of the others
+    /// was over last.
+    fn follow(&mut self) {
+        for OfClient { done, followed, outstanding } in &self.of_clients {
+            for &(number, index, came) in followed {
+                let before = number.saturating_sub(*outstanding);
+                if let Some(at) = (before as usize).checked_sub(1).and_then(|place| done.get(place)) {
+                    self.window.work[index as usize].after = After::Client(before, came.since(*at));
+                }
+            }
+        }
+    }
+
     fn completed(&mut self, note: &Note) {
-        let Some((index, left)) = self.open.get_mut(&note.id) else { return };
-        *left = left.saturating_sub(note.bytes);
-        if *left > 0 {
+        let Some(open) = self.open.get_mut(&note.id) else { return };
+        open.bytes = open.bytes.saturating_sub(note.bytes);
+        if open.bytes > 0 {
             return;
         }
-        let Work { client, app, bytes, op, .. } = self.window.work[*index as usize];
+        let Work { client, app, bytes, op, .. } = self.window.work[open.work as usize];
+        self.window.waited += note.at.since(open.came);
         self.open.remove(&note.id);
         self.empty_since = self.open.is_empty().then_some(note.at);
-        self.completions += 1;
-        let client = &mut self.window.clients[client as usize];
+        let index_of_client = client as usize;
+        let client = &mut self.window.clients[index_of_client];
         (client.completed, client.last) = (client.completed + 1, note.at);
+        self.of_clients[index_of_client].done.push(note.at);
         let app = &mut self.window.apps[app as usize];
         app.completed += 1;
         app.reads += u32::from(op == Op::Read);
@@ -568,6 +427,11 @@ impl Window {
     /// Requests in it.
     pub fn len(&self) -> usize {
         self.work.len()
+    }
+
+    /// Requests that completed in it.
+    pub(super) fn completed(&self) -> usize {
+        self.apps.iter().map(|app| app.completed as usize).sum()
     }
 
     /// Whether nothing is in it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use iogate_core::auto::chooser::QUEUED_MAX;
 use iogate_core::auto::live::{Next, Served};
-use iogate_core::auto::window::PRESENT_MAX;
+use iogate_core::auto::ring::PRESENT_MAX;
 use iogate_core::auto::{Choice, Live, Log, Pace, Storage};
 use iogate_core::{FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
 
@@ -177,7 +177,7 @@ impl Shared {
         state.thinking.number += 1;
         let number = state.thinking.number;
         let noting = Noting {
-            log: Log::default(),
+            log: Log::new(live.limits()),
             told: false,
             choice: live.choice(now),
             said: now,
@@ -252,7 +252,7 @@ fn look(shared: &Arc<Shared>, live: &mut Live, taken: &mut Log, thread: u64) -> 
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
     if !is_window {
-        noting.log.give_back(taken);
+        noting.log.give_back(taken, live.limits());
         noting.told = false;
         return Some(());
     }
@@ -292,7 +292,7 @@ fn apply(shared: &Arc<Shared>, live: &mut Live, thread: u64) -> Option<()> {
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
     (noting.choice, noting.said, noting.told) = (choice, now, false);
-    noting.log.rest(live.longest());
+    noting.log.rest(live.limits());
     state.thinking.pace = Some(live.pace());
     if let Some(prices) = prices {
         state.gate.set_prices(prices);

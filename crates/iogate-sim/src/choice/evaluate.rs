@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
-use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing};
+use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing, Prior};
 use iogate_core::device::Device;
 use iogate_core::profile::{Profile, Profiled, Refit};
 use iogate_core::{SchedulerConfig, SchedulerKind, Span, Time};
@@ -23,7 +23,7 @@ const MOMENTARY: [SchedulerKind; 5] =
     [SchedulerKind::ToAgg, SchedulerKind::Hbrr, SchedulerKind::Sjf, SchedulerKind::Mlf, SchedulerKind::Aioli];
 
 /// Most requests of a mix of which nobody comes to an end.
-const ENDLESS_MAX: u64 = 400_000;
+pub(super) const ENDLESS_MAX: u64 = 400_000;
 
 /// How long applications took against `fifo`: the logarithm of the ratio of each.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,10 +88,12 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
     let prices = profile.clone();
     let pricing: Arc<dyn Pricing> = Arc::new(move || -> Box<dyn Device> { Box::new(Profiled::new(&prices)) });
     let chooser = Chooser::new(&mix.config(&fifo()), pricing, Time::ZERO);
-    let auto = Auto::new(chooser, Pace::new(REQUESTS_PER_S, Time::ZERO));
+    let pace = Pace::new(REQUESTS_PER_S, Time::ZERO);
     match known {
-        Known::Profile => auto,
-        Known::Nothing => auto.learning(Meter::new(Refit::from_nothing(kind, rotational))),
+        Known::Profile => Auto::new(chooser.beginning_with(Prior::committed()), pace),
+        Known::Nothing => {
+            Auto::new(chooser, pace).learning(Meter::new(Refit::from_nothing(kind, rotational)))
+        }
     }
 }
 

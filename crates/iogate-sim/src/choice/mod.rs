@@ -16,3 +16,4 @@ pub mod mix;
 pub mod phases;
 pub mod run;
 pub mod storage;
+pub mod train;

@@ -26,5 +26,6 @@ pub(crate) mod scenario;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod top;
+pub(crate) mod train;
 pub(crate) mod turn;
 pub(crate) mod why;

@@ -59,7 +59,11 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     }
     let shown = Shown::of(args)?;
     let is_modelled = matches!(args.store, StoreKind::Modelled);
-    let other = if is_modelled { Some("a modelled store") } else { matches!(shown, Shown::Servers(_)).then_some("--remote") };
+    let other = if is_modelled {
+        Some("a modelled store")
+    } else {
+        matches!(shown, Shown::Servers(_)).then_some("--remote")
+    };
     if let (Some(_), Some(other)) = (&args.known.profile, other) {
         let error = anyhow!("--profile: expected with a directory, found with {other}");
         let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";

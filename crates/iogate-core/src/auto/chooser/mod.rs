@@ -7,10 +7,13 @@
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
 //!
+//! Before all that, after the first completions, a prior may say what to begin with (`prior`).
+//!
 //! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
 //! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
+mod beginning;
 mod turning;
 
 use alloc::boxed::Box;
@@ -22,9 +25,11 @@ use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
 use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
+use super::prior::{Prior, Traits};
+use super::ring::Ring;
 use super::shadow::{Pricing, Shadow};
 use super::turns::{Allowance, Turns};
-use super::window::{Reader, Reading, Ring, Window};
+use super::window::{Reader, Reading, Window};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
 use crate::sched::param::AGE_MAX;
@@ -86,6 +91,9 @@ pub struct Chooser {
     corrections: Corrections,
     turns: Option<Box<Turns>>,
     allowance: Allowance,
+    /// What says what to begin with, until it has, and what it was told.
+    prior: Option<Prior>,
+    traits: Option<Traits>,
     /// What was best in the last window, if it was not what is in use.
     favourite: Option<usize>,
     /// Windows since the load became what it is, and since the last change; changes for a gain that count.
@@ -161,6 +169,8 @@ impl Chooser {
             corrections: Corrections::default(),
             turns: None,
             allowance: Allowance::new(now),
+            prior: None,
+            traits: None,
             favourite: None,
             age: 0,
             dwelt: 0,
@@ -201,6 +211,11 @@ impl Chooser {
         // What was to change has not yet.
         if self.proposal.is_some() {
             return true;
+        }
+        if let Some(prior) = self.prior.take() {
+            self.begin_with(&prior, ring);
+            // Without a change what has been noted is the beginning of the first window.
+            return self.proposal.is_some();
         }
         if let Some(turns) = self.turns.take() {
             self.slice(turns, ring, now);

@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 
 use super::{Because, Chooser, GAIN_MIN, Proposal, Reason};
 use crate::auto::objective::Ln;
+use crate::auto::ring::Ring;
 use crate::auto::turns::{Turns, Verdict, WORTH};
-use crate::auto::window::{Ring, SPAN_MAX, Window};
+use crate::auto::window::Window;
 use crate::sched::SchedulerConfig;
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 impl Chooser {
     /// A slice of turns is over: with what it shows they go on, or end.
@@ -51,11 +52,6 @@ impl Chooser {
             Verdict::Spoilt => {}
         }
         self.end_turns(with_b);
-    }
-
-    /// How long the next window takes at most: who is slower with what is tried is not so for long.
-    pub fn longest(&self) -> Span {
-        self.turns.as_ref().map_or(SPAN_MAX, |turns| turns.longest)
     }
 
     /// Turns are over; what is in use is in force again, unless it is or something else is to be.

@@ -351,7 +351,9 @@ impl Export {
             return Err(anyhow!("extent goes with device: it says how files lie on it"));
         }
         if self.profile.is_some() && (form != "directory" || self.device.is_some()) {
-            return Err(anyhow!("profile goes with directory, without device: what it says was measured there"));
+            return Err(anyhow!(
+                "profile goes with directory, without device: what it says was measured there"
+            ));
         }
         if self.batches.is_some() && self.batch.is_none() {
             return Err(anyhow!("batches goes with batch"));

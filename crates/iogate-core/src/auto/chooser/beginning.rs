@@ -1,0 +1,43 @@
+//! What a chooser begins with: after the first requests a prior says what situations like this one gained by.
+
+use super::{Chooser, Reason};
+use crate::auto::prior::{Prior, Traits};
+use crate::auto::ring::{Limits, Ring};
+use crate::time::Span;
+
+impl Chooser {
+    /// Lets a prior say what to begin with. Its candidates are those of [`Candidates::every`].
+    pub fn beginning_with(mut self, prior: Prior) -> Chooser {
+        self.prior = (!prior.nodes().is_empty()).then_some(prior);
+        self
+    }
+
+    /// What the prior was told, once it was.
+    pub fn traits(&self) -> Option<&Traits> {
+        self.traits.as_ref()
+    }
+
+    /// How much of what happens the next window is to be of.
+    pub fn limits(&self) -> Limits {
+        match (&self.prior, &self.turns) {
+            (Some(_), _) => Limits::EARLY,
+            // Who is slower with what is tried is not so for long.
+            (None, Some(turns)) => Limits { longest: turns.longest, ..Limits::USUAL },
+            (None, None) => Limits::USUAL,
+        }
+    }
+
+    /// The first requests are there: what situations like this one gained by.
+    pub(super) fn begin_with(&mut self, prior: &Prior, ring: &Ring) {
+        let window = self.reader.look(ring);
+        let traits = Traits::of(&window, &*self.pricing, self.config.depth);
+        self.traits = Some(traits);
+        let (index, gain) = prior.choose(&traits);
+        let is_any = index != 0 && index != self.used && index < self.candidates.len();
+        if is_any && self.candidates.suits(index, self.one) {
+            let completed = (window.completed() as u64).max(1);
+            self.wait = Span::from_nanos(window.waited.as_nanos() / completed);
+            self.set_proposal(index, Reason::Prior, gain);
+        }
+    }
+}
