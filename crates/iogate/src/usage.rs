@@ -92,6 +92,16 @@ fn width() -> usize {
     columns.unwrap_or(WIDTH).clamp(40, WIDTH_MAX)
 }
 
+/// Where it says what the command takes that the arguments begin with.
+pub(crate) fn help() -> String {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    says_what_it_takes(&path(&arguments))
+}
+
+fn says_what_it_takes(path: &str) -> String {
+    format!("`{path} --help` says what it takes")
+}
+
 /// The command that the arguments begin with, as in `iogate policy check`.
 fn path(arguments: &[OsString]) -> String {
     let (mut path, mut command) = (String::from("iogate"), &Cli::command());
@@ -116,7 +126,7 @@ fn refusal(said: &str, path: &str) -> Failure {
     });
     let first = paragraphs.next().unwrap_or_default();
     let mut error = plain(first.strip_prefix("error: ").unwrap_or(&first).trim_end_matches(']'));
-    let mut hint = format!("`{path} --help` says what it takes");
+    let mut hint = says_what_it_takes(path);
     for paragraph in paragraphs {
         if let Some(usage) = paragraph.strip_prefix("Usage: ") {
             hint = format!("usage: {usage}; `{path} --help` says more");

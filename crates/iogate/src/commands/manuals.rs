@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::Context;
 use clap::CommandFactory;
 
+use crate::attempt::{Attempt, Doing};
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
 use crate::output::print;
@@ -20,5 +21,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Failure> {
         fs::create_dir_all(&args.directory)?;
         clap_mangen::generate_to(Cli::command(), &args.directory)
     };
-    Ok(write().with_context(|| format!("the man pages cannot be written to {}", args.directory.display()))?)
+    let folder = args.directory.display();
+    let cannot = || Attempt::new(Doing::Write, format_args!("the man pages cannot be written to {folder}"));
+    Ok(write().with_context(cannot)?)
 }
