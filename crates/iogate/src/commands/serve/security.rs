@@ -69,7 +69,7 @@ impl Listen {
             users: users.map(|users| users.into_iter().collect()),
             socket_mode: self.mode.as_ref().map(|mode| mode.0),
         };
-        Ok(Listener::bind(&self.at.0, access).context(Attempt::new(Doing::Listen, ""))?)
+        Listener::bind(&self.at.0, access).context(Attempt::new(Doing::Listen, ""))
     }
 }
 
