@@ -69,8 +69,8 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What to do about an error that comes from the system; `said` is all of its message. Where that goes on after the system's words, it has its
-/// own advice, and nothing is added unless an attempt is named.
+/// What to do about an error that comes from the system; `said` is all of its message. Where that goes on after the system's words, it
+/// has its own advice, and nothing is added unless an attempt is named.
 pub(crate) fn advice(error: &Error, said: &str) -> Option<&'static str> {
     let doing = error.downcast_ref::<Attempt>().map(|attempt| attempt.doing);
     let ends_with_it = said.ends_with(')') && said.contains("(os error ");

@@ -1,5 +1,5 @@
-//! Wrong inputs to the real program, at least two to each command: each is refused in one line that says what was expected and what came, and
-//! what to do is in that or in one more; nothing is printed as a result, and nothing is left behind.
+//! Wrong inputs to the real program, at least two to each command: each is refused in one line that says what was expected and what
+//! came, and what to do is in that or in one more; nothing is printed as a result, and nothing is left behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
