@@ -51,9 +51,9 @@ refused 2 "job: expected a name" "${run[@]}" --coord "$coord" --files '*' --job 
 refused 2 "expected a name after =" "${run[@]}" --coord "$coord" --target "$data=" -- true
 refused 2 "unit" "${run[@]}" --coord "$coord" --files '*' --idle 5 -- true
 refused 2 "required" "${run[@]}" --coord "$coord" --files '*'
-refused 127 "cannot start no-such-program" "${run[@]}" --coord "$coord" --files '*' -- no-such-program
-refused 126 "cannot start $data" "${run[@]}" --coord "$coord" --files '*' -- "$data"
-refused 127 "cannot start no-such-program" "${run[@]}" --policy none -- no-such-program
+refused 127 "no-such-program cannot be run" "${run[@]}" --coord "$coord" --files '*' -- no-such-program
+refused 126 "$data cannot be run" "${run[@]}" --coord "$coord" --files '*' -- "$data"
+refused 127 "no-such-program cannot be run" "${run[@]}" --policy none -- no-such-program
 
 echo "== exit statuses and signals"
 refused 7 "warning" "${run[@]}" --coord "$coord" --target "$data" -- sh -c 'exit 7'

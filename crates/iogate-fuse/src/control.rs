@@ -63,7 +63,11 @@ pub enum ControlError {
     #[error("{0}")]
     Recording(RecordingError),
     #[error("the mount at {path} does not answer: {cause}")]
-    Failed { path: PathBuf, cause: io::Error },
+    Failed {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
 }
 
 /// Asks the mount at `mountpoint` for its status.

@@ -14,7 +14,11 @@ pub enum MountError {
     )]
     SourceUnreadable { path: PathBuf, cause: io::Error },
     #[error("the root of {name} cannot be read: {cause}")]
-    TreeUnreadable { name: String, cause: io::Error },
+    TreeUnreadable {
+        name: String,
+        #[source]
+        cause: io::Error,
+    },
     #[error("the mount point {path} must be a directory, and is not: create one with mkdir")]
     MountpointNotDirectory { path: PathBuf },
     #[error("the mount point {path} cannot be used: {cause}; create it with mkdir or check its permissions")]
@@ -54,7 +58,11 @@ pub enum MountError {
     #[error("{path} is in use: close the files that are open below it, or detach it")]
     InUse { path: PathBuf },
     #[error("{action}: {cause}")]
-    System { action: &'static str, cause: io::Error },
+    System {
+        action: &'static str,
+        #[source]
+        cause: io::Error,
+    },
 }
 
 impl MountError {

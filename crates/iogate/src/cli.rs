@@ -58,32 +58,32 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Mount(Box<MountArgs>),
     Umount(UmountArgs),
+    Serve(ServeArgs),
+    Nfs(Box<NfsArgs>),
+    Cluster(ClusterArgs),
     Status(StatusArgs),
     Top(TopArgs),
+    Why(WhyArgs),
     Set(SetArgs),
     Policy(PolicyArgs),
     Record(RecordArgs),
-    Serve(ServeArgs),
-    Nfs(Box<NfsArgs>),
+    Run(RunArgs),
     Turn(TurnArgs),
+    Coord(CoordArgs),
     Probe(ProbeArgs),
     Profile(ProfileArgs),
-    Run(RunArgs),
-    Cluster(ClusterArgs),
-    Coord(CoordArgs),
-    Layout(LayoutArgs),
-    Replay(ReplayArgs),
     Advise(AdviseArgs),
-    Sim(SimArgs),
-    Why(WhyArgs),
-    Merge(MergeArgs),
-    Bench(BenchArgs),
-    Scenario(ScenarioArgs),
-    Reproduce(ReproduceArgs),
-    Train(TrainArgs),
-    Demo(DemoArgs),
     Schedulers(ListArgs),
     Devices(DevicesArgs),
+    Layout(LayoutArgs),
+    Demo(DemoArgs),
+    Sim(SimArgs),
+    Bench(BenchArgs),
+    Replay(ReplayArgs),
+    Scenario(ScenarioArgs),
+    Reproduce(ReproduceArgs),
+    Merge(MergeArgs),
+    Train(TrainArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(hide = true)]
@@ -91,6 +91,11 @@ pub(crate) enum Command {
     #[command(hide = true)]
     BenchWorker(BenchWorkerArgs),
 }
+
+/// Headings of options, where a command has many.
+const ORDER: &str = "What goes first, and who gets how much";
+const DATA: &str = "How data is read and written";
+const SEEN: &str = "What can be seen of it";
 
 /// Which scheduler, with which parameters.
 #[derive(Debug, Args)]
@@ -194,77 +199,77 @@ pub(crate) struct MountArgs {
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) mountpoint: PathBuf,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Files of servers")]
     pub(crate) remote: RemoteArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) scheduler: SchedulerArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) shares: SharesArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) room: RoomArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) known: KnownArgs,
 
     /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
     ///
     /// auto asks the source's file system for each file's own layout where that is Lustre, BeeGFS, CephFS or GlusterFS;
     /// elsewhere all is on a single target. auto,targets=8 says how many targets there are in all.
-    #[arg(long, value_name = "LAYOUT", default_value = "auto", conflicts_with = "remote")]
+    #[arg(long, value_name = "LAYOUT", default_value = "auto", conflicts_with = "remote", help_heading = DATA)]
     pub(crate) layout: LayoutChoice,
 
     /// Who caches file data on this side of the gate
-    #[arg(long, value_enum, default_value_t = Cache::Direct)]
+    #[arg(long, value_enum, default_value_t = Cache::Direct, help_heading = DATA)]
     pub(crate) cache: Cache,
 
     /// What carries requests out
-    #[arg(long, value_enum, default_value_t = StoreKind::Directory, conflicts_with = "remote")]
+    #[arg(long, value_enum, default_value_t = StoreKind::Directory, conflicts_with = "remote", help_heading = DATA)]
     pub(crate) store: StoreKind,
 
     /// How the source's files are read and written
-    #[arg(long, value_enum, default_value_t = Backend::Auto, conflicts_with = "remote")]
+    #[arg(long, value_enum, default_value_t = Backend::Auto, conflicts_with = "remote", help_heading = DATA)]
     pub(crate) backend: Backend,
 
     /// Read and write the source past its page cache
-    #[arg(long, conflicts_with = "remote")]
+    #[arg(long, conflicts_with = "remote", help_heading = DATA)]
     pub(crate) direct: bool,
 
     /// The device that a modelled store takes the time of (`iogate devices` lists them) [default: hdd]
-    #[arg(long, value_name = "DEVICE", conflicts_with = "remote")]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "remote", help_heading = DATA)]
     pub(crate) device: Option<String>,
 
     /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md)
     ///
     /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
-    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics")]
+    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", help_heading = SEEN)]
     pub(crate) http: Option<metrics::Address>,
 
     /// Keep accounts of who slows whom down: always (on), never (off), or from when `iogate why` asks until nobody has asked for ten
     /// minutes (asked)
-    #[arg(long, value_name = "WHEN", default_value = "asked", value_parser = PossibleValuesParser::new(["on", "off", "asked"]))]
+    #[arg(long, value_name = "WHEN", default_value = "asked", value_parser = PossibleValuesParser::new(["on", "off", "asked"]), help_heading = SEEN)]
     pub(crate) accounts: String,
 
     /// Stay in the foreground until the mount ends
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = None)]
     pub(crate) foreground: bool,
 
     /// Append warnings and errors of a mount in the background to this file; without it they are dropped
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = SEEN)]
     pub(crate) log: Option<PathBuf>,
 
     /// Most threads that serve /dev/fuse; they are started as they are needed
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = None)]
     pub(crate) threads: u16,
 
     /// Take requests from /dev/fuse even where the kernel offers FUSE over io_uring
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub(crate) no_uring: bool,
 
     /// Refuse all changes
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub(crate) read_only: bool,
 
     /// Tells the starting process when the mount is ready

@@ -3,6 +3,11 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::attempt;
+
+/// The exit status where what was asked is not right.
+const USAGE: u8 = 2;
+
 /// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -19,12 +24,18 @@ impl Failure {
 
     /// What was asked, or the input, is not right: exit status 2, as for flags that do not parse.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
-        Failure { error: error.into(), hint: None, status: 2 }
+        Failure { error: error.into(), hint: None, status: USAGE }
     }
 
     /// With advice on what to do.
     pub(crate) fn hint(self, hint: impl Display) -> Failure {
         Failure { hint: Some(hint.to_string()), ..self }
+    }
+
+    /// With advice where there is none, neither its own nor for an error of the system's, and what was asked is not right.
+    pub(crate) fn or_help(self, help: impl FnOnce() -> String) -> Failure {
+        let has_advice = self.hint.is_some() || attempt::advice(&self.error, &self.in_full()).is_some();
+        if has_advice || self.status != USAGE { self } else { self.hint(help()) }
     }
 
     /// With an exit status of its own.
@@ -54,8 +65,9 @@ impl Failure {
     }
 
     fn write(&self, out: &mut impl std::io::Write) -> std::io::Result<()> {
-        writeln!(out, "error: {}", in_full(&self.error))?;
-        if let Some(hint) = &self.hint {
+        let said = in_full(&self.error);
+        writeln!(out, "error: {said}")?;
+        if let Some(hint) = self.hint.as_deref().or_else(|| attempt::advice(&self.error, &said)) {
             writeln!(out, "  hint: {hint}")?;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The command-line program: the only place where flags, files and the environment become settings.
 #![forbid(unsafe_code)]
 
+mod attempt;
 mod cli;
 mod commands;
 mod devices;
@@ -20,7 +21,7 @@ use failure::Failure;
 fn main() -> ExitCode {
     match usage::parse().and_then(|cli| run(cli.command)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.or_help(usage::help).report(),
     }
 }
 

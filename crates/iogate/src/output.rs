@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tempfile::NamedTempFile;
 
+use crate::attempt::Attempt;
 use crate::failure::Failure;
 
 /// Prints a result. A reader that has seen enough (`| head`) is not an error.
@@ -68,25 +69,24 @@ impl OutputFile {
             // As any new file: what the umask leaves of rw-rw-rw-.
             let permissions = fs::Permissions::from_mode(0o666);
             let file =
-                tempfile::Builder::new().prefix(".iogate-").permissions(permissions).tempfile_in(folder)?;
+                tempfile::Builder::new().prefix(".iogate-").permissions(permissions).tempfile_in(folder);
+            let file = file.map_err(without_path)?;
             Ok(OutputFile { path, out: BufWriter::with_capacity(1 << 16, Target::Beside(file)) })
         };
-        let error =
-            |error| anyhow::Error::new(error).context(format!("{} cannot be written", path.display()));
+        let error = |error| anyhow::Error::new(error).context(Attempt::write(path.display()));
         begin().map_err(|cause| Failure::failed(error(cause)))
     }
 
     /// Writes the rest, and puts the file in its place.
     pub(crate) fn finish_with(mut self, text: &str) -> Result<(), Failure> {
-        self.write_all(text.as_bytes())
-            .with_context(|| format!("{} cannot be written", self.path.display()))?;
+        self.write_all(text.as_bytes()).with_context(|| Attempt::write(self.path.display()))?;
         self.finish()
     }
 
     /// Puts the file in its place.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let OutputFile { path, out } = self;
-        let context = || format!("{} cannot be written", path.display());
+        let context = || Attempt::write(path.display());
         match out.into_inner().map_err(io::IntoInnerError::into_error).with_context(context)? {
             Target::Beside(file) => {
                 file.persist(&path).with_context(context)?;
@@ -104,6 +104,14 @@ impl Write for OutputFile {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+}
+
+/// A temporary file has a name that nobody gave: it is left out of what people read.
+pub(crate) fn without_path(error: io::Error) -> io::Error {
+    match error.to_string().split_once(" at path \"") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
     }
 }
 

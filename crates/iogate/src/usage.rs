@@ -21,10 +21,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Set up your shell", &["completions", "man", "help"]),
 ];
 
-/// Columns of the overview where there are more.
+/// Columns of help where there are more, or there is no terminal.
 const WIDTH_MAX: usize = 100;
-/// Where the terminal is not known.
-const WIDTH: usize = 80;
 
 /// What the libraries say of a value, and what a user understands.
 const PLAIN: [(&str, &str); 5] = [
@@ -49,10 +47,56 @@ pub(crate) fn parse() -> Result<Cli, Failure> {
     })
 }
 
+/// All commands as help, man pages and completions show them.
+pub(crate) fn command() -> Command {
+    let names: Vec<String> =
+        Cli::command().get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    names.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, tidied))
+}
+
+/// A command, and those below, whose long help has each default in a paragraph of its own, whoever knows it: this program, or the parser.
+fn tidied(command: Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, tidied));
+    command.mut_args(|argument| {
+        let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string);
+        match help.as_deref().and_then(default_apart) {
+            Some(help) => argument.long_help(help),
+            None => argument,
+        }
+    })
+}
+
+/// Puts `[default: ...]` at the end of the first line of a text into a paragraph at its end.
+fn default_apart(help: &str) -> Option<String> {
+    let (first, rest) = help.split_once('\n').unwrap_or((help, ""));
+    let (what, default) = first.strip_suffix(']')?.split_once(" [default: ")?;
+    let rest = rest.trim();
+    let gap = if rest.is_empty() { "" } else { "\n\n" };
+    Some(format!("{what}{gap}{rest}\n\n[default: {default}]"))
+}
+
+/// The same for man pages, where lines of a paragraph run together: each item of a list is one.
+pub(crate) fn command_for_man() -> Command {
+    fn apart(command: Command) -> Command {
+        let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+        let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, apart));
+        command.mut_args(|argument| match argument.get_long_help().map(ToString::to_string) {
+            Some(help) => argument.long_help(help.replace("\n- ", "\n\n- ").replace("\n\n\n", "\n\n")),
+            None => argument,
+        })
+    }
+    apart(command())
+}
+
 fn with_overview() -> Command {
-    let template = "{about}\n\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}";
-    let command = Cli::command();
-    let overview = overview(&command, width());
+    let width = width();
+    let command = command().term_width(width);
+    let header = *command.get_styles().get_header();
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}{{after-help}}\n\n{header}Options:{header:#}\n{{options}}"
+    );
+    let overview = overview(&command, width);
     command.help_template(template).after_help(overview)
 }
 
@@ -60,14 +104,14 @@ fn with_overview() -> Command {
 fn overview(command: &Command, width: usize) -> String {
     let names = GROUPS.iter().flat_map(|(_, names)| *names);
     let column = names.map(|name| name.len()).max().unwrap_or_default() + 4;
+    let (header, literal) = (*command.get_styles().get_header(), *command.get_styles().get_literal());
     let mut text = String::new();
     for (group, names) in GROUPS {
-        let _ = writeln!(text, "\n{group}:");
+        let _ = writeln!(text, "\n{header}{group}:{header:#}");
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             let about = about.unwrap_or_else(|| "Print this overview, or the help of a command".into());
-            let mut line = format!("  {name}");
-            line.extend(std::iter::repeat_n(' ', column - line.len()));
+            let mut line = format!("  {literal}{name}{literal:#}{:1$}", "", column - 2 - name.len());
             let mut length = column;
             for (index, word) in about.split(' ').enumerate() {
                 if index > 0 && length + 1 + word.chars().count() > width {
@@ -89,7 +133,18 @@ fn overview(command: &Command, width: usize) -> String {
 fn width() -> usize {
     let of_terminal = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let columns = of_terminal.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
-    columns.unwrap_or(WIDTH).clamp(40, WIDTH_MAX)
+    let wished = || std::env::var("COLUMNS").ok()?.parse().ok();
+    columns.or_else(wished).unwrap_or(WIDTH_MAX).clamp(40, WIDTH_MAX)
+}
+
+/// Where it says what the command takes that the arguments begin with.
+pub(crate) fn help() -> String {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    says_what_it_takes(&path(&arguments))
+}
+
+fn says_what_it_takes(path: &str) -> String {
+    format!("`{path} --help` says what it takes")
 }
 
 /// The command that the arguments begin with, as in `iogate policy check`.
@@ -116,7 +171,7 @@ fn refusal(said: &str, path: &str) -> Failure {
     });
     let first = paragraphs.next().unwrap_or_default();
     let mut error = plain(first.strip_prefix("error: ").unwrap_or(&first).trim_end_matches(']'));
-    let mut hint = format!("`{path} --help` says what it takes");
+    let mut hint = says_what_it_takes(path);
     for paragraph in paragraphs {
         if let Some(usage) = paragraph.strip_prefix("Usage: ") {
             hint = format!("usage: {usage}; `{path} --help` says more");
@@ -163,11 +218,33 @@ mod tests {
     #[test]
     fn the_overview_keeps_to_its_width() {
         for width in [60, 80, 100] {
-            let text = overview(&Cli::command(), width);
+            let plain = Cli::command().styles(clap::builder::Styles::plain());
+            let text = overview(&plain, width);
             let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
             assert!(widest.chars().count() <= width, "{widest}");
             assert!(text.contains("\n  mount        Mount a directory"), "{text}");
         }
+    }
+
+    #[test]
+    fn defaults_have_a_line_of_their_own() {
+        assert_eq!(default_apart("Which [default: all]").unwrap(), "Which\n\n[default: all]");
+        assert_eq!(default_apart("Which [default: a]\n\nMore.").unwrap(), "Which\n\nMore.\n\n[default: a]");
+        assert_eq!(default_apart("Which"), None);
+        fn all_of(command: &Command) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let help = argument.get_long_help().map(ToString::to_string).unwrap_or_default();
+                let first = help.lines().next().unwrap_or_default();
+                assert!(
+                    !first.contains("[default: "),
+                    "{} {}: {first}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+            command.get_subcommands().for_each(all_of);
+        }
+        all_of(&command());
     }
 
     #[test]

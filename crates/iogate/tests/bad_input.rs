@@ -1,5 +1,5 @@
-//! More than a hundred wrong inputs to the real program: each is refused in one line that says what was expected, and at most one with
-//! what to do; nothing is printed as a result, and nothing is left behind.
+//! Wrong inputs to the real program, at least two to each command: each is refused in one line that says what was expected and what
+//! came, and what to do is in that or in one more; nothing is printed as a result, and nothing is left behind.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,7 +60,9 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "mount dir nowhere", "create it with mkdir"),
     (1, "mount dir file", "must be a directory"),
     (1, "mount dir full", "must be empty"),
-    (1, "mount dir mnt --log nowhere/log", "cannot be opened for appending"),
+    (1, "mount dir mnt --log nowhere/log", "the file cannot be written"),
+    (1, "mount dir mnt --http unix:nowhere/s", "cannot listen at unix:nowhere/s"),
+    (1, "mount dir mnt --http 192.0.2.1:1", "cannot listen at 192.0.2.1:1"),
     (1, "mount --remote 127.0.0.1:1 --retry-for 0s mnt", "expected `iogate serve` to listen there"),
     (1, "mount --remote unix:nowhere --retry-for 0s mnt", "expected `iogate serve` to listen there"),
     (2, "mount dir mnt --policy nowhere.toml", "the policy nowhere.toml cannot be read"),
@@ -68,22 +70,28 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "umount", "required arguments were not provided: <MOUNTPOINT>"),
     (1, "umount nowhere", "is not a mount point"),
     (1, "umount dir", "is not a mount point"),
+    (2, "umount mnt --lazy=no", "unexpected value 'no' for '--lazy'"),
     // What runs.
     (2, "status", "<MOUNTPOINT|ADDRESS>"),
     (1, "status nowhere", "nowhere"),
     (1, "status dir", "is not the root of an iogate mount"),
     (1, "status 127.0.0.1:1", "cannot be reached"),
     (1, "status unix:nowhere", "cannot be reached"),
+    (1, "status unix:file", "cannot be reached"),
     (2, "status dir --watch soon", "expected a number"),
     (2, "status dir --json --openmetrics", "cannot be used with"),
     (2, "top dir", "expected a terminal"),
     (2, "top dir --interval 0", "expected at least 0.1 seconds"),
     (1, "top dir --once", "is not the root of an iogate mount"),
+    (1, "top nowhere --once", "the mount at nowhere does not answer"),
     (2, "set dir", "<NAME=VALUE>"),
+    (2, "set dir policy=nowhere.toml", "the policy nowhere.toml cannot be read"),
     (1, "set dir scheduler=sjf", "is not the root of an iogate mount"),
     (1, "set nowhere scheduler=sjf", "nowhere"),
     (2, "record dir", "--out <TRACE>"),
     (1, "record dir --out o.csv", "is not the root of an iogate mount"),
+    (1, "record nowhere --out o.csv", "the mount at nowhere does not answer"),
+    (1, "record 127.0.0.1:1 --out o.csv", "cannot be reached"),
     (2, "record dir --out o.csv --for soon", "expected a time with its unit"),
     (2, "record dir --out o.csv --rotate 1MiB --keep many", "expected a whole number"),
     (2, "why nowhere", "expected a mount point, a server's address"),
@@ -106,6 +114,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "serve --directory dir --listen nonsense", "the port is missing"),
     (2, "serve --directory dir --listen 192.0.2.1:1", "lets everybody who reaches 192.0.2.1 in"),
     (1, "serve --directory nowhere --listen unix:s", "must be a directory"),
+    (1, "serve --directory file --listen unix:s", "must be a directory"),
+    (1, "serve --directory dir --listen unix:nowhere/s", "cannot listen at unix:nowhere/s"),
     (2, "nfs", "<DIR>"),
     (1, "nfs nowhere", "must be a directory"),
     (1, "nfs file", "must be a directory"),
@@ -114,23 +124,36 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "nfs dir --allow 300.0.0.0/8", "expected an address or a network"),
     (2, "nfs dir --allow 10.0.0.0/64", "expected an address or a network"),
     (2, "nfs dir --anonymous me", "expected UID:GID"),
+    (2, "nfs dir --listen 192.0.2.1:2049", "expected --allow with it"),
+    (1, "nfs dir --listen 192.0.2.1:2049 --allow 10.0.0.0/8", "cannot listen at 192.0.2.1:2049"),
     (2, "cluster start other.toml", "unrecognized subcommand 'start'; "),
     (1, "cluster up nowhere.toml", "the cluster nowhere.toml cannot be read"),
     (2, "cluster up broken.toml", "the cluster broken.toml: line 1, `x = [`: "),
     (2, "cluster up other.toml", "the cluster other.toml: line 2, `nothing = 1`: "),
     (2, "cluster status nowhere --dir dir", "there is no cluster"),
+    (2, "cluster status", "<NAME|FILE>"),
+    (2, "cluster down", "<NAME|FILE>"),
+    (2, "cluster down nowhere --dir dir", "there is no cluster"),
     // Turns.
     (2, "coord serve --listen nonsense --state s", "the port is missing"),
     (1, "coord serve --listen unix:s --state file", "file"),
     (2, "coord status", "<COORD>"),
     (2, "coord status nonsense", "the port is missing"),
+    (1, "coord status unix:nowhere", "no coordinator answers: unix:nowhere cannot be reached"),
+    (2, "coord release", "<TOKEN>"),
+    (2, "coord release --coord unix:nowhere many", "expected a whole number"),
+    (1, "coord release --coord unix:nowhere 1", "unix:nowhere"),
     (2, "turn", "<DIR|PLACE>"),
     (2, "turn dir", "<COMMAND>"),
     (127, "turn dir --policy none -- no-such-program", "no-such-program cannot be run"),
+    (126, "turn dir --policy none -- ./file", "./file cannot be run"),
+    (2, "turn dir --policy lock -- true", "IOGATE_COORD: expected to be set"),
     (2, "turn dir --policy sometimes -- true", "expected one of lock, backoff"),
     (2, "turn dir --timeout soon -- true", "expected a time with its unit"),
     (2, "turn dir --bytes much -- true", "expected a number of bytes"),
     (2, "run", "<COMMAND>"),
+    (2, "run no-such-program", "there is no coordinator"),
+    (127, "run --policy none no-such-program", "no-such-program cannot be run"),
     (2, "run --policy never true", "expected lock, backoff"),
     (2, "run --target nowhere true", "--target nowhere"),
     (2, "run --weight 0 true", "expected 1 to 4294967295"),
@@ -143,21 +166,32 @@ const CASES: &[(i32, &str, &str)] = &[
     // Storage and traces.
     (2, "profile", "<DIR|--device <DEVICE>>"),
     (1, "profile nowhere", "nowhere cannot be profiled"),
+    (1, "profile file", "file cannot be profiled"),
     (2, "profile dir --budget 0s", "expected some time"),
     (2, "profile dir --device hdd", "cannot be used with"),
     (2, "profile --device floppy", "unknown device 'floppy'"),
     (2, "profile --device profile:nowhere.toml", "the profile nowhere.toml"),
     (2, "profile --device profile:t.csv", "the profile t.csv: not TOML"),
     (1, "layout nowhere", "nowhere"),
+    (2, "layout", "<FILE>"),
+    (1, "layout dir", "expected a regular file"),
     (2, "replay t.csv", "--device <DEVICE>"),
     (2, "replay nowhere.csv --device hdd", "the trace nowhere.csv cannot be read"),
     (2, "replay t.csv --device hd", "did you mean 'hdd'?"),
     (2, "replay few.csv --device hdd", "expected the column client"),
     (2, "replay t.csv --device hdd --targets 0", "expected 1 to 4096"),
     (1, "replay t.csv --device hdd --log dir", "dir cannot be written"),
+    (2, "replay dir --device hdd", "the trace dir cannot be read"),
+    (
+        1,
+        "replay t.csv --device hdd --html nowhere/x.html",
+        "nowhere/x.html cannot be written: No such file or directory (os error 2)",
+    ),
     (2, "advise few.csv", "expected the column client"),
+    (2, "advise nowhere.csv", "the trace nowhere.csv cannot be read"),
     (2, "advise t.csv --device floppy", "unknown device 'floppy'"),
     (2, "schedulers sjff", "did you mean 'sjf'?"),
+    (2, "schedulers fifo sjf", "unexpected argument 'sjf'"),
     // Experiments.
     (2, "sim nowhere.toml", "the scenario nowhere.toml cannot be read"),
     (2, "sim broken.toml", "broken.toml:1: "),
@@ -166,19 +200,32 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "sim windows --set no.such=1", "unknown key 'no'"),
     (2, "sim windows --seeds 0", "expected 1 to 100000"),
     (2, "sim windows --threads 0", "expected at least 1"),
+    (1, "sim windows --json nowhere/o.json", "nowhere/o.json cannot be written"),
+    (1, "sim windows --results file", "the folder file cannot be made"),
     (2, "bench nowhere.toml", "the scenario nowhere.toml cannot be read"),
+    (2, "bench broken.toml", "broken.toml:1: "),
     (2, "scenario show nosuch", "unknown scenario 'nosuch'"),
+    (2, "scenario show", "<NAME>"),
+    (2, "scenario list all", "unexpected argument 'all'"),
+    (2, "scenario list --jsn", "unexpected argument '--jsn'"),
+    (2, "scenario check nowhere.toml", "the scenario nowhere.toml cannot be read"),
     (2, "scenario check broken.toml", "broken.toml:1: "),
     (2, "merge", "<PATH>"),
     (2, "merge dir", "has no partial results"),
     (2, "merge t.csv", "has no partial results"),
+    (2, "merge nowhere.json", "nowhere.json cannot be read"),
     (2, "reproduce nosuch", "expected one of aioli, agios"),
     (1, "reproduce aioli --quick --out file", "the folder file cannot be made"),
     (2, "demo --device floppy", "unknown device 'floppy'"),
     (1, "demo --quick --html nowhere/x.html", "nowhere/x.html cannot be written"),
     (2, "devices hd", "unexpected argument 'hd'"),
+    (2, "devices --jsn", "unexpected argument '--jsn'"),
     (2, "completions ksh", "expected one of bash"),
+    (2, "completions", "<SHELL>"),
+    (2, "man", "<DIRECTORY>"),
     (1, "man file", "the man pages cannot be written to file"),
+    (2, "help nosuch", "unrecognized subcommand 'nosuch'"),
+    (2, "help cluster nosuch", "unrecognized subcommand 'nosuch'"),
 ];
 
 /// All paths below a folder.
@@ -195,9 +242,66 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
+/// What the line of an error may end with, in place of a hint.
+const ORDERS: [&str; 6] = ["create", "name", "open", "run", "start", "use"];
+
+/// Whether there is one hint; or none, and the line of the error goes on after what is wrong with what to do.
+fn says_what_to_do(error: &str, hints: &[&str]) -> bool {
+    match hints {
+        [] => ORDERS.iter().any(|order| {
+            let said = [format!(": {order} "), format!("; {order} "), format!("; {order},")];
+            said.iter().any(|said| error.contains(said))
+        }),
+        [hint] => hint.strip_prefix("  hint: ").is_some_and(|hint| !hint.is_empty() && !error.contains(hint)),
+        _ => false,
+    }
+}
+
+/// What the program prints.
+fn printed(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_iogate")).args(arguments).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The commands that a command's help lists, in two columns.
+fn commands(help: &str) -> Vec<String> {
+    let lines = help.lines().skip_while(|line| !line.starts_with("Usage: ")).skip(1);
+    let lines = lines.take_while(|line| *line != "Options:");
+    lines
+        .filter_map(|line| {
+            line.strip_prefix("  ").filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
+        })
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_command_is_represented() {
+    let mut few = Vec::new();
+    let all = commands(&printed(&["--help"]));
+    assert!(all.len() > 25, "{all:?}");
+    for command in all {
+        let help = if command == "help" { String::new() } else { printed(&[&command, "--help"]) };
+        let below = if help.contains(" <COMMAND>\n") { commands(&help) } else { Vec::new() };
+        let below = below.iter().filter(|below| *below != "help").map(|below| format!("{command} {below}"));
+        let below: Vec<String> = below.collect();
+        for path in if below.is_empty() { vec![command] } else { below } {
+            let is_of = |line: &str| {
+                line.strip_prefix(&*path).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            };
+            let count = CASES.iter().filter(|(_, line, _)| is_of(line)).count();
+            if count < 2 {
+                few.push(format!("{path}: {count}"));
+            }
+        }
+    }
+    assert!(few.is_empty(), "{few:?}");
+}
+
 #[test]
 fn each_is_refused_in_a_line() {
-    assert!(CASES.len() >= 100, "{} cases", CASES.len());
+    assert!(CASES.len() >= 180, "{} cases", CASES.len());
     let folder = tempfile::tempdir().unwrap();
     for name in ["dir", "mnt", "full", "full/x"] {
         std::fs::create_dir(folder.path().join(name)).unwrap();
@@ -224,7 +328,7 @@ fn each_is_refused_in_a_line() {
         let is_right = output.status.code() == Some(status)
             && error.starts_with("error: ")
             && error.contains(expected)
-            && (hints.is_empty() || hints.len() == 1 && hints[0].starts_with("  hint: "))
+            && says_what_to_do(error, &hints)
             && printed.is_empty();
         if !is_right {
             wrong.push(format!(

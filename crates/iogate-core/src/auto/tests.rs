@@ -182,10 +182,9 @@ fn who_has_several_at_a_time_follows_the_one_that_made_room() {
     // Another client's, which stays: the application is never out of the gate, and so waits for nothing.
     ring.arrived(Time::ZERO, &request(1_000, 1, 2));
     // Every 21 ms the four come, 1 ms apart, and each takes 1 ms.
-    let mut now = 0;
     for round in 0..STEPS / SLOTS {
         for slot in 0..SLOTS {
-            now = 21 * round + 2 * slot;
+            let now = 21 * round + 2 * slot;
             ring.arrived(ms(now), &request(SLOTS * round + slot, 1, 1));
             // In the first round all four are there before one is complete.
             if round == 0 && slot < SLOTS - 1 {

@@ -490,23 +490,23 @@ impl Pending {
         run
     }
 
-    /// The first request of the run that `slot` is in, looking back from it within the caps.
-    pub(crate) fn walk_back(&self, slot: SlotId, cap: RunCap) -> SlotId {
+    /// Walks the run that `slot` is in: looking back from it first, then on, within the caps. The slots are left in `self.run`.
+    pub(crate) fn walk_around(&mut self, slot: SlotId, cap: RunCap) -> Run {
         let Slot { offset, bytes, .. } = *self.slot(slot);
-        let (mut first, mut start, mut run_bytes, mut requests) = (slot, offset, u64::from(bytes), 1);
-        let mut cursor = self.place(self.slot(slot).queue(), self.slot(slot).key());
+        let (mut first, mut run_bytes, mut requests) = ((offset, bytes, slot), u64::from(bytes), 1);
+        let mut place = self.place(self.slot(slot).queue(), self.slot(slot).key());
         while requests < cap.requests {
-            cursor = self.arena.back(cursor);
-            let Some((offset, bytes, before)) = self.arena.at(cursor) else { break };
-            let bytes = u64::from(bytes);
-            if offset + bytes != start || run_bytes + bytes > cap.bytes {
+            let back = self.arena.back(place);
+            let Some(before) = self.arena.at(back) else { break };
+            let bytes = u64::from(before.1);
+            if before.0 + bytes != first.0 || run_bytes + bytes > cap.bytes {
                 break;
             }
-            (first, start) = (before, offset);
+            (place, first) = (back, before);
             run_bytes += bytes;
             requests += 1;
         }
-        first
+        self.walk_from(place, first, cap)
     }
 
     /// Takes the run walked last; `leave` is told of each request before it goes.

@@ -31,8 +31,7 @@ impl Scheduler for ToAgg {
 
     fn pick(&mut self, _now: Time, _patience: bool, pending: &mut Pending) -> Pick {
         let Some(oldest) = self.arrivals.oldest(pending) else { return Pick::Idle };
-        let first = pending.walk_back(oldest, self.cap);
-        pending.walk(first, self.cap);
+        pending.walk_around(oldest, self.cap);
         let arrivals = &mut self.arrivals;
         pending.take_run(|pending, slot| arrivals.remove(pending, slot));
         Pick::Dispatch

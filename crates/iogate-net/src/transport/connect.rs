@@ -164,7 +164,9 @@ pub(crate) fn connect(
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// It cannot be reached, or the connection was lost.
-    #[error("the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there")]
+    #[error(
+        "the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there; start it, or check the address"
+    )]
     Unreachable {
         /// Where.
         endpoint: Endpoint,

@@ -8,8 +8,12 @@ use iogate_net::Endpoint;
 use iogate_nfs::Network;
 use iogate_vfs::Caller;
 
-use super::{KnownArgs, RoomArgs, SchedulerArgs, SharesArgs};
+use super::{KnownArgs, ORDER, RoomArgs, SEEN, SchedulerArgs, SharesArgs};
 use crate::metrics;
+
+/// Headings.
+const LETS_IN: &str = "Who comes in";
+const USERS: &str = "Who is who";
 
 /// Serve a directory by NFS version 3, behind a gate: clients need nothing of iogate's
 ///
@@ -23,72 +27,72 @@ pub(crate) struct NfsArgs {
     pub(crate) directory: PathBuf,
 
     /// Where to listen, for NFS and MOUNT
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:2049")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:2049", help_heading = LETS_IN)]
     pub(crate) listen: SocketAddr,
 
     /// Who may come in: an address, or a network as in 10.0.0.0/24; may be given several times [default: this machine]
     ///
     /// A client there is believed what it says of its users.
-    #[arg(long = "allow", value_name = "NETWORK")]
+    #[arg(long = "allow", value_name = "NETWORK", help_heading = LETS_IN)]
     pub(crate) networks: Vec<Network>,
 
     /// Let clients come from any port, and not only from those that take root: each user of a client can then say to be any other
-    #[arg(long)]
+    #[arg(long, help_heading = LETS_IN)]
     pub(crate) any_port: bool,
 
     /// Tell this machine's port mapper (rpcbind) where NFS and MOUNT are, so that clients need not; taken back at the end
-    #[arg(long)]
+    #[arg(long, help_heading = LETS_IN)]
     pub(crate) portmap: bool,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) scheduler: SchedulerArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) shares: SharesArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) room: RoomArgs,
 
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = ORDER)]
     pub(crate) known: KnownArgs,
 
     /// Refuse all changes
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub(crate) read_only: bool,
 
     /// Take clients' root for the anonymous user: the default
-    #[arg(long, overrides_with = "no_root_squash")]
+    #[arg(long, overrides_with = "no_root_squash", help_heading = USERS)]
     pub(crate) root_squash: bool,
 
     /// Let clients' root be root here
-    #[arg(long)]
+    #[arg(long, help_heading = USERS)]
     pub(crate) no_root_squash: bool,
 
     /// Who the anonymous user is
-    #[arg(long, value_name = "UID:GID", default_value = "65534:65534")]
+    #[arg(long, value_name = "UID:GID", default_value = "65534:65534", help_heading = USERS)]
     pub(crate) anonymous: Caller,
 
     /// Look the groups of users up here, by this machine's user database: a call has room for sixteen
-    #[arg(long)]
+    #[arg(long, help_heading = USERS)]
     pub(crate) own_groups: bool,
 
     /// Answer changes of names and attributes before they are durable: faster, and a crash of this machine takes the last ones back
-    #[arg(long)]
+    #[arg(long, help_heading = None)]
     pub(crate) async_names: bool,
 
     /// Keep there what lets file handles outlive this server, and not in DIR/.iogate: for a directory where that cannot be, as a mount of
     /// other servers; no two servers have the same one
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = None)]
     pub(crate) state: Option<PathBuf>,
 
     /// Answer `iogate status`, `set` and `record` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
-    #[arg(long, value_name = "unix:PATH")]
+    #[arg(long, value_name = "unix:PATH", help_heading = SEEN)]
     pub(crate) control: Option<Endpoint>,
 
     /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md);
     /// with --control
     ///
     /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
-    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", requires = "control")]
+    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", requires = "control", help_heading = SEEN)]
     pub(crate) http: Option<metrics::Address>,
 }

@@ -19,7 +19,7 @@ pub(crate) struct WhyArgs {
     #[command(flatten)]
     pub(crate) scenario: ScenarioChoice,
 
-    /// Only these applications [default: all]; may be given several times
+    /// Only these applications; may be given several times [default: all]
     #[arg(long = "app", value_name = "APP")]
     pub(crate) apps: Vec<String>,
 

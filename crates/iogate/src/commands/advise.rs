@@ -7,7 +7,7 @@ use iogate_report::Table;
 use iogate_sim::TraceReader;
 use iogate_sim::advise::{Advice, Jobs, ROWS_MAX, advise};
 
-use super::replay::open;
+use super::replay::{not_a_trace, open};
 use crate::cli::AdviseArgs;
 use crate::devices;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
         false => args.trace.display().to_string(),
     };
     let trace = TraceReader::new(open(&args.trace)?);
-    let refused = |error: anyhow::Error| Failure::usage(error.context(name.clone()));
+    let refused = |error: anyhow::Error| not_a_trace(error.context(name.clone()));
     let jobs =
         Jobs::read(trace.map_err(|error| refused(error.into()))?).map_err(|error| refused(error.into()))?;
     let advice = advise(&jobs, args.depth, &device).map_err(|error| refused(error.into()))?;

@@ -11,6 +11,7 @@ use iogate_net::client::Client;
 use iogate_report::metrics::{Exposed, Form, text};
 use iogate_report::status;
 
+use crate::attempt::{Attempt, Doing};
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::policy;
 use crate::commands::serve::ask;
@@ -64,7 +65,7 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
         }
         Place::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
             ControlError::Refused { .. } => Failure::usage(error).hint(hint),
-            _ => Failure::failed(error),
+            _ => unanswered(error),
         }),
         Place::Server(endpoint) => {
             let export = args.export.as_deref().unwrap_or_default();
@@ -146,7 +147,7 @@ impl Asker {
     pub(crate) fn exposed(&mut self) -> Result<Exposed, Failure> {
         match &self.place {
             Place::Mount(mountpoint) => {
-                let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
+                let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
                 Ok(Exposed { gates: vec![summary(mountpoint, &bytes)?], server: None })
             }
             Place::Server(endpoint) => {
@@ -160,6 +161,11 @@ impl Asker {
             }
         }
     }
+}
+
+/// A mount does not say what it was asked.
+pub(crate) fn unanswered(error: ControlError) -> Failure {
+    Failure::failed(anyhow!(error).context(Attempt::new(Doing::Ask, "")))
 }
 
 fn summary(mountpoint: &Path, bytes: &[u8]) -> anyhow::Result<Summary> {
@@ -179,7 +185,7 @@ fn shown(place: &Place, json: bool) -> Result<String, Failure> {
             return Ok(ask::shown(&status));
         }
     };
-    let bytes = iogate_fuse::status(mountpoint).map_err(Failure::failed)?;
+    let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
     if json {
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }

@@ -19,6 +19,7 @@ use iogate_report::Table;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
 
+use crate::attempt::Attempt;
 use crate::cli::LayoutArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -162,9 +163,9 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<(), Failure> {
 
 fn learn(path: &Path) -> Result<Known, anyhow::Error> {
     let context = || path.display().to_string();
-    let file = open(path).with_context(context)?;
+    let file = open(path).with_context(|| Attempt::read(path.display()))?;
     if !file.metadata().with_context(context)?.is_file() {
-        return Err(anyhow!("{}: expected a regular file", path.display()));
+        return Err(anyhow!("{}: expected a regular file; name one, or several", path.display()));
     }
     let system = System::of(file.as_fd()).with_context(context)?;
     let layouts = Layouts::new();

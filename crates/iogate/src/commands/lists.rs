@@ -12,9 +12,14 @@ use crate::cli::{DevicesArgs, ListArgs};
 use crate::failure::Failure;
 use crate::output::print;
 
+/// What an unknown name is told.
+fn unknown(error: impl Into<anyhow::Error>) -> Failure {
+    Failure::usage(error).hint("`iogate schedulers` lists all of them")
+}
+
 pub(crate) fn schedulers(args: &ListArgs) -> Result<(), Failure> {
     let kinds = match &args.name {
-        Some(name) => vec![SchedulerConfig::by_name(name).map_err(Failure::usage)?.kind()],
+        Some(name) => vec![SchedulerConfig::by_name(name).map_err(unknown)?.kind()],
         None => SchedulerKind::ALL.to_vec(),
     };
     if args.json {

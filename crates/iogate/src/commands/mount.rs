@@ -25,6 +25,7 @@ use iogate_vfs::{Tree, policy_file};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::attempt::Attempt;
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
@@ -258,8 +259,8 @@ fn directory<'a>(
             let failure = Failure::failed(anyhow!(error).context("--backend ring cannot be used"));
             return failure.hint("leave --backend out: what io_uring does not carry out, calls do");
         }
-        let wrong = format!("the source {} must be a directory that can be read", source.display());
-        Failure::failed(anyhow!(error).context(wrong))
+        let source = format_args!("the source {}", source.display());
+        Failure::failed(anyhow!(error).context(Attempt::enter(source)))
     })?;
     let (inner, modelled): (Arc<dyn Store>, _) = match args.store {
         StoreKind::Directory => (Arc::new(directory), None),
@@ -336,7 +337,7 @@ fn in_background() -> Result<(), Failure> {
 /// The file that takes a background mount's messages. Opened before the mount is up, so that a wrong path is refused.
 fn open_log(path: &Path) -> Result<File, Failure> {
     let file = File::options().append(true).create(true).open(path);
-    Ok(file.with_context(|| format!("--log {}: the file cannot be opened for appending", path.display()))?)
+    Ok(file.with_context(|| Attempt::write(format_args!("--log {}: the file", path.display())))?)
 }
 
 /// Tells the parent that the mount is ready, and lets go of its terminal: messages go to the log from here on.

@@ -21,6 +21,7 @@ use iogate_vfs::app::AppFile;
 use iogate_vfs::users::Squash;
 use iogate_vfs::{DirectoryTree, Users, held};
 
+use crate::attempt::{Attempt, Doing};
 use crate::cli::NfsArgs;
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::commands::policy;
@@ -38,14 +39,14 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     check(args)?;
     let applications = AppFile::from_environment().context("the file of IOGATE_APP_FILE")?;
     let signals = begin()?;
-    let path = std::fs::canonicalize(&args.directory)
-        .with_context(|| format!("{} must be a directory that can be read", args.directory.display()))?;
+    let path =
+        std::fs::canonicalize(&args.directory).with_context(|| Attempt::enter(args.directory.display()))?;
     let (tree, engine, layout) = gate(args, &path, pinned)?;
     if let Some(shares) = &shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
     let listener = TcpListener::bind(args.listen)
-        .with_context(|| format!("cannot listen at {}: is another server of NFS there?", args.listen))?;
+        .with_context(|| Attempt::new(Doing::Listen, format_args!("cannot listen at {}", args.listen)))?;
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let users = Users::new(squash, args.anonymous, Vec::new(), Vec::new()).context("users")?;
     let Kept { secret, places, answers, warning } =
@@ -112,8 +113,7 @@ type Gate = (Arc<DirectoryTree>, Arc<Engine>, MountLayout);
 /// The files, and the gate in front of their data.
 fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig>) -> Result<Gate, Failure> {
     let how = DirectoryOptions { backend: Backend::Auto, direct: false };
-    let store = DirectoryStore::with(path, how)
-        .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
+    let store = DirectoryStore::with(path, how).with_context(|| Attempt::enter(path.display()))?;
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let fixed = storage::fixed_scheduler(Some(&args.directory));
@@ -217,7 +217,8 @@ fn control(
     layout: &MountLayout,
 ) -> Result<Option<Arc<Server>>, Failure> {
     let Some(endpoint) = &args.control else { return Ok(None) };
-    let listener = Listener::bind(endpoint, Policy::Peer).context("--control")?;
+    let listener =
+        Listener::bind(endpoint, Policy::Peer).context(Attempt::new(Doing::Listen, "--control"))?;
     let export = server::Export {
         name: "nfs".into(),
         tree: tree.clone(),

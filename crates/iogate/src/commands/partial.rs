@@ -18,6 +18,7 @@ use iogate_sim::scenario::Plan;
 
 use super::progress::Progress;
 use super::sim::PROGRAM;
+use crate::attempt::Attempt;
 use crate::cli::MergeArgs;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
@@ -131,6 +132,9 @@ fn build() -> Result<String, Failure> {
     Ok(format!("{:016x}", digest(&program)))
 }
 
+/// Where partial results come from.
+const WHO_WRITES: &str = "`iogate sim` and `iogate reproduce` write them with --results";
+
 /// A file of runs that is being written; nobody else writes it meanwhile.
 struct RunsFile {
     path: PathBuf,
@@ -139,7 +143,7 @@ struct RunsFile {
 
 impl RunsFile {
     fn open(path: PathBuf) -> Result<RunsFile, Failure> {
-        let context = || format!("{} cannot be written", path.display());
+        let context = || Attempt::write(path.display());
         let file = File::options().read(true).append(true).create(true).open(&path).with_context(context)?;
         match file.try_lock() {
             Ok(()) => Ok(RunsFile { path, file }),
@@ -156,7 +160,7 @@ impl RunsFile {
     fn begin(&mut self, head: Head, progress: &Progress) -> Result<Kept, Failure> {
         let path = self.path.display().to_string();
         let mut bytes = Vec::new();
-        self.file.read_to_end(&mut bytes).with_context(|| format!("{path} cannot be read"))?;
+        self.file.read_to_end(&mut bytes).with_context(|| Attempt::read(&path))?;
         let hint = "remove it and its runs are done again, or give another --results";
         let unfit = |what: String| Failure::usage(anyhow!("{path} is kept from before: {what}")).hint(hint);
         let Some(kept) = Kept::read(&bytes).map_err(&unfit)? else {
@@ -183,17 +187,17 @@ impl RunsFile {
     }
 
     fn cut(&mut self, length: u64) -> Result<(), Failure> {
-        Ok(self.file.set_len(length).with_context(|| format!("{} cannot be written", self.path.display()))?)
+        Ok(self.file.set_len(length).with_context(|| Attempt::write(self.path.display()))?)
     }
 
     /// Adds a line, in one piece.
     fn add(&mut self, line: &str) -> Result<(), Failure> {
         let written = self.file.write_all(line.as_bytes());
-        Ok(written.with_context(|| format!("{} cannot be written", self.path.display()))?)
+        Ok(written.with_context(|| Attempt::write(self.path.display()))?)
     }
 
     fn end(self) -> Result<(), Failure> {
-        Ok(self.file.sync_all().with_context(|| format!("{} cannot be written", self.path.display()))?)
+        Ok(self.file.sync_all().with_context(|| Attempt::write(self.path.display()))?)
     }
 }
 
@@ -242,7 +246,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             all.push(path.clone());
             continue;
         }
-        let context = || format!("{} cannot be read", path.display());
+        let context = || Attempt::read(path.display());
         let mut found = Vec::new();
         for entry in fs::read_dir(path).with_context(context)? {
             let file = entry.with_context(context)?.path();
@@ -252,8 +256,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         }
         found.sort();
         if found.is_empty() {
-            return Err(Failure::usage(anyhow!("{} has no partial results", path.display()))
-                .hint("`iogate sim` and `iogate reproduce` write them with --results"));
+            return Err(Failure::usage(anyhow!("{} has no partial results", path.display())).hint(WHO_WRITES));
         }
         all.extend(found);
     }
@@ -262,16 +265,16 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 
 fn read(path: &Path) -> Result<Kept, Failure> {
     let shown = path.display();
-    let file = File::open(path).with_context(|| format!("{shown} cannot be read")).map_err(Failure::usage)?;
+    let file = File::open(path).with_context(|| Attempt::read(&shown)).map_err(Failure::usage)?;
     if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
         return Err(Failure::failed(anyhow!("{shown} is still being written")));
     }
     let mut bytes = Vec::new();
-    (&file).read_to_end(&mut bytes).with_context(|| format!("{shown} cannot be read"))?;
+    (&file).read_to_end(&mut bytes).with_context(|| Attempt::read(&shown))?;
     match Kept::read(&bytes) {
         Ok(Some(kept)) => Ok(kept),
         Ok(None) => Err(Failure::failed(anyhow!("{shown} was interrupted before its first line was whole"))
             .hint("run its shard again")),
-        Err(what) => Err(Failure::usage(anyhow!("{shown} has no partial results: {what}"))),
+        Err(what) => Err(Failure::usage(anyhow!("{shown} has no partial results: {what}")).hint(WHO_WRITES)),
     }
 }

@@ -12,6 +12,7 @@ use iogate_report::Table;
 use iogate_vfs::policy_file::{self, Global, Names, Shares, SharesError, System};
 use serde_json::{Value, json};
 
+use crate::attempt::Attempt;
 use crate::cli::{PolicyArgs, PolicyCommand, SharesArgs};
 use crate::failure::Failure;
 use crate::output::print;
@@ -27,13 +28,16 @@ pub(crate) fn of_flags(args: &SharesArgs) -> Result<Option<Shares>, Failure> {
 /// Reads and checks a policy; also returns its text.
 pub(crate) fn read(path: &Path) -> Result<(Shares, String), Failure> {
     let text = std::fs::read_to_string(path)
-        .with_context(|| format!("the policy {} cannot be read", path.display()))
+        .with_context(|| Attempt::read(format_args!("the policy {}", path.display())))
         .map_err(Failure::usage)?;
     if text.len() > policy_file::BYTES_MAX {
         let (path, most) = (path.display(), policy_file::BYTES_MAX);
         return Err(Failure::usage(anyhow!("{path}: {} bytes, expected at most {most}", text.len())));
     }
-    let shares = parse(&text).map_err(|error| Failure::usage(anyhow!("{}, {error}", path.display())))?;
+    let shares = parse(&text).map_err(|error| {
+        Failure::usage(anyhow!("{}, {error}", path.display()))
+            .hint("docs/policy.md shows how policies are written")
+    })?;
     Ok((shares, text))
 }
 

@@ -10,6 +10,7 @@ use iogate_turn::probe::{self, Report, Verdict};
 use iogate_turn::{Calibration, Place, ProbeError, Settings};
 use serde_json::json;
 
+use crate::attempt::{Attempt, Doing};
 use crate::cli::ProbeArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -41,14 +42,18 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<(), Failure> {
 }
 
 fn place(directory: &Path, settings: &Settings) -> Result<Place, Failure> {
-    let cannot = |why: &dyn std::fmt::Display| {
-        Failure::failed(anyhow!("{} cannot be probed: {why}", directory.display()))
+    let cannot = |why: std::io::Error| {
+        let said = format_args!("{} cannot be probed", directory.display());
+        Failure::failed(anyhow!(why).context(Attempt::new(Doing::Enter, said)))
     };
-    let place = Place::of(directory, settings).map_err(|error| cannot(&error))?;
+    let place = Place::of(directory, settings).map_err(cannot)?;
     match directory.metadata() {
         Ok(found) if found.is_dir() => Ok(place),
-        Ok(_) => Err(cannot(&"expected a directory, found a file")),
-        Err(error) => Err(cannot(&error)),
+        Ok(_) => Err(cannot(std::io::Error::new(
+            std::io::ErrorKind::NotADirectory,
+            "expected a directory, found a file",
+        ))),
+        Err(error) => Err(cannot(error)),
     }
 }
 

@@ -13,8 +13,9 @@ use iogate_sim::record::{Assembler, HEADER, Line};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::attempt::Attempt;
 use crate::cli::RecordArgs;
-use crate::commands::control::{PATIENCE, Place};
+use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 
@@ -82,7 +83,7 @@ enum End {
     /// The mount or the server has gone, or the gate has forgotten the recording.
     Gone(String),
     /// It may not be recorded.
-    Refused(anyhow::Error),
+    Refused(Failure),
     /// The trace cannot be written.
     Output(anyhow::Error),
 }
@@ -91,7 +92,8 @@ impl End {
     fn failure(self, source: &Source<'_>) -> Failure {
         match self {
             End::Gone(why) => Failure::failed(anyhow!("{source} cannot be recorded: {why}")),
-            End::Refused(error) | End::Output(error) => Failure::failed(error),
+            End::Refused(failure) => failure,
+            End::Output(error) => Failure::failed(error),
         }
     }
 }
@@ -114,15 +116,16 @@ impl<'a> Source<'a> {
         let bytes = match self {
             Source::Mount(mountpoint) => {
                 iogate_fuse::record(mountpoint, name, from).map_err(|error| match error {
-                    ControlError::NotAMount { .. } if from == 0 => End::Refused(error.into()),
+                    ControlError::NotAMount { .. } if from == 0 => End::Refused(Failure::failed(error)),
                     ControlError::NotAMount { .. } => End::Gone("it is not mounted any more".into()),
-                    ControlError::NotAllowed { .. } => End::Refused(error.into()),
+                    ControlError::NotAllowed { .. } => End::Refused(Failure::failed(error)),
+                    error if from == 0 => End::Refused(unanswered(error)),
                     error => End::Gone(error.to_string()),
                 })?
             }
             Source::Server(_, client) => {
                 client.record(name, from, PIECE_BYTES).map_err(|error| match error.kind() {
-                    io::ErrorKind::PermissionDenied => End::Refused(error.into()),
+                    io::ErrorKind::PermissionDenied => End::Refused(Failure::failed(error)),
                     _ => End::Gone(error.to_string()),
                 })?
             }
@@ -186,7 +189,7 @@ impl Recorder {
         eprintln!("{}: {rows} requests, {lost} lost, {unfinished} without their completion", out.display());
         match ended {
             Some(End::Output(error)) => failed = Some(error),
-            Some(End::Refused(error)) => return Err(Failure::failed(error)),
+            Some(End::Refused(failure)) => return Err(failure),
             Some(End::Gone(why)) => eprintln!("{source} has ended the recording: {why}"),
             None => {}
         }
@@ -216,7 +219,7 @@ struct Trace {
 
 impl Trace {
     fn create(path: &Path, rotate: Option<u64>, keep: u32) -> Result<Trace, Failure> {
-        let file = File::create(path).with_context(|| format!("{} cannot be written", path.display()));
+        let file = File::create(path).with_context(|| Attempt::write(path.display()));
         let pending = HEADER.as_bytes().to_vec();
         let file = file.map_err(Failure::usage)?;
         let mut trace =
@@ -241,9 +244,7 @@ impl Trace {
         if let Err(error) = self.file.write_all(&self.pending) {
             let _ = self.file.set_len(self.bytes).and_then(|()| self.file.seek(SeekFrom::End(0)));
             (self.pending_rows, self.pending) = (0, Vec::new());
-            return Err(
-                anyhow::Error::new(error).context(format!("{} cannot be written", self.path.display()))
-            );
+            return Err(anyhow::Error::new(error).context(Attempt::write(self.path.display())));
         }
         self.bytes += self.pending.len() as u64;
         self.rows += self.pending_rows;

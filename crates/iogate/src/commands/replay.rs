@@ -14,6 +14,7 @@ use iogate_sim::replay::pricing;
 use iogate_sim::trace::Files;
 use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceReader, log};
 
+use crate::attempt::Attempt;
 use crate::cli::ReplayArgs;
 use crate::devices;
 use crate::failure::Failure;
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         true => "standard input".into(),
         false => args.trace.display().to_string(),
     };
-    let refused = |error: TraceError| Failure::usage(anyhow::Error::new(error).context(name.clone()));
+    let refused = |error: TraceError| not_a_trace(anyhow::Error::new(error).context(name.clone()));
 
     let mut input = open(&args.trace)?;
     let targets = match args.targets {
@@ -81,8 +82,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
     // Begun before the work, so that a place that cannot be written costs no time.
     let html_file = args.html.as_deref().map(OutputFile::create).transpose()?;
-    let write_error =
-        || format!("{} cannot be written", args.log.as_deref().unwrap_or(Path::new("")).display());
+    let write_error = || Attempt::write(args.log.as_deref().unwrap_or(Path::new("")).display());
     if let Some(file) = &mut log_file {
         writeln!(file, "{}", log::HEADER).with_context(write_error)?;
     }
@@ -199,6 +199,11 @@ fn report<R: BufRead>(args: &ReplayArgs, replay: &Replay<R>, timeline: Timeline)
 
 pub(super) type Input = Box<dyn BufRead>;
 
+/// A trace that is not as it should be.
+pub(super) fn not_a_trace(error: anyhow::Error) -> Failure {
+    Failure::usage(error).hint("docs/traces.md shows how traces are written")
+}
+
 pub(super) fn open(path: &Path) -> Result<Input, Failure> {
     if path == Path::new("-") {
         return Ok(Box::new(BufReader::new(io::stdin())));
@@ -210,7 +215,7 @@ pub(super) fn open(path: &Path) -> Result<Input, Failure> {
     match file {
         Ok(file) => Ok(Box::new(BufReader::with_capacity(1 << 18, file))),
         Err(error) => Err(Failure::usage(
-            anyhow::Error::new(error).context(format!("the trace {} cannot be read", path.display())),
+            anyhow::Error::new(error).context(Attempt::read(format_args!("the trace {}", path.display()))),
         )),
     }
 }

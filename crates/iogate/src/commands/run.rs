@@ -17,6 +17,7 @@ use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SI
 use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
+use crate::attempt::Attempt;
 use crate::cli::RunArgs;
 use crate::failure::Failure;
 
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                 "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
             return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(hint));
         }
-        return Err(not_started(&args.command[0], &command.exec()));
+        return Err(not_started(&args.command[0], command.exec()));
     }
     if settings.files.is_empty() {
         let hint =
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
     if RANKS.into_iter().any(|name| environment.get(name).is_some()) {
         // That this rank writes nothing does not mean that the job does not.
-        return Err(not_started(&args.command[0], &command.envs(environment.0).exec()));
+        return Err(not_started(&args.command[0], command.envs(environment.0).exec()));
     }
     let found = Found::create(settings.files).context("cannot make a file to note what is found in")?;
     command.envs(environment.0).env("IOGATE_FOUND", found.file.path());
@@ -153,7 +154,10 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
 fn directory_of(text: &str) -> Result<String, Failure> {
     let wrong =
         |why: String| Failure::usage(anyhow!("--target {text}: {why}")).hint("expected DIR or DIR=NAME");
-    let path = Path::new(text).canonicalize().map_err(|error| wrong(error.to_string()))?;
+    let path = Path::new(text)
+        .canonicalize()
+        .with_context(|| Attempt::enter(format_args!("--target {text}: it")))
+        .map_err(Failure::usage)?;
     if !path.is_dir() {
         return Err(wrong("this is not a directory".into()));
     }
@@ -265,9 +269,9 @@ fn preload(library: &Path) -> Result<String, Failure> {
     })
 }
 
-fn not_started(program: &OsStr, error: &io::Error) -> Failure {
+fn not_started(program: &OsStr, error: io::Error) -> Failure {
     let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Failure::failed(anyhow!("cannot start {}: {error}", program.display())).status(status)
+    Failure::failed(anyhow!(error).context(Attempt::run(program.display()))).status(status)
 }
 
 /// Starts the program, hands on the signals that this process gets, and waits for its end.
@@ -275,7 +279,7 @@ fn wait_for(mut command: Command, program: &OsString) -> Result<ExitStatus, Fail
     // Before there is a child, so that none is lost. What a terminal sends, the child gets by itself.
     let signals = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH, SIGINT, SIGQUIT];
     let mut signals = Signals::new(signals).context("cannot handle signals")?;
-    let mut child: Child = command.spawn().map_err(|error| not_started(program, &error))?;
+    let mut child: Child = command.spawn().map_err(|error| not_started(program, error))?;
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     std::thread::spawn(move || {
         for number in signals.forever() {

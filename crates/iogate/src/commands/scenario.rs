@@ -9,6 +9,7 @@ use iogate_core::nearest::{did_you_mean, nearest};
 use iogate_report::Table;
 use iogate_sim::scenario::{self, BUILT_IN, OWN, Plan, Source};
 
+use crate::attempt::Attempt;
 use crate::cli::{ScenarioArgs, ScenarioChoice, ScenarioCommand};
 use crate::failure::Failure;
 use crate::output::print;
@@ -79,7 +80,7 @@ fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Fail
     let is_path = scenario.contains('/') || scenario.ends_with(".toml") || path.is_file();
     let (plan, text) = if is_path {
         let text = fs::read_to_string(path)
-            .with_context(|| format!("the scenario {scenario} cannot be read"))
+            .with_context(|| Attempt::read(format_args!("the scenario {scenario}")))
             .map_err(Failure::usage)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());

@@ -9,6 +9,7 @@ use iogate_report::{ExperimentReport, Perfetto, html, perfetto};
 use iogate_sim::scenario::Plan;
 use iogate_sim::world::simulate;
 
+use crate::attempt::Attempt;
 use crate::cli::{ExperimentOutputs, SimArgs};
 use crate::commands::partial::Work;
 use crate::commands::progress::Progress;
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
 /// Makes a folder, and those above it, if it is not there yet.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
     Ok(fs::create_dir_all(folder)
-        .with_context(|| format!("the folder {} cannot be made", folder.display()))?)
+        .with_context(|| Attempt::make(format_args!("the folder {}", folder.display())))?)
 }
 
 /// The first run of the first point once more, with somebody who writes it down.

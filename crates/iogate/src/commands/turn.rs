@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
+use crate::attempt::Attempt;
 use crate::cli::{PolicyChoice, TurnArgs};
 use crate::failure::Failure;
 
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
         Ok(child) => child,
         Err(error) => {
             drop(turn);
-            return Err(not_started(program, &error));
+            return Err(not_started(program, error));
         }
     };
     let status = wait(child, signals)?;
@@ -88,9 +89,9 @@ fn settings(args: &TurnArgs) -> Result<Settings, Failure> {
     settings.map_err(Failure::usage)
 }
 
-fn not_started(program: &OsStr, error: &std::io::Error) -> Failure {
+fn not_started(program: &OsStr, error: std::io::Error) -> Failure {
     let status = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
-    Failure::failed(anyhow!("{} cannot be run: {error}", program.display())).status(status)
+    Failure::failed(anyhow!(error).context(Attempt::run(program.display()))).status(status)
 }
 
 /// Waits for the command, and passes on what signals come meanwhile.

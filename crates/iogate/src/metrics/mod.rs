@@ -17,6 +17,8 @@ use iogate_net::server::{Server as NetServer, Status};
 use iogate_net::transport::{Bound, EndpointError};
 use iogate_report::metrics::{Exposed, Server};
 
+use crate::attempt::{Attempt, Doing};
+
 /// A Unix socket is its owner's alone.
 const SOCKET_MODE: u32 = 0o600;
 
@@ -59,7 +61,8 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn bind(address: &Address) -> anyhow::Result<Listener> {
-        let socket = Bound::bind(&address.0, SOCKET_MODE, |_| Ok(())).context("--http")?;
+        let socket = Bound::bind(&address.0, SOCKET_MODE, |_| Ok(()))
+            .context(Attempt::new(Doing::Listen, "--http"))?;
         Ok(Listener { socket })
     }
 

@@ -5,7 +5,8 @@
 //! arrived before?" does not walk what came later. Nodes are recycled: a gate in steady state allocates nothing.
 //!
 //! At a million entries the cost is that of cache misses, so what a search reads is kept apart from what it does not
-//! (`Inner` from `Summary`), and a search in a node counts instead of bisecting: its loads do not wait for each other.
+//! (`Inner` from `Summary`), and a search in a node counts instead of bisecting: its loads do not wait for each other. It counts in two
+//! steps, first one offset of each line of the cache, then those of a line: fewer comparisons, and all lines are asked for by the first.
 
 mod node;
 #[cfg(test)]
@@ -170,7 +171,7 @@ impl Arena {
     /// The index of the child of `inner` in which `key` belongs.
     fn child_of(&self, inner: u32, key: Key) -> usize {
         let offsets = &self.inner(inner).offsets;
-        let mut index = offsets[1..].iter().filter(|offset| **offset <= key.offset).count();
+        let mut index = self.inner(inner).last_from(key.offset);
         while index > 0 && offsets[index] == key.offset && self.summary(inner).ties[index] > key.seq {
             index -= 1;
         }
@@ -212,14 +213,15 @@ impl Arena {
             return Neighbours { before: None, after: None };
         }
         let (path, leaf) = self.descend(tree, key);
-        let index = self.leaf(leaf).lower_bound(key, &seq_of);
-        let neighbours = self.neighbours_of_gap(leaf, index);
         let bounds = Bounds { end: key.offset + u64::from(bytes), seq: key.seq };
+        // While the leaf is on its way.
         for (node, index) in path.up() {
             let summary = self.summary_mut(node);
             summary.ends[index] = summary.ends[index].max(bounds.end);
             summary.seqs[index] = summary.seqs[index].min(bounds.seq);
         }
+        let index = self.leaf(leaf).lower_bound(key, &seq_of);
+        let neighbours = self.neighbours_of_gap(leaf, index);
         if self.leaf(leaf).len() < LEAF {
             self.leaf_mut(leaf).insert(index, key.offset, bytes, slot);
         } else {

@@ -1,5 +1,7 @@
 //! The nodes of the trees: leaves with entries, inner nodes with children.
 
+use core::array::from_fn;
+
 use super::{Key, NONE};
 
 /// Entries of a leaf: 512 bytes, whole cache lines.
@@ -42,6 +44,16 @@ pub(super) struct Summary {
 pub(super) struct Bounds {
     pub(super) end: u64,
     pub(super) seq: u64,
+}
+
+/// Offsets of a leaf that are in a line of the cache.
+const BLOCK: usize = 8;
+const _: () = assert!(LEAF == 4 * BLOCK - 1 && INNER.is_multiple_of(5), "whole blocks");
+
+/// How many there are, without a branch.
+#[inline]
+fn count<const N: usize>(values: [u64; N], is: impl Fn(u64) -> bool) -> usize {
+    values.into_iter().map(|value| usize::from(is(value))).sum()
 }
 
 /// Inserts into the first `len` elements of an array.
@@ -107,7 +119,10 @@ impl Leaf {
 
     /// Index of the first entry whose key is at least `key`.
     pub(super) fn lower_bound(&self, key: Key, seq_of: &impl Fn(u32) -> u64) -> usize {
-        let mut index = self.offsets.iter().filter(|offset| **offset < key.offset).count();
+        let ends = [BLOCK - 1, 2 * BLOCK - 1, 3 * BLOCK - 1];
+        let block = BLOCK * count(ends.map(|end| self.offsets[end]), |offset| offset < key.offset);
+        let rest: [u64; BLOCK - 1] = from_fn(|index| self.offsets[block + index]);
+        let mut index = block + count(rest, |offset| offset < key.offset);
         while index < self.len() && self.offsets[index] == key.offset && seq_of(self.slots[index]) < key.seq {
             index += 1;
         }
@@ -135,6 +150,16 @@ impl Inner {
         self.offsets[len - 1] = VACANT;
         self.children.copy_within(index + 1..len, index);
         self.len -= 1;
+    }
+
+    /// Index of the last child whose lower bound is at most `offset`; the first, whose bound is not read, where there is none.
+    #[inline]
+    pub(super) fn last_from(&self, offset: u64) -> usize {
+        const BLOCK: usize = INNER / 5;
+        let begins: [u64; 4] = from_fn(|index| self.offsets[BLOCK * (index + 1)]);
+        let block = BLOCK * count(begins, |begin| begin <= offset);
+        let rest: [u64; BLOCK - 1] = from_fn(|index| self.offsets[block + 1 + index]);
+        block + count(rest, |begin| begin <= offset)
     }
 
     /// Moves the children from `at` on into an empty node.

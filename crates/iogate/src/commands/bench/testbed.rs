@@ -21,8 +21,10 @@ use tempfile::TempDir;
 use super::feasibility;
 use super::script::{Place, file_name};
 use super::work::{Entrances, FileUse, Work};
+use crate::attempt::{Attempt, Doing};
 use crate::cli::BenchStore;
 use crate::failure::Failure;
+use crate::output::without_path;
 use crate::storage;
 use crate::watched::{Note, WatchedStore};
 
@@ -198,8 +200,10 @@ pub(super) fn scratch(store: BenchStore, dir: Option<&Path>) -> anyhow::Result<T
         None if in_memory => IN_MEMORY.into(),
         None => std::env::temp_dir(),
     };
-    let folder = tempfile::Builder::new().prefix("iogate-bench-").tempdir_in(&place);
-    folder.with_context(|| format!("a temporary folder in {}", place.display()))
+    let folder = tempfile::Builder::new().prefix("iogate-bench-").tempdir_in(&place).map_err(without_path);
+    folder.with_context(|| {
+        Attempt::new(Doing::Write, format_args!("a temporary folder in {} cannot be made", place.display()))
+    })
 }
 
 /// A file of zeros that takes no room.

@@ -9,6 +9,7 @@ use iogate_net::Endpoint;
 use serde::Deserialize;
 
 use super::certificates;
+use crate::attempt::Attempt;
 use crate::commands::serve::config::{Bytes, Gate};
 use crate::failure::Failure;
 use crate::settings::toml_error;
@@ -126,9 +127,11 @@ fn default_port() -> u16 {
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("the cluster {} cannot be read", path.display()))?;
-        Config::parse(&text)
-            .map_err(|error| Failure::usage(error.context(format!("the cluster {}", path.display()))))
+            .with_context(|| Attempt::read(format_args!("the cluster {}", path.display())))?;
+        Config::parse(&text).map_err(|error| {
+            Failure::usage(error.context(format!("the cluster {}", path.display())))
+                .hint("docs/forwarding.md shows how clusters are written")
+        })
     }
 
     fn parse(text: &str) -> anyhow::Result<Config> {

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use self::config::{Config, Node, Proof, Role};
 use self::process::Process;
+use crate::attempt::Attempt;
 use crate::cli::{
     ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
 };
@@ -104,7 +105,7 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
 /// Makes a cluster's folder, or sees that nobody else can use it. Returns it as nodes find it, which are started from elsewhere.
 fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.with_context(|| format!("the cluster's folder {} cannot be made", folder.display()))?;
+    made.with_context(|| Attempt::make(format_args!("the cluster's folder {}", folder.display())))?;
     let folder = folder.canonicalize().context("the cluster's folder")?;
     let found = folder.metadata().context("the cluster's folder")?;
     if found.uid() != rustix::process::geteuid().as_raw() {
@@ -174,13 +175,13 @@ fn make_data_directories(config: &str) -> Result<(), Failure> {
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .with_context(|| format!("the data directory {} cannot be made", directory.display()))?;
+            .with_context(|| Attempt::make(format_args!("the data directory {}", directory.display())))?;
     }
     Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    Ok(std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?)
+    Ok(std::fs::write(path, text).with_context(|| Attempt::write(path.display()))?)
 }
 
 /// Where a cluster of this name keeps its things.

@@ -5,6 +5,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow};
 
 use super::config::{Network, Node, host_address};
+use crate::attempt::Attempt;
 use crate::failure::Failure;
 
 /// What a node's namespace is called.
@@ -23,8 +24,7 @@ fn bridge(cluster: &str) -> String {
 }
 
 fn call(program: &str, args: &[&str]) -> Result<(), Failure> {
-    let output =
-        Command::new(program).args(args).output().with_context(|| format!("{program} cannot be started"))?;
+    let output = Command::new(program).args(args).output().with_context(|| Attempt::run(program))?;
     if output.status.success() {
         return Ok(());
     }

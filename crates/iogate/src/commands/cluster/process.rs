@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use rustix::process::{Pid, Signal};
 
+use crate::attempt::Attempt;
 use crate::commands::serve::READY;
 use crate::failure::Failure;
 
@@ -80,7 +81,7 @@ pub(super) fn start(folder: &Path, name: &str, namespace: Option<&str>) -> Resul
     let program = std::env::current_exe().context("this program cannot be found")?;
     let log_path = folder.join(format!("{name}.log"));
     let log = File::options().append(true).create(true).open(&log_path);
-    let log = log.with_context(|| format!("the log {} cannot be opened", log_path.display()))?;
+    let log = log.with_context(|| Attempt::write(format_args!("the log {}", log_path.display())))?;
     let before = log.metadata().map_or(0, |metadata| metadata.len());
     let mut command = match namespace {
         Some(namespace) => {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
+use iogate_net::client::ClientError;
 use iogate_net::coordinator::{EXPORT, Status};
+use iogate_net::transport::ConnectError;
 
 use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
 use crate::commands::serve::ask;
@@ -67,9 +69,16 @@ fn reach(coordinators: &[Endpoint]) -> Result<iogate_net::client::Client, Failur
     for endpoint in coordinators {
         match ask::client(endpoint, EXPORT, PATIENCE) {
             Ok(client) => return Ok(client),
-            Err(error) => failures.push(in_full(&error)),
+            Err(error) => failures.push(match error.downcast_ref() {
+                // Who listens there otherwise is no advice here.
+                Some(ClientError::Connect(ConnectError::Unreachable { endpoint, source })) => {
+                    format!("{endpoint} cannot be reached ({source})")
+                }
+                _ => in_full(&error),
+            }),
         }
     }
     let error = anyhow!("no coordinator answers: {}", failures.join("; "));
-    Err(Failure::failed(error).hint("`iogate coord serve` runs one; IOGATE_COORD says where it is"))
+    Err(Failure::failed(error)
+        .hint("`iogate coord serve` runs one; check where it is, as given or by IOGATE_COORD"))
 }

@@ -14,6 +14,7 @@ use iogate_core::{SchedulerConfig, SchedulerKind};
 use iogate_report::{Report, comparison};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::attempt::Attempt;
 use crate::cli::DemoArgs;
 use crate::devices;
 use crate::failure::Failure;
@@ -56,7 +57,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     drop(testbed);
 
     std::io::Write::write_all(&mut html, iogate_report::html::page(&report).as_bytes())
-        .with_context(|| format!("{} cannot be written", args.html.display()))?;
+        .with_context(|| Attempt::write(args.html.display()))?;
     html.finish()?;
     let place = std::fs::canonicalize(&args.html).unwrap_or_else(|_| args.html.clone());
     if args.json {

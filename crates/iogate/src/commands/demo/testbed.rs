@@ -22,7 +22,9 @@ use iogate_report::{AppResult, Run, Timeline};
 use tempfile::TempDir;
 
 use super::workload::{Application, Workload, is_intact};
+use crate::attempt::Attempt;
 use crate::devices;
+use crate::output::without_path;
 use crate::storage;
 use crate::watched::{Note, WatchedStore};
 
@@ -48,8 +50,11 @@ impl Testbed {
         in_process: bool,
         interrupted: Arc<AtomicBool>,
     ) -> anyhow::Result<Testbed> {
-        let folder =
-            tempfile::Builder::new().prefix("iogate-demo-").tempdir().context("a temporary folder")?;
+        let folder = tempfile::Builder::new()
+            .prefix("iogate-demo-")
+            .tempdir()
+            .map_err(without_path)
+            .context(Attempt::make("a temporary folder"))?;
         let (source, mountpoint) = (folder.path().join("source"), folder.path().join("mount"));
         let make = || {
             std::fs::create_dir(&source)?;

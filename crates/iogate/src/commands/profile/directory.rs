@@ -18,6 +18,7 @@ use iogate_core::{
 use rustix::fs::OFlags;
 
 use super::Measured;
+use crate::attempt::{Attempt, Doing};
 use crate::failure::Failure;
 use crate::storage;
 
@@ -39,9 +40,9 @@ struct Storage {
 /// Measures what the storage of `directory` charges, for about `budget`.
 pub(super) fn profile(directory: &Path, budget: Duration, bar: &ProgressBar) -> Result<Measured, Failure> {
     let cannot = |error: io::Error| {
-        let full = error.raw_os_error() == Some(rustix::io::Errno::NOSPC.raw_os_error());
-        let failure =
-            Failure::failed(anyhow!(error).context(format!("{} cannot be profiled", directory.display())));
+        let full = error.kind() == io::ErrorKind::StorageFull;
+        let said = format_args!("{} cannot be profiled", directory.display());
+        let failure = Failure::failed(anyhow!(error).context(Attempt::new(Doing::Enter, said)));
         if full {
             failure.hint("it takes a file of 64 MiB to 4 GiB, which has no name and goes away at the end")
         } else {

@@ -21,6 +21,7 @@ use iogate_vfs::{DirectoryTree, StripedTree, Tree};
 
 use super::config::{Answers, Config, Export};
 use super::nfs::Built;
+use crate::attempt::Attempt;
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::devices;
 use crate::failure::Failure;
@@ -254,8 +255,7 @@ impl Export {
 
 fn directory_store(path: &Path, direct: bool) -> anyhow::Result<Arc<dyn Store>> {
     let options = DirectoryOptions { backend: Backend::Auto, direct };
-    let store = DirectoryStore::with(path, options)
-        .with_context(|| format!("{} must be a directory that can be read", path.display()))?;
+    let store = DirectoryStore::with(path, options).with_context(|| Attempt::enter(path.display()))?;
     Ok(Arc::new(store))
 }
 

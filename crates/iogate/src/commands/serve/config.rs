@@ -12,6 +12,7 @@ use serde::Deserialize;
 pub(crate) use super::gate::Gate;
 use super::nfs::Nfs;
 pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
+use crate::attempt::Attempt;
 use crate::failure::Failure;
 use crate::settings::toml_error;
 
@@ -253,9 +254,11 @@ impl Config {
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
-        Config::parse(&text)
-            .map_err(|error| Failure::usage(error.context(format!("the configuration {}", path.display()))))
+            .with_context(|| Attempt::read(format_args!("the configuration {}", path.display())))?;
+        Config::parse(&text).map_err(|error| {
+            Failure::usage(error.context(format!("the configuration {}", path.display())))
+                .hint("docs/forwarding.md shows how configurations are written")
+        })
     }
 
     /// Reads and checks a configuration.

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::config::{Config, Export, Users};
+use crate::attempt::{Attempt, Doing};
 use crate::commands::nfs::{Kept, mount_command, register, warn_of_handles};
 use crate::failure::Failure;
 use crate::settings::line_of;
@@ -155,7 +156,7 @@ impl Nfs {
     pub(super) fn bind(&self) -> Result<TcpListener, Failure> {
         let listen = self.listen.get_ref();
         Ok(TcpListener::bind(listen)
-            .with_context(|| format!("nfs: cannot listen at {listen}: is another server of NFS there?"))?)
+            .with_context(|| Attempt::new(Doing::Listen, format_args!("nfs: cannot listen at {listen}")))?)
     }
 
     /// Begins to serve. Returns what the port mapper has been told, and what to tell people, too.

@@ -9,6 +9,8 @@ use iogate_vfs::{Caller, users};
 
 use super::config::{Auth, Client, Export, Ids, Listen, Squash, User, Users};
 
+use crate::attempt::{Attempt, Doing};
+
 fn caller(ids: &Ids) -> Caller {
     Caller::new(ids.0.0, ids.0.1)
 }
@@ -67,7 +69,7 @@ impl Listen {
             users: users.map(|users| users.into_iter().collect()),
             socket_mode: self.mode.as_ref().map(|mode| mode.0),
         };
-        Ok(Listener::bind(&self.at.0, access)?)
+        Listener::bind(&self.at.0, access).context(Attempt::new(Doing::Listen, ""))
     }
 }
 

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::{Answer, unknown};
 use crate::cli::WhyArgs;
-use crate::commands::control::{PATIENCE, Place};
+use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 
@@ -141,7 +141,7 @@ impl<'a> Source<'a> {
 
     fn page(&self, from: u32) -> Result<Page, Failure> {
         let bytes = match self {
-            Source::Mount(mountpoint) => iogate_fuse::accounts(mountpoint, from).map_err(Failure::failed)?,
+            Source::Mount(mountpoint) => iogate_fuse::accounts(mountpoint, from).map_err(unanswered)?,
             Source::Server(_, client) => {
                 client.accounts(from).with_context(|| format!("{self} does not say its accounts"))?
             }
