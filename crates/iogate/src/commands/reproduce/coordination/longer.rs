@@ -48,6 +48,7 @@ pub(super) fn calls(results: &Experiment) -> Result<Figure<'_>, Failure> {
             .into(),
         sheet,
         tables,
+        remarks: "With several calls on its way a process has work for every server, whoever's turn it is at one of them.".into(),
         ..Figure::default()
     })
 }

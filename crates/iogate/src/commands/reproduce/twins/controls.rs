@@ -179,6 +179,8 @@ fn processor<'a>(results: &'a Experiment, direct: &'a Experiment) -> Result<Figu
             .into(),
         sheet,
         tables: vec![("Makespan of strided reads".into(), table)],
+        remarks: "A processor takes in the next requests while the disk serves those before: its time is seen only where it is the longer one."
+            .into(),
         ..Figure::default()
     })
 }
@@ -213,6 +215,7 @@ fn collective<'a>(results: &'a Experiment, below: &'a Experiment) -> Result<Figu
             .into(),
         sheet,
         tables: vec![("Makespan of strided reads of 32 KiB".into(), table)],
+        remarks: "The slower disks do not stream for collective calls either.".into(),
         ..Figure::default()
     })
 }
