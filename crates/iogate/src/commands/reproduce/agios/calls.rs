@@ -56,7 +56,7 @@ pub(super) fn figure<'a>(lab: &Lab<'_>, results: &'a Experiment) -> Result<Figur
                 there is one for all requests that a scheduler has joined."
             .into(),
         sheet,
-        tables: vec![("The fastest over 8 and 16 processes, and how much shorter the time is".into(), table)],
+        tables: vec![("The fastest with 8 processes, and how much shorter the time is; `none` where it is not significantly".into(), table)],
         remarks: "Where a call takes little against what the drive takes, joining saves nothing that counts. Where it takes more, joining pays \
                   in nearly every situation, and the schedulers that join without waiting are the best."
             .into(),
