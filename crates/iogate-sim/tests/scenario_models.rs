@@ -135,9 +135,12 @@ fn processors_and_lists_are_read_and_refused() {
     let of = |text: &str| read(text).unwrap().points.remove(0).scenario.cluster;
     let each = of(&servers("overhead = '5us'")).servers.processor;
     assert_eq!(each, ProcessorSpec::each(Span::from_micros(5)));
-    let table = of(&servers("processor = { read = '26.09us', write = '50.92us', connection = '100ns' }"));
+    let table = of(&servers(
+        "processor = { read = '26.09us', write = '50.92us', connection = '100ns', dispatch = '10us' }",
+    ));
     let (read_ns, write_ns) = (Span::from_nanos(26_090), Span::from_nanos(50_920));
-    let expected = ProcessorSpec { read: read_ns, write: write_ns, connection: Span::from_nanos(100) };
+    let (connection, dispatch) = (Span::from_nanos(100), Span::from_micros(10));
+    let expected = ProcessorSpec { read: read_ns, write: write_ns, connection, dispatch };
     assert_eq!(table.servers.processor, expected);
     let ion = |more: &str| {
         BASE.replace("[servers]", &format!("to = 'ion'\n[forwarders.ion]\nnodes = 1\n{more}\n[servers]"))
@@ -156,6 +159,11 @@ fn processors_and_lists_are_read_and_refused() {
         (servers("batch = 16"), 7, "unknown key 'batch'"),
         (ion("batch = 0"), 7, "expected a whole number from 1 to 64"),
         (ion("batch_calls = 4"), 7, "a layer without batch does not use it"),
+        (
+            ion("processor = { read = '1us', write = '1us', dispatch = '1us' }"),
+            7,
+            "a layer of forwarders does not use it",
+        ),
         (ion("batch = 16\nbatch_calls = 0"), 8, "expected a whole number from 1 to 65536"),
     ] {
         let message = refusal(&text);

@@ -350,8 +350,8 @@ fn random_worlds_with_all_models_lose_nothing_and_are_the_same_each_time() {
             layer.lists =
                 Some(ListSpec { requests: 1 + rng.below(16) as u32, calls: 1 + rng.below(4) as u32 });
         }
-        let [read, write, connection] = std::array::from_fn(|_| Span::from_micros(rng.below(30)));
-        cluster.servers.processor = ProcessorSpec { read, write, connection };
+        let [read, write, connection, dispatch] = std::array::from_fn(|_| Span::from_micros(rng.below(30)));
+        cluster.servers.processor = ProcessorSpec { read, write, connection, dispatch };
         cluster.servers.cache = Some(ServerCache { config: some_cache(rng), commits: rng.below(2) == 0 });
         cluster.servers.elevator = some_elevator(rng);
         cluster.servers.allocation = Some(one_of(rng, &[Rules::Ext3, Rules::Ext4, Rules::Xfs]));

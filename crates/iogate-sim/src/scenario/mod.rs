@@ -147,12 +147,14 @@ pub struct ProcessorSpec {
     pub write: Span,
     /// And for each connection that is open.
     pub connection: Span,
+    /// A dispatch of its gate to what is below, of a server.
+    pub dispatch: Span,
 }
 
 impl ProcessorSpec {
     /// So much for each request.
     pub fn each(overhead: Span) -> ProcessorSpec {
-        ProcessorSpec { read: overhead, write: overhead, connection: Span::ZERO }
+        ProcessorSpec { read: overhead, write: overhead, ..ProcessorSpec::default() }
     }
 }
 

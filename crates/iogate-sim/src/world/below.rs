@@ -1,6 +1,6 @@
 //! What lies below a server's gate: hands on what the gate dispatches, asks what begins, and tells whom it concerns of an end.
 
-use iogate_core::Dispatch;
+use iogate_core::{Dispatch, DispatchId};
 
 use super::block::{Begun, Block, Io, Owner};
 use super::{Event, Served, SimError, World};
@@ -64,6 +64,17 @@ impl World<'_> {
         Ok(())
     }
 
+    /// What is below a server's gate has done a dispatch: its processor ends the call.
+    pub(super) fn done_below(&mut self, node: u32, id: DispatchId) -> Result<(), SimError> {
+        match self.nodes[node as usize].processor.end_call(self.queue.now()) {
+            None => self.served(node, id),
+            Some(at) => {
+                self.queue.add(at, Event::Called { node, id });
+                Ok(())
+            }
+        }
+    }
+
     /// A transfer of a server's device has ended.
     pub(super) fn transferred(&mut self, node: u32, owner: Owner) -> Result<(), SimError> {
         let now = self.queue.now();
@@ -74,7 +85,7 @@ impl World<'_> {
             }
         }
         match owner {
-            Owner::Dispatch(id) => self.served(node, id)?,
+            Owner::Dispatch(id) => self.done_below(node, id)?,
             Owner::Cache(io) => self.cache_answered(node, io)?,
         }
         self.begin_transfers(node);

@@ -221,7 +221,7 @@ impl World<'_> {
             block.answered(token);
         }
         if token < COMMIT {
-            return self.served(node, DispatchId(token as u32));
+            return self.done_below(node, DispatchId(token as u32));
         }
         self.answer_commit(token as u32);
         Ok(())

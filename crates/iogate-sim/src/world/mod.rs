@@ -52,7 +52,7 @@ mod slots;
 mod turns;
 
 use iogate_core::hash::HashMap;
-use iogate_core::{AppId, FileId, Time};
+use iogate_core::{AppId, DispatchId, FileId, Time};
 
 use self::block::Owner;
 use self::classes::Classes;
@@ -188,6 +188,11 @@ enum Event {
     Taken(u32),
     /// A node's processor has taken in a list.
     ListTaken(u32),
+    /// A server's processor has ended the call for a dispatch.
+    Called {
+        node: u32,
+        id: DispatchId,
+    },
     /// A message's first byte reaches the switch's port of node `to`.
     Arrive {
         message: Message,
@@ -329,6 +334,7 @@ impl World<'_> {
             Event::Cached(piece) => self.replied(piece)?,
             Event::Taken(piece) => self.enter(piece)?,
             Event::ListTaken(message) => self.enter_list(message)?,
+            Event::Called { node, id } => self.served(node, id)?,
             Event::Arrive { message, to, bytes } => {
                 let bytes = if bytes == u32::MAX { self.bytes_of(message) } else { bytes.into() };
                 self.net.arrive(&mut self.queue, to, bytes, message);

@@ -22,7 +22,7 @@ fn reads_writes_and_open_connections_have_their_own_price() {
         let mut s = scenario(1, "unit:1", "fifo");
         s.cluster.clients.nodes = 4;
         s.cluster.servers.processor =
-            ProcessorSpec { read, write, connection: Span::from_micros(connection) };
+            ProcessorSpec { read, write, connection: Span::from_micros(connection), dispatch: Span::ZERO };
         s.apps = vec![app(1, 4, 65_536, 65_536)];
         (s.apps[0].nodes, s.apps[0].workload.op) = (nodes, op);
         run(&s).makespan.as_nanos() / 1_000 - 1
@@ -32,12 +32,26 @@ fn reads_writes_and_open_connections_have_their_own_price() {
     assert_eq!((took(Op::Read, 2, 4), took(Op::Read, 2, 1)), (4 * 30 + 2 * (1 + 2 + 3 + 4), 4 * 30 + 2 * 4));
 }
 
+/// Eight processes read what adjoins. One by one that is eight calls of the kernel, joined it is one.
+#[test]
+fn a_call_is_paid_for_once_for_what_is_joined() {
+    let took = |scheduler: &str| {
+        let mut s = scenario(1, "unit:1", scheduler);
+        s.cluster.servers.processor =
+            ProcessorSpec { dispatch: Span::from_micros(50), ..ProcessorSpec::default() };
+        s.apps = vec![app(1, 8, 4_096, 4_096)];
+        run(&s).makespan
+    };
+    assert_eq!(took("fifo"), Span::from_micros(8 * (1 + 50)));
+    assert_eq!(took("to-agg"), Span::from_micros(1 + 50));
+}
+
 /// The mean time of a call where only the processor takes any, with Poisson arrivals.
 fn response(arrival_mean_us: u64, requests: u64) -> f64 {
     let mut s = scenario(1, "unit:0", "fifo");
     // One connection is open: 900 us and 100 us for that.
     let (read, connection) = (Span::from_micros(900), Span::from_micros(100));
-    s.cluster.servers.processor = ProcessorSpec { read, write: Span::ZERO, connection };
+    s.cluster.servers.processor = ProcessorSpec { read, connection, ..ProcessorSpec::default() };
     let mut open = app(1, 1, 0, 4_096);
     let (bytes, request, file_bytes) = (requests * 4_096, 4_096, 1 << 30);
     open.workload.pattern = Pattern::Random { sharing: Sharing::Shared, bytes, request, file_bytes };

@@ -128,6 +128,14 @@ fn cache(table: &Table<'_>, new: &dyn Fn(Kernel, u64) -> CacheConfig) -> CacheCo
     config
 }
 
+/// What the processor of a forwarder takes.
+fn forwarder_processor(layer: &Table<'_>) -> ProcessorSpec {
+    if let Some(table) = layer.table("processor") {
+        table.refuse(&["dispatch"], "a layer of forwarders");
+    }
+    processor(layer)
+}
+
 /// What the processor of a forwarder or a server takes.
 fn processor(node: &Table<'_>) -> ProcessorSpec {
     let Some(table) = node.table("processor") else { return ProcessorSpec::each(node.span("overhead")) };
@@ -136,6 +144,7 @@ fn processor(node: &Table<'_>) -> ProcessorSpec {
         read: table.span("read"),
         write: table.span("write"),
         connection: table.span("connection"),
+        dispatch: table.span("dispatch"),
     }
 }
 
@@ -175,7 +184,7 @@ fn layer(name: &str, table: &Table<'_>, servers: u32) -> Layer {
         gate: upper_gate(&table.table_or_default("gate"), servers),
         spread,
         transfer: table.small("transfer"),
-        processor: processor(table),
+        processor: forwarder_processor(table),
         lists: lists(table),
     };
     Layer { to: table.text("to"), forwarders }

@@ -220,6 +220,12 @@ pub(super) static PROCESSOR: Schema = Schema {
             Is("0s"),
             "and, with each of them, for every connection that is open",
         ),
+        key(
+            "dispatch",
+            Takes::Time(0),
+            Is("0s"),
+            "servers: what a call for what the gate dispatches takes, joined or not",
+        ),
     ],
 };
 

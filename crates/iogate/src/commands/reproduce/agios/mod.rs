@@ -2,6 +2,7 @@
 //! figures 3 to 5, tables III to VII.
 
 mod best;
+mod calls;
 mod figures;
 mod samples;
 mod selection;
@@ -35,6 +36,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let pastel = lab.experiment("agios-pastel")?;
     let (graphene_below, pastel_below) =
         (lab.experiment("agios-graphene-below")?, lab.experiment("agios-pastel-below")?);
+    let calls = lab.experiment("agios-edel-calls")?;
     let plan = scenario::built_in_plan("agios", lab.quick)?;
     let samples = Samples::new(Situations::new(&plan, &|settings, base| ratios(&all[0], settings, base)));
     let mut figures = vec![
@@ -42,6 +44,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         figures::files(&pastel)?,
         figures::below(&graphene_below, &pastel_below)?,
         best::figure(&all[0], &samples)?,
+        calls::figure(lab, &calls)?,
     ];
     figures.extend(trees::figures(&all, &samples));
     figures.push(selection::figure(&all, &samples));
@@ -58,7 +61,7 @@ const NOTES: [&str; 3] = [
     "The paper's clusters: four dNFSp data servers with one disk (Pastel, Graphene), a RAID-0 (Suno) or a flash drive (Edel), stripes of 32 \
      KiB, messages of 8 KiB. Ours are models of these devices behind a simulated gigabit Ethernet; see docs/devices.md for what is known \
      of the drives.",
-    "`fifo` stands for the file system without AGIOS, and for TO. Our simulator does not charge processor time for scheduling: where a scheduler \
+    "`fifo` stands for the file system without AGIOS, and for TO. Our simulator does not charge processor time for scheduling, nor for calls where nothing else is said: where a scheduler \
      costs time here, it is by its deliberate waits or by a worse order. The paper's data servers had page caches of 8 to 32 GB, ours have none \
      but the drives' own where nothing else is said.",
     "The shared file of one application has the paper's size, those of four have a quarter of it; with a file per process each has a sixteenth. \

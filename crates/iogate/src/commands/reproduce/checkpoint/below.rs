@@ -1,4 +1,4 @@
-//! The pair and the mix of jobs on what the thesis's server and nodes had below: a control.
+//! The pair, the mix and ten jobs on what the thesis's server and nodes had below: controls.
 
 use iogate_report::Table;
 
@@ -58,6 +58,52 @@ pub(super) fn figure<'a>(pair: &'a Experiment, mix: &'a Experiment) -> Result<Fi
                   few seeks. But it sends them at the end of a phase, and a COMMIT waits for the disk after that, so a checkpoint \
                   alone takes longer with caches than without, and overlap costs no more than before: none of these is what makes \
                   turns worth as much as in the thesis. On the array the network is the limit, and turns save what sharing it costs."
+            .into(),
+        ..Figure::default()
+    })
+}
+
+/// Ten generated jobs on what lies below.
+pub(super) fn jobs(results: &Experiment) -> Result<Figure<'_>, Failure> {
+    let mut sheet = Sheet::of("figure 4.8, what lies below");
+    let mut tables = Vec::new();
+    for (metric, what) in [("io_time_mean", "I/O time of a job"), ("makespan", "makespan")] {
+        let head = ["", NONE, BACKOFF, "lower by", LOCK, "lower by", "seeks: none", LOCK];
+        let mut table = Table::new(head);
+        for below in results.values(BELOW) {
+            let at = |case| [(BELOW, below.as_str()), (CASE, case)];
+            let less = |case| -> Result<_, Failure> {
+                Ok(results.cell(&at(case), metric)?.lower(&results.cell(&at(NONE), metric)?))
+            };
+            if metric == "io_time_mean" {
+                for (case, percent) in [(BACKOFF, 19.22), (LOCK, 81.38)] {
+                    sheet.change(format!("ten jobs, {below}: {case} lower by"), percent, less(case)?);
+                }
+            }
+            let time = |case| results.shown(&at(case), metric);
+            table.row([
+                below.clone(),
+                time(NONE),
+                time(BACKOFF),
+                percents(less(BACKOFF)?),
+                time(LOCK),
+                percents(less(LOCK)?),
+                results.shown(&at(NONE), "seeks"),
+                results.shown(&at(LOCK), "seeks"),
+            ]);
+        }
+        tables.push((what.to_owned(), table));
+    }
+    Ok(Figure {
+        title: "Control: ten jobs, with caches, allocation and an elevator below".into(),
+        results: vec![results],
+        setup: "Not in the thesis. Ten generated jobs with what nodes and servers of Linux have below, as for the pair and the mix above, on a \
+                disk of the time."
+            .into(),
+        sheet,
+        tables,
+        remarks: "Blocks that are given in the order in which they are written lie together whoever writes them, and caches send what is \
+                  adjacent: with either, jobs that write at once cost few seeks that turns could save."
             .into(),
         ..Figure::default()
     })

@@ -37,12 +37,14 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     };
     let (pair_below, mix_below) =
         (lab.experiment("checkpoint-pair-below")?, lab.experiment("checkpoint-mix-below")?);
+    let jobs_below = lab.experiment("checkpoint-jobs-below")?;
     let figures = vec![
         figures::pair(&results.pair)?,
         figures::devices(&results.devices)?,
         figures::mix(&results.mix)?,
         below::figure(&pair_below, &mix_below)?,
         jobs::figure(&results.jobs)?,
+        below::jobs(&jobs_below)?,
         jobs::large(&results.large)?,
         jobs::backoff(&results.backoff, &results.jobs)?,
         figures::alone(&results.alone)?,

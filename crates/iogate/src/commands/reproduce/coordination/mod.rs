@@ -2,6 +2,7 @@
 //! (1) to (3), figures 3 and 5 to 8, and what the gain comes from.
 
 mod below;
+mod longer;
 
 use iogate_report::Table;
 use iogate_report::claims::{Interval, Verdict};
@@ -33,14 +34,18 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let controls = lab.experiment("coordination-controls")?;
     let (servers_below, windows_below) =
         (lab.experiment("coordination-servers-below")?, lab.experiment("coordination-windows-below")?);
+    let (calls, long) =
+        (lab.experiment("coordination-applications-more")?, lab.experiment("coordination-windows-long")?);
     let figures = vec![
         formulas_figure(&formulas)?,
         finish_times_figure(&finish_times)?,
         applications_figure(&applications)?,
+        longer::calls(&calls)?,
         servers_figure(&servers)?,
         controls_figure(&controls)?,
         below::servers(&servers_below)?,
         windows_figure(&windows)?,
+        longer::longer(&long)?,
         below::windows(&windows_below)?,
     ];
     let notes = vec![

@@ -1,45 +1,7 @@
 //! The headlines of the five papers, each with the claims that carry it, and the controls of what may make ours differ.
 
-use super::{Cause, Control, Headline, Named, Shows};
-
-const fn headline(
-    page: &'static str,
-    place: &'static str,
-    says: &'static str,
-    claims: &'static [Named],
-    causes: &'static [Cause],
-) -> Headline {
-    Headline { page, place, says, claims, causes }
-}
-
-const fn claim(called: &'static str, figure: &'static str, what: &'static str) -> Named {
-    Named { called, figure, what }
-}
-
-const fn cause(supposed: &'static str, shows: Shows, controls: &'static [Control]) -> Cause {
-    Cause { supposed, tried: "", shows, controls, without: &[] }
-}
-
-impl Cause {
-    /// Tried on something else than the headline's own figure.
-    const fn tried(self, tried: &'static str) -> Cause {
-        Cause { tried, ..self }
-    }
-
-    /// The same without the cause.
-    const fn without(self, without: &'static [Control]) -> Cause {
-        Cause { without, ..self }
-    }
-}
-
-/// What no control tests yet.
-const fn untested(supposed: &'static str) -> Cause {
-    cause(supposed, Shows::Agreement, &[])
-}
-
-const fn control(page: &'static str, figure: &'static str, what: &'static str) -> Control {
-    Control { page, figure, what }
-}
+use super::short::{cause, claim, control, headline};
+use super::{Cause, Headline, Shows};
 
 /// All of them, paper by paper.
 pub(super) const ALL: &[Headline] = &[
@@ -54,7 +16,12 @@ pub(super) const ALL: &[Headline] = &[
                 Shows::Agreement,
                 &[control("aioli", THREADS, "* threads: gain")],
             ),
-            untested("a mount with few slots, which lets only a part of a large call in at once"),
+            cause(
+                "a mount with few slots, which lets only a part of a large call in at once",
+                Shows::Agreement,
+                &[control("aioli", SLOTS, "few slots, aioli sees everything, calls of *")],
+            )
+            .without(&[control("aioli", SLOTS, "slots enough, *")]),
         ],
     ),
     headline(
@@ -62,14 +29,23 @@ pub(super) const ALL: &[Headline] = &[
         "abstract",
         "the same with collective calls",
         &[claim("", "abstract", "gain of two IORs, collective calls")],
-        &[untested("the plain server's page cache, which reads ahead for those who gather small pieces")],
+        &[cause(
+            "the plain server's page cache, which reads ahead for those who gather small pieces",
+            Shows::Agreement,
+            &[control("aioli", "figure 7, page cache below", "page cache*")],
+        )
+        .without(&[control("aioli", "figure 7, page cache below", "nothing*")])],
     ),
     headline(
         "aioli",
         "conclusion",
         "many different applications at once are faster",
         &[claim("", "table 2, POSIX", "all of them; gain")],
-        &[untested("the plain server's page cache, which answers writes from memory")],
+        &[cause(
+            "the plain server's page cache, which answers writes from memory",
+            Shows::Agreement,
+            &[control("aioli", "table 2, page cache below", "*: all of them; gain")],
+        )],
     ),
     headline(
         "aioli",
@@ -81,7 +57,12 @@ pub(super) const ALL: &[Headline] = &[
             claim("than one reader", "figure 5", "other reads: aioli passes one reader"),
             claim("against one writer", "figure 5", "writes: aioli against one writer"),
         ],
-        &[untested("the server's page cache, which reads ahead and answers writes from memory")],
+        &[cause(
+            "the server's page cache, which reads ahead and answers writes from memory",
+            Shows::Agreement,
+            &[control("aioli", "figure 5, page cache below", "page cache*")],
+        )
+        .without(&[control("aioli", "figure 5, page cache below", "nothing*")])],
     ),
     headline(
         "aioli",
@@ -175,7 +156,11 @@ pub(super) const ALL: &[Headline] = &[
             claim("aIOLi", "table III", "aioli is the best choice somewhere"),
             claim("T1 asks for both", "section 4", "T1 asks for all its features"),
         ],
-        &[untested("processor time of each request, which joining saves on flash")],
+        &[cause(
+            "processor time of each call of the kernel, which joining saves on flash",
+            Shows::Agreement,
+            &[control("agios", "table III, calls of the kernel", "*: to-agg is *")],
+        )],
     ),
     headline(
         "coordination",
@@ -209,9 +194,15 @@ pub(super) const ALL: &[Headline] = &[
                 SERVERS_BELOW,
                 "nothing*with the most servers, coordination is shorter by",
             )]),
-            untested(
-                "on flash, more calls of a process at once: two small applications do not keep all servers busy",
-            ),
+            cause(
+                "on flash, more calls of a process at once: two applications leave servers without work",
+                Shows::Agreement,
+                &[
+                    control("coordination", SEVERAL, "*process: 4; shorter than fifo by"),
+                    control("coordination", SEVERAL, "*process: 16; shorter than fifo by"),
+                ],
+            )
+            .without(&[control("coordination", SEVERAL, "*process: 1; shorter than fifo by")]),
         ],
     ),
     headline(
@@ -222,7 +213,11 @@ pub(super) const ALL: &[Headline] = &[
             claim("disk", "figure 8", "disk: bandwidth higher than fifo by"),
             claim("flash, never lower", "figure 8", "flash: bandwidth higher than fifo by 0 or more"),
         ],
-        &[untested("longer runs: ours on flash are over within the first window")],
+        &[cause(
+            "longer runs: ours on flash are over within the first window",
+            Shows::Agreement,
+            &[control("coordination", "figure 8, longer runs", "flash: bandwidth higher than fifo *")],
+        )],
     ),
     headline(
         "coordination",
@@ -301,7 +296,11 @@ pub(super) const ALL: &[Headline] = &[
         "abstract and chapter 6",
         "the other schedulers gain little for writes",
         &[claim("", "figures 3.6 and 3.7", "writes: none of them gains *")],
-        &[untested("a forwarder passes requests on before they can be sorted")],
+        &[cause(
+            "a forwarder passes requests on before they can be sorted",
+            Shows::Agreement,
+            &[control("twins", "section 4.2.4, writes", "*: with as many dispatches as calls*")],
+        )],
     ),
     headline(
         "twins",
@@ -312,7 +311,15 @@ pub(super) const ALL: &[Headline] = &[
             claim("SJF", SIZES, "SJF: sizes that leave the forwarders *"),
             claim("MLF", SIZES, "MLF: sizes that leave the forwarders *"),
         ],
-        &[untested("forwarders that join what is not adjacent (lists)")],
+        &[cause(
+            "forwarders that join what is not adjacent (lists)",
+            Shows::Agreement,
+            &[
+                control("twins", LISTS, "TO, calls at once: *"),
+                control("twins", LISTS, "SJF, calls at once: *"),
+                control("twins", LISTS, "MLF, calls at once: *"),
+            ],
+        )],
     ),
     headline(
         "twins",
@@ -391,7 +398,11 @@ pub(super) const ALL: &[Headline] = &[
                 "conditions",
                 "strided, as above: FIFO (to-agg) faster than no forwarders by",
             )]),
-            untested("servers that are slower for having more clients"),
+            cause(
+                "servers that are slower for having more clients",
+                Shows::Agreement,
+                &[control("twins", "abstract, servers' processors", "* us *: TWINS (8 ms) faster than *")],
+            ),
         ],
     ),
     headline(
@@ -407,7 +418,11 @@ pub(super) const ALL: &[Headline] = &[
                 "interference lower by TWINS (1 ms) than by FIFO, by up to",
             ),
         ],
-        &[untested("times alone that differ by the scheduler, as nothing joins what is not adjacent")],
+        &[cause(
+            "times alone that differ by the scheduler, as nothing joins what is not adjacent",
+            Shows::Agreement,
+            &[control("twins", "figures 5.10 and 5.11, lists", "*, by up to")],
+        )],
     ),
     headline(
         "twins",
@@ -435,7 +450,22 @@ pub(super) const ALL: &[Headline] = &[
             claim("1 ms", "figure 5.6", "strided reads of 32 KiB: twins, 1 ms by collective calls"),
             claim("8 ms", "figure 5.6", "strided reads of 32 KiB: twins, 8 ms by collective calls"),
         ],
-        &[untested("disks that do not stream for who keeps in step: slower ones, or other noise")],
+        &[
+            cause(
+                "disks that do not stream for who keeps in step: slower ones, or other noise",
+                Shows::Agreement,
+                &[
+                    control("twins", "figure 5.6, conditions", "strided, slower *"),
+                    control("twins", "figure 5.6, conditions", "strided, no computing*"),
+                    control("twins", "figure 5.6, conditions", "strided, 1*"),
+                ],
+            ),
+            cause(
+                "servers that join, or serve the lowest offset first",
+                Shows::Agreement,
+                &[control("twins", "figure 5.6, conditions", "strided, servers *")],
+            ),
+        ],
     ),
     headline(
         "checkpoint",
@@ -447,12 +477,11 @@ pub(super) const ALL: &[Headline] = &[
                 "caches, allocation and CFQ below",
                 Shows::Agreement,
                 &[
-                    control("checkpoint", BELOW, "*, blocks*: backoff lower by"),
-                    control("checkpoint", BELOW, "*, caches: backoff lower by"),
+                    control("checkpoint", TEN_BELOW, "ten jobs, blocks*: backoff lower by"),
+                    control("checkpoint", TEN_BELOW, "ten jobs, caches*: backoff lower by"),
                 ],
             )
-            .tried("two and four jobs")
-            .without(&[control("checkpoint", BELOW, "*, nothing: backoff lower by")]),
+            .without(&[control("checkpoint", TEN_BELOW, "ten jobs, nothing: backoff lower by")]),
             cause(
                 "other parameters of backing off",
                 Shows::Sign,
@@ -475,12 +504,11 @@ pub(super) const ALL: &[Headline] = &[
                 "caches, allocation and CFQ below",
                 Shows::Agreement,
                 &[
-                    control("checkpoint", BELOW, "*, blocks*: lock lower by"),
-                    control("checkpoint", BELOW, "*, caches: lock lower by"),
+                    control("checkpoint", TEN_BELOW, "ten jobs, blocks*: lock lower by"),
+                    control("checkpoint", TEN_BELOW, "ten jobs, caches*: lock lower by"),
                 ],
             )
-            .tried("two and four jobs")
-            .without(&[control("checkpoint", BELOW, "*, nothing: lock lower by")]),
+            .without(&[control("checkpoint", TEN_BELOW, "ten jobs, nothing: lock lower by")]),
             cause(
                 "a server that sorts",
                 Shows::Agreement,
@@ -540,10 +568,13 @@ pub(super) const ALL: &[Headline] = &[
 
 const THREADS: &str = "figure 7, threads of the server";
 const TREES: &str = "figure 5 and table VII";
+const SLOTS: &str = "figure 7, few slots of a mount";
+const SEVERAL: &str = "figure 6, several calls at once";
+const LISTS: &str = "tables 3.1, 3.3, 4.1 and 5.1, lists";
 const SERVERS_BELOW: &str = "figure 7, elevator and cache below";
 const SIZES: &str = "tables 3.1, 3.3, 4.1 and 5.1";
 const PAIRS: &str = "figures 5.10 and 5.11";
-const BELOW: &str = "figures 4.1 to 4.6, what lies below";
+const TEN_BELOW: &str = "figure 4.8, what lies below";
 const OTHER_READING: &str = "figure 4.8, the other reading";
 
 /// Of AGIOS's trees there is no control of their own.

@@ -2,6 +2,7 @@
 //! controls of their supposed causes say. Verdicts and figures are those of the claims that the pages have kept.
 
 mod list;
+mod short;
 
 use anyhow::anyhow;
 use iogate_core::glob::name_fits;

@@ -67,7 +67,7 @@ fn depth(results: &Results) -> Result<Figure<'_>, Failure> {
 }
 
 /// What is varied, and what it is called.
-const CASES: [(&str, &str); 10] = [
+pub(super) const CASES: [(&str, &str); 10] = [
     ("strided: arrival order", "strided, as above"),
     ("strided: adjacent joined", "strided, servers join adjacent requests (`to-agg`)"),
     ("strided: offset order", "strided, servers serve the lowest offset first"),

@@ -14,16 +14,16 @@ use crate::commands::reproduce::figure::Figure;
 use crate::failure::Failure;
 
 /// What the thesis has for each of its columns.
-type Columns = [Option<f64>; 4];
+pub(super) type Columns = [Option<f64>; 4];
 
-const NONE: Columns = [None; 4];
+pub(super) const NONE: Columns = [None; 4];
 
 /// The thesis's columns.
-const COLUMNS: [(&str, &str); 4] =
+pub(super) const COLUMNS: [(&str, &str); 4] =
     [(STRIDED, "read"), (STRIDED, "write"), (CONTIGUOUS, "read"), (CONTIGUOUS, "write")];
 
 /// Scheduler, the thesis's name, KB that leave the forwarders, and KB that arrive at the servers.
-const SIZES: [(&str, &str, Columns, Columns); 9] = [
+pub(super) const SIZES: [(&str, &str, Columns, Columns); 9] = [
     (
         JOINED,
         "FIFO",
@@ -88,7 +88,7 @@ const DISTANCES: [(&str, &str, Columns); 8] = [
 ];
 
 /// How far a size may be from the thesis's.
-const NEAR_PERCENT: f64 = 20.0;
+pub(super) const NEAR_PERCENT: f64 = 20.0;
 
 /// What the thesis has of a scheduler, ours beside it, and whether each is near.
 fn row(

@@ -9,10 +9,12 @@
 //! | `contention` | losses in the network, and variants of the windows (figure 5.5) |
 //! | `applications` | two applications (figures 5.10 and 5.11) |
 //! | `conditions` | what the results depend on (section 4.2.4) |
+//! | `controls` | depth for writes, lists, servers' processors, conditions of collective calls |
 
 mod applications;
 mod conditions;
 mod contention;
+mod controls;
 mod layers;
 mod schedulers;
 mod settings;
@@ -75,12 +77,15 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         below_direct: of("below-direct")?,
         variants: of("variants")?,
     };
+    let controls = controls::Controls::run(lab)?;
     let mut figures = schedulers::figures(&results)?;
     figures.extend(layers::figures(&results.schedulers)?);
     figures.extend(settings::figures(&results)?);
     figures.push(contention::congestion(&results)?);
     figures.push(applications::figure(&results)?);
     figures.extend(conditions::figures(&results)?);
+    figures.push(applications::lists(controls.two())?);
+    figures.extend(controls.figures(&results.below)?);
     figures.push(contention::variants(&results.variants)?);
     let title = "TWINS: forwarders that serve one data server at a time";
     Ok(Reproduced::new("iogate reproduce twins", title, NOTES.map(String::from).into(), figures))
@@ -97,7 +102,7 @@ const NOTES: [&str; 4] = [
      disks do not fill it. Processes compute for 300 us on average before each call: without that they keep in step for ever, which no \
      processes of a real cluster do (the section on conditions varies it).",
     "IOFSL has a queue behind its scheduler that joins up to 16 requests of a file, adjacent or not. Ours joins only adjacent ones, in \
-     the scheduler: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. `hbrr`, `sjf` and `mlf` join by \
+     the scheduler, where a section does not say otherwise: `to-agg` stands for the thesis's FIFO and TO, `fifo` is the same without joining. `hbrr`, `sjf` and `mlf` join by \
      themselves, `server-window` and `twins` do not.",
     "The thesis has its times as pictures only; the numbers are those of its text and tables. Times are makespans, what is in \
      parentheses, or after \u{b1}, is the 99.7 % confidence interval, as in the thesis, but by Student's t, which is then wider than the \

@@ -49,7 +49,7 @@ impl Times<'_> {
     }
 }
 
-fn no_gain(faster: Option<Interval>) -> Option<Verdict> {
+pub(super) fn no_gain(faster: Option<Interval>) -> Option<Verdict> {
     Some(within(faster?, f64::NEG_INFINITY, DIFFERENT))
 }
 
