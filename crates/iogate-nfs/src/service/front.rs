@@ -54,6 +54,7 @@ impl<T: HeldTree> Front<T> {
         let call = match Call::take(&mut from) {
             Ok(call) => call,
             Err(error) => {
+                tracing::debug!(%error, ?error, "a call is refused");
                 let mut head = vec![0; 4];
                 match error {
                     CallError::NotACall(_) => return Asked::Nonsense(error),

@@ -113,6 +113,7 @@ impl Asking {
 
     /// The answer to who is not believed to be who the call says.
     pub(crate) fn refused(&self) -> Answer {
+        tracing::debug!(xid = format_args!("{:08x}", self.call.xid), "a call is refused, as its caller is not believed");
         let mut head = vec![0; 4];
         put_auth_error(&mut head, self.call.xid, AuthStatus::TooWeak);
         finish(head)
@@ -318,6 +319,9 @@ impl<T: HeldTree> Service<T> {
 
 /// An answer without results.
 fn plain(xid: u32, accepted: Accepted) -> Answer {
+    if accepted != Accepted::Success {
+        tracing::debug!(xid = format_args!("{xid:08x}"), ?accepted, "a call is not carried out");
+    }
     let mut head = vec![0; 4];
     put_accepted(&mut head, xid, accepted);
     finish(head)
@@ -325,6 +329,9 @@ fn plain(xid: u32, accepted: Accepted) -> Answer {
 
 /// An answer with the results of a call of NFS.
 fn answered(xid: u32, reply: &Reply) -> Answer {
+    if reply.status().is_trouble() {
+        tracing::debug!(xid = format_args!("{xid:08x}"), ?reply, "a call has failed");
+    }
     let mut head = vec![0; 4];
     put_accepted(&mut head, xid, Accepted::Success);
     reply.put(&mut head);
