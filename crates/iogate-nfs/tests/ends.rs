@@ -13,7 +13,6 @@ use common::*;
 use iogate_core::Op;
 use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
 use iogate_engine::{FileHandle as StoreFile, Store};
-use iogate_nfs::wire::*;
 
 /// A store in which somebody sets a file to so many bytes behind each read, before the reader is told.
 struct Growing {

@@ -113,7 +113,10 @@ impl Asking {
 
     /// The answer to who is not believed to be who the call says.
     pub(crate) fn refused(&self) -> Answer {
-        tracing::debug!(xid = format_args!("{:08x}", self.call.xid), "a call is refused, as its caller is not believed");
+        tracing::debug!(
+            xid = format_args!("{:08x}", self.call.xid),
+            "a call is refused, as its caller is not believed"
+        );
         let mut head = vec![0; 4];
         put_auth_error(&mut head, self.call.xid, AuthStatus::TooWeak);
         finish(head)
