@@ -27,6 +27,7 @@ use iogate_vfs::policy_file::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
+use crate::answers;
 use crate::handle::Sealer;
 use crate::rpc::{Accepted, AuthStatus, Call, CallError, Credential, put_accepted, put_auth_error, records};
 use crate::wire::{Fattr, FileHandle, Kind, Reply, Request, Status, Wcc};
@@ -228,6 +229,16 @@ impl<T: HeldTree> Service<T> {
                 let bytes = (count as usize).min(data.len());
                 let at = data.as_ptr().addr() - record.as_ptr().addr();
                 let write = data::Write { file, offset, stable, at, bytes };
+                // Where nothing can be changed, every answer is the same again.
+                let respond = if self.export.read_only {
+                    respond
+                } else {
+                    let key = answers::key(client, call.xid, call.procedure, &record);
+                    match repeats::first_write(&self.export.answers, key, respond) {
+                        Some(respond) => respond,
+                        None => return,
+                    }
+                };
                 self.write(client, call, &write, record, batch, respond);
             }
             _ => respond(plain(call.xid, Accepted::GarbageArgs)),
