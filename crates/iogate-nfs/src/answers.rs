@@ -11,10 +11,11 @@
 use std::hash::Hasher;
 use std::net::IpAddr;
 
-use iogate_core::answers::{Key, Limits};
+use iogate_core::answers::{Key, Limits, RECENT_BYTES};
 use iogate_core::hash::IdHasher;
 
-use crate::wire::procedure;
+use crate::wire::{Reply, Status, Wcc, WriteOk, procedure};
+use crate::xdr::{Reader, Xdr};
 
 /// Bytes of a call that its checksum is of.
 const CHECKED_BYTES: usize = 256;
@@ -22,7 +23,7 @@ const CHECKED_BYTES: usize = 256;
 const CHECKED_OF_WRITE: (usize, usize) = (512, 256);
 
 /// How much is remembered at a directory. Where it is too much, the client with most of it loses the older half of its own; of
-/// WRITEs, some of its oldest. An answer to a WRITE is 164 bytes or less, and takes twice as much or less with all that is around it.
+/// WRITEs, some of its oldest. Of a WRITE's answer 20 bytes are remembered; it takes some 100 with all that is around it.
 pub fn limits() -> Limits {
     Limits { entries: 65_536, bytes: 16 << 20, seconds: 120, unordered: Some(256), recent: 32_768 }
 }
@@ -60,40 +61,48 @@ fn sum_of_write(call: &[u8]) -> u32 {
     (hasher.finish() >> 32) as u32
 }
 
+/// Where the status is in an answer with its record's mark, and how long the results of a WRITE are at its end.
+const STATUS_AT: usize = 28;
+const WRITTEN_BYTES: usize = 16;
+
+/// What is remembered of a WRITE's answer: all but the attributes, which are not those of the file any more when it is given again.
+pub(crate) fn kept_of_write(answer: &[u8]) -> [u8; RECENT_BYTES] {
+    let mut kept = [0; RECENT_BYTES];
+    let status = answer.get(STATUS_AT..STATUS_AT + 4).unwrap_or_default();
+    let results = &answer[answer.len().saturating_sub(WRITTEN_BYTES)..];
+    kept.iter_mut().zip(status.iter().chain(results)).for_each(|(to, from)| *to = *from);
+    kept
+}
+
+/// The answer again.
+pub(crate) fn written(kept: &[u8]) -> Option<Reply> {
+    let mut from = Reader::new(kept);
+    let result = match Status::take(&mut from).ok()? {
+        Status::Ok => Ok(WriteOk::take(&mut from).ok()?),
+        failed => Err(failed),
+    };
+    Some(Reply::Write { result, wcc: Wcc::default() })
+}
+
 #[cfg(test)]
 mod tests {
-    use iogate_core::answers::RECENT_BYTES;
-
     use super::*;
     use crate::rpc::{Accepted, put_accepted};
-    use crate::wire::{Fattr, Kind, Reply, Stable, Time, Wcc, WccAttr, WriteOk};
+    use crate::wire::{Stable, Time, WccAttr};
 
     #[test]
-    fn every_answer_to_a_write_can_be_remembered() {
-        let time = Time { seconds: 1, nanoseconds: 1 };
-        let attr = Fattr {
-            kind: Kind::Regular,
-            mode: 0o644,
-            links: 1,
-            uid: 1,
-            gid: 1,
-            size: 1,
-            used: 1,
-            major: 0,
-            minor: 0,
-            fsid: 1,
-            fileid: 1,
-            atime: time,
-            mtime: time,
-            ctime: time,
-        };
-        let wcc = Wcc { before: Some(WccAttr::from(&attr)), after: Some(attr) };
-        let result = Ok(WriteOk { count: 1, stable: Stable::FileSync, verifier: 1 });
-        // With the record's mark.
-        let mut answer = vec![0; 4];
-        put_accepted(&mut answer, 1, Accepted::Success);
-        Reply::Write { result, wcc }.put(&mut answer);
-        assert_eq!(answer.len(), RECENT_BYTES);
+    fn a_write_is_answered_again_without_attributes() {
+        let done = WriteOk { count: 7, stable: Stable::FileSync, verifier: 0x1234_5678_9abc_def0 };
+        for result in [Ok(done), Err(Status::NoSpc), Err(Status::Stale)] {
+            let time = Time { seconds: 9, nanoseconds: 9 };
+            let before = Some(WccAttr { size: 9, mtime: time, ctime: time });
+            // With the record's mark.
+            let mut answer = vec![0; 4];
+            put_accepted(&mut answer, 1, Accepted::Success);
+            Reply::Write { result, wcc: Wcc { before, after: None } }.put(&mut answer);
+            let again = written(&kept_of_write(&answer));
+            assert_eq!(again, Some(Reply::Write { result, wcc: Wcc::default() }));
+        }
     }
 
     #[test]

@@ -12,8 +12,8 @@ use alloc::collections::{BTreeMap, VecDeque};
 use super::Key;
 use crate::hash::HashMap;
 
-/// Most bytes of an answer.
-pub const RECENT_BYTES: usize = 164;
+/// Most bytes of an answer: with what it is known by, less than a line of a processor's cache.
+pub const RECENT_BYTES: usize = 20;
 
 /// Of all answers, one client may have one part of so many.
 const SHARES: usize = 8;
@@ -45,8 +45,9 @@ struct Client {
 
 #[derive(Debug)]
 struct Answer {
-    id: Id,
+    number: u64,
     time: u64,
+    step: u16,
     len: u8,
     bytes: [u8; RECENT_BYTES],
 }
@@ -98,7 +99,8 @@ impl Recent {
         if self.len >= self.entries {
             self.make_room();
         }
-        let mut answer = Answer { id, time: now, len: 0, bytes: [0; RECENT_BYTES] };
+        let Key { number, step, .. } = *key;
+        let mut answer = Answer { number, time: now, step, len: 0, bytes: [0; RECENT_BYTES] };
         answer.set(bytes);
         let client = self.clients.entry((key.uid, key.client)).or_default();
         client.places.insert(id, client.first + client.answers.len() as u64);
@@ -138,7 +140,7 @@ impl Client {
         let count = count.min(self.answers.len());
         for _ in 0..count {
             let oldest = self.answers.pop_front();
-            oldest.and_then(|answer| self.places.remove(&answer.id));
+            oldest.and_then(|answer| self.places.remove(&(answer.number, answer.step)));
         }
         self.first += count as u64;
         // Room that one client had is not to be kept beside that of the next.

@@ -231,12 +231,14 @@ fn begin(answers: &Arc<Answers>, key: Key, kept: Kept) -> Begun {
 }
 
 /// The answer of a call, from what is remembered of it.
-fn remembered(bytes: Vec<u8>, kept: Kept) -> Option<Answer> {
-    let head = match kept {
-        Kept::Here => bytes,
-        Kept::OverKills => Outcome::decode(&bytes).ok()?.fields.to_vec(),
-    };
-    Some(Answer { head, data: Vec::new() })
+fn remembered(key: &Key, bytes: &[u8], kept: Kept) -> Option<Answer> {
+    match kept {
+        Kept::Here => Some(answered((key.number >> 32) as u32, &answers::written(bytes)?)),
+        Kept::OverKills => {
+            let head = Outcome::decode(bytes).ok()?.fields.to_vec();
+            Some(Answer { head, data: Vec::new() })
+        }
+    }
 }
 
 fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> First {
@@ -254,7 +256,7 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
         Begun::New(running) => return First::Now(running, respond),
         Begun::Unknown => return First::Unknown(respond),
         Begun::Known(bytes) => {
-            if let Some(answer) = remembered(bytes, kept) {
+            if let Some(answer) = remembered(&key, &bytes, kept) {
                 respond(answer);
             }
         }
@@ -263,7 +265,7 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
             answers.wait(&key, move || {
                 // Of one that has come to nothing there is no answer: the client asks again.
                 if let Begun::Known(bytes) = begin(&then, key, kept)
-                    && let Some(answer) = remembered(bytes, kept)
+                    && let Some(answer) = remembered(&key, &bytes, kept)
                 {
                     respond(answer);
                 }
@@ -277,7 +279,7 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
 pub(super) fn first_write(answers: &Arc<Answers>, key: Key, respond: Respond) -> Option<Respond> {
     match first(answers, key, Kept::Here, respond) {
         First::Now(running, respond) => Some(Box::new(move |answer: Answer| {
-            running.answer(&answer.head);
+            running.answer(answers::kept_of_write(&answer.head).as_ref());
             respond(answer);
         })),
         First::Is | First::Unknown(_) => None,
