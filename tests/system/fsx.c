@@ -20,6 +20,21 @@ static void die(const char *what, long at) {
     exit(1);
 }
 
+static void wrong(const char *what, long at) {
+    fprintf(stderr, "fsx: step %ld: %s at %ld: not what was written\n", step, what, at);
+    exit(1);
+}
+
+// A call whose result is what it must be, or the end of this. Bytes that are missing are no error by themselves: `errno` has none of it.
+static void expect(const char *what, long at, long want, long got) {
+    if (got == want)
+        return;
+    if (got < 0)
+        die(what, at);
+    fprintf(stderr, "fsx: step %ld: %s at %ld: %ld of %ld bytes\n", step, what, at, got, want);
+    exit(1);
+}
+
 static void fill(char *bytes, long count) {
     for (long i = 0; i < count; i++)
         bytes[i] = (char)random();
@@ -31,7 +46,7 @@ static void map(int fd, long at, long bytes) {
     if (mapped == MAP_FAILED)
         die("map", at);
     if (memcmp(mapped + at - page, good + at, (size_t)bytes))
-        die("mapped data", at);
+        wrong("mapped data", at);
     fill(good + at, bytes);
     memcpy(mapped + at - page, good + at, (size_t)bytes);
     munmap(mapped, (size_t)(bytes + at - page));
@@ -59,8 +74,7 @@ int main(int argc, char **argv) {
         case 2:
             fill(good + at, bytes);
             // What lay between the end and this is zeros.
-            if (pwrite(fd, good + at, (size_t)bytes, at) != bytes)
-                die("write", at);
+            expect("write", at, bytes, pwrite(fd, good + at, (size_t)bytes, at));
             if (at + bytes > size)
                 size = at + bytes;
             break;
@@ -68,10 +82,9 @@ int main(int argc, char **argv) {
         case 4:
         case 5: {
             long want = at >= size ? 0 : at + bytes > size ? size - at : bytes;
-            if (pread(fd, buffer, (size_t)bytes, at) != want)
-                die("length of a read", at);
+            expect("read", at, want, pread(fd, buffer, (size_t)bytes, at));
             if (memcmp(buffer, good + at, (size_t)want))
-                die("data of a read", at);
+                wrong("data of a read", at);
             break;
         }
         case 6:
@@ -95,10 +108,12 @@ int main(int argc, char **argv) {
             break;
         default: {
             struct stat found;
-            close(fd);
+            if (close(fd))
+                die("close", 0);
             fd = open(argv[1], O_RDWR);
-            if (fd < 0 || fstat(fd, &found) || found.st_size != size)
-                die("size after an open", size);
+            if (fd < 0 || fstat(fd, &found))
+                die("open", 0);
+            expect("size after an open", 0, size, found.st_size);
         }
         }
     }

@@ -38,8 +38,13 @@ set -eu
 git config --global safe.directory '*'
 cp /mnt/out/fsx /tmp/fsx
 
-# --- Reads, writes, truncations and mappings.
+# --- Reads, writes, truncations and mappings; what is written goes to the server within moments, beside reads.
+for how in dirty_writeback_centisecs dirty_expire_centisecs; do
+    cat /proc/sys/vm/$how >/tmp/$how
+    echo 1 >/proc/sys/vm/$how
+done
 /tmp/fsx fsx-file 1500 7 >/dev/null
+for how in dirty_writeback_centisecs dirty_expire_centisecs; do cat /tmp/$how >/proc/sys/vm/$how; done
 
 # --- git and a compile.
 compile

@@ -17,6 +17,15 @@ fn nothing_is_found_in_many_worlds() {
     assert!(crashes > 60 && kills > crashes + 60 && repeats > 1000 && sent_again > 10, "little has happened");
 }
 
+/// In these a file grows between a read behind its end and the look at how long it is: "nothing, and it goes on" was the answer once.
+#[test]
+fn a_read_of_what_is_not_there_yet_ends_the_file() {
+    for seed in [452, 523, 583] {
+        let report = run(seed, None);
+        assert!(report.findings.is_empty(), "{report}");
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_run() {
     for seed in [1, 2] {

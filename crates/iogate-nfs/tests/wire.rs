@@ -244,6 +244,7 @@ fn answers_of_nfs_are_as_rfc_1813_has_them() {
         let mut out = Vec::new();
         reply.put(&mut out);
         assert_eq!(out, hex(&expected), "{reply:?}");
+        assert_eq!(out[..4], (reply.status() as u32).to_be_bytes());
         assert_eq!(Reply::take(procedure, &mut Reader::new(&out)), Ok(Some(reply)));
     }
     assert_eq!(entry_bytes.split(' ').collect::<String>().len() / 2, iogate_nfs::wire::entry_bytes(b"abc"));

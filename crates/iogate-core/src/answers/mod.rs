@@ -14,6 +14,7 @@
 //! | `table.rs` | what is remembered now, within bounds |
 //! | `intent.rs` | what an intent without an outcome means |
 //! | `given_range.rs` | the ranges of records that are appended |
+//! | `recent.rs` | what this process alone remembers, within bounds |
 //! | `once.rs` | which requests are carried out, and when their notes count |
 //! | `log.rs` | the log on a medium |
 
@@ -22,6 +23,7 @@ mod intent;
 mod log;
 mod note;
 mod once;
+mod recent;
 mod table;
 
 pub use given_range::GivenRange;
@@ -29,6 +31,7 @@ pub use intent::{AppendIntent, Found, Lies, NameIntent, Outcome, Verdict};
 pub use log::Log;
 pub use note::{HEADER_BYTES, Header, NOTE_BYTES, Note, State};
 pub use once::{BatchId, Begun, Once, ToNote, Writing};
+pub use recent::{RECENT_BYTES, Recent};
 pub use table::{Limits, Memory, Table};
 
 use crate::wire::RequestOrigin;

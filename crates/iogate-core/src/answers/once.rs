@@ -5,7 +5,8 @@
 //!
 //! # How to drive it
 //! 1. A request that has come [begins](Once::begin). If it is new, its intent is [noted](Once::note) and written before anything is done,
-//!    its outcome before anybody is told, and then it [ends](Once::end).
+//!    its outcome before anybody is told, and then it [ends](Once::end). One that only this process must not carry out twice
+//!    [begins](Once::begin_recent) and [ends](Once::end_recent) without notes.
 //! 2. Notes are written by whoever finds nobody writing: [`begin_writing`](Once::begin_writing) says what, and
 //!    [`written`](Once::written) takes what came of it. A note counts once its batch is [settled](Once::settled).
 //!
@@ -16,10 +17,11 @@
 //!   has been done.
 
 use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::{AppendIntent, Key, Limits, Memory, Note, State, Table};
+use super::{AppendIntent, Key, Limits, Memory, Note, Recent, State, Table};
 use crate::hash::HashMap;
 use crate::wire::{Identity, Record, Request};
 
@@ -27,6 +29,8 @@ use crate::wire::{Identity, Record, Request};
 #[derive(Debug)]
 pub struct Once<J> {
     table: Table,
+    /// Answers that are in no log.
+    recent: Recent,
     /// Requests that are being carried out, and what goes on when they are done.
     running: BTreeMap<Key, Vec<J>>,
     /// Notes that nobody has begun to write.
@@ -44,7 +48,7 @@ pub struct Once<J> {
 pub enum Begun<'a> {
     /// It is to be carried out now, and then to [end](Once::end).
     New,
-    /// It was carried out: the bytes of its [`Outcome`](super::Outcome), or the remembered value.
+    /// It was carried out: the bytes of its [`Outcome`](super::Outcome), or the remembered value or answer.
     Known(&'a [u8]),
     /// It is being carried out: [wait](Once::wait).
     Running,
@@ -93,6 +97,7 @@ impl<J> Once<J> {
     pub fn new(limits: Limits) -> Once<J> {
         Once {
             table: Table::new(limits),
+            recent: Recent::new(limits.recent, limits.seconds),
             running: BTreeMap::new(),
             batch: Batch::default(),
             writing: None,
@@ -136,6 +141,26 @@ impl<J> Once<J> {
             Memory::Noted(State::Outcome | State::Value, bytes) => Begun::Known(bytes),
             Memory::Noted(..) | Memory::Forgotten => Begun::Unknown,
         }
+    }
+
+    /// Takes in a request that only this process must not carry out twice. The time, in seconds of a clock that does not go back, is
+    /// asked for if there is an answer.
+    pub fn begin_recent(&mut self, key: Key, now: impl FnOnce() -> u64) -> Begun<'_> {
+        let Entry::Vacant(running) = self.running.entry(key) else { return Begun::Running };
+        match self.recent.look(&key, now) {
+            Some(answer) => Begun::Known(answer),
+            None => {
+                running.insert(Vec::new());
+                Begun::New
+            }
+        }
+    }
+
+    /// Such a request is done, with this answer. Returns what goes on now.
+    #[must_use]
+    pub fn end_recent(&mut self, key: &Key, answer: &[u8], now: u64) -> Vec<J> {
+        self.recent.put(key, answer, now);
+        self.end(key)
     }
 
     /// Has `then` go on when a request that is being carried out is done. Returns it if the request is not: then it goes on now.

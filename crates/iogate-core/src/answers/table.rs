@@ -23,11 +23,13 @@ pub struct Limits {
     /// Clients number their requests in no order and never say what they need no more, as with NFS: so many of a client stay however
     /// old they are. `None`: numbers grow.
     pub unordered: Option<usize>,
+    /// Most answers that the process remembers beside them, without a log, for as many seconds: see [`Recent`](super::Recent).
+    pub recent: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { entries: 1_000_000, bytes: 64 << 20, seconds: 15 * 60, unordered: None }
+        Limits { entries: 1_000_000, bytes: 64 << 20, seconds: 15 * 60, unordered: None, recent: 0 }
     }
 }
 

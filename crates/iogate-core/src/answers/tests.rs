@@ -124,7 +124,7 @@ fn a_user_with_too_much_loses_its_own_and_is_told_so() {
 
 #[test]
 fn a_busy_client_without_an_order_loses_its_own_and_what_is_lost_is_new() {
-    let limits = Limits { entries: 100, bytes: 1 << 20, seconds: 60, unordered: Some(2) };
+    let limits = Limits { entries: 100, bytes: 1 << 20, seconds: 60, unordered: Some(2), recent: 0 };
     let mut table = Table::new(limits);
     // Numbers that go down, as those of a client whose numbers have begun again.
     for time in 0..5 {

@@ -8,7 +8,7 @@ use iogate_nfs::xdr::Reader;
 use iogate_sim::rng::Rng;
 
 use super::server::Sender;
-use super::world::{Answered, Event, MESSAGE, MS, Shared, lock, wait};
+use super::world::{Answered, Event, MS, Shared, lock, wait};
 use crate::fiber;
 
 /// A program on a client's machine, as its kernel knows it.
@@ -34,10 +34,8 @@ impl Caller {
         let mut arguments = Vec::new();
         request.put(&mut arguments);
         let procedure = request.procedure();
-        // See the module's head.
-        let patience = if matches!(request, Request::Write { .. }) { MESSAGE } else { 0 };
         let before = lock(&self.shared).disk().boots;
-        let (bytes, boot) = self.ask(NFS_PROGRAM, procedure, &arguments, patience)?;
+        let (bytes, boot) = self.ask(NFS_PROGRAM, procedure, &arguments)?;
         let mut from = Reader::new(&bytes);
         let taken = take_reply(&mut from).map(|(_, accepted)| (accepted, Reply::take(procedure, &mut from)));
         let mut world = lock(&self.shared);
@@ -60,7 +58,7 @@ impl Caller {
     pub(super) fn mount(&self) -> Option<FileHandle> {
         let (mount, mut arguments) = (MountRequest::Mount(b"/export"), Vec::new());
         mount.put(&mut arguments);
-        let (bytes, _) = self.ask(MOUNT_PROGRAM, mount.procedure(), &arguments, 0)?;
+        let (bytes, _) = self.ask(MOUNT_PROGRAM, mount.procedure(), &arguments)?;
         let mut from = Reader::new(&bytes);
         let taken = take_reply(&mut from).map(|_| MountReply::take(mount.procedure(), &mut from));
         match taken {
@@ -72,12 +70,12 @@ impl Caller {
         }
     }
 
-    /// Sends a call, the same again and again, until it is answered.
-    fn ask(&self, program: u32, procedure: u32, arguments: &[u8], patience: u64) -> Option<Answered> {
+    /// Sends a call, the same again and again, until it is answered: also while the server works on it, and by the same connection.
+    fn ask(&self, program: u32, procedure: u32, arguments: &[u8]) -> Option<Answered> {
         let fiber = fiber::current()?;
         let (xid, mut pause) = {
             let mut world = lock(&self.shared);
-            let pause = patience.max(world.rng.between(20 * MS, 1000 * MS));
+            let pause = world.rng.between(MS, 1000 * MS);
             let client = &mut world.clients[self.client];
             client.last_xid = client.last_xid.wrapping_add(1);
             client.waiting.insert(client.last_xid, (fiber, None));
@@ -102,8 +100,7 @@ impl Caller {
                 }
                 // A connection that is cut is made anew, and all that waits is sent again; what a killed process had is over.
                 let is_cut = wire.replace(of.wire).is_some_and(|before| before != of.wire);
-                let may_go = patience == 0 && is_cut || world.server.starts != starts;
-                (may_go && world.server.is_up).then_some(None)
+                ((is_cut || world.server.starts != starts) && world.server.is_up).then_some(None)
             });
             if let Some(Some(answer)) = answered {
                 return Some(answer);
@@ -113,7 +110,7 @@ impl Caller {
                 return None;
             }
             world.report.repeats += 1;
-            pause = (2 * pause).min(patience.max(4000 * MS));
+            pause = (2 * pause).min(4000 * MS);
         }
     }
 }

@@ -13,9 +13,8 @@
 //!
 //! A kill between a failed sync and its note is left out: the next process cannot know of it.
 //!
-//! A message that was sent arrives, and is carried out, within `MESSAGE` (`world.rs`) or not at all, and a WRITE is sent again only
-//! after that, or to another process: as with every server of NFS, one that is carried out behind a later write to the same place undoes
-//! that.
+//! Clients have little patience: a call is sent again while the first copy of it is underway or being carried out, so that copies arrive
+//! behind what their client does after the answer. A WRITE among them that is carried out again undoes a later one.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -19,11 +19,13 @@ pub enum Planted {
     LateNames,
     /// Clients believe every COMMIT.
     CommitBelieved,
+    /// A WRITE that was answered is carried out again when it comes again.
+    WritesForgotten,
 }
 
 impl Planted {
     /// All of them.
-    pub const ALL: [Planted; 8] = [
+    pub const ALL: [Planted; 9] = [
         Planted::SameVerifier,
         Planted::OwnVerifier,
         Planted::FailureUntold,
@@ -32,5 +34,6 @@ impl Planted {
         Planted::LateSync,
         Planted::LateNames,
         Planted::CommitBelieved,
+        Planted::WritesForgotten,
     ];
 }

@@ -463,10 +463,15 @@ impl Data {
     fn read(&mut self, block: u64) -> Option<()> {
         let (file, offset, count) = (self.file, block * BLOCK as u64, BLOCK as u32);
         let answer = self.caller.call(&Request::Read { file, offset, count })?;
-        let Reply::Read { result: Ok((mut bytes, _)), .. } = answer.reply else {
+        let Reply::Read { result: Ok((mut bytes, is_end)), .. } = answer.reply else {
             self.caller.found(&format!("READ of {} is answered {:?}", self.name, answer.reply));
             return None;
         };
+        if bytes.is_empty() && !is_end {
+            // Kernels take that for an I/O error.
+            self.caller.found(&format!("READ of {} brings nothing, and does not end it", self.name));
+            return None;
+        }
         bytes.resize(BLOCK, 0);
         let value = bytes.first_chunk().map_or(0, |value| u64::from_le_bytes(*value));
         let read = match bytes.chunks(8).all(|word| word == value.to_le_bytes()) {

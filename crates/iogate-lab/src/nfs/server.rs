@@ -199,7 +199,11 @@ fn begin(shared: &Shared) -> io::Result<Front<SimTree>> {
     let mut boot = [1; 16];
     boot.iter_mut().zip(state.boot.bytes()).for_each(|(to, from)| *to = from);
     let id = (u128::from(life) | 1 << 100).to_le_bytes();
-    let answers = Arc::new(Answers::on(Box::new(state), (boot, id), iogate_nfs::answers::limits(), clock)?);
+    let mut limits = iogate_nfs::answers::limits();
+    if planted == Some(Planted::WritesForgotten) {
+        limits.recent = 0;
+    }
+    let answers = Arc::new(Answers::on(Box::new(state), (boot, id), limits, clock)?);
     let jobs = Arc::clone(shared);
     let spawn: Spawn = Arc::new(move |job| {
         let mut world = lock(&jobs);
@@ -289,11 +293,7 @@ fn carry_out(shared: &Shared, life: u64, front: &Front<SimTree>, from: Sender, r
                 submit(service.engine(), batch);
             }
         }
-        Asked::Other(asking) => {
-            if let Some(answer) = front.carry_out(address, &asking, &record) {
-                respond(answer);
-            }
-        }
+        Asked::Other(asking) => front.carry_out(address, &asking, &record, Box::new(respond)),
     }
 }
 

@@ -400,7 +400,11 @@ impl Data for Opened {
         let disk = self.tree.look()?;
         let Some(inode) = disk.inodes.get(&self.held.0.inode) else { return errno(libc::ESTALE) };
         let from = inode.bytes.get(offset as usize..).unwrap_or_default();
-        Ok(from[..bytes.min(from.len())].to_vec())
+        let found = from[..bytes.min(from.len())].to_vec();
+        drop(disk);
+        // Others may change the file before the reader has another look at it.
+        drop(self.tree.step(4 * MS)?);
+        Ok(found)
     }
 
     fn write(&self, offset: u64, bytes: &[u8], _extends: bool) -> io::Result<usize> {

@@ -23,8 +23,6 @@ use crate::fiber::{self, Fibers};
 /// How long a run has faults, and how long everything may take then.
 pub(super) const FAULTS: u64 = 5 * SECOND;
 const QUIET: u64 = 200 * SECOND;
-/// How long a message is underway, and the server's work on it, at most.
-pub(super) const MESSAGE: u64 = 5 * SECOND;
 /// When the clocks began.
 const EPOCH: u64 = 1_000_000 * SECOND;
 /// Lines of the trail.

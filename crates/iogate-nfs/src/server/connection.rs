@@ -139,7 +139,10 @@ impl Incoming {
                     *is_drained = !is_ending;
                     break;
                 }
-                Err(_) => return false,
+                Err(error) => {
+                    tracing::debug!(%error, "a connection is lost");
+                    return false;
+                }
             }
         }
         true
@@ -384,7 +387,8 @@ impl Connection {
                     drop(outbox);
                     return self.want_write(&shared);
                 }
-                Err(_) => {
+                Err(error) => {
+                    tracing::debug!(%error, "a connection is lost, and answers with it");
                     lock(&self.outbox).is_sending = false;
                     return self.close(&shared);
                 }

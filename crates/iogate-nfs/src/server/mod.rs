@@ -410,11 +410,9 @@ impl Shared {
                 }
                 Asked::Other(asking) => {
                     let (to, shared) = (Arc::clone(connection), Arc::clone(self));
+                    let respond = Box::new(move |answer| to.send(answer, Some(charge)));
                     let job: Job =
-                        Box::new(move || match shared.front().carry_out(address, &asking, &record) {
-                            Some(answer) => to.send(answer, Some(charge)),
-                            None => drop(charge),
-                        });
+                        Box::new(move || shared.front().carry_out(address, &asking, &record, respond));
                     if first.is_none() {
                         first = Some(job);
                     } else {

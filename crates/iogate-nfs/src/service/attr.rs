@@ -82,8 +82,16 @@ pub(super) fn change(attr: &SetAttr) -> Change {
     change
 }
 
-/// What a client is told of an error of the system.
+/// What a client is told of an error of the system. Of what is told by a status that does not say what it was, the log has the cause.
 pub(super) fn status(error: &io::Error) -> Status {
+    let status = status_of(error);
+    if status.is_trouble() {
+        tracing::debug!(%error, ?status, "an error that a client is told of");
+    }
+    status
+}
+
+fn status_of(error: &io::Error) -> Status {
     let Some(errno) = error.raw_os_error() else {
         return match error.kind() {
             io::ErrorKind::InvalidInput => Status::Inval,

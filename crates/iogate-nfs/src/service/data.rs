@@ -131,7 +131,10 @@ impl<T: HeldTree> Service<T> {
                     // SAFETY: the store has filled so many bytes, and no more than were asked for.
                     unsafe { data.set_len(bytes.min(count as usize)) };
                     let end = offset + data.len() as u64;
-                    let is_end = attr.map_or(bytes < count as usize, |attr| end >= attr.size);
+                    // It may have grown since it was read. Where nothing was found it ended then, and that is said: kernels take an answer
+                    // without data for an I/O error, unless it ends the file. Behind a part of what was asked for, they ask for the rest.
+                    let has_ended = |attr: Fattr| data.is_empty() || end >= attr.size;
+                    let is_end = attr.map_or(data.len() < count as usize, has_ended);
                     respond(data_answer(xid, attr, data, is_end));
                 }
                 (Err(error), None) => {

@@ -8,7 +8,7 @@ use iogate_vfs::DirectoryTree;
 use iogate_vfs::held::HeldTree;
 
 use super::mounts::Mounts;
-use super::{Answer, Asked, Asking, Export, Lasting, Service, Spawn, finish, plain};
+use super::{Asked, Asking, Export, Lasting, Respond, Service, Spawn, finish, plain};
 use crate::handle;
 use crate::rpc::{Accepted, Call, CallError, put_accepted, put_auth_error, put_rpc_mismatch};
 use crate::wire::{
@@ -54,6 +54,7 @@ impl<T: HeldTree> Front<T> {
         let call = match Call::take(&mut from) {
             Ok(call) => call,
             Err(error) => {
+                tracing::debug!(%error, ?error, "a call is refused");
                 let mut head = vec![0; 4];
                 match error {
                     CallError::NotACall(_) => return Asked::Nonsense(error),
@@ -88,13 +89,13 @@ impl<T: HeldTree> Front<T> {
         service.unwrap_or(&self.services[0])
     }
 
-    /// Carries out what [`Front::ask`] has called [`Asked::Other`]; `None`: a repetition, whose first call is answered.
-    pub fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+    /// Carries out what [`Front::ask`] has called [`Asked::Other`]. A repetition is answered when its first call is.
+    pub fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8], respond: Respond) {
         let call = &asking.call;
         if call.program != MOUNT_PROGRAM {
-            return self.service(asking, record).carry_out(client, asking, record);
+            return self.service(asking, record).carry_out(client, asking, record, respond);
         }
-        Some(match MountRequest::take(call.procedure, &mut asking.arguments(record)) {
+        respond(match MountRequest::take(call.procedure, &mut asking.arguments(record)) {
             Ok(Some(request)) => {
                 let mut head = vec![0; 4];
                 put_accepted(&mut head, call.xid, Accepted::Success);
@@ -103,7 +104,7 @@ impl<T: HeldTree> Front<T> {
             }
             Ok(None) => plain(call.xid, Accepted::NoProcedure),
             Err(_) => plain(call.xid, Accepted::GarbageArgs),
-        })
+        });
     }
 
     fn mount(&self, client: IpAddr, call: &Call, request: &MountRequest<'_>) -> MountReply {

@@ -27,6 +27,7 @@ use iogate_vfs::policy_file::application;
 use iogate_vfs::{Caller, DirectoryTree, Groups, Users};
 use rustix::process::{Resource, getrlimit};
 
+use crate::answers;
 use crate::handle::Sealer;
 use crate::rpc::{Accepted, AuthStatus, Call, CallError, Credential, put_accepted, put_auth_error, records};
 use crate::wire::{Fattr, FileHandle, Kind, Reply, Request, Status, Wcc};
@@ -113,6 +114,10 @@ impl Asking {
 
     /// The answer to who is not believed to be who the call says.
     pub(crate) fn refused(&self) -> Answer {
+        tracing::debug!(
+            xid = format_args!("{:08x}", self.call.xid),
+            "a call is refused, as its caller is not believed"
+        );
         let mut head = vec![0; 4];
         put_auth_error(&mut head, self.call.xid, AuthStatus::TooWeak);
         finish(head)
@@ -224,6 +229,16 @@ impl<T: HeldTree> Service<T> {
                 let bytes = (count as usize).min(data.len());
                 let at = data.as_ptr().addr() - record.as_ptr().addr();
                 let write = data::Write { file, offset, stable, at, bytes };
+                // Where nothing can be changed, every answer is the same again.
+                let respond = if self.export.read_only {
+                    respond
+                } else {
+                    let key = answers::key(client, call.xid, call.procedure, &record);
+                    match repeats::first_write(&self.export.answers, key, respond) {
+                        Some(respond) => respond,
+                        None => return,
+                    }
+                };
                 self.write(client, call, &write, record, batch, respond);
             }
             _ => respond(plain(call.xid, Accepted::GarbageArgs)),
@@ -318,6 +333,9 @@ impl<T: HeldTree> Service<T> {
 
 /// An answer without results.
 fn plain(xid: u32, accepted: Accepted) -> Answer {
+    if accepted != Accepted::Success {
+        tracing::debug!(xid = format_args!("{xid:08x}"), ?accepted, "a call is not carried out");
+    }
     let mut head = vec![0; 4];
     put_accepted(&mut head, xid, accepted);
     finish(head)
@@ -325,6 +343,9 @@ fn plain(xid: u32, accepted: Accepted) -> Answer {
 
 /// An answer with the results of a call of NFS.
 fn answered(xid: u32, reply: &Reply) -> Answer {
+    if reply.status().is_trouble() {
+        tracing::debug!(xid = format_args!("{xid:08x}"), ?reply, "a call has failed");
+    }
     let mut head = vec![0; 4];
     put_accepted(&mut head, xid, Accepted::Success);
     reply.put(&mut head);

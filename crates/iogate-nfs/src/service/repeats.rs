@@ -1,18 +1,22 @@
 //! Calls that must not be carried out twice: each has its intent in the log before it is carried out, and its answer behind it. What was
-//! underway when the process before was killed is found out before anybody is served.
+//! underway when the process before was killed is found out before anybody is served. WRITEs are remembered without the log.
+//!
+//! A repetition of a call that is underway is answered when that is: its client may have connected again to ask, and get no other answer
+//! until it does so again, a minute later.
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use iogate_core::answers::{Found, NameIntent, Outcome, State, Verdict};
+use iogate_core::answers::{Found, Key, NameIntent, Outcome, State, Verdict};
 use iogate_core::wire::{Identity, Record, Request as Kind};
 use iogate_vfs::Caller;
-use iogate_vfs::answers::{Begun, ToNote};
+use iogate_vfs::answers::{Answers, Begun, Running, ToNote};
 use iogate_vfs::held::HeldTree;
 
 use super::attr::{status, time};
 use super::names::verifier_change;
-use super::{Answer, Asking, Service, answered, plain};
+use super::{Answer, Asking, Respond, Service, answered, plain};
 use crate::answers;
 use crate::rpc::{Accepted, Call};
 use crate::wire::{CreateHow, FileHandle, Node, Place, Reply, Request, SetAttr, Status, Wcc};
@@ -23,38 +27,37 @@ const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 const SET_ATTR: u16 = 0;
 
 impl<T: HeldTree> Service<T> {
-    /// Carries out a call of NFS that [`Front::ask`](super::Front::ask) has called [`Asked::Other`](super::Asked::Other); `None`: a
-    /// repetition, whose first call is answered.
-    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Option<Answer> {
+    /// Carries out a call of NFS that [`Front::ask`](super::Front::ask) has called [`Asked::Other`](super::Asked::Other).
+    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8], respond: Respond) {
         let call = &asking.call;
         let request = match Request::take(call.procedure, &mut asking.arguments(record)) {
             Ok(Some(request)) => request,
-            Ok(None) => return Some(plain(call.xid, Accepted::NoProcedure)),
-            Err(_) => return Some(plain(call.xid, Accepted::GarbageArgs)),
+            Ok(None) => return respond(plain(call.xid, Accepted::NoProcedure)),
+            Err(_) => return respond(plain(call.xid, Accepted::GarbageArgs)),
         };
         // Where nothing can be changed, every answer is the same again.
         if !Request::is_kept(call.procedure) || self.export.read_only {
-            return Some(answered(call.xid, &self.reply(self.caller(call), &request)));
+            return respond(answered(call.xid, &self.reply(self.caller(call), &request)));
         }
-        let running =
-            match self.export.answers.begin(answers::key(client, call.xid, call.procedure, record), 0) {
-                Begun::New(running) => running,
-                Begun::Running => return None,
-                Begun::Known(bytes) => {
-                    let known = Outcome::decode(&bytes).ok()?;
-                    return Some(Answer { head: known.fields.to_vec(), data: Vec::new() });
-                }
-                Begun::Unknown => return Some(answered(call.xid, &refused(&request, Status::Io))),
-            };
-        match running.intend(&self.intent(&request, record)) {
-            // A full disk must not keep anybody from making room. This process knows the call again, the next one will not.
-            Err(error) if is_full(&error) && makes_room(&request) => {}
-            Err(error) => return Some(answered(call.xid, &refused(&request, status(&error)))),
-            Ok(()) => {}
-        }
+        let key = answers::key(client, call.xid, call.procedure, record);
+        let first = match first(&self.export.answers, key, Kept::OverKills, respond) {
+            First::Now(running, respond) => Ok((running, respond)),
+            First::Unknown(respond) => Err((Status::Io, respond)),
+            First::Is => return,
+        };
+        let first =
+            first.and_then(|(running, respond)| match running.intend(&self.intent(&request, record)) {
+                // A full disk must not keep anybody from making room. This process knows the call again, the next one will not.
+                Err(error) if !(is_full(&error) && makes_room(&request)) => Err((status(&error), respond)),
+                _ => Ok((running, respond)),
+            });
+        let (running, respond) = match first {
+            Ok(first) => first,
+            Err((status, respond)) => return respond(answered(call.xid, &refused(&request, status))),
+        };
         let answer = answered(call.xid, &self.reply(self.caller(call), &request));
         running.finish(&outcome(call.procedure, &answer));
-        Some(answer)
+        respond(answer);
     }
 
     /// What is to be noted before a call is carried out: the call itself, and what its names lead to.
@@ -198,6 +201,88 @@ impl<T: HeldTree> Service<T> {
         let Ok(dir) = self.named_dir(dir) else { return (Status::Ok, Wcc::default()) };
         let (result, wcc) = self.changing(&dir, || Ok(()));
         (result.err().unwrap_or(Status::Ok), Wcc { before: None, ..wcc })
+    }
+}
+
+/// How long the answer of a call is remembered.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// As long as the process runs.
+    Here,
+    /// Also by the next process.
+    OverKills,
+}
+
+/// What is to be done with a call that must not be carried out twice.
+enum First {
+    /// It is to be carried out now.
+    Now(Running, Respond),
+    /// It is, or was: it is answered by what comes of that.
+    Is,
+    /// Nobody knows any more whether it was.
+    Unknown(Respond),
+}
+
+fn begin(answers: &Arc<Answers>, key: Key, kept: Kept) -> Begun {
+    match kept {
+        Kept::Here => answers.begin_recent(key),
+        Kept::OverKills => answers.begin(key, 0),
+    }
+}
+
+/// The answer of a call, from what is remembered of it.
+fn remembered(key: &Key, bytes: &[u8], kept: Kept) -> Option<Answer> {
+    match kept {
+        Kept::Here => Some(answered((key.number >> 32) as u32, &answers::written(bytes)?)),
+        Kept::OverKills => {
+            let head = Outcome::decode(bytes).ok()?.fields.to_vec();
+            Some(Answer { head, data: Vec::new() })
+        }
+    }
+}
+
+fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> First {
+    let begun = begin(answers, key, kept);
+    if matches!(begun, Begun::Known(_) | Begun::Running) {
+        let (xid, is_underway) = ((key.number >> 32) as u32, matches!(begun, Begun::Running));
+        tracing::debug!(
+            xid = format_args!("{xid:08x}"),
+            procedure = key.step,
+            is_underway,
+            "a call comes again"
+        );
+    }
+    match begun {
+        Begun::New(running) => return First::Now(running, respond),
+        Begun::Unknown => return First::Unknown(respond),
+        Begun::Known(bytes) => {
+            if let Some(answer) = remembered(&key, &bytes, kept) {
+                respond(answer);
+            }
+        }
+        Begun::Running => {
+            let then = Arc::clone(answers);
+            answers.wait(&key, move || {
+                // Of one that has come to nothing there is no answer: the client asks again.
+                if let Begun::Known(bytes) = begin(&then, key, kept)
+                    && let Some(answer) = remembered(&key, &bytes, kept)
+                {
+                    respond(answer);
+                }
+            });
+        }
+    }
+    First::Is
+}
+
+/// How a WRITE is answered, if it is to be carried out now: what it is answered is remembered, and given to its repetitions.
+pub(super) fn first_write(answers: &Arc<Answers>, key: Key, respond: Respond) -> Option<Respond> {
+    match first(answers, key, Kept::Here, respond) {
+        First::Now(running, respond) => Some(Box::new(move |answer: Answer| {
+            running.answer(answers::kept_of_write(&answer.head).as_ref());
+            respond(answer);
+        })),
+        First::Is | First::Unknown(_) => None,
     }
 }
 

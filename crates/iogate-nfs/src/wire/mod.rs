@@ -65,6 +65,14 @@ numbers! {
     }
 }
 
+impl Status {
+    /// Whether it says that something is wrong with the server, the disk or the client's handles; not what people are told every day.
+    pub fn is_trouble(self) -> bool {
+        use Status::{BadHandle, Io, Jukebox, NoSpc, NxIo, ServerFault, Stale};
+        matches!(self, Io | NxIo | NoSpc | Stale | BadHandle | ServerFault | Jukebox)
+    }
+}
+
 numbers! {
     /// What a file is.
     #[allow(missing_docs, reason = "the names say it")]

@@ -271,6 +271,31 @@ pub fn put_read_head(out: &mut Vec<u8>, attr: Option<&Fattr>, bytes: usize, is_e
 }
 
 impl Reply {
+    /// What became of the call.
+    pub fn status(&self) -> Status {
+        fn of<T>(result: &Result<T, Status>) -> Status {
+            result.as_ref().err().copied().unwrap_or(Status::Ok)
+        }
+        match self {
+            Reply::Null => Status::Ok,
+            Reply::GetAttr(result) => of(result),
+            Reply::SetAttr(status, _) | Reply::Removed(status, _) => *status,
+            Reply::Rename { status, .. } | Reply::Link { status, .. } => *status,
+            Reply::LookUp { result, .. } => of(result),
+            Reply::Access { result, .. } => of(result),
+            Reply::ReadLink { result, .. } => of(result),
+            Reply::Read { result, .. } => of(result),
+            Reply::Write { result, .. } => of(result),
+            Reply::Made { result, .. } => of(result),
+            Reply::ReadDir { result, .. } => of(result),
+            Reply::ReadDirPlus { result, .. } => of(result),
+            Reply::FsStat { result, .. } => of(result),
+            Reply::FsInfo { result, .. } => of(result),
+            Reply::PathConf { result, .. } => of(result),
+            Reply::Commit { result, .. } => of(result),
+        }
+    }
+
     /// Appends it.
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {

@@ -320,7 +320,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether a repetition of the call could do something else than the call did, so that its answer is to be kept.
+    /// Whether a repetition of the call could do something else than the call did, so that its answer is to be kept, also over a kill. That
+    /// of a WRITE need not outlive one.
     pub fn is_kept(number: u32) -> bool {
         use procedure as p;
         matches!(

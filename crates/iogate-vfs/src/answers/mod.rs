@@ -69,7 +69,7 @@ struct State {
 pub enum Begun {
     /// It is to be carried out now.
     New(Running),
-    /// It was: the bytes of its [`Outcome`], or the remembered value.
+    /// It was: the bytes of its [`Outcome`], or the remembered value or answer.
     Known(Vec<u8>),
     /// It is being carried out, and `wait` goes on then.
     Running,
@@ -212,6 +212,21 @@ impl Answers {
         }
     }
 
+    /// Seconds of a clock that does not go back.
+    fn uptime(&self) -> u64 {
+        self.clock.now().as_nanos() / 1_000_000_000
+    }
+
+    /// Takes in a request that only this process must not carry out twice: it ends with [`Running::answer`], and is in no log.
+    pub fn begin_recent(self: &Arc<Self>, key: Key) -> Begun {
+        match lock(&self.state).once.begin_recent(key, || self.uptime()) {
+            Found::New => Begun::New(Running { answers: Arc::clone(self), key, below: 0, is_over: false }),
+            Found::Known(bytes) => Begun::Known(bytes.to_vec()),
+            Found::Running => Begun::Running,
+            Found::Unknown => Begun::Unknown,
+        }
+    }
+
     /// Goes on when a request that is being carried out is done, or now if it is. `then` must not block.
     pub fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
         let now = lock(&self.state).once.wait(key, Box::new(then));
@@ -277,6 +292,14 @@ impl Running {
     pub fn void(mut self) {
         let _ = self.answers.remember(&[self.note(Noted::Void, Vec::new())]);
         self.over();
+    }
+
+    /// It was done, and its answer is remembered by this process alone.
+    pub fn answer(mut self, answer: &[u8]) {
+        self.is_over = true;
+        let now = self.answers.uptime();
+        let waiting = lock(&self.answers.state).once.end_recent(&self.key, answer, now);
+        waiting.into_iter().for_each(|then| then());
     }
 
     /// It is over, and what became of it has been noted.

@@ -370,3 +370,51 @@ proptest! {
         }
     }
 }
+
+/// What becomes of a request that only one process remembers.
+#[derive(Clone, Debug)]
+enum Fate {
+    /// It is being carried out, and these copies wait for that.
+    Running(Vec<u64>),
+    /// It was answered so, then.
+    Done(u64, u64),
+}
+
+proptest! {
+    #[test]
+    fn copies_of_a_request_are_carried_out_once_and_answered_alike(
+        steps in prop::collection::vec((0u64..12, 0u8..8), 1..200),
+    ) {
+        let limits = Limits { seconds: 60, recent: 1000, ..Limits::default() };
+        let mut once: Once<u64> = Once::new(limits);
+        let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
+        let mut now = 0;
+        for (copy, (number, what)) in (0u64..).zip(steps) {
+            match (what, fates.get_mut(&number)) {
+                (7, _) => now += 25,
+                // It ends, and those who have waited are answered.
+                (4..=6, Some(fate)) if matches!(fate, Fate::Running(_)) => {
+                    let Fate::Running(waiting) = fate.clone() else { continue };
+                    *fate = Fate::Done(copy, now);
+                    prop_assert_eq!(once.end_recent(&key(number), &copy.to_le_bytes(), now), waiting);
+                }
+                (_, Some(Fate::Running(waiting))) => {
+                    prop_assert_eq!(once.begin_recent(key(number), || now), Begun::Running);
+                    prop_assert_eq!(once.wait(&key(number), copy), None);
+                    waiting.push(copy);
+                }
+                (_, Some(&mut Fate::Done(answer, time))) if now <= time + 60 => {
+                    prop_assert_eq!(once.begin_recent(key(number), || now), Begun::Known(&answer.to_le_bytes()));
+                    prop_assert_eq!(once.wait(&key(number), copy), Some(copy));
+                }
+                (_, _) => {
+                    prop_assert_eq!(once.begin_recent(key(number), || now), Begun::New);
+                    fates.insert(number, Fate::Running(vec![]));
+                }
+            }
+        }
+        // Of all that, no log is told.
+        prop_assert!(once.table().is_empty());
+        prop_assert_eq!(once.begin_writing(false, now), Writing::default());
+    }
+}
