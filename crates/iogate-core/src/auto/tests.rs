@@ -8,7 +8,7 @@ use super::driver::Pace;
 use super::prior::{Trait, Traits};
 use super::ring::{Limits, Ring};
 use super::shadow::Shadow;
-use super::window::{After, Reader, Reading, Window};
+use super::window::{Reader, Reading, Window};
 use crate::device::{Device, Unit};
 use crate::gate::{GateConfig, Present};
 use crate::layout::Layout;
@@ -170,39 +170,6 @@ fn who_waits_at_a_barrier_waits_for_all_of_its_application() {
     // Applications of their own do not wait for each other: the first client comes back while the second one is served.
     let apart = predict(&with_barriers([1, 2]), "fifo", 10);
     assert_eq!(apart[1], 20 * STEPS / 2, "the device is never idle");
-}
-
-/// A client with four requests at a time thinks for 20 ms after each of them, and they complete 1 ms apart: its next one follows the one
-/// four before it, not the one that was over last.
-#[test]
-fn who_has_several_at_a_time_follows_the_one_that_made_room() {
-    const SLOTS: u64 = 4;
-    let mut ring = Ring::new();
-    ring.begin(Time::ZERO, Limits::USUAL, []);
-    // Another client's, which stays: the application is never out of the gate, and so waits for nothing.
-    ring.arrived(Time::ZERO, &request(1_000, 1, 2));
-    // Every 21 ms the four come, 1 ms apart, and each takes 1 ms.
-    for round in 0..STEPS / SLOTS {
-        for slot in 0..SLOTS {
-            let now = 21 * round + 2 * slot;
-            ring.arrived(ms(now), &request(SLOTS * round + slot, 1, 1));
-            // In the first round all four are there before one is complete.
-            if round == 0 && slot < SLOTS - 1 {
-                continue;
-            }
-            let done = if round == 0 { 0..SLOTS } else { slot..slot + 1 };
-            for other in done {
-                ring.completed(ms(now + 1), RequestId(SLOTS * round + other), 4_096);
-            }
-        }
-    }
-    let window = Reader::default().look(&ring);
-    for (number, work) in window.work.iter().skip(1).enumerate().skip(2 * SLOTS as usize) {
-        let After::Client(count, think) = work.after else { continue };
-        assert_eq!((u64::from(count), think), (number as u64 + 1 - SLOTS, Span::from_millis(20)), "{number}");
-    }
-    let followed = window.work.iter().filter(|work| matches!(work.after, After::Client(..))).count();
-    assert!(followed > window.len() / 2, "{followed}");
 }
 
 /// What a prior is told of a window, by hand.

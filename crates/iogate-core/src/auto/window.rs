@@ -3,7 +3,7 @@
 //! Where the load changes its kind, the window begins anew. It keeps what each request *waited for*, so that it can be played again
 //! at another speed:
 //!
-//! - its client's completions: who has k requests at a time sends one for each that completes, a think time after it;
+//! - its client's completions: it came a think time after that many of them;
 //! - its application, if that was out of the gate since: a barrier, a collective call, the next program of a script;
 //! - else the clock.
 
@@ -198,7 +198,6 @@ impl Reader {
             }
             end = note.at;
         }
-        builder.follow();
         let Builder { mut window, .. } = builder;
         window.span = end.since(begin);
         window.arrivals = arrivals;
@@ -292,17 +291,6 @@ struct Open {
     came: Time,
 }
 
-/// What is noted of a client until it is known how many requests it has at a time.
-#[derive(Default)]
-struct OfClient {
-    /// When its requests completed.
-    done: Vec<Time>,
-    /// Those that came after some of them: by number among its own, their work, and when.
-    followed: Vec<(u32, u32, Time)>,
-    /// The most that it had in the gate at once.
-    outstanding: u32,
-}
-
 #[derive(Default)]
 struct Builder {
     window: Window,
@@ -310,8 +298,6 @@ struct Builder {
     app_of: HashMap<u64, u32>,
     /// Requests in the gate.
     open: HashMap<RequestId, Open>,
-    /// The completions of each client, and those of its requests that followed one, with the times when they came.
-    of_clients: Vec<OfClient>,
     /// Since when nothing is in the gate, if nothing is.
     empty_since: Option<Time>,
 }
@@ -339,7 +325,6 @@ impl Builder {
         });
         let index = self.window.clients.len() as u32;
         self.window.clients.push(ClientPart { app: app_index, ..ClientPart::default() });
-        self.of_clients.push(OfClient::default());
         self.client_of.insert((app, client), index);
         index
     }
@@ -350,14 +335,8 @@ impl Builder {
             self.window.empty += now.since(since);
         }
         let client = self.client(app, client, now);
-        let part = &mut self.window.clients[client as usize];
-        part.requests += 1;
-        let (app, number) = (part.app, part.requests);
-        let of_client = &mut self.of_clients[client as usize];
-        of_client.outstanding = of_client.outstanding.max(number - part.completed);
-        if let After::Client(..) = after {
-            of_client.followed.push((number, self.window.work.len() as u32, now));
-        }
+        let app = self.window.clients[client as usize].app;
+        self.window.clients[client as usize].requests += 1;
         let part = &mut self.window.apps[app as usize];
         part.requests += 1;
         part.outstanding += 1;
@@ -384,19 +363,6 @@ impl Builder {
         self.add(addresses, (&present, client), now, after);
     }
 
-    /// Who has k requests at a time sends one for each that completes: it follows the one k before it, and not whichever of the others
-    /// was over last.
-    fn follow(&mut self) {
-        for OfClient { done, followed, outstanding } in &self.of_clients {
-            for &(number, index, came) in followed {
-                let before = number.saturating_sub(*outstanding);
-                if let Some(at) = (before as usize).checked_sub(1).and_then(|place| done.get(place)) {
-                    self.window.work[index as usize].after = After::Client(before, came.since(*at));
-                }
-            }
-        }
-    }
-
     fn completed(&mut self, note: &Note) {
         let Some(open) = self.open.get_mut(&note.id) else { return };
         open.bytes = open.bytes.saturating_sub(note.bytes);
@@ -407,10 +373,8 @@ impl Builder {
         self.window.waited += note.at.since(open.came);
         self.open.remove(&note.id);
         self.empty_since = self.open.is_empty().then_some(note.at);
-        let index_of_client = client as usize;
-        let client = &mut self.window.clients[index_of_client];
+        let client = &mut self.window.clients[client as usize];
         (client.completed, client.last) = (client.completed + 1, note.at);
-        self.of_clients[index_of_client].done.push(note.at);
         let app = &mut self.window.apps[app as usize];
         app.completed += 1;
         app.reads += u32::from(op == Op::Read);

@@ -6,7 +6,7 @@ use crate::auto::ring::{Limits, Ring};
 use crate::time::Span;
 
 impl Chooser {
-    /// Lets a prior say what to begin with. Its candidates are those of [`Candidates::every`].
+    /// Lets a prior say what to begin with. Its candidates are those of [`Candidates::every`](crate::auto::Candidates::every).
     pub fn beginning_with(mut self, prior: Prior) -> Chooser {
         self.prior = (!prior.nodes().is_empty()).then_some(prior);
         self

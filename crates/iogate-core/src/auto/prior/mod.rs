@@ -1,10 +1,11 @@
-//! What is chosen before anything can be simulated: by a small tree that was learnt from thousands of random situations.
+//! What is chosen before anything can be simulated: by a small tree that was learnt from many random situations.
 //!
 //! A window must be long enough to be simulated; what is over before that gains nothing. So after the first completions
-//! ([`Limits::EARLY`](super::ring::Limits::EARLY)), with `fifo` until then, [`Traits`] of the load and of the storage lead to a leaf of the tree, which names a
-//! scheduler. From then on windows are simulated and judged as ever, and what was chosen here is left like anything else.
+//! ([`Limits::EARLY`](super::ring::Limits::EARLY)), with `fifo` until then, [`Traits`] of the load and of the storage lead to a leaf of
+//! the tree, which names a scheduler. From then on windows are simulated and judged as ever, and what was chosen here is left like
+//! anything else.
 //!
-//! It is only for storage whose prices are known. `iogate train` makes [`table`] again, byte for byte; `docs/auto.md` tells how good it is.
+//! It is only for storage whose prices are known. `iogate train` makes `table` again, byte for byte; `docs/auto.md` tells how good it is.
 
 mod table;
 mod traits;

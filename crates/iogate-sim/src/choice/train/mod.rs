@@ -133,7 +133,7 @@ pub fn write(situations: &[Situation]) -> String {
     std::iter::once(Situation::header() + "\n").chain(rows).collect()
 }
 
-/// The situations of a text that [`write`] has made.
+/// The situations of a text that [`write()`] has made.
 ///
 /// # Errors
 /// One line: where it is something else, and what was expected there. The columns must be those of this program's candidates.

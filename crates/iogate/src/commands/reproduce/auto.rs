@@ -61,8 +61,8 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
              Regret is what that is above the best fixed candidate's, as a percentage of time. *Bounded* is the best that makes no application \
              more than 10 % slower than `fifo`: who promises that cannot have more. Many of these serve one application before the others, and harm nobody because \
              that one is over soon: nobody can choose them who does not know how long applications are. *Sustained* is the best of the bounded ones that makes no \
-             application slower either if none comes to an end while the mix takes. `auto` begins with `fifo` and knows nothing of a mix, so that a run of a few \
-             seconds is mostly over before it can have chosen."
+             application slower either if none comes to an end while the mix takes. `auto` begins with `fifo`. With a profile it \
+             goes by what other mixes gained after 32 completions; without one it knows nothing of a mix, so that a run of a few seconds is mostly over before it can have chosen."
                 .into(),
         ],
         sections: vec![
