@@ -275,11 +275,15 @@ fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
 #[test]
 fn what_was_measured_before_is_known_from_the_first_completions_on() {
     let profile = measure(device::parse("hdd").unwrap(), 1).finish("disk", true, None);
-    for (storage, limits) in
-        [(Storage::kept(profile), Limits::EARLY), (Storage::unknown("disk", true), Limits::USUAL)]
-    {
-        let fifo = SchedulerConfig::by_name("fifo").unwrap();
-        let mut world = World::before("hdd", &storage, fifo, 2, 0);
+    let kept = || Storage::kept(profile.clone());
+    for (storage, first, limits, expected) in [
+        (kept(), "fifo", Limits::EARLY, 1),
+        // What one begins with because seeks cost stays.
+        (kept(), "aioli", Limits::EARLY, 0),
+        (Storage::unknown("disk", true), "fifo", Limits::USUAL, 0),
+    ] {
+        let first = SchedulerConfig::by_name(first).unwrap();
+        let mut world = World::before("hdd", &storage, first, 2, 0);
         world.applies = true;
         assert_eq!(world.live.limits(), limits);
         assert_eq!(world.live.prices().is_some(), limits == Limits::EARLY, "priced waits");
@@ -287,7 +291,6 @@ fn what_was_measured_before_is_known_from_the_first_completions_on() {
         let choice = world.live.choice(Time::ZERO + Span::from_millis(2_000));
         let of_prior =
             choice.changes.iter().filter(|change| change.why.contains("in situations like this one"));
-        let expected = if limits == Limits::EARLY { 1 } else { 0 };
         assert_eq!(of_prior.count(), expected, "{choice:?}");
         assert_eq!(world.live.limits(), Limits::USUAL, "once");
         assert!(world.completed > 100, "{}", world.completed);

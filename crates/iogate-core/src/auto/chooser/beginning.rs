@@ -33,7 +33,8 @@ impl Chooser {
         let traits = Traits::of(&window, &*self.pricing, self.config.depth);
         self.traits = Some(traits);
         let (index, gain) = prior.choose(&traits);
-        let is_any = index != 0 && index != self.used && index < self.candidates.len();
+        // It was grown from situations that began with `fifo`, and says nothing of what else one may have begun with.
+        let is_any = index != 0 && self.used == 0 && index < self.candidates.len();
         if is_any && self.candidates.suits(index, self.one) {
             let completed = (window.completed() as u64).max(1);
             self.wait = Span::from_nanos(window.waited.as_nanos() / completed);
