@@ -247,7 +247,7 @@ impl Live {
         };
         let chooser = Chooser::new(gate, storage.pricing(), now);
         Live {
-            chooser: match storage.is_kept {
+            chooser: match storage.is_kept && pace.is_any() {
                 true => chooser.beginning_with(Prior::committed()),
                 false => chooser,
             },

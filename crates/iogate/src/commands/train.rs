@@ -9,6 +9,7 @@ use iogate_report::Table;
 use iogate_sim::choice::evaluate::in_parallel;
 use iogate_sim::choice::train::{Fold, Situation, folds, grow, read, table, write};
 
+use crate::attempt::Attempt;
 use crate::cli::TrainArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<(), Failure> {
     if let Some(directory) = &args.out {
         let put = |name: &str, text: String| {
             let path = directory.join(name);
-            std::fs::write(&path, text).with_context(|| format!("{} cannot be written", path.display()))
+            std::fs::write(&path, text).with_context(|| Attempt::write(path.display()))
         };
         put("situations.csv", write(&situations))?;
         put("table.rs", table(&grown, situations.len()))?;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &TrainArgs) -> Result<(), Failure> {
 
 fn of_file(file: &Path) -> Result<Vec<Situation>, Failure> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("{} cannot be read", name()))?;
+    let text = std::fs::read_to_string(file).with_context(|| Attempt::read(name()))?;
     let situations = read(&text).map_err(|error| Failure::usage(anyhow!("{}: {error}", name())));
     situations
         .map_err(|failure| failure.hint("`iogate train --out DIR` writes such a file, for the same iogate"))
