@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use super::candidates::Candidates;
 use super::driver::Pace;
 use super::prior::{Trait, Traits};
-use super::ring::{Limits, Ring};
+use super::ring::{Limits, Ring, SPAN_MAX};
 use super::shadow::Shadow;
+use super::turns::Turns;
 use super::window::{Reader, Reading, Window};
 use crate::device::{Device, Unit};
 use crate::gate::{GateConfig, Present};
@@ -170,6 +171,23 @@ fn who_waits_at_a_barrier_waits_for_all_of_its_application() {
     // Applications of their own do not wait for each other: the first client comes back while the second one is served.
     let apart = predict(&with_barriers([1, 2]), "fifo", 10);
     assert_eq!(apart[1], 20 * STEPS / 2, "the device is never idle");
+}
+
+/// A slice of turns is twice as long as the window before, and no longer than a window may be.
+#[test]
+fn turns_take_no_longer_than_windows_may() {
+    for (pace, expected) in [(10, Span::from_millis(2 * 10 * STEPS)), (100, SPAN_MAX)] {
+        let mut ring = Ring::new();
+        ring.begin(Time::ZERO, Limits::USUAL, []);
+        for id in 0..STEPS {
+            ring.arrived(ms(id * pace), &request(id, 1, 1));
+            ring.completed(ms((id + 1) * pace), RequestId(id), 4_096);
+        }
+        let window = read(&ring, ms(STEPS * pace));
+        let to_agg = SchedulerConfig::by_name("to-agg").unwrap();
+        let turns = Turns::new((1, to_agg), (0, 0), &window, &unit(10)).unwrap();
+        assert_eq!(turns.longest, expected);
+    }
 }
 
 /// What a prior is told of a window, by hand.

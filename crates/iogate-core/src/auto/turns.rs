@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::correction::Measured;
 use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, ln_ratio};
 use super::reference::Reference;
-use super::ring::SPAN_MIN;
+use super::ring::{SPAN_MAX, SPAN_MIN};
 use super::shadow::Pricing;
 use super::window::Window;
 use crate::sched::SchedulerConfig;
@@ -26,6 +26,7 @@ const SHARE: u64 = 100;
 pub(super) const WORTH: Ln = 100_000;
 /// A slice with B takes no longer than so many times the one with A before it, however little completes.
 const LONGER: u64 = 2;
+
 /// What was done in some slices with one of the two.
 #[derive(Clone, Debug, Default)]
 struct Done {
@@ -121,7 +122,7 @@ impl Turns {
         let large = window.apps.iter().filter(|app| app.completed >= REQUESTS_MIN);
         let keys: Vec<u64> = large.map(|app| app.key).collect();
         let (reference, slices) = (Reference::of(pricing), Vec::with_capacity(WITH_B.len()));
-        let longest = Span::from_nanos(window.span.max(SPAN_MIN).as_nanos() * LONGER);
+        let longest = Span::from_nanos(window.span.max(SPAN_MIN).as_nanos() * LONGER).min(SPAN_MAX);
         let mut turns = Turns { index, scheduler, expected, simulated, reference, longest, keys, slices };
         turns.slices.push(turns.done(window)?);
         (!turns.keys.is_empty()).then(|| Box::new(turns))
