@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use iogate_sim::choice::train::{Situation, folds, grow, read, table, write};
+use iogate_sim::choice::train::{Fold, Situation, folds, grow, read, table, write};
 
 fn committed() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/choice/train/situations.csv");
@@ -22,6 +22,15 @@ fn the_committed_tree_is_grown_from_the_committed_situations() {
         "`iogate train --from situations.csv --out DIR` makes another table.rs"
     );
     let folds = folds(&situations);
+    // What the handbook says of it.
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/auto.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    for Fold { from, on, situations, gain, best, harmed } in &folds {
+        let times = |sum: i64| format!("{:.3}", (sum as f64 / 1e6 / *situations as f64).exp());
+        let row =
+            format!("| {from} | {on} | {situations} | {} | {} | {harmed} |\n", times(*gain), times(*best));
+        assert!(docs.contains(&row), "docs/auto.md: {row}");
+    }
     assert!(folds[0].gain > 0 && folds[1].gain > 0 && folds[1].situations == situations.len(), "{folds:?}");
 }
 

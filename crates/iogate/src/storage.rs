@@ -13,8 +13,9 @@ use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_sim::profile::ProfileTextError;
 
-use crate::cli::RoomArgs;
+use crate::cli::{KnownArgs, RoomArgs};
 use crate::devices;
+use crate::failure::Failure;
 
 /// Where the kernel tells of block devices by their numbers.
 const DEVICES: &str = "/sys/dev/block";
@@ -79,8 +80,11 @@ pub(crate) fn known(directory: Option<&Path>, profile: Option<&Path>) -> anyhow:
     Ok(Storage::kept(profile))
 }
 
-/// How a profile is made.
-pub(crate) const MEASURE: &str = "`iogate profile DIR --out FILE` measures what DIR lies on";
+/// The same where a flag names the file.
+pub(crate) fn known_by(args: &KnownArgs, directory: Option<&Path>) -> Result<Storage, Failure> {
+    let measure = "`iogate profile DIR --out FILE` measures what DIR lies on";
+    known(directory, args.profile.as_deref()).map_err(|error| Failure::usage(error).hint(measure))
+}
 
 /// What can be found out about it without measuring.
 pub(crate) fn found(directory: Option<&Path>) -> Storage {

@@ -138,9 +138,8 @@ impl Reader {
 
     /// The window in `ring`, of at most `most` arrivals.
     pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
-        let least = if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) };
         let (window, kind) = self.build(ring, most);
-        if window.completed() < least {
+        if window.completed() < least(ring, now, most) {
             return Reading::Nothing;
         }
         // A scheduler that serves one client after the other shows, for a while, a load of that client only.
@@ -154,9 +153,8 @@ impl Reader {
 
     /// All that is in `ring`, whoever has seen nothing of it, if it is enough.
     pub(super) fn slice(&mut self, ring: &Ring, now: Time) -> Option<Window> {
-        let least = if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN };
         let (window, kind) = self.build(ring, usize::MAX);
-        (window.completed() >= least).then(|| {
+        (window.completed() >= least(ring, now, usize::MAX)).then(|| {
             self.kind = kind;
             window
         })
@@ -228,6 +226,11 @@ impl Reader {
     pub(super) fn allocated_bytes(&self) -> usize {
         self.addresses.allocated_bytes()
     }
+}
+
+/// Completions that are enough, of at most `most` arrivals.
+fn least(ring: &Ring, now: Time, most: usize) -> usize {
+    if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) }
 }
 
 /// The note at which the load became another one, if it did: the last such block, with enough behind it.

@@ -78,6 +78,18 @@ pub struct Judged {
     sustained: Vec<bool>,
 }
 
+/// What chooses for `mix`, beginning with `fifo`, where storage is taken to charge as `profile` says.
+pub(super) fn chooser(mix: &Mix, profile: Profile) -> Chooser {
+    let pricing: Arc<dyn Pricing> =
+        Arc::new(move || -> Box<dyn Device> { Box::new(Profiled::new(&profile)) });
+    Chooser::new(&mix.config(&fifo()), pricing, Time::ZERO)
+}
+
+/// Whether applications that have carried out so much have got less than they may, of what they carry out `with_fifo` in the same time.
+pub(super) fn starves(done: &[u64], with_fifo: &[u64]) -> bool {
+    done.iter().zip(with_fifo).any(|(done, with_fifo)| (*done as f64) * HARM < *with_fifo as f64)
+}
+
 /// A choice for `mix` that begins with `fifo`.
 pub fn auto(mix: &Mix, known: Known) -> Auto {
     let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
@@ -85,9 +97,7 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
         Known::Profile => mix.storage.profile(),
         Known::Nothing => Profile::assumed(kind, rotational),
     };
-    let prices = profile.clone();
-    let pricing: Arc<dyn Pricing> = Arc::new(move || -> Box<dyn Device> { Box::new(Profiled::new(&prices)) });
-    let chooser = Chooser::new(&mix.config(&fifo()), pricing, Time::ZERO);
+    let chooser = chooser(mix, profile);
     let pace = Pace::new(REQUESTS_PER_S, Time::ZERO);
     match known {
         Known::Profile => Auto::new(chooser.beginning_with(Prior::committed()), pace),
@@ -119,10 +129,7 @@ impl Judged {
             .map(|scheduler| endless.completed(&run(&endless, scheduler, None, ENDLESS_MAX)))
             .collect();
         // The first is `fifo`.
-        let may = |done: &Vec<u64>, with_fifo: &Vec<u64>| {
-            done.iter().zip(with_fifo).all(|(done, with_fifo)| *done as f64 * HARM >= *with_fifo as f64)
-        };
-        let sustained = done.iter().map(|of| may(of, &done[0])).collect();
+        let sustained = done.iter().map(|of| !starves(of, &done[0])).collect();
         let fixed = candidates.fixed().map(|scheduler| {
             (scheduler.to_string(), Slowdowns::of(&run(mix, scheduler, None, u64::MAX), &base))
         });

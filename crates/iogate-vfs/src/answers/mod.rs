@@ -204,12 +204,7 @@ impl Answers {
 
     /// Takes in a request that must not be carried out twice.
     pub fn begin(self: &Arc<Self>, key: Key, below: u64) -> Begun {
-        match lock(&self.state).once.begin(key) {
-            Found::New => Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false }),
-            Found::Known(bytes) => Begun::Known(bytes.to_vec()),
-            Found::Running => Begun::Running,
-            Found::Unknown => Begun::Unknown,
-        }
+        self.begun(lock(&self.state).once.begin(key), key, below)
     }
 
     /// Seconds of a clock that does not go back.
@@ -219,8 +214,12 @@ impl Answers {
 
     /// Takes in a request that only this process must not carry out twice: it ends with [`Running::answer`], and is in no log.
     pub fn begin_recent(self: &Arc<Self>, key: Key) -> Begun {
-        match lock(&self.state).once.begin_recent(key, || self.uptime()) {
-            Found::New => Begun::New(Running { answers: Arc::clone(self), key, below: 0, is_over: false }),
+        self.begun(lock(&self.state).once.begin_recent(key, || self.uptime()), key, 0)
+    }
+
+    fn begun(self: &Arc<Self>, found: Found<'_>, key: Key, below: u64) -> Begun {
+        match found {
+            Found::New => Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false }),
             Found::Known(bytes) => Begun::Known(bytes.to_vec()),
             Found::Running => Begun::Running,
             Found::Unknown => Begun::Unknown,

@@ -89,8 +89,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let known = match args.store {
-        StoreKind::Directory => storage::known(args.source.as_deref(), args.known.profile.as_deref())
-            .map_err(|error| Failure::usage(error).hint(storage::MEASURE))?,
+        StoreKind::Directory => storage::known_by(&args.known, args.source.as_deref())?,
         StoreKind::Modelled => {
             storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
         }

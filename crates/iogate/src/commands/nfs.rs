@@ -117,8 +117,7 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let fixed = storage::fixed_scheduler(Some(&args.directory));
-    let known = storage::known(Some(path), args.known.profile.as_deref())
-        .map_err(|error| Failure::usage(error).hint(storage::MEASURE))?;
+    let known = storage::known_by(&args.known, Some(path))?;
     let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
     let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
     let tree = Arc::new(tree);

@@ -16,7 +16,7 @@ use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::experiment::{self, Done, ExperimentError, digest};
 use iogate_sim::scenario::Plan;
 
-use super::progress::Progress;
+use super::progress::{Progress, threads};
 use super::sim::PROGRAM;
 use crate::attempt::Attempt;
 use crate::cli::MergeArgs;
@@ -109,11 +109,8 @@ impl Work<'_> {
         numbers: &[u64],
         finished: &(impl Fn(&Done<Recording>) -> ControlFlow<()> + Sync),
     ) -> Result<Vec<Done<Recording>>, ExperimentError> {
-        let threads = self
-            .threads
-            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN));
         let observe = |point: usize| (point < self.recorded).then(|| Recording::new(Time::ZERO));
-        experiment::run_some(self.plan, numbers, threads, &observe, finished)
+        experiment::run_some(self.plan, numbers, threads(self.threads), &observe, finished)
     }
 }
 

@@ -1,12 +1,31 @@
 //! How far runs are, and how long the rest will take: a bar on a terminal, elsewhere a line each minute.
 
 use std::io::IsTerminal;
+use std::num::NonZero;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use iogate_sim::choice::evaluate::in_parallel;
 
 const LINES_EVERY: Duration = Duration::from_secs(60);
+
+/// How many runs at once: as many as were asked for, else as many as there are processors.
+pub(crate) fn threads(asked: Option<NonZero<usize>>) -> NonZero<usize> {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN))
+}
+
+/// Does something for all numbers below `count`, so many at once, and says how far it is. The results are in their order.
+pub(crate) fn each<T: Send>(
+    what: &str,
+    count: usize,
+    asked: Option<NonZero<usize>>,
+    work: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let progress = Progress::new(count as u64);
+    progress.begin(what);
+    in_parallel(count, threads(asked).get(), work, |_| progress.done())
+}
 
 /// Progress of a known number of runs; told from any thread.
 pub(crate) struct Progress {

@@ -1,18 +1,16 @@
 //! `iogate train`: the tree that says what an automatic choice begins with.
 
-use std::io::IsTerminal;
-use std::num::NonZero;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_report::Table;
-use iogate_sim::choice::evaluate::in_parallel;
 use iogate_sim::choice::train::{Fold, Situation, folds, grow, read, table, write};
 
 use crate::attempt::Attempt;
 use crate::cli::TrainArgs;
+use crate::commands::progress::each;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{OutputFile, print};
 
 pub(crate) fn run(args: &TrainArgs) -> Result<(), Failure> {
     // What cannot be written is said before anything is carried out.
@@ -20,18 +18,24 @@ pub(crate) fn run(args: &TrainArgs) -> Result<(), Failure> {
         let error = anyhow!("--out {}: expected a directory that is there", directory.display());
         return Err(Failure::usage(error).hint("create it, or name another one"));
     }
+    let files = args.out.as_deref().map(|directory| -> Result<_, Failure> {
+        let file = |name: &str| OutputFile::create(&directory.join(name));
+        Ok([file("situations.csv")?, file("table.rs")?])
+    });
+    let files = files.transpose()?;
     let situations = match &args.from {
         Some(file) => of_file(file)?,
-        None => carry_out(args),
+        None => {
+            let mixes = each("mixes", args.mixes as usize, args.threads, |number| {
+                Situation::carry_out(number as u64)
+            });
+            mixes.into_iter().flatten().collect()
+        }
     };
     let grown = grow(&situations.iter().collect::<Vec<_>>());
-    if let Some(directory) = &args.out {
-        let put = |name: &str, text: String| {
-            let path = directory.join(name);
-            std::fs::write(&path, text).with_context(|| Attempt::write(path.display()))
-        };
-        put("situations.csv", write(&situations))?;
-        put("table.rs", table(&grown, situations.len()))?;
+    if let Some([rows, source]) = files {
+        rows.finish_with(&write(&situations))?;
+        source.finish_with(&table(&grown, situations.len()))?;
     }
     print(&report(&situations))
 }
@@ -42,19 +46,6 @@ fn of_file(file: &Path) -> Result<Vec<Situation>, Failure> {
     let situations = read(&text).map_err(|error| Failure::usage(anyhow!("{}: {error}", name())));
     situations
         .map_err(|failure| failure.hint("`iogate train --out DIR` writes such a file, for the same iogate"))
-}
-
-fn carry_out(args: &TrainArgs) -> Vec<Situation> {
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    let is_shown = std::io::stderr().is_terminal();
-    let done = |done: usize| {
-        if is_shown && done.is_multiple_of(10) {
-            eprintln!("train: {done} of {} mixes", args.mixes);
-        }
-    };
-    let situations =
-        in_parallel(args.mixes as usize, threads, |number| Situation::carry_out(number as u64), done);
-    situations.into_iter().flatten().collect()
 }
 
 /// How good trees are for what they were not grown from.

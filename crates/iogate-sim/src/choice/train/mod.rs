@@ -6,16 +6,13 @@
 
 mod tree;
 
-use std::sync::Arc;
-
 use iogate_core::Time;
 use iogate_core::auto::objective::Ln;
 use iogate_core::auto::prior::{Node, Trait, Traits};
-use iogate_core::auto::{Auto, Candidates, Chooser, Pace, Pricing, Prior};
-use iogate_core::device::Device;
-use iogate_core::profile::{Profile, Profiled};
+use iogate_core::auto::{Auto, Candidates, Pace, Prior};
+use iogate_core::profile::Profile;
 
-use super::evaluate::{ENDLESS_MAX, HARM, Slowdowns};
+use super::evaluate::{ENDLESS_MAX, Slowdowns, chooser, starves};
 use super::mix::{Mix, Set, fifo};
 use super::run::{Ran, run};
 
@@ -45,10 +42,7 @@ pub struct Situation {
 
 /// A choice that goes over to one candidate once it has seen the first requests, and stays with it.
 fn always(mix: &Mix, profile: &Profile, candidate: u16) -> Auto {
-    let prices = profile.clone();
-    let pricing: Arc<dyn Pricing> = Arc::new(move || -> Box<dyn Device> { Box::new(Profiled::new(&prices)) });
-    let chooser =
-        Chooser::new(&mix.config(&fifo()), pricing, Time::ZERO).beginning_with(Prior::always(candidate));
+    let chooser = chooser(mix, profile.clone()).beginning_with(Prior::always(candidate));
     // Without a pace nothing is simulated.
     Auto::new(chooser, Pace::new(0, Time::ZERO))
 }
@@ -75,12 +69,8 @@ impl Situation {
             }
             let slowdowns = Slowdowns::of(&ran, &base);
             let done = endless.completed(&with(&endless, candidate, ENDLESS_MAX).0);
-            let starves =
-                done.iter().zip(&endless_base).any(|(done, base)| (*done as f64) * HARM < *base as f64);
-            Outcome {
-                gain: (-slowdowns.mean() * 1e6).round() as Ln,
-                harms: starves || slowdowns.harmed() > 0,
-            }
+            let harms = slowdowns.harmed() > 0 || starves(&done, &endless_base);
+            Outcome { gain: (-slowdowns.mean() * 1e6).round() as Ln, harms }
         };
         let outcomes = (0..Candidates::every().len() as u16).map(outcome).collect();
         Some(Situation { number, storage: mix.storage.kind().into(), traits: traits?, outcomes })

@@ -1,6 +1,5 @@
 //! Runs of scenarios for real, and the same in the simulator.
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +19,7 @@ use super::turns::{Coordinating, How};
 use super::work::{Entrances, Work};
 use super::{collect, feasibility as here, launcher};
 use crate::cli::{BenchStore, BenchWay};
+use crate::commands::progress::threads;
 use crate::failure::Failure;
 
 /// Runs scenarios for real.
@@ -73,9 +73,8 @@ impl Runner {
         let mut point = point.clone();
         here::add_path(&mut point.scenario, path);
         let plan = Plan { axes: Vec::new(), points: vec![point] };
-        let threads = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         self.simulating.store(true, Ordering::SeqCst);
-        let results = experiment::run(&plan, threads, &|_| Some(Recording::new(Time::ZERO)), &|| ());
+        let results = experiment::run(&plan, threads(None), &|_| Some(Recording::new(Time::ZERO)), &|| ());
         self.simulating.store(false, Ordering::SeqCst);
         let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
         Ok(results.into_iter().next().context("the simulation gave no result")?)

@@ -1,20 +1,19 @@
 //! How good the automatic choice is: random mixes on random storage, against each candidate as a fixed scheduler.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
-use std::num::NonZero;
 
 use iogate_core::auto::ring::COMPLETIONS_MIN;
 use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
-use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns, in_parallel};
+use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::phases::{Change, PERIODS};
 use iogate_sim::choice::run::SLICE;
 use iogate_sim::metrics::Unit;
 
 use super::Lab;
+use crate::commands::progress::each;
 use crate::commands::sim::PROGRAM;
 
 /// Mixes, and mixes with a change, of the whole form and of the quick one.
@@ -37,8 +36,9 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
     let form = usize::from(lab.quick);
     // Whatever is improved is improved on the others.
     let set = if lab.quick { Set::Tuning } else { Set::Testing };
-    let judged = each(lab, "mixes", MIXES[form], |index| Judged::new(&Mix::random(set, index as u64)));
-    let changes = each(lab, "changes", CHANGES[form], |index| Change::new(set, index as u64));
+    let judged =
+        each("auto, mixes", MIXES[form], lab.threads, |index| Judged::new(&Mix::random(set, index as u64)));
+    let changes = each("auto, changes", CHANGES[form], lab.threads, |index| Change::new(set, index as u64));
     let changes: Vec<Change> = changes.into_iter().flatten().collect();
     // A small look is at what was improved on, so that nobody improves on the others.
     let stated = match set {
@@ -75,17 +75,6 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
         program: PROGRAM.into(),
     };
     (page, rows(&judged))
-}
-
-/// Does something for all numbers below `count` on all processors, and says how far it is.
-fn each<T: Send>(lab: &Lab<'_>, what: &str, count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let threads = lab.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZero::get);
-    let done = |done: usize| {
-        if done.is_multiple_of(20) && std::io::stderr().is_terminal() {
-            eprintln!("auto: {done} of {count} {what}");
-        }
-    };
-    in_parallel(count, threads, work, done)
 }
 
 /// What one way of scheduling made of all mixes.

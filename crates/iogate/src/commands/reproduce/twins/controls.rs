@@ -42,9 +42,7 @@ impl Controls {
             two: of("two-applications-lists")?,
         })
     }
-}
 
-impl Controls {
     /// All of them but that of two applications; `below` has TWINS under other conditions.
     pub(super) fn figures<'a>(&'a self, below: &'a Experiment) -> Result<[Figure<'a>; 4], Failure> {
         Ok([
