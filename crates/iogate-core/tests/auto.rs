@@ -10,7 +10,7 @@ use iogate_core::auto::chooser::{Reason, Status};
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::device;
 use iogate_core::{Op, SchedulerConfig, Span, Time};
-use world::{ALIKE, Mix, Near, Process, Ran, run, slowdown};
+use world::{ALIKE, Mix, Near, Process, Ran, learning, run, slowdown};
 
 /// Worlds of the exhaustive search, and the mean regret that is allowed, as a logarithm. Nobody may be more than 10 % slower.
 const SEEDS: u64 = 16;
@@ -292,4 +292,48 @@ fn a_gain_that_is_an_error_is_tried_in_turns_and_left_alone() {
     assert!(times == 1 && span <= Span::from_millis(510) && ran.switches.is_empty(), "{in_force:?}");
     let corrected = auto.choice(Time::ZERO).corrected;
     assert!(corrected.iter().any(|of| of.scheduler == tried && of.factor < 0.9), "{corrected:?}");
+}
+
+/// Four processes that read in sequence, four requests of 256 KiB at a time, from storage that takes as long for many bytes as for few.
+fn constant_times(stride: u64) -> Mix {
+    let process = |index: u32| Process {
+        app: 1,
+        file: 100 + u64::from(index),
+        op: Op::Read,
+        bytes: 262_144,
+        stride,
+        start: 0,
+        outstanding: 4,
+        think: Span::ZERO,
+        requests: 4_000,
+    };
+    Mix { device: CONSTANT, going_on: ALIKE, depth: 1, processes: (0..4).map(process).collect() }
+}
+
+#[test]
+fn what_larger_dispatches_take_is_found_out_in_a_moment() {
+    let mix = constant_times(262_144);
+    let mut auto = learning(&mix, &fifo(), REQUESTS_PER_S);
+    let (ran, in_force) = in_force(&mix, &mut auto);
+    let (mean, _) = slowdown(&ran, &run(&mix, &fifo(), None, |_, _| {}));
+    assert!(mean < -0.7, "{mean}: {in_force:?}");
+    // Before the first change it has been tried, for no more than a twentieth of the time.
+    let changed = Time::from_nanos(ran.switches.first().expect("it was changed").0);
+    let probes: Vec<_> = in_force.iter().take_while(|(at, _)| *at <= changed).cloned().collect();
+    let (times, span) = excursions(&probes);
+    assert!(times as u64 >= auto.status().probes && auto.status().probes > 0, "{probes:?}");
+    assert!(span.as_nanos() * 20 <= changed.as_nanos() + 20_000_000, "{span}: {probes:?}");
+}
+
+#[test]
+fn what_is_known_or_cannot_be_is_not_probed() {
+    // Nobody joins what is read at random; and of a profile all is believed.
+    let random = constant_times(0);
+    let mut auto = learning(&random, &fifo(), REQUESTS_PER_S);
+    let (_, seen) = in_force(&random, &mut auto);
+    assert_eq!((seen.len(), auto.status().probes), (1, 0), "{seen:?}");
+    let mix = constant_times(262_144);
+    let mut auto = mix.auto(&fifo(), REQUESTS_PER_S);
+    in_force(&mix, &mut auto);
+    assert_eq!(auto.status().probes, 0);
 }

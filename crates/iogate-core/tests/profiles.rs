@@ -328,6 +328,24 @@ fn what_was_not_seen_comes_from_the_kept_profile_or_from_neighbours() {
     assert_eq!(learnt.read.sequential, assumed.read.sequential);
 }
 
+#[test]
+fn what_large_dispatches_take_shows_where_others_came_between_too() {
+    // Small ones go on at once, large ones after twenty others; both take 1 ms.
+    let mut refit = Refit::from_nothing("", false);
+    for (class, bytes) in [(Class::Next, 256 * KIB), (Class::After16, 4 * MIB)] {
+        for _ in 0..64 {
+            refit.add(Sample { op: Op::Read, class, bytes, in_flight: 1, ns: 1_000_000 });
+        }
+    }
+    let costs = refit.profile().costs();
+    for bytes in [256 * KIB, MIB, 4 * MIB] {
+        let ns = costs.alone_ns(Op::Read, Class::Next, bytes);
+        assert!((900_000..=1_100_000).contains(&ns), "{bytes}: {ns}");
+    }
+    assert!(refit.coverage().has(Op::Read, 4 * MIB, 1) && !refit.coverage().has(Op::Read, 4 * MIB, 2));
+    assert!(!refit.coverage().has(Op::Write, 4 * MIB, 1) && !refit.coverage().has(Op::Read, MIB, 1));
+}
+
 /// What was never alone in service: `in_flight` at a time, always, on storage where so many are `speedup` thousandths as fast as one.
 fn never_alone(rotational: bool, alone_ns: u64, in_flight: u32, speedup: u64) -> Profile {
     let mut refit = Refit::from_nothing("", rotational);

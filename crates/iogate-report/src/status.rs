@@ -55,7 +55,8 @@ pub fn chosen(choice: &Choice) -> String {
     line("choices", {
         let switches = counted(choice.switches, "change", "changes");
         let windows = counted(choice.windows, "window", "windows");
-        format!("{switches} in {windows}{}", error.unwrap_or_default())
+        let probes = (choice.probes > 0).then(|| format!(", {}", counted(choice.probes, "probe", "probes")));
+        format!("{switches} in {windows}{}{}", probes.unwrap_or_default(), error.unwrap_or_default())
     });
     for Corrected { scheduler, factor, measured } in &choice.corrected {
         let measured = counted((*measured).into(), "measurement", "measurements");
@@ -217,6 +218,7 @@ mod tests {
             turns: Some((aioli.clone(), 2)),
             corrected: vec![(scheduler("to-agg", ""), by(750), 1), (aioli, by(1_200), 2)],
             switches: 0,
+            probes: 3,
             windows: 190,
             simulated: 80_000,
             memory_max: 0,
@@ -231,7 +233,7 @@ mod tests {
         let lines = "\
 chosen      for 61 s: fifo from the beginning
 in turns    with aioli(wait_max=0ns): 2 of 4 slices are over
-choices     0 changes in 190 windows, predictions are off by 23.1 %
+choices     0 changes in 190 windows, 3 probes, predictions are off by 23.1 %
 corrected   to-agg: 0.75 times as fast as simulated, by 1 measurement
 corrected   aioli(wait_max=0ns): 1.20 times as fast as simulated, by 2 measurements
 considered  fifo: 1.00 times as fast as fifo

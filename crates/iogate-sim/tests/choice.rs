@@ -70,7 +70,7 @@ fn a_moment_of_another_scheduler_harms_who_gains_by_it_for_good() {
     assert_eq!(moment.requests, base.requests);
     // It is over after the moment.
     let mut is_due = true;
-    let stays = run_with(&mix, &fifo, None, u64::MAX, |now, gate| {
+    let stays = run_with(&mix, &fifo, None, u64::MAX, |now, gate, _| {
         if now >= MOMENT.0 && std::mem::take(&mut is_due) {
             gate.switch(now, &sjf);
         }

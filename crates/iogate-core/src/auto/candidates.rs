@@ -11,8 +11,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::shadow::Pricing;
-use crate::sched::SchedulerConfig;
 use crate::sched::param::AGE_MAX;
+use crate::sched::{SchedulerConfig, SchedulerKind};
 use crate::time::Span;
 
 /// The least rate with one transfer in flight, in thousandths of that with as many as the gate lets through, at which serving one
@@ -130,6 +130,11 @@ impl Candidates {
     /// Whether two are the same scheduler, with different parameters.
     pub(super) fn are_alike(&self, one: usize, other: usize) -> bool {
         self.all[one].scheduler.kind() == self.all[other].scheduler.kind()
+    }
+
+    /// Whether one only joins what is queued, and lets nobody wait for what may come.
+    pub(super) fn is_gentle(&self, index: usize) -> bool {
+        matches!(self.all[index].scheduler.kind(), SchedulerKind::ToAgg | SchedulerKind::Hbrr)
     }
 
     /// Whether the settings of one depend on what requests wait with `fifo`.

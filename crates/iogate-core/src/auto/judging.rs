@@ -68,6 +68,8 @@ pub(super) struct Judging {
     pub(super) left: Vec<usize>,
     pub(super) done: Vec<(usize, Vec<Times>)>,
     pub(super) shadow: Option<Shadow>,
+    /// The simplest candidate of which most dispatches are such as were never measured.
+    pub(super) guess: Option<usize>,
     /// How long a request is in the gate with `fifo`, as simulated in this stage.
     pub(super) wait: Span,
 }

@@ -184,7 +184,8 @@ impl Storage {
     }
 
     fn pricing(&self) -> Arc<dyn Pricing> {
-        let learnt = || Arc::new(Learnt(self.profile.clone())) as Arc<dyn Pricing>;
+        let learnt =
+            || Arc::new(Learnt { profile: self.profile.clone(), coverage: None }) as Arc<dyn Pricing>;
         self.pricing.clone().unwrap_or_else(learnt)
     }
 }
@@ -288,7 +289,9 @@ impl Live {
                 }
                 return true;
             }
-            self.chooser.set_pricing(Arc::new(Learnt(self.refit.profile())));
+            let learnt = Learnt::of(&self.refit);
+            let coverage = learnt.coverage.filter(|_| !self.storage.is_kept);
+            self.chooser.set_pricing(Arc::new(Learnt { coverage, ..learnt }));
         }
         (self.doubts, self.giving_up) = (0, None);
         let budget = self.pace.granted(now);

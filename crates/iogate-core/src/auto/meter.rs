@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use crate::device::Device;
 use crate::gate::{Dispatch, DispatchId};
 use crate::hash::HashMap;
-use crate::profile::{Class, Profile, Profiled, Refit, Sample, Streams};
+use crate::profile::{Class, Coverage, Profile, Profiled, Refit, Sample, Streams};
 use crate::request::Op;
 use crate::time::Time;
 
@@ -58,16 +58,30 @@ impl Meter {
 
     /// What has been learnt so far, if it is enough to believe.
     pub fn pricing(&self) -> Option<Learnt> {
-        (self.refit.dispatches() >= DISPATCHES_MIN).then(|| Learnt(self.refit.profile()))
+        (self.refit.dispatches() >= DISPATCHES_MIN).then(|| Learnt::of(&self.refit))
     }
 }
 
 /// Prices as they were at a moment.
 #[derive(Clone, Debug)]
-pub struct Learnt(pub(super) Profile);
+pub struct Learnt {
+    pub(super) profile: Profile,
+    /// Which of them were measured; none if they are to be believed anyway.
+    pub(super) coverage: Option<Coverage>,
+}
+
+impl Learnt {
+    pub(super) fn of(refit: &Refit) -> Learnt {
+        Learnt { profile: refit.profile(), coverage: Some(refit.coverage()) }
+    }
+}
 
 impl Pricing for Learnt {
+    fn coverage(&self) -> Option<Coverage> {
+        self.coverage
+    }
+
     fn device(&self) -> Box<dyn Device> {
-        Box::new(Profiled::new(&self.0))
+        Box::new(Profiled::new(&self.profile))
     }
 }

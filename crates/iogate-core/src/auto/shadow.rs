@@ -15,6 +15,7 @@ use core::cmp::Reverse;
 use super::window::{After, Window, Work};
 use crate::device::{Device, Placement, Station, Transfer};
 use crate::gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome};
+use crate::profile::Coverage;
 use crate::request::{AppId, ClientId, Op, Request, RequestId};
 use crate::sched::{ConfigError, SchedulerConfig};
 use crate::time::{Span, Time};
@@ -27,6 +28,11 @@ pub trait Pricing: Send + Sync {
     /// Bytes of a file that lie together on it, as [`Placement`] has it.
     fn extent_bytes(&self) -> u64 {
         Placement::EXTENT_BYTES
+    }
+
+    /// Of which transfers it has been measured what they take; none if it is known of all, or to be taken for that.
+    fn coverage(&self) -> Option<Coverage> {
+        None
     }
 
     /// The rate with `n` transfers in flight, in transfers of 64 KiB a second from all over a device that has not served anything.
@@ -100,6 +106,9 @@ pub(super) struct Shadow {
     unfinished: u32,
     /// Requests that foreign transfers carry, by the first of them.
     foreign: Vec<(u32, u32)>,
+    /// Of which transfers it is known what they take, and how many dispatches were not such ones.
+    coverage: Option<Coverage>,
+    unknown: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -234,6 +243,8 @@ impl Shadow {
             waited: (0, 0),
             unfinished: 0,
             foreign: Vec::new(),
+            coverage: pricing.coverage(),
+            unknown: 0,
         };
         let clock = shadow.warm_up(window);
         shadow.start(window, &clock);
@@ -402,6 +413,11 @@ impl Shadow {
         Span::from_nanos((sum / u128::from(count.max(1))).min(u128::from(u64::MAX)) as u64)
     }
 
+    /// Whether of most dispatches nobody has measured what they take.
+    pub(super) fn is_guess(&self) -> bool {
+        self.unknown > self.served / 2
+    }
+
     /// What a request is: one of the window's, or one that comes again.
     fn work(&self, window: &Window, id: u32) -> Work {
         match window.work.get(id as usize) {
@@ -511,6 +527,9 @@ impl Shadow {
             visit.hand_over();
         }
         let end = back(visit.end(), self.ahead);
+        let in_flight = self.service.len() + 1;
+        let known = self.coverage.is_none_or(|known| known.has(dispatch.op, dispatch.bytes, in_flight));
+        self.unknown += u32::from(!known);
         self.served += 1;
         self.service.push(Reverse((end, self.served, dispatch.id.0)));
     }

@@ -63,6 +63,8 @@ pub struct Status {
     pub corrected: Vec<(SchedulerConfig, Ln, u32)>,
     /// Changes so far.
     pub switches: u64,
+    /// Moments in which something was tried only to see what its dispatches take.
+    pub probes: u64,
     /// Windows that were looked at.
     pub windows: u64,
     /// Requests that were simulated.
@@ -133,6 +135,9 @@ pub struct Choice {
     pub corrected: Vec<Corrected>,
     /// Changes so far.
     pub switches: u64,
+    /// Moments in which something was tried only to see what its dispatches take.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_none"))]
+    pub probes: u64,
     /// Windows that were looked at.
     pub windows: u64,
     /// Requests that were simulated.
@@ -174,10 +179,16 @@ pub struct Corrected {
     pub measured: u32,
 }
 
+#[cfg(feature = "serde")]
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Choice {
     /// What `status` says, at `now`.
     pub fn of(status: &Status, now: Time) -> Choice {
-        let Status { change, considered, error, turns, corrected, switches, windows, simulated, .. } = status;
+        let Status { change, considered, error, turns, corrected, switches, probes, .. } = status;
+        let Status { windows, simulated, .. } = status;
         let factor = |ln: Ln| exp_thousandths(ln) as f64 / 1_000.0;
         let considered = considered.iter().map(|(scheduler, score)| Considered {
             scheduler: scheduler.to_string(),
@@ -200,6 +211,7 @@ impl Choice {
             turns,
             corrected: corrected.collect(),
             switches: *switches,
+            probes: *probes,
             windows: *windows,
             simulated: *simulated,
             changes: Vec::new(),

@@ -217,7 +217,8 @@ fn streamed(large: &Line) -> u64 {
 
 /// What an operation costs by `points`, and by `other` where there are none: a kept profile, or an assumed one.
 pub(super) fn assemble(points: &Points, other: &OpProfile, is_kept: bool) -> OpProfile {
-    let mut sequential = lines(&points.cells[Class::Next as usize], &other.sequential, is_kept);
+    let next = if is_kept { points.cells[Class::Next as usize] } else { going_on(points, other) };
+    let mut sequential = lines(&next, &other.sequential, is_kept);
     // Small dispatches are taken by a cache for longer than anybody measures; what leaves it bounds them.
     let rate = streamed(&sequential[1]);
     let small = &mut sequential[0];
@@ -252,6 +253,31 @@ pub(super) fn assemble(points: &Points, other: &OpProfile, is_kept: bool) -> OpP
         of[..last].iter_mut().for_each(|number| number.value = 1_000);
     }
     OpProfile { sequential, random, between, speedup }
+}
+
+/// What going on costs, by sizes: of those that none went on with at once, by what it took after others had come between, less what
+/// that costs. Without these each further byte would be taken to cost as much as those seen, which hides what larger dispatches save.
+fn going_on(points: &Points, other: &OpProfile) -> [Option<Point>; BINS] {
+    let counted = |point: &Point| point.ns.count >= COUNT_MIN;
+    let mut next = points.cells[Class::Next as usize].map(|point| point.filter(counted));
+    let known = next;
+    // Nobody knows what it costs at once: it is assumed to be cheap, and tried.
+    if known.iter().flatten().next().is_none() {
+        return next;
+    }
+    for (index, class) in [Class::After1, Class::After4, Class::After16].into_iter().enumerate() {
+        let after = points.cells[class as usize].map(|point| point.filter(counted));
+        let both = known.iter().zip(&after).find_map(|(next, after)| next.zip(*after));
+        let between = both.map(|(next, after)| after.ns.value.saturating_sub(next.ns.value));
+        for (next, after) in next.iter_mut().zip(&after) {
+            let Some(after) = after.filter(|_| next.is_none()) else { continue };
+            // Something is transferred, however much is assumed for what came between.
+            let between = between.unwrap_or(other.between[index].value).min(after.ns.value / 10 * 9);
+            let ns = Number { value: after.ns.value - between, ..after.ns };
+            *next = Some(Point { ns, ..after });
+        }
+    }
+    next
 }
 
 /// The time of so many bytes on a line.

@@ -36,7 +36,7 @@ pub use fit::{Fit, Sample};
 pub use measure::{Places, carry_out, measure};
 pub use plan::{Access, Step, steps};
 pub use profiled::Profiled;
-pub use refit::{Refit, Unexplained};
+pub use refit::{Coverage, Refit, Unexplained};
 pub use streams::Streams;
 
 /// The ends of the two intervals of sizes.

@@ -139,6 +139,17 @@ fn nearest(n: u32) -> usize {
     (below + usize::from(n >= 3 << below >> 1)).clamp(1, IN_FLIGHT.len() - 1)
 }
 
+/// Which dispatches were measured: by operation and doubling of sizes, whether alone in service and whether beside others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage([[[bool; 2]; BINS]; 2]);
+
+impl Coverage {
+    /// Whether enough of about this size were measured, alone or not.
+    pub fn has(&self, op: Op, bytes: u64, in_flight: usize) -> bool {
+        self.0[op as usize][bin(bytes)][usize::from(in_flight > 1)]
+    }
+}
+
 /// A profile that learns.
 #[derive(Clone, Debug)]
 pub struct Refit {
@@ -151,6 +162,8 @@ pub struct Refit {
     /// By operation, whether it jumps, interval and number in flight.
     shared: [[[[Cell; 6]; 2]; 2]; 2],
     judges: [[Judge; 2]; 2],
+    /// Dispatches by operation and doubling of sizes, alone and beside others.
+    counts: [[[u32; 2]; BINS]; 2],
     dispatches: u64,
 }
 
@@ -174,6 +187,7 @@ impl Refit {
             cells: Default::default(),
             shared: Default::default(),
             judges: Default::default(),
+            counts: Default::default(),
             dispatches: 0,
         }
     }
@@ -197,6 +211,8 @@ impl Refit {
         let ns = ns.min(super::NS_MAX);
         let expected = self.costs.shared_ns(op, class, bytes, in_flight as usize);
         self.judges[op as usize][usize::from(class == Class::Jump)].add(expected, ns);
+        let count = &mut self.counts[op as usize][bin(bytes)][usize::from(in_flight > 1)];
+        *count = count.saturating_add(1);
         self.dispatches += 1;
         if self.dispatches.is_multiple_of(REFRESH)
             || (self.dispatches < REFRESH && self.dispatches.is_power_of_two())
@@ -313,6 +329,11 @@ impl Refit {
                 (share > UNEXPLAINED).then_some(Unexplained { op, jumps: jumps == 1, share })
             })
         })
+    }
+
+    /// Of which dispatches it has seen as many as it believes.
+    pub fn coverage(&self) -> Coverage {
+        Coverage(self.counts.map(|bins| bins.map(|[alone, shared]| [alone >= STRETCH, shared >= SHARED_MIN])))
     }
 
     /// How many dispatches it has seen.

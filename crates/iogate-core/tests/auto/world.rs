@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use iogate_core::auto::{Auto, Candidates, Chooser, Pace, Pricing};
+use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing};
 use iogate_core::device::{self, Device, Placement, Station, Transfer};
+use iogate_core::profile::{Profile, Profiled, Refit};
 use iogate_core::{
     AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
     SchedulerConfig, Span, Time,
@@ -115,6 +116,14 @@ impl Mix {
         let chooser = Chooser::new(&self.config(scheduler), pricing, Time::ZERO);
         Auto::new(chooser, Pace::new(per_s, Time::ZERO))
     }
+}
+
+/// Nothing is known of the storage but that it has no arm.
+pub(crate) fn learning(mix: &Mix, scheduler: &SchedulerConfig, per_s: u64) -> Auto {
+    let assumed = Profile::assumed("", false);
+    let pricing = move || -> Box<dyn Device> { Box::new(Profiled::new(&assumed)) };
+    let meter = Meter::new(Refit::from_nothing("", false));
+    mix.believing(Arc::new(pricing), scheduler, per_s).learning(meter)
 }
 
 /// What goes on where the last transfer ended takes as long as anything.

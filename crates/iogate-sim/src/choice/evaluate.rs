@@ -18,6 +18,10 @@ pub const HARM: f64 = 1.10;
 /// From when on, and for how long, another scheduler is in force beside `fifo` where nothing is chosen: about a window.
 pub const MOMENT: (Time, Span) = (Time::from_nanos(500_000_000), Span::from_millis(250));
 
+/// How far behind `fifo` an application may be as a guard gives another scheduler up, and as it takes it up again: what it has
+/// taken, of what that much takes with `fifo`. It looks so often.
+const GUARD: (f64, f64, Span) = (1.08, 1.05, Span::from_millis(5));
+
 /// Those that are in force for a moment.
 const MOMENTARY: [SchedulerKind; 5] =
     [SchedulerKind::ToAgg, SchedulerKind::Hbrr, SchedulerKind::Sjf, SchedulerKind::Mlf, SchedulerKind::Aioli];
@@ -74,6 +78,8 @@ pub struct Judged {
     pub disturbed: Vec<(String, Slowdowns)>,
     /// The choice with a profile, and without one.
     pub chosen: [(Slowdowns, Ran); 2],
+    /// Each of them but `fifo`, as long as nobody falls behind: see [`guarded`].
+    pub guarded: Vec<(String, Slowdowns)>,
     /// Of each of the fixed ones, whether it makes nobody slower than may be even if nobody comes to an end while the mix takes.
     sustained: Vec<bool>,
 }
@@ -111,10 +117,34 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
 pub fn disturbed(mix: &Mix, other: &SchedulerConfig) -> Ran {
     let (from, span) = MOMENT;
     let mut next = Some((from, other.clone()));
-    run_with(mix, &fifo(), None, u64::MAX, |now, gate| {
+    run_with(mix, &fifo(), None, u64::MAX, |now, gate, _| {
         if let Some((_, scheduler)) = next.take_if(|(at, _)| now >= *at) {
             gate.switch(now, &scheduler);
             next = (scheduler != fifo()).then(|| (now + span, fifo()));
+        }
+    })
+}
+
+/// Carries out a mix with another scheduler as long as nobody is behind what `fifo` has made of it, `base`, by more than may be, and with
+/// `fifo` until it is not so any more.
+///
+/// Nobody who chooses can know what `fifo` would have made of a load; this does, to the request. It does not know how long applications are.
+pub fn guarded(mix: &Mix, other: &SchedulerConfig, base: &Ran) -> Ran {
+    let (leave, return_, pause) = GUARD;
+    let (mut is_on, mut next) = (false, Time::ZERO);
+    run_with(mix, &fifo(), None, u64::MAX, |now, gate, ran| {
+        if now < next {
+            return;
+        }
+        next = now + pause;
+        // By when the next completion of each application would have been.
+        let due =
+            ran.completions.iter().zip(&base.completions).filter_map(|(done, base)| base.get(done.len()));
+        let most = if is_on { leave } else { return_ };
+        let may = due.copied().min().is_none_or(|due| now.as_nanos() as f64 <= due as f64 * most);
+        if may != is_on {
+            is_on = may;
+            gate.switch(now, &if is_on { other.clone() } else { fifo() });
         }
     })
 }
@@ -141,6 +171,11 @@ impl Judged {
             let other = SchedulerConfig::new(kind);
             (other.to_string(), Slowdowns::of(&disturbed(mix, &other), &base))
         });
+        let guarded = candidates
+            .fixed()
+            .skip(1)
+            .map(|scheduler| (scheduler.to_string(), Slowdowns::of(&guarded(mix, scheduler, &base), &base)));
+        let guarded = guarded.collect();
         let seconds = base.ends.iter().copied().max().unwrap_or(0) as f64 / 1e9;
         Judged {
             storage: mix.storage.kind(),
@@ -148,6 +183,7 @@ impl Judged {
             fixed: fixed.collect(),
             disturbed: disturbed.into(),
             chosen,
+            guarded,
             sustained,
         }
     }
@@ -157,12 +193,19 @@ impl Judged {
     /// Who serves one application before the others harms nobody if that one is over soon, and starves them if it is not: without knowing
     /// how long applications are, nobody can choose that.
     pub fn best_sustained(&self) -> &(String, Slowdowns) {
-        let may = self
-            .fixed
-            .iter()
-            .zip(&self.sustained)
-            .filter(|(of, sustained)| **sustained && of.1.harmed() == 0);
-        may.map(|(of, _)| of)
+        let sustained = self.fixed.iter().zip(&self.sustained).filter(|(_, sustained)| **sustained);
+        self.best_of(sustained.map(|(of, _)| of))
+    }
+
+    /// The best that a guard makes of any candidate without harm, or the best of the sustained ones: what one may hope for who knows all
+    /// but how long applications are.
+    pub fn best_guarded(&self) -> &(String, Slowdowns) {
+        self.best_of(self.guarded.iter().chain([self.best_sustained()]))
+    }
+
+    /// The best of these that harm nobody; else `fifo`.
+    fn best_of<'a>(&'a self, all: impl Iterator<Item = &'a (String, Slowdowns)>) -> &'a (String, Slowdowns) {
+        all.filter(|(_, slowdowns)| slowdowns.harmed() == 0)
             .min_by(|(_, one), (_, other)| one.mean().total_cmp(&other.mean()))
             .unwrap_or(&self.fixed[0])
     }

@@ -50,7 +50,7 @@ pub fn pairs(mix: &Mix, known: Known) -> Vec<Pair> {
         Known::Nothing => Prices::default(),
     };
     let mut is_on = false;
-    let base = run_with(mix, &fifo(), None, u64::MAX, |_, gate| {
+    let base = run_with(mix, &fifo(), None, u64::MAX, |_, gate, _| {
         if !std::mem::replace(&mut is_on, true) {
             gate.set_accounting(Time::ZERO, Some(&prices));
         }

@@ -27,6 +27,8 @@ pub struct Ran {
     pub switches: Vec<(Time, String)>,
     /// The most memory that the choice took.
     pub memory_max: usize,
+    /// Of each application, when each of its requests was complete, in ns.
+    pub completions: Vec<Vec<u64>>,
     /// Bytes that were dispatched.
     pub bytes: u64,
     /// Who slowed whom down, if the gate has kept accounts of that.
@@ -48,10 +50,10 @@ struct State {
 /// Runs `mix` behind a gate that begins with `scheduler`; with `auto`, that looks at it. It ends after `most` requests, in the middle of
 /// whatever is going on.
 pub fn run(mix: &Mix, scheduler: &SchedulerConfig, auto: Option<&mut Auto>, most: u64) -> Ran {
-    run_with(mix, scheduler, auto, most, |_, _| {})
+    run_with(mix, scheduler, auto, most, |_, _, _| {})
 }
 
-/// As [`run`]; `meddle` may do something to the gate before it is asked.
+/// As [`run`]; `meddle` may do something to the gate before it is asked, and sees what has been carried out.
 ///
 /// # Panics
 /// If the gate refuses what it must take.
@@ -60,7 +62,7 @@ pub fn run_with(
     scheduler: &SchedulerConfig,
     mut auto: Option<&mut Auto>,
     most: u64,
-    mut meddle: impl FnMut(Time, &mut Gate),
+    mut meddle: impl FnMut(Time, &mut Gate, &Ran),
 ) -> Ran {
     let mut world = World::new(mix, scheduler);
     loop {
@@ -68,7 +70,7 @@ pub fn run_with(
         if let Some(auto) = &mut auto {
             world.look(auto);
         }
-        meddle(world.now, &mut world.serving.gate);
+        meddle(world.now, &mut world.serving.gate, &world.ran);
         let deadline = world.dispatch(auto.as_deref_mut());
         let end = world.serving.next_end();
         let arrival = world.coming.peek().map(|Reverse((at, _))| *at);
@@ -107,6 +109,7 @@ impl World<'_> {
             in_round: 0,
             waits: false,
         };
+        let apps = mix.apps() as usize;
         let mut world = World {
             mix,
             serving: Serving::new(
@@ -118,7 +121,7 @@ impl World<'_> {
             now: Time::ZERO,
             completed: 0,
             sender: Vec::new(),
-            ran: Ran { ends: vec![0; mix.apps() as usize], ..Ran::default() },
+            ran: Ran { ends: vec![0; apps], completions: vec![Vec::new(); apps], ..Ran::default() },
         };
         for (index, process) in mix.processes.iter().enumerate() {
             (0..process.outstanding.min(process.requests))
@@ -209,6 +212,7 @@ impl World<'_> {
         let process = &self.mix.processes[index];
         self.completed += 1;
         self.ran.ends[process.app as usize - 1] = self.now.as_nanos();
+        self.ran.completions[process.app as usize - 1].push(self.now.as_nanos());
         let slice = (self.now.as_nanos() / SLICE.as_nanos()) as usize;
         if self.ran.progress.len() <= slice && slice < 4_096 {
             self.ran.progress.resize(slice + 1, vec![0; self.ran.ends.len()]);

@@ -19,6 +19,9 @@ impl Chooser {
 
     /// How much of what happens the next window is to be of.
     pub fn limits(&self) -> Limits {
+        if let Some(limits) = self.probing.limits() {
+            return limits;
+        }
         match (&self.prior, &self.turns) {
             (Some(_), _) => Limits::EARLY,
             // Who is slower with what is tried is not so for long.

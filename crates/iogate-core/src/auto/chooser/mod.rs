@@ -7,13 +7,16 @@
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
 //!
-//! Before all that, after the first completions, a prior may say what to begin with (`prior`).
+//! Before all that, after the first completions, a prior may say what to begin with (`prior`). Dispatches that have never been measured are
+//! tried for a moment (`probing`).
 //!
 //! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
 //! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 mod beginning;
+mod probing;
+mod proposal;
 mod turning;
 
 use alloc::boxed::Box;
@@ -36,6 +39,9 @@ use crate::sched::param::AGE_MAX;
 use crate::time::{Span, Time};
 
 pub use super::status::{Change, Reason, Status};
+
+use probing::Probing;
+use proposal::{Because, Proposal};
 
 /// Requests that may be queued while a scheduler is changed.
 pub const QUEUED_MAX: usize = 65_536;
@@ -91,6 +97,7 @@ pub struct Chooser {
     corrections: Corrections,
     turns: Option<Box<Turns>>,
     allowance: Allowance,
+    probing: Probing,
     /// What says what to begin with, until it has, and what it was told.
     prior: Option<Prior>,
     traits: Option<Traits>,
@@ -101,23 +108,6 @@ pub struct Chooser {
     dwelt: u64,
     gains: u32,
     status: Status,
-}
-
-/// What the gate should be switched to.
-struct Proposal {
-    index: usize,
-    scheduler: SchedulerConfig,
-    because: Because,
-}
-
-#[derive(Clone, Copy)]
-enum Because {
-    /// The bound of what is in use follows the load.
-    Bound,
-    /// It is the turn of what is tried, or that of what is in use again.
-    Turn,
-    /// A change: how much faster it should be, and was in turns.
-    Change(Reason, Ln, Option<Ln>),
 }
 
 /// How far the predictions of a window were from what was measured: their mean, and the mean square around that.
@@ -169,6 +159,7 @@ impl Chooser {
             corrections: Corrections::default(),
             turns: None,
             allowance: Allowance::new(now),
+            probing: Probing::new(now),
             prior: None,
             traits: None,
             favourite: None,
@@ -182,6 +173,7 @@ impl Chooser {
                 turns: None,
                 corrected: Vec::new(),
                 switches: 0,
+                probes: 0,
                 windows: 0,
                 simulated: 0,
                 memory_max: 0,
@@ -217,6 +209,9 @@ impl Chooser {
             // Without a change what has been noted is the beginning of the first window.
             return self.proposal.is_some();
         }
+        if self.end_probe(ring, now) {
+            return true;
+        }
         if let Some(turns) = self.turns.take() {
             self.slice(turns, ring, now);
             return true;
@@ -234,10 +229,9 @@ impl Chooser {
         let left = self.contenders();
         let whole = window.len() as u32;
         let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
-        let mut judging =
-            Judging { window, stage, left: Vec::new(), done: Vec::new(), shadow: None, wait: Span::ZERO };
-        judging.left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
-        self.judging = Some(Box::new(judging));
+        let left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
+        let (done, wait) = (Vec::new(), Span::ZERO);
+        self.judging = Some(Box::new(Judging { window, stage, left, done, shadow: None, guess: None, wait }));
         true
     }
 
@@ -247,6 +241,7 @@ impl Chooser {
             self.history.clear();
             self.errors.clear();
             self.trial = None;
+            self.probing.forget();
             (self.age, self.miss) = (0, 0);
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
@@ -339,6 +334,9 @@ impl Chooser {
             if candidate == 0 {
                 judging.wait = shadow.mean_wait();
             }
+            if shadow.is_guess() && self.candidates.is_gentle(candidate) {
+                judging.guess = Some(judging.guess.map_or(candidate, |other| other.min(candidate)));
+            }
             let times = shadow.times(&judging.window).collect();
             judging.done.push((candidate, times));
             judging.left.remove(0);
@@ -413,6 +411,9 @@ impl Chooser {
         }
         if self.proposal.is_none() {
             self.adjust();
+        }
+        if self.proposal.is_none() && self.turns.is_none() {
+            self.begin_probe(judging, now);
         }
     }
 

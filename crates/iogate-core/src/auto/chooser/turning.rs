@@ -62,12 +62,15 @@ impl Chooser {
         }
     }
 
-    fn give_turn(&mut self, scheduler: SchedulerConfig) {
+    pub(super) fn give_turn(&mut self, scheduler: SchedulerConfig) {
         self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Turn });
     }
 
     /// Nothing can be measured any more: what is tried in turns is in force no longer.
     pub fn give_up_turns(&mut self) {
+        if self.probing.give_up() {
+            self.give_turn(self.status.change.to.clone());
+        }
         if let Some(turns) = self.turns.take() {
             self.proposal = None;
             self.end_turns(turns.is_with_b());
@@ -91,6 +94,9 @@ impl Chooser {
     /// A turn could not be given, as too much is queued.
     pub(super) fn turn_refused(&mut self, proposal: Proposal) {
         self.status.turns = None;
+        if self.probing.give_up() {
+            return;
+        }
         if self.turns.take().is_none_or(|turns| !turns.is_with_b()) {
             // What is tried must not stay in force: once more, as soon as it can be.
             self.proposal = Some(proposal);

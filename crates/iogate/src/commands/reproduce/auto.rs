@@ -61,7 +61,9 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
              Regret is what that is above the best fixed candidate's, as a percentage of time. *Bounded* is the best that makes no application \
              more than 10 % slower than `fifo`: who promises that cannot have more. Many of these serve one application before the others, and harm nobody because \
              that one is over soon: nobody can choose them who does not know how long applications are. *Sustained* is the best of the bounded ones that makes no \
-             application slower either if none comes to an end while the mix takes. `auto` begins with `fifo`. With a profile it \
+             application slower either if none comes to an end while the mix takes. *Guarded* is the best of these and of what a guard makes of each \
+             candidate: it is in force while no application is behind `fifo` by more than may be, else `fifo` is. The guard knows to the request what `fifo` would have carried out, \
+             and only the best candidate counts: who chooses knows neither. Yet it does not know how long applications are, and that is what the rest of the gain takes. `auto` begins with `fifo`. With a profile it \
              goes by what other mixes gained after 32 completions; without one it knows nothing of a mix, so that a run of a few seconds is mostly over before it can have chosen."
                 .into(),
         ],
@@ -184,6 +186,7 @@ fn mixes(judged: &[Judged]) -> Section {
     table.row(Sum::of(judged, |of| &of.best(true).1).cells("bounded best"));
     let sustained = Sum::of(judged, |of| &of.best_sustained().1);
     table.row(sustained.cells("sustained best"));
+    table.row(Sum::of(judged, |of| &of.best_guarded().1).cells("guarded best"));
     for (column, name) in COLUMNS.iter().enumerate() {
         table.row(Sum::of(judged, |of| &of.chosen[column].0).cells(name));
     }
@@ -202,7 +205,8 @@ fn mixes(judged: &[Judged]) -> Section {
         )
     };
     let gain = |way: &dyn Fn(&Judged) -> &Slowdowns| -judged.iter().map(|of| way(of).mean()).sum::<f64>();
-    let known = gain(&|of| &of.best_sustained().1);
+    let [sustained, guarded] = [gain(&|of| &of.best_sustained().1), gain(&|of| &of.best_guarded().1)];
+    let [with, without] = [0, 1].map(|column| gain(&|of| &of.chosen[column].0));
     Section {
         title: format!("{} random mixes", judged.len()),
         scenarios: Vec::new(),
@@ -213,12 +217,15 @@ fn mixes(judged: &[Judged]) -> Section {
         tables: vec![(String::new(), table)],
         pictures: Vec::new(),
         verdict: format!(
-            "{}; {}. Of the gain of the sustained best, `auto` has {} with a profile and {} without; the sustained best has {} of that of the bounded best.",
+            "{}; {}. Of the gain of the sustained best, `auto` has {} with a profile and {} without, of that of the guarded best {} and {}; of that of the bounded best, the sustained best has {} and the guarded best {}.",
             worse(0),
             worse(1),
-            percent(gain(&|of| &of.chosen[0].0) / known),
-            percent(gain(&|of| &of.chosen[1].0) / known),
-            percent(known / gain(&|of| &of.best(true).1)),
+            percent(with / sustained),
+            percent(without / sustained),
+            percent(with / guarded),
+            percent(without / guarded),
+            percent(sustained / gain(&|of| &of.best(true).1)),
+            percent(guarded / gain(&|of| &of.best(true).1)),
         ),
     }
 }
@@ -391,6 +398,7 @@ fn rows(judged: &[Judged]) -> String {
         for (name, slowdowns) in &of.fixed {
             row(name, slowdowns, 0);
         }
+        row("guarded best", &of.best_guarded().1, 0);
         for (name, slowdowns) in &of.disturbed {
             row(&format!("a moment of {name}"), slowdowns, 2);
         }
