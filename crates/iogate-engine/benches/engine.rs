@@ -2,7 +2,7 @@
 //!
 //! Cases run in interleaved rounds, so that a noisy neighbour hits all of them; each reports its median round and
 //! the range. `--json` prints one object a line. `--rounds N` (9) and `--requests N` (200000) bound the run;
-//! `--quick` is one round of 10000.
+//! `--quick` is one round of 10000, `--only TEXT` leaves out cases without that in their names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +31,12 @@ struct Case {
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
-    let (mut json, mut rounds, mut requests) = (false, 9, 200_000);
+    let (mut json, mut rounds, mut requests, mut only) = (false, 9, 200_000, String::new());
     while let Some(argument) = arguments.next() {
+        if argument == "--only" {
+            only = arguments.next().unwrap_or_default();
+            continue;
+        }
         let mut number = |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
         match argument.as_str() {
             "--json" => json = true,
@@ -58,6 +62,7 @@ fn main() {
     // On a disk: the temporary directory may be in memory.
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
     cases.extend(backends(disk.path()));
+    cases.retain(|case| case.name.contains(&only));
     for _ in 0..rounds {
         for case in &mut cases {
             let requests = requests / case.cost;

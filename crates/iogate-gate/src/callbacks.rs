@@ -86,7 +86,7 @@ pub(crate) struct Common {
 /// What the program has started; in lines of the cache that submitters leave alone.
 #[derive(Default)]
 #[repr(align(128))]
-struct Flights(Mutex<Slab<Flight>>);
+struct Flights(Mutex<Slab<Box<Flight>>>);
 
 // SAFETY: `user` is the program's, which is told that its functions are called in any thread.
 unsafe impl Send for Common {}
@@ -102,10 +102,11 @@ struct Flight {
 }
 
 impl Flight {
-    fn end(mut self, result: io::Result<u64>) {
-        self.parts.clear();
-        SPARE.set(self.parts);
-        (self.done)(self.io, result);
+    fn end(self, result: io::Result<u64>) {
+        let Flight { io, done, mut parts, .. } = self;
+        parts.clear();
+        SPARE.set(parts);
+        done(io, result);
     }
 }
 
@@ -204,8 +205,8 @@ impl Common {
     }
 
     /// Hands the next piece of a flight to the program, or gives the engine its result.
-    fn go_on(&self, mut flight: Flight, function: CStart) {
-        let Flight { io, pieces, parts, .. } = &mut flight;
+    fn go_on(&self, mut flight: Box<Flight>, function: CStart) {
+        let Flight { io, pieces, parts, .. } = &mut *flight;
         if !self.next_piece(io, pieces, parts) {
             let bytes = flight.pieces.bytes;
             return flight.end(Ok(bytes));
@@ -216,7 +217,7 @@ impl Common {
         inside(|| unsafe { function(self.user, &raw const dispatch) });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Flight>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Box<Flight>>> {
         self.flights.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -305,7 +306,7 @@ impl Store for CStore {
             }
             How::Start(function) => {
                 let flight = Flight { io, done, parts: SPARE.take(), pieces: Pieces::default() };
-                self.0.go_on(flight, function);
+                self.0.go_on(Box::new(flight), function);
             }
         }
     }
@@ -331,7 +332,7 @@ impl Store for CStore {
             calls.extend(kept.map(|kept| (kept, result)));
         }
         // Before the calls, which may submit again.
-        common.intake.give(finished.iter().map(|over| place(over.memory).0));
+        common.intake.give(finished.iter().map(|over| common.slots.handle(place(over.memory).0)));
         for (kept, result) in calls.drain(..) {
             if let Some(done) = kept.done {
                 // SAFETY: the program's function and pointer.

@@ -55,8 +55,9 @@ pub(super) struct Shared {
 
 pub(super) struct State {
     pub(super) gate: Gate,
-    /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
-    pub(super) seen: Features,
+    /// What arrivals look like, where somebody wants to know. It is told of each: what continues what cannot be told from samples. The
+    /// lock is held anyway.
+    pub(super) seen: Option<Box<Features>>,
     pub(super) recordings: Recordings,
     /// Whether accounts are kept.
     pub(super) keeping: Keeping,
@@ -98,7 +99,8 @@ impl State {
     }
 
     fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Box<Flight> {
-        let (mut segments, mut shares) = flight::spare();
+        let mut flight = flight::spare();
+        let mut segments = flight.segments();
         let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
             let pending = self.table.get(part.request);
@@ -107,23 +109,16 @@ impl State {
             let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
             let segment = Segment { memory, bytes: part.bytes as usize };
             segments.push(segment);
-            shares.push(Share {
-                request: part.request,
-                offset: part.offset,
-                segment,
-                got: 0,
-                error: None,
-                finished: None,
-            });
+            let (request, offset) = (part.request, part.offset);
+            flight.shares.push(Share { request, offset, segment, got: 0, error: None });
         }
         let (file, origin, first_extends) = first.expect("a dispatch has a part");
         let (op, offset, target) = (dispatch.op, dispatch.offset, dispatch.target);
         let io = Io { file, op, offset, target, origin, extends: first_extends, segments };
-        if extends && shares.len() > 1 {
-            // Each is refused or not by itself.
-            return Box::new(Flight::one_by_one(dispatch.id, io, shares, now));
-        }
-        Box::new(Flight::new(dispatch.id, io, shares, now))
+        // Each that extends its file is refused or not by itself.
+        let together = !extends || flight.shares.len() == 1;
+        flight.begin(dispatch.id, io, now, together);
+        flight
     }
 }
 
@@ -131,7 +126,7 @@ impl Shared {
     pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
         let state = State {
             gate,
-            seen: Features::default(),
+            seen: None,
             recordings: Recordings::default(),
             keeping: Keeping::default(),
             choosing: Choosing::default(),
@@ -265,7 +260,9 @@ impl Shared {
                 return (state, Err((SubmitError::Unwanted, done)));
             }
         }
-        state.seen.arrived(*now, &request);
+        if let Some(seen) = &mut state.seen {
+            seen.arrived(*now, &request);
+        }
         state.recordings.arrived(*now, &request);
         state.table.insert(Pending::new(transfer, done));
         if let Choosing::On(noting) = &mut state.choosing
@@ -331,11 +328,11 @@ impl Shared {
         let blocks = self.store.blocks();
         let mut before = submitted;
         let mut carried_out = 0;
-        let mut over = flight::batch();
+        let mut over = flight::over();
         let (mut together, mut bytes) = (0, 0);
         while let Some(work) = list.pop_front() {
             match work {
-                Work::End(flight) => over.push(flight),
+                Work::End(flight) => over.flights.push(flight),
                 Work::Begin(flight) => {
                     // Dispatches that the gate wants in service together must not wait for each other.
                     if blocks && !list.is_empty() {
@@ -343,7 +340,7 @@ impl Shared {
                     }
                     let Some(flight) = self.begin(flight, list) else { continue };
                     if list.is_empty() || blocks {
-                        over.push(flight);
+                        over.flights.push(flight);
                     } else {
                         // Behind the others, and in the list: a store that submits may have to part with it.
                         together += 1;
@@ -352,17 +349,17 @@ impl Shared {
                         if together < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX {
                             continue;
                         }
-                        take_ends(list, &mut over);
+                        take_ends(list, &mut over.flights);
                     }
                 }
             }
-            while over.len() < TOGETHER_MAX
+            while over.flights.len() < TOGETHER_MAX
                 && let Some(Work::End(flight)) = list.pop_front_if(|next| matches!(next, Work::End(_)))
             {
-                over.push(flight);
+                over.flights.push(flight);
             }
             (together, bytes) = (0, 0);
-            carried_out += over.len() as u32;
+            carried_out += over.flights.len() as u32;
             let now = self.end(&mut over, list);
             if let Some(earlier) = before {
                 before = Some(now);
@@ -372,12 +369,12 @@ impl Shared {
                 }
             }
         }
-        flight::recycle_batch(over);
+        flight::recycle_over(over);
     }
 
     /// Hands a flight to the store. Returns it if the store carried it out at once.
     fn begin(self: &Arc<Self>, mut flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
-        while let Some(result) = self.refused(&flight.io).or_else(|| self.run(&flight.io, list)) {
+        while let Some(result) = self.refused(flight.io()).or_else(|| self.run(flight.io(), list)) {
             match flight.settle(result) {
                 Step::Finished => return Some(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),
@@ -385,8 +382,8 @@ impl Shared {
         }
         frame::open(Arc::as_ptr(self), mem::take(list));
         let engine = Arc::clone(self);
-        let (io, flight) = flight.split();
-        self.store.start(io, Box::new(move |io, result| engine.landed(Box::new(flight.join(io)), result)));
+        let io = flight.part_with_io();
+        self.store.start(io, Box::new(move |io, result| engine.landed(flight, io, result)));
         *list = frame::close();
         None
     }
@@ -436,7 +433,8 @@ impl Shared {
     }
 
     /// Takes the answer of a store that did not carry a flight out at once.
-    fn landed(self: &Arc<Self>, mut flight: Box<Flight>, result: io::Result<u64>) {
+    fn landed(self: &Arc<Self>, mut flight: Box<Flight>, io: Io, result: io::Result<u64>) {
+        flight.take_back(io);
         let work = match flight.settle(result) {
             Step::Finished => Work::End(flight),
             Step::Retry(request) => {
@@ -453,7 +451,8 @@ impl Shared {
     fn retarget(&self, flight: &mut Flight, request: RequestId) {
         let mut state = self.lock();
         let pending = state.table.get(request);
-        (flight.io.file, flight.io.extends) = (pending.file.clone(), pending.extends);
+        let io = flight.io_mut();
+        (io.file, io.extends) = (pending.file.clone(), pending.extends);
     }
 
     pub(super) fn shutdown(self: &Arc<Self>) {
