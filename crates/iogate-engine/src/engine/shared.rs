@@ -104,7 +104,7 @@ impl State {
         let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
             let pending = self.table.get(part.request);
-            first.get_or_insert_with(|| (pending.file.clone(), pending.origin, pending.extends));
+            first.get_or_insert_with(|| (pending.handle(part.bytes), pending.origin, pending.extends));
             extends |= pending.extends;
             let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
             let segment = Segment { memory, bytes: part.bytes as usize };
@@ -326,6 +326,7 @@ impl Shared {
         }
         let _guard = AbortOnUnwind::new();
         let blocks = self.store.blocks();
+        let together_in_a_frame = !blocks && self.store.submits();
         let mut before = submitted;
         let mut carried_out = 0;
         let mut over = flight::over();
@@ -333,6 +334,9 @@ impl Shared {
         while let Some(work) = list.pop_front() {
             match work {
                 Work::End(flight) => over.flights.push(flight),
+                Work::Begin(flight) if together_in_a_frame => {
+                    self.begin_several(flight, list, &mut over.flights);
+                }
                 Work::Begin(flight) => {
                     // Dispatches that the gate wants in service together must not wait for each other.
                     if blocks && !list.is_empty() {
@@ -359,6 +363,9 @@ impl Shared {
                 over.flights.push(flight);
             }
             (together, bytes) = (0, 0);
+            if over.flights.is_empty() {
+                continue;
+            }
             carried_out += over.flights.len() as u32;
             let now = self.end(&mut over, list);
             if let Some(earlier) = before {
@@ -372,31 +379,63 @@ impl Shared {
         flight::recycle_over(over);
     }
 
-    /// Hands a flight to the store. Returns it if the store carried it out at once.
-    fn begin(self: &Arc<Self>, mut flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
-        while let Some(result) = self.refused(flight.io()).or_else(|| self.run(flight.io(), list)) {
+    /// Hands a flight to the store. Returns it if the store carried it out at once. What turns up meanwhile, because the store submits or
+    /// completes, is handled behind it, or it would nest.
+    fn begin(self: &Arc<Self>, flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
+        let submits = self.store.submits();
+        if submits {
+            frame::open(Arc::as_ptr(self), mem::take(list));
+        }
+        let carried_out = self.run(flight);
+        if !submits && carried_out.is_err() {
+            frame::open(Arc::as_ptr(self), mem::take(list));
+        }
+        let carried_out = carried_out.map_err(|flight| self.start(flight)).ok();
+        if submits || carried_out.is_none() {
+            *list = frame::close();
+        }
+        carried_out
+    }
+
+    /// As [`Shared::begin`], and goes on with those that follow, where the store submits (without waiting) and does not block: what turns
+    /// up is looked at once for all.
+    fn begin_several(self: &Arc<Self>, first: Box<Flight>, list: &mut List, over: &mut Vec<Box<Flight>>) {
+        frame::open(Arc::as_ptr(self), frame::list());
+        let (mut next, mut bytes) = (Some(Work::Begin(first)), 0);
+        while let Some(Work::Begin(flight)) = next {
+            match self.run(flight) {
+                Ok(flight) => {
+                    bytes += flight.bytes();
+                    over.push(flight);
+                }
+                Err(flight) => self.start(flight),
+            }
+            let is_next = |work: &mut Work| {
+                matches!(work, Work::Begin(_)) && over.len() < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX
+            };
+            next = list.pop_front_if(is_next);
+        }
+        let mut turned_up = frame::close();
+        list.append(&mut turned_up);
+        frame::recycle(turned_up);
+    }
+
+    /// Has the store carry a flight out at once; it is given back as an error if the store does not.
+    fn run(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, Box<Flight>> {
+        while let Some(result) = self.refused(flight.io()).or_else(|| self.store.run(flight.io())) {
             match flight.settle(result) {
-                Step::Finished => return Some(flight),
+                Step::Finished => return Ok(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),
             }
         }
-        frame::open(Arc::as_ptr(self), mem::take(list));
+        Err(flight)
+    }
+
+    /// Has the store begin a flight.
+    fn start(self: &Arc<Self>, mut flight: Box<Flight>) {
         let engine = Arc::clone(self);
         let io = flight.part_with_io();
         self.store.start(io, Box::new(move |io, result| engine.landed(flight, io, result)));
-        *list = frame::close();
-        None
-    }
-
-    /// Has the store carry it out at once. What that submits is handled behind it, or it would nest.
-    fn run(&self, io: &Io, list: &mut List) -> Option<io::Result<u64>> {
-        if !self.store.submits() {
-            return self.store.run(io);
-        }
-        frame::open(self, mem::take(list));
-        let result = self.store.run(io);
-        *list = frame::close();
-        result
     }
 
     /// Refuses to extend a file that has been extended, but by the write itself. Nothing that overlaps the write is underway.
@@ -447,12 +486,15 @@ impl Shared {
         }
     }
 
-    /// A share alone goes through its own request's handle.
+    /// A share alone goes through its own request's handle; a dispatch's first may have brought it along.
     fn retarget(&self, flight: &mut Flight, request: RequestId) {
         let mut state = self.lock();
         let pending = state.table.get(request);
         let io = flight.io_mut();
-        (io.file, io.extends) = (pending.file.clone(), pending.extends);
+        io.extends = pending.extends;
+        if let Some(file) = &pending.file {
+            io.file = file.clone();
+        }
     }
 
     pub(super) fn shutdown(self: &Arc<Self>) {

@@ -20,7 +20,8 @@ pub(super) enum Done {
 
 /// A request in the gate.
 pub(super) struct Pending {
-    pub(super) file: FileHandle,
+    /// None: a dispatch that has all that is left of the request has it.
+    pub(super) file: Option<FileHandle>,
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
@@ -43,7 +44,7 @@ impl Pending {
     pub(super) fn new(transfer: Transfer, done: Done) -> Pending {
         let Transfer { file, op, offset, memory, bytes, origin, extends } = transfer;
         Pending {
-            file,
+            file: Some(file),
             op,
             offset,
             memory,
@@ -54,6 +55,12 @@ impl Pending {
             fault: None,
             done,
         }
+    }
+
+    /// The handle for a dispatch that has so many bytes of the request; the request's own, if that is all that is left.
+    pub(super) fn handle(&mut self, bytes: u32) -> FileHandle {
+        let handle = if bytes == self.remaining { self.file.take() } else { self.file.clone() };
+        handle.expect("no other dispatch has all that is left")
     }
 
     /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,
