@@ -149,7 +149,10 @@ impl<const N: usize> Default for Recent<N> {
 
 impl<const N: usize> Recent<N> {
     pub(crate) fn add(&mut self, now: Time, more: [u64; N]) {
-        *self = self.at(now);
+        // Most come in the second of the one before: then there is nothing to move.
+        if now.as_nanos() / SECOND > self.second {
+            *self = self.at(now);
+        }
         self.this.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
