@@ -134,10 +134,13 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     use super::*;
+    use crate::stats::Counted;
     use crate::time::{Span, Time};
 
     fn serve(apps: &mut Tracked<AppId>, app: u32, bytes: u32) {
-        apps.sums(AppId(app)).add(&Sums::of_request(bytes, Time::ZERO, Span::from_nanos(7)));
+        let mut counted = Counted::NONE;
+        counted.add(bytes, Time::ZERO, Span::from_nanos(7));
+        apps.sums(AppId(app)).add(&counted, Time::ZERO);
     }
 
     fn bytes(shown: &[(AppId, AppCounts)]) -> Vec<(u32, u64)> {
@@ -151,7 +154,7 @@ mod tests {
         serve(&mut apps, 17, 50);
         let (shown, other) = top.look(&apps);
         assert_eq!(shown.len(), NAMED_MAX);
-        assert_eq!(other, AppCounts { requests: 1, bytes: 50, dispatches: 0, waiting_ns: 7 });
+        assert_eq!(other, AppCounts { requests: 1, bytes: 50, dispatches: 1, waiting_ns: 7 });
         // A quarter more is not more than a quarter more.
         serve(&mut apps, 17, 75);
         let (shown, other) = top.look(&apps);

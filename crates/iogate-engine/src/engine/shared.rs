@@ -190,7 +190,9 @@ impl Shared {
                 continue;
             }
             (state, admitted) = self.admit(state, &mut now, transfer, done, is_wanted, list);
-            refused.extend(admitted.err());
+            if let Err(refusal) = admitted {
+                refused.push(refusal);
+            }
         }
         self.settle(state, now, list);
         (now, refused)
