@@ -186,11 +186,9 @@ mod tests {
                 }
             }
             assert!(other.reaches(self.other), "other: {:?}, then {other:?}", self.other);
-            let served = apps.iter().fold(*apps.other(), |mut sum, (_, sums)| {
-                sum.add(sums);
-                sum
-            });
-            assert_eq!(all, AppCounts::of(&served));
+            let served =
+                apps.iter().fold(AppCounts::of(apps.other()), |sum, (_, sums)| sum.plus(AppCounts::of(sums)));
+            assert_eq!(all, served);
             self.shown = shown.into_iter().map(|(app, counts)| (app.0, counts)).collect();
             self.other = other;
         }
