@@ -235,8 +235,17 @@ pub unsafe extern "C" fn iogate_engine_complete(
     bytes: u64,
     error: c_int,
 ) -> c_int {
-    // SAFETY: the caller's pointer.
-    answer(|| unsafe { CEngine::of(engine) }?.common.complete(dispatch, bytes, error))
+    answer(|| {
+        check_pointer(engine, "engine")?;
+        // SAFETY: the caller's pointer. In a function that the engine has called, that waits for it, and need not be kept.
+        unsafe {
+            (*engine).home.check()?;
+            if (*engine).common.is_calling() {
+                return (&(*engine).common).complete(dispatch, bytes, error);
+            }
+            CEngine::keep(engine).common.complete(dispatch, bytes, error)
+        }
+    })
 }
 
 /// Takes a request back.

@@ -26,8 +26,8 @@ const BYTES_BITS: u32 = 32;
 const _: () = assert!(usize::BITS == 64, "a slot and a place in its request are one pointer");
 
 thread_local! {
-    /// How many functions of programs this thread is in.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    /// The engine that has called the innermost function of a program that this thread is in; null: it is in none.
+    static INSIDE: Cell<*const Common> = const { Cell::new(ptr::null()) };
     /// A vector for the parts of a dispatch, used before by this thread.
     static SPARE: RefCell<Vec<CPart>> = const { RefCell::new(Vec::new()) };
     /// A vector for the functions that requests are over for.
@@ -36,15 +36,7 @@ thread_local! {
 
 /// Whether this thread is in a function of a program, which must not wait.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get() > 0
-}
-
-/// Calls a function of the program's.
-pub(crate) fn inside<R>(call: impl FnOnce() -> R) -> R {
-    INSIDE.set(INSIDE.get() + 1);
-    let result = call();
-    INSIDE.set(INSIDE.get() - 1);
-    result
+    !INSIDE.get().is_null()
 }
 
 /// A file, by the program's number.
@@ -142,6 +134,19 @@ impl Common {
         }
     }
 
+    /// Calls a function of the program's.
+    fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
+        let before = INSIDE.replace(self);
+        let result = call();
+        INSIDE.set(before);
+        result
+    }
+
+    /// Whether this thread is in a function that this engine has called, innermost: until that returns, the engine is not over.
+    pub(crate) fn is_calling(&self) -> bool {
+        ptr::eq(INSIDE.get(), self)
+    }
+
     /// A part of a dispatch; none if its request was cancelled.
     fn part(&self, segment: &Segment, offset: u64) -> Option<CPart> {
         let (index, delta) = place(segment.memory);
@@ -192,7 +197,7 @@ impl Common {
         while matches!(result, Ok(true)) && self.next_piece(io, &mut pieces, &mut parts) {
             let dispatch = dispatch_of(io, 0, &parts);
             // SAFETY: the program's function, with its own pointer and a struct that lives until it returns.
-            let bytes = inside(|| unsafe { function(self.user, &raw const dispatch) });
+            let bytes = self.inside(|| unsafe { function(self.user, &raw const dispatch) });
             let said = match u64::try_from(bytes) {
                 Ok(bytes) => Ok(bytes),
                 Err(_) => Err(io::Error::from_raw_os_error(errno(bytes))),
@@ -214,7 +219,7 @@ impl Common {
         let mut dispatch = dispatch_of(io, 0, parts);
         dispatch.id = self.lock().insert(flight);
         // SAFETY: as in `carry_out`. The program may complete the dispatch meanwhile, and knows that its parts are gone then.
-        inside(|| unsafe { function(self.user, &raw const dispatch) });
+        self.inside(|| unsafe { function(self.user, &raw const dispatch) });
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Box<Flight>>> {
@@ -336,7 +341,7 @@ impl Store for CStore {
         for (kept, result) in calls.drain(..) {
             if let Some(done) = kept.done {
                 // SAFETY: the program's function and pointer.
-                inside(|| unsafe { done(kept.user, result) });
+                common.inside(|| unsafe { done(kept.user, result) });
             }
         }
         CALLS.set(calls);
