@@ -240,8 +240,9 @@ pub unsafe extern "C" fn iogate_engine_complete(
         // SAFETY: the caller's pointer. In a function that the engine has called, that waits for it, and need not be kept.
         unsafe {
             (*engine).home.check()?;
-            if (*engine).common.is_calling() {
-                return (&(*engine).common).complete(dispatch, bytes, error);
+            let common = &(*engine).common;
+            if common.is_calling() {
+                return common.complete(dispatch, bytes, error);
             }
             CEngine::keep(engine).common.complete(dispatch, bytes, error)
         }

@@ -1,10 +1,11 @@
 //! How requests come into an engine: the room for them, their slots, and one thread at a time that brings in what all have submitted.
 //!
 //! All that a submitter needs is behind one lock, which is taken once for a request: room, a free handle, and the list of what is on its
-//! way in. The list is all that he writes: lines of the cache that come in their order to who brings in, and that alone fills slots. If nobody is bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves
-//! the rest to a thread of the intake's, so that no submitter works for the others without end. What is over gives its room back under a
-//! lock of its own, which submitters take only when they have used up what was given before: where one dispatch at a time is in service,
-//! each gives back by itself. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
+//! way in. The list is all that he writes: lines of the cache that come in their order to who brings in, who fills the slots. If nobody is
+//! bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves the rest to a thread
+//! of the intake's, so that no submitter works for the others without end. What is over gives its room back under a lock of its own, which
+//! submitters take only when they have used up what was given before: where one dispatch at a time is in service, each gives back by
+//! itself. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

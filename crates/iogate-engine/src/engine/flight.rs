@@ -42,10 +42,13 @@ enum Stage {
     Share(usize),
 }
 
+/// Flights, which stay where they are; their boxes move.
+pub(super) type Flights = Vec<Box<Flight>>;
+
 /// Flights that are over together, and what became of requests by that.
 #[derive(Default)]
 pub(super) struct Over {
-    pub(super) flights: Vec<Box<Flight>>,
+    pub(super) flights: Flights,
     /// Requests that are complete, and whose results go to who submitted them.
     pub(super) finished: Vec<Pending>,
     /// Those of which the store is told.
@@ -170,7 +173,7 @@ impl Flight {
 const SPARE_MAX: usize = 64;
 
 thread_local! {
-    static SPARE: RefCell<Vec<Box<Flight>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Flights> = const { RefCell::new(Vec::new()) };
     /// Completions nest: what one of them submits may be carried out in it.
     static OVER: RefCell<Vec<Over>> = const { RefCell::new(Vec::new()) };
 }

@@ -8,7 +8,7 @@ use iogate_core::Time;
 
 use super::Shared;
 use super::choosing::Choosing;
-use super::flight::{self, Flight, Over};
+use super::flight::{self, Flights, Over};
 use super::frame::{self, List, Work};
 use super::table::Done;
 use crate::store::Finished;
@@ -119,7 +119,7 @@ impl Shared {
 }
 
 /// Takes the flights that are over from the list's end, in their order.
-pub(super) fn take_ends(list: &mut List, over: &mut Vec<Box<Flight>>) {
+pub(super) fn take_ends(list: &mut List, over: &mut Flights) {
     let first = over.len();
     while let Some(Work::End(flight)) = list.pop_back_if(|last| matches!(last, Work::End(_))) {
         over.push(flight);

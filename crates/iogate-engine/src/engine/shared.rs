@@ -12,7 +12,7 @@ use super::abort::AbortOnUnwind;
 use super::accounts::Keeping;
 use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
-use super::flight::{self, Flight, Share, Step};
+use super::flight::{self, Flight, Flights, Share, Step};
 use super::frame::{self, List, Work};
 use super::over::take_ends;
 use super::pool::Pool;
@@ -401,7 +401,7 @@ impl Shared {
 
     /// As [`Shared::begin`], and goes on with those that follow, where the store submits (without waiting) and does not block: what turns
     /// up is looked at once for all.
-    fn begin_several(self: &Arc<Self>, first: Box<Flight>, list: &mut List, over: &mut Vec<Box<Flight>>) {
+    fn begin_several(self: &Arc<Self>, first: Box<Flight>, list: &mut List, over: &mut Flights) {
         frame::open(Arc::as_ptr(self), frame::list());
         let (mut next, mut bytes) = (Some(Work::Begin(first)), 0);
         while let Some(Work::Begin(flight)) = next {
