@@ -222,4 +222,36 @@ mod tests {
         }
         assert_eq!(slots.cancel(handle, |_| true), Cancel::Over);
     }
+
+    #[test]
+    fn who_cancels_while_others_bring_in_and_hand_out_is_told_what_happens() {
+        const REQUESTS: usize = 20_000;
+        let (slots, given) = (Slots::new(1), AtomicU64::new(0));
+        let (said, happened) = std::thread::scope(|scope| {
+            let cancels = scope.spawn(|| {
+                let cancel = |index: u64| {
+                    while given.load(Ordering::Acquire) <= index {
+                        std::hint::spin_loop();
+                    }
+                    slots.cancel((index + 1) << 32, |_| true)
+                };
+                (0..REQUESTS as u64).map(cancel).collect::<Vec<_>>()
+            });
+            let mut happened = Vec::new();
+            for index in 0..REQUESTS as u64 {
+                let handle = slots.handle(0);
+                assert_eq!(handle, (index + 1) << 32);
+                given.store(index + 1, Ordering::Release);
+                // SAFETY: free, and but for cancelling this thread's alone.
+                happened.push(unsafe {
+                    slots.put(handle, NOTHING);
+                    (slots.begin(0).is_some(), slots.free(0).1)
+                });
+            }
+            (cancels.join().unwrap(), happened)
+        });
+        for (said, (begun, cancelled)) in said.into_iter().zip(happened) {
+            assert_eq!((said == Cancel::Done, begun), (cancelled, !cancelled));
+        }
+    }
 }

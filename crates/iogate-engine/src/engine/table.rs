@@ -171,3 +171,41 @@ impl Table {
         &mut slot.pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Store;
+    use crate::store::{NullStore, OpenMode};
+
+    #[test]
+    fn only_a_dispatch_with_all_that_is_left_takes_the_handle_along() {
+        let file = NullStore::new().open(Path::new("file"), OpenMode::default()).unwrap();
+        let transfer = Transfer {
+            file: file.clone(),
+            op: Op::Read,
+            offset: 0,
+            memory: std::ptr::dangling_mut(),
+            bytes: 3 * 4096,
+            origin: Origin::default(),
+            extends: false,
+        };
+        let mut pending = Pending::new(transfer, Done::Tell(std::ptr::dangling_mut()));
+        let before = Arc::strong_count(&file);
+        // Two stripes are in service at once; one of them falls short, as far behind the beginning as a stripe is long.
+        let first = pending.handle(4096);
+        let second = pending.handle(4096);
+        assert_eq!(Arc::strong_count(&file), before + 2);
+        assert!(!pending.account(4096, 4096, 0, None));
+        assert!(pending.handle(4096).id() == file.id() && pending.file.is_some());
+        assert!(!pending.account(0, 4096, 4096, None));
+        drop((first, second));
+        let last = pending.handle(4096);
+        assert!(pending.file.is_none() && Arc::strong_count(&file) == before);
+        drop(last);
+        assert!(pending.account(8192, 4096, 4096, None));
+    }
+}
