@@ -44,6 +44,8 @@ enum Completes {
 /// Keeps nothing: a dispatch is as good as done.
 struct Quick {
     completes: Completes,
+    /// It says that it submits: the engine looks once for all dispatches that go together at what has turned up.
+    submits: bool,
     queue: Arc<Queue>,
     /// Of what it is told, the places of the memory.
     told: Mutex<Vec<usize>>,
@@ -61,7 +63,7 @@ fn bytes(io: &Io) -> io::Result<u64> {
 
 impl Quick {
     fn new(completes: Completes) -> Quick {
-        Quick { completes, queue: Arc::default(), told: Mutex::default() }
+        Quick { completes, submits: false, queue: Arc::default(), told: Mutex::default() }
     }
 
     /// Starts the thread that completes; it ends with [`Queue::end`].
@@ -115,6 +117,10 @@ impl Store for Quick {
         matches!(self.completes, Completes::InRun)
     }
 
+    fn submits(&self) -> bool {
+        self.submits
+    }
+
     fn finished(&self, finished: &mut Vec<Finished>) {
         for Finished { memory, result } in finished.drain(..) {
             assert_eq!(result.unwrap(), 8);
@@ -156,8 +162,8 @@ fn try_many(test: impl Fn() + Send + Sync + 'static) {
 }
 
 /// Two threads that wait and one that does not, at a gate with room for two, of which one is carried out at a time.
-fn each_is_completed_once(completes: Completes) {
-    let store = Arc::new(Quick::new(completes));
+fn each_is_completed_once(completes: Completes, submits: bool) {
+    let store = Arc::new(Quick { submits, ..Quick::new(completes) });
     let (queue, completer) = (Arc::clone(&store.queue), store.completer());
     let engine = engine(store, 2, 1);
     let completed = Arc::new(AtomicUsize::new(0));
@@ -191,45 +197,54 @@ fn each_is_completed_once(completes: Completes) {
 
 #[test]
 fn each_is_completed_once_by_a_store_that_runs() {
-    try_many(|| each_is_completed_once(Completes::InRun));
-    try_many(|| each_is_completed_once(Completes::Together));
+    for submits in [false, true] {
+        try_many(move || each_is_completed_once(Completes::InRun, submits));
+        try_many(move || each_is_completed_once(Completes::Together, submits));
+    }
 }
 
 #[test]
 fn the_store_is_told_once_of_each_that_it_wants_to_be_told_of() {
-    try_many(|| {
-        let store = Arc::new(Quick::new(Completes::Together));
-        // Room for three, of which two are in service at once: who submits may wait, with others' in its hands.
-        let engine = engine(Arc::clone(&store), 3, 2);
-        let threads: Vec<_> = (0..2)
-            .map(|number| {
-                let engine = Arc::clone(&engine);
-                thread::spawn(move || {
-                    let batch = (0..2).map(|step| Transfer {
-                        memory: std::ptr::without_provenance_mut(number * 2 + step + 1),
-                        ..transfer(0, step as u64 * 4)
-                    });
-                    // SAFETY: the store follows no memory.
-                    unsafe { engine.submit_for_store(batch, number == 0) };
-                })
+    try_many(|| is_told_once(false));
+    try_many(|| is_told_once(true));
+}
+
+fn is_told_once(submits: bool) {
+    let store = Arc::new(Quick { submits, ..Quick::new(Completes::Together) });
+    // Room for three, of which two are in service at once: who submits may wait, with others' in its hands.
+    let engine = engine(Arc::clone(&store), 3, 2);
+    let threads: Vec<_> = (0..2)
+        .map(|number| {
+            let engine = Arc::clone(&engine);
+            thread::spawn(move || {
+                let batch = (0..2).map(|step| Transfer {
+                    memory: std::ptr::without_provenance_mut(number * 2 + step + 1),
+                    ..transfer(0, step as u64 * 4)
+                });
+                // SAFETY: the store follows no memory.
+                unsafe { engine.submit_for_store(batch, number == 0) };
             })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        engine.shutdown();
-        let mut told = std::mem::take(&mut *store.told.lock().unwrap());
-        told.sort_unstable();
-        assert_eq!(told, [1, 2, 3, 4]);
-    });
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    engine.shutdown();
+    let mut told = std::mem::take(&mut *store.told.lock().unwrap());
+    told.sort_unstable();
+    assert_eq!(told, [1, 2, 3, 4]);
 }
 
 #[test]
 fn each_is_completed_once_by_a_store_that_completes_before_it_returns() {
-    try_many(|| each_is_completed_once(Completes::InStart));
+    for submits in [false, true] {
+        try_many(move || each_is_completed_once(Completes::InStart, submits));
+    }
 }
 
 #[test]
 fn each_is_completed_once_by_a_store_that_completes_later() {
-    try_many(|| each_is_completed_once(Completes::Later));
+    for submits in [false, true] {
+        try_many(move || each_is_completed_once(Completes::Later, submits));
+    }
 }
 
 #[test]

@@ -85,17 +85,14 @@ impl CEngine {
                 "the engine is full, and this call may not wait; retry when a request is over",
             )
         })?;
-        let slot = state.slot();
-        let kept = Kept { user: request.user, memory: request.memory, done: request.done };
-        // SAFETY: the slot has just been given, and the caller's pointer.
-        unsafe {
-            let handle = common.slots.put(slot, kept);
-            if !id.is_null() {
-                id.write(handle);
-            }
+        let handle = state.handle();
+        if !id.is_null() {
+            // SAFETY: the caller's pointer.
+            unsafe { id.write(handle) };
         }
         let entry = Entry {
-            slot,
+            handle,
+            kept: Kept { user: request.user, memory: request.memory, done: request.done },
             bytes: wanted.bytes,
             file: wanted.file,
             offset: wanted.offset,
@@ -108,12 +105,12 @@ impl CEngine {
             // SAFETY: the caller's promise, and the request is not in yet.
             let engine = unsafe { CEngine::keep(engine) };
             drop(state);
-            // SAFETY: what stands for memory is never followed: the store is `CStore`.
-            unsafe { engine.engine.submit_for_store([entry.transfer()], false) };
+            // SAFETY: the handle has just been given. What stands for memory is never followed: the store is `CStore`.
+            unsafe { engine.engine.submit_for_store([entry.transfer(&engine.common.slots)], false) };
         } else if state.put(entry) {
             // SAFETY: as above: whoever frees the engine waits for the lock, and until nobody brings in.
             let engine = unsafe { CEngine::keep(engine) };
-            common.intake.bring_in(&engine.engine, state);
+            common.intake.bring_in(&engine.engine, &common.slots, state);
         }
         // Else another thread brings it in, and may have done so: nothing of the engine's may be touched behind the lock.
         Ok(())
@@ -167,7 +164,7 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
             true => {
                 let (engine, common) = (Arc::clone(&made), Arc::clone(&common));
                 let thread = std::thread::Builder::new().name("iogate-intake".into());
-                Some(thread.spawn(move || common.intake.run(&engine))?)
+                Some(thread.spawn(move || common.intake.run(&engine, &common.slots))?)
             }
             false => None,
         };
@@ -238,8 +235,18 @@ pub unsafe extern "C" fn iogate_engine_complete(
     bytes: u64,
     error: c_int,
 ) -> c_int {
-    // SAFETY: the caller's pointer.
-    answer(|| unsafe { CEngine::of(engine) }?.common.complete(dispatch, bytes, error))
+    answer(|| {
+        check_pointer(engine, "engine")?;
+        // SAFETY: the caller's pointer. In a function that the engine has called, that waits for it, and need not be kept.
+        unsafe {
+            (*engine).home.check()?;
+            let common = &(*engine).common;
+            if common.is_calling() {
+                return common.complete(dispatch, bytes, error);
+            }
+            CEngine::keep(engine).common.complete(dispatch, bytes, error)
+        }
+    })
 }
 
 /// Takes a request back.
@@ -251,7 +258,8 @@ pub unsafe extern "C" fn iogate_engine_cancel(engine: *mut CEngine, request: u64
     answer(|| {
         // SAFETY: the caller's pointer.
         let engine = unsafe { CEngine::of(engine) }?;
-        let (errno, text) = match engine.common.slots.cancel(request) {
+        let is_on_its_way = |handle| engine.common.intake.has_given(handle);
+        let (errno, text) = match engine.common.slots.cancel(request, is_on_its_way) {
             Cancel::Done => return Ok(()),
             Cancel::Before => (libc::EALREADY, "the request has been cancelled before"),
             Cancel::Begun => (libc::EBUSY, "the request is in a dispatch: complete that"),

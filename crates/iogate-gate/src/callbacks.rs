@@ -26,8 +26,8 @@ const BYTES_BITS: u32 = 32;
 const _: () = assert!(usize::BITS == 64, "a slot and a place in its request are one pointer");
 
 thread_local! {
-    /// How many functions of programs this thread is in.
-    static INSIDE: Cell<u32> = const { Cell::new(0) };
+    /// The engine that has called the innermost function of a program that this thread is in; null: it is in none.
+    static INSIDE: Cell<*const Common> = const { Cell::new(ptr::null()) };
     /// A vector for the parts of a dispatch, used before by this thread.
     static SPARE: RefCell<Vec<CPart>> = const { RefCell::new(Vec::new()) };
     /// A vector for the functions that requests are over for.
@@ -36,15 +36,7 @@ thread_local! {
 
 /// Whether this thread is in a function of a program, which must not wait.
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get() > 0
-}
-
-/// Calls a function of the program's.
-pub(crate) fn inside<R>(call: impl FnOnce() -> R) -> R {
-    INSIDE.set(INSIDE.get() + 1);
-    let result = call();
-    INSIDE.set(INSIDE.get() - 1);
-    result
+    !INSIDE.get().is_null()
 }
 
 /// A file, by the program's number.
@@ -86,7 +78,7 @@ pub(crate) struct Common {
 /// What the program has started; in lines of the cache that submitters leave alone.
 #[derive(Default)]
 #[repr(align(128))]
-struct Flights(Mutex<Slab<Flight>>);
+struct Flights(Mutex<Slab<Box<Flight>>>);
 
 // SAFETY: `user` is the program's, which is told that its functions are called in any thread.
 unsafe impl Send for Common {}
@@ -102,10 +94,11 @@ struct Flight {
 }
 
 impl Flight {
-    fn end(mut self, result: io::Result<u64>) {
-        self.parts.clear();
-        SPARE.set(self.parts);
-        (self.done)(self.io, result);
+    fn end(self, result: io::Result<u64>) {
+        let Flight { io, done, mut parts, .. } = self;
+        parts.clear();
+        SPARE.set(parts);
+        done(io, result);
     }
 }
 
@@ -139,6 +132,19 @@ impl Common {
             intake: Intake::new(queue_max),
             flights: Flights::default(),
         }
+    }
+
+    /// Calls a function of the program's.
+    fn inside<R>(&self, call: impl FnOnce() -> R) -> R {
+        let before = INSIDE.replace(self);
+        let result = call();
+        INSIDE.set(before);
+        result
+    }
+
+    /// Whether this thread is in a function that this engine has called, innermost: until that returns, the engine is not over.
+    pub(crate) fn is_calling(&self) -> bool {
+        ptr::eq(INSIDE.get(), self)
     }
 
     /// A part of a dispatch; none if its request was cancelled.
@@ -191,7 +197,7 @@ impl Common {
         while matches!(result, Ok(true)) && self.next_piece(io, &mut pieces, &mut parts) {
             let dispatch = dispatch_of(io, 0, &parts);
             // SAFETY: the program's function, with its own pointer and a struct that lives until it returns.
-            let bytes = inside(|| unsafe { function(self.user, &raw const dispatch) });
+            let bytes = self.inside(|| unsafe { function(self.user, &raw const dispatch) });
             let said = match u64::try_from(bytes) {
                 Ok(bytes) => Ok(bytes),
                 Err(_) => Err(io::Error::from_raw_os_error(errno(bytes))),
@@ -204,8 +210,8 @@ impl Common {
     }
 
     /// Hands the next piece of a flight to the program, or gives the engine its result.
-    fn go_on(&self, mut flight: Flight, function: CStart) {
-        let Flight { io, pieces, parts, .. } = &mut flight;
+    fn go_on(&self, mut flight: Box<Flight>, function: CStart) {
+        let Flight { io, pieces, parts, .. } = &mut *flight;
         if !self.next_piece(io, pieces, parts) {
             let bytes = flight.pieces.bytes;
             return flight.end(Ok(bytes));
@@ -213,10 +219,10 @@ impl Common {
         let mut dispatch = dispatch_of(io, 0, parts);
         dispatch.id = self.lock().insert(flight);
         // SAFETY: as in `carry_out`. The program may complete the dispatch meanwhile, and knows that its parts are gone then.
-        inside(|| unsafe { function(self.user, &raw const dispatch) });
+        self.inside(|| unsafe { function(self.user, &raw const dispatch) });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Flight>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Box<Flight>>> {
         self.flights.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -305,7 +311,7 @@ impl Store for CStore {
             }
             How::Start(function) => {
                 let flight = Flight { io, done, parts: SPARE.take(), pieces: Pieces::default() };
-                self.0.go_on(flight, function);
+                self.0.go_on(Box::new(flight), function);
             }
         }
     }
@@ -331,11 +337,11 @@ impl Store for CStore {
             calls.extend(kept.map(|kept| (kept, result)));
         }
         // Before the calls, which may submit again.
-        common.intake.give(finished.iter().map(|over| place(over.memory).0));
+        common.intake.give(finished.iter().map(|over| common.slots.handle(place(over.memory).0)));
         for (kept, result) in calls.drain(..) {
             if let Some(done) = kept.done {
                 // SAFETY: the program's function and pointer.
-                inside(|| unsafe { done(kept.user, result) });
+                common.inside(|| unsafe { done(kept.user, result) });
             }
         }
         CALLS.set(calls);

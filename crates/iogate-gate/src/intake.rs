@@ -1,10 +1,11 @@
 //! How requests come into an engine: the room for them, their slots, and one thread at a time that brings in what all have submitted.
 //!
-//! All that a submitter needs is behind one lock, which is taken once for a request: room, a free slot, and the list of what is on its way
-//! in. If nobody is bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves
-//! the rest to a thread of the intake's, so that no submitter works for the others without end. What is over gives its room back under a
-//! lock of its own, which submitters take only when they have used up what was given before: where one dispatch at a time is in service,
-//! each gives back by itself. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
+//! All that a submitter needs is behind one lock, which is taken once for a request: room, a free handle, and the list of what is on its
+//! way in. The list is all that he writes: lines of the cache that come in their order to who brings in, who fills the slots. If nobody is
+//! bringing in, he does, with all that comes meanwhile, in the order of the list. Who has done so for a while leaves the rest to a thread
+//! of the intake's, so that no submitter works for the others without end. What is over gives its room back under a lock of its own, which
+//! submitters take only when they have used up what was given before: where one dispatch at a time is in service, each gives back by
+//! itself. Where dispatches keep their threads, requests go in directly: what waits here, the gate cannot see.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,6 +15,7 @@ use iogate_core::{AppId, ClientId, FileId, Op, Time};
 use iogate_engine::{Engine, Origin, Transfer};
 
 use crate::callbacks::{file, token};
+use crate::slots::{Kept, Slots};
 use std::sync::Arc;
 
 /// Batches that a submitter brings in before he leaves the rest.
@@ -23,7 +25,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// A request on its way in. Its handle on the file is made by who brings it in: what counts handles is then one thread's.
 pub(crate) struct Entry {
-    pub(crate) slot: u32,
+    pub(crate) handle: u64,
+    pub(crate) kept: Kept,
     pub(crate) bytes: u32,
     pub(crate) file: FileId,
     pub(crate) offset: u64,
@@ -33,13 +36,22 @@ pub(crate) struct Entry {
     pub(crate) op: Op,
 }
 
+// SAFETY: the pointers are the program's, and are never followed here.
+unsafe impl Send for Entry {}
+
 impl Entry {
-    pub(crate) fn transfer(self) -> Transfer {
+    /// Goes into its slot, and on to the engine.
+    ///
+    /// # Safety
+    /// As [`Slots::put`].
+    pub(crate) unsafe fn transfer(self, slots: &Slots) -> Transfer {
+        // SAFETY: the caller's promise.
+        unsafe { slots.put(self.handle, self.kept) };
         Transfer {
             file: file(self.file.0),
             op: self.op,
             offset: self.offset,
-            memory: token(self.slot),
+            memory: token(self.handle as u32),
             bytes: self.bytes,
             origin: Origin { app: self.app, client: self.client, issued: self.issued },
             extends: false,
@@ -59,11 +71,11 @@ pub(crate) struct Intake {
     wanted: Condvar,
 }
 
-/// Slots of what is over, until who has the intake's lock gathers them; in lines of the cache that submitters leave alone.
+/// Handles of slots of what is over, until who has the intake's lock gathers them; in lines of the cache that submitters leave alone.
 #[derive(Default)]
 #[repr(align(128))]
 struct Given {
-    slots: Mutex<Vec<u32>>,
+    handles: Mutex<Vec<u64>>,
     /// How many they are.
     count: AtomicUsize,
     /// With how many somebody who waits is to be woken.
@@ -73,8 +85,8 @@ struct Given {
 /// What the intake's lock guards.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Slots that have been in use, and are not, but for those that have just been given back.
-    free: Vec<u32>,
+    /// The next handles of slots that have been in use, and are not, but for those that have just been given back.
+    free: Vec<u64>,
     /// Slots that have been in use.
     used: u32,
     /// Who waits for room.
@@ -96,11 +108,11 @@ impl State {
         self.used as usize - self.free.len()
     }
 
-    /// A slot, where there is room.
-    pub(crate) fn slot(&mut self) -> u32 {
+    /// The handle of a request, where there is room.
+    pub(crate) fn handle(&mut self) -> u64 {
         self.free.pop().unwrap_or_else(|| {
             self.used += 1;
-            self.used - 1
+            Slots::first(self.used - 1)
         })
     }
 
@@ -161,10 +173,17 @@ impl Intake {
         Some(state)
     }
 
-    /// Takes slots back.
-    pub(crate) fn give(&self, slots: impl Iterator<Item = u32>) {
-        let mut given = self.given.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        given.extend(slots);
+    /// Whether a handle, if it is its slot's newest, has been given out.
+    pub(crate) fn has_given(&self, handle: u64) -> bool {
+        let mut state = self.lock();
+        self.gather(&mut state);
+        (handle as u32) < state.used && !state.free.contains(&handle)
+    }
+
+    /// Takes slots back, by their next handles.
+    pub(crate) fn give(&self, handles: impl Iterator<Item = u64>) {
+        let mut given = self.given.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        given.extend(handles);
         let count = given.len();
         self.given.count.store(count, Ordering::SeqCst);
         drop(given);
@@ -192,7 +211,7 @@ impl Intake {
         if self.given.count.load(Ordering::SeqCst) == 0 {
             return;
         }
-        let mut given = self.given.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut given = self.given.handles.lock().unwrap_or_else(PoisonError::into_inner);
         if state.free.is_empty() {
             std::mem::swap(&mut state.free, &mut given);
         } else {
@@ -215,9 +234,14 @@ impl Intake {
     }
 
     /// Brings in what is in the list, for a while.
-    pub(crate) fn bring_in<'a>(&'a self, engine: &Arc<Engine>, mut state: MutexGuard<'a, State>) {
+    pub(crate) fn bring_in<'a>(
+        &'a self,
+        engine: &Arc<Engine>,
+        slots: &Slots,
+        mut state: MutexGuard<'a, State>,
+    ) {
         for _ in 0..BATCHES_MAX {
-            match self.bring_batch(engine, state) {
+            match self.bring_batch(engine, slots, state) {
                 Some(again) => state = again,
                 None => return,
             }
@@ -232,13 +256,16 @@ impl Intake {
     fn bring_batch<'a>(
         &'a self,
         engine: &Arc<Engine>,
+        slots: &Slots,
         mut state: MutexGuard<'a, State>,
     ) -> Option<MutexGuard<'a, State>> {
         let spare = std::mem::take(&mut state.spare);
         let mut batch = std::mem::replace(&mut state.list, spare);
         drop(state);
+        // SAFETY: handles are given out once, and nobody else brings these in.
+        let transfers = batch.drain(..).map(|entry| unsafe { entry.transfer(slots) });
         // SAFETY: what stands for memory is never followed: the store is `CStore`.
-        unsafe { engine.submit_for_store(batch.drain(..).map(Entry::transfer), true) };
+        unsafe { engine.submit_for_store(transfers, true) };
         let mut state = self.lock();
         state.spare = batch;
         if state.list.is_empty() {
@@ -252,14 +279,14 @@ impl Intake {
     }
 
     /// What the intake's thread does.
-    pub(crate) fn run(&self, engine: &Arc<Engine>) {
+    pub(crate) fn run(&self, engine: &Arc<Engine>, slots: &Slots) {
         let mut state = self.lock();
         loop {
             if state.left {
                 state.left = false;
                 let mut going = Some(state);
                 while let Some(more) = going {
-                    going = self.bring_batch(engine, more);
+                    going = self.bring_batch(engine, slots, more);
                 }
                 state = self.lock();
             } else if state.stop {
@@ -299,15 +326,15 @@ mod tests {
                 let (intake, in_use) = (&intake, &in_use);
                 scope.spawn(move || {
                     for _ in 0..EACH {
-                        let slot = intake.enter(true).unwrap().slot();
-                        assert!(!in_use[slot as usize].swap(true, Ordering::Relaxed));
-                        give.send(slot).unwrap();
+                        let handle = intake.enter(true).unwrap().handle();
+                        assert!(!in_use[handle as u32 as usize].swap(true, Ordering::Relaxed));
+                        give.send(handle).unwrap();
                     }
                 });
             }
-            for slot in over {
-                in_use[slot as usize].store(false, Ordering::Relaxed);
-                intake.give(std::iter::once(slot));
+            for handle in over {
+                in_use[handle as u32 as usize].store(false, Ordering::Relaxed);
+                intake.give(std::iter::once(handle));
             }
         });
         assert_eq!(intake.taken(), 0);
@@ -316,16 +343,18 @@ mod tests {
     #[test]
     fn who_finds_no_room_waits_until_half_is_free() {
         let intake = Intake::new(4);
-        let slots: Vec<u32> = (0..4).map(|_| intake.enter(false).unwrap().slot()).collect();
-        assert_eq!(slots, [0, 1, 2, 3]);
+        let handles: Vec<u64> = (0..4).map(|_| intake.enter(false).unwrap().handle()).collect();
+        assert_eq!(handles, [0, 1, 2, 3].map(Slots::first));
         assert!(intake.enter(false).is_none());
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| intake.enter(true).unwrap().slot());
-            intake.give([2, 3].into_iter());
-            assert_eq!(waits.join().unwrap(), 3);
+            let waits = scope.spawn(|| intake.enter(true).unwrap().handle());
+            intake.give(handles[2..].iter().copied());
+            assert_eq!(waits.join().unwrap(), handles[3]);
         });
         assert_eq!(intake.taken(), 3);
-        intake.give([0, 1, 3].into_iter());
+        assert!(intake.has_given(handles[3]) && !intake.has_given(handles[2]));
+        assert!(!intake.has_given(Slots::first(4)), "nobody had a fifth slot");
+        intake.give([0, 1, 3].into_iter().map(Slots::first));
         assert_eq!(intake.taken(), 0);
     }
 }

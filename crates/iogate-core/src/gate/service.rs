@@ -6,7 +6,7 @@ use super::{Dispatch, DispatchId, Outcome};
 use crate::policy::Served;
 use crate::queue::{NONE, Pending, QueueId, Slot, SlotId};
 use crate::request::{Op, TargetId};
-use crate::stats::Sums;
+use crate::stats::{Counted, Sums};
 use crate::time::Time;
 
 /// The dispatches that the driver is carrying out.
@@ -36,8 +36,8 @@ struct Record {
     began: Time,
     /// [`Service::charge`] when it began.
     charge: u64,
-    /// Of its parts; the completion is added at the end.
-    sums: Sums,
+    /// Its parts.
+    counted: Counted,
     /// Its parts, through `Slot::next`; `NONE`: the record is free.
     first: SlotId,
     /// Held requests that overlap it.
@@ -67,17 +67,17 @@ impl Service {
         let (first, parts) = (pending.taken[0], pending.taken.len() as u32);
         let Slot { offset, file, app, op, target, .. } = *pending.slot(first);
         let target = TargetId(target.into());
-        let mut sums = Sums { dispatches: 1, ..Sums::default() };
+        let mut counted = Counted::NONE;
         let mut next = NONE;
         for index in (0..pending.taken.len()).rev() {
             let this = pending.taken[index];
             let slot = pending.slot_mut(this);
             let waited = now.since(slot.arrival);
             slot.next = core::mem::replace(&mut next, this);
-            sums.add(&Sums::of_request(slot.bytes, slot.arrival, waited));
+            counted.add(slot.bytes, slot.arrival, waited);
             pending.stats.ops[op as usize].waiting_ns.record(waited.as_nanos());
         }
-        let end = offset + sums.bytes;
+        let end = offset + counted.bytes;
         let record = Record {
             file,
             op,
@@ -86,7 +86,7 @@ impl Service {
             target,
             began: now,
             charge: self.charge,
-            sums,
+            counted,
             first,
             waiters: NONE,
             prev: NONE,
@@ -111,12 +111,12 @@ impl Service {
         let last_end = file.last_end[op as usize].replace(end);
 
         let stats = &mut pending.stats.ops[op as usize];
-        stats.dispatch_bytes.record(sums.bytes);
-        stats.dispatch_requests.record(sums.requests);
+        stats.dispatch_bytes.record(counted.bytes);
+        stats.dispatch_requests.record(counted.requests);
         if let Some(last_end) = last_end {
             stats.offset_distance_bytes.record(last_end.abs_diff(offset));
         }
-        Dispatch { id: DispatchId(id), file: file.id, op, offset, bytes: sums.bytes, parts, target, app }
+        Dispatch { id: DispatchId(id), file: file.id, op, offset, bytes: counted.bytes, parts, target, app }
     }
 
     /// The slots of a dispatch, in offset order.
@@ -184,8 +184,8 @@ impl Service {
         charges: &mut Vec<Charge>,
     ) {
         self.add_charge(now);
-        let Record { charge, sums, .. } = *self.record(id);
-        let (took, bytes) = (u128::from((self.charge - charge) >> 4), u128::from(sums.bytes));
+        let Record { charge, counted, .. } = *self.record(id);
+        let (took, bytes) = (u128::from((self.charge - charge) >> 4), u128::from(counted.bytes));
         for slot in self.slots(id, pending) {
             let &Slot { class, bytes: own, .. } = pending.slot(slot);
             let ns = (took * u128::from(own) / bytes) as u64;
@@ -209,26 +209,23 @@ impl Service {
         pending: &mut Pending,
         released: &mut Vec<SlotId>,
     ) -> (QueueId, u64) {
-        let Record { file, op, end, target, began, mut sums, first, waiters, prev, next, .. } =
+        let Record { file, op, end, target, began, counted, first, waiters, prev, next, .. } =
             *self.record(id);
         collect(waiters, pending, released);
-        sums.last = now;
-        let (mut slot, mut app_sums, mut app) = (first, Sums::default(), pending.slot(first).app);
+        let (mut slot, mut of_app, mut app) = (first, Counted::NONE, pending.slot(first).app);
         while slot != NONE {
             let part = pending.slot(slot);
             let (next, waiters, waited) = (part.next, part.waiters, began.since(part.arrival));
-            let of_part = Sums { last: now, ..Sums::of_request(part.bytes, part.arrival, waited) };
-            if part.app != app {
-                app_sums.dispatches = 1;
-                count(pending.stats.apps.sums(app), &app_sums, now, began, op);
-                (app, app_sums) = (pending.slot(slot).app, Sums::default());
+            let (bytes, arrival, of) = (part.bytes, part.arrival, part.app);
+            if of != app {
+                count(pending.stats.apps.sums(app), &of_app, now, began, op);
+                (app, of_app) = (of, Counted::NONE);
             }
-            app_sums.add(&of_part);
+            of_app.add(bytes, arrival, waited);
             collect(waiters, pending, released);
             pending.release(slot);
             slot = next;
         }
-        app_sums.dispatches = 1;
 
         if let Some(next) = self.records.get_mut(next as usize) {
             next.prev = prev;
@@ -243,9 +240,9 @@ impl Service {
         let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
-        count(stats.apps.sums(app), &app_sums, now, began, op);
-        stats.files.sums(file).add(&sums);
-        stats.targets.sums(target).add(&sums);
+        count(stats.apps.sums(app), &of_app, now, began, op);
+        stats.files.sums(file).add(&counted, now);
+        stats.targets.sums(target).add(&counted, now);
         stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());
         stats.ops[op as usize].failed += u64::from(outcome == Outcome::Failed);
         (queue, end)
@@ -253,8 +250,8 @@ impl Service {
 }
 
 /// Adds what an application has of a dispatch that ends.
-fn count(of_app: &mut Sums, part: &Sums, now: Time, began: Time, op: Op) {
-    of_app.add(part);
+fn count(of_app: &mut Sums, part: &Counted, now: Time, began: Time, op: Op) {
+    of_app.add(part, now);
     let latency = part.waiting.as_nanos() + now.since(began).as_nanos() * part.requests;
     let [read, written] = match op {
         Op::Read => [part.bytes, 0],

@@ -149,7 +149,10 @@ impl<const N: usize> Default for Recent<N> {
 
 impl<const N: usize> Recent<N> {
     pub(crate) fn add(&mut self, now: Time, more: [u64; N]) {
-        *self = self.at(now);
+        // Most come in the second of the one before: then there is nothing to move.
+        if now.as_nanos() / SECOND > self.second {
+            *self = self.at(now);
+        }
         self.this.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
@@ -190,20 +193,40 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Of one request that has waited; not yet completed, and its dispatch not counted.
-    pub(crate) fn of_request(bytes: u32, arrival: Time, waited: Span) -> Sums {
-        let bytes = u64::from(bytes);
-        Sums { requests: 1, bytes, waiting: waited, waiting_max: waited, first: arrival, ..Sums::default() }
+    /// Counts a dispatch, or what this has of one, that has completed.
+    pub(crate) fn add(&mut self, counted: &Counted, completed: Time) {
+        self.requests += counted.requests;
+        self.bytes += counted.bytes;
+        self.dispatches += 1;
+        self.waiting += counted.waiting;
+        self.waiting_max = self.waiting_max.max(counted.waiting_max);
+        self.first = self.first.min(counted.first);
+        self.last = self.last.max(completed);
     }
+}
 
-    pub(crate) fn add(&mut self, other: &Sums) {
-        self.requests += other.requests;
-        self.bytes += other.bytes;
-        self.dispatches += other.dispatches;
-        self.waiting += other.waiting;
-        self.waiting_max = self.waiting_max.max(other.waiting_max);
-        self.first = self.first.min(other.first);
-        self.last = self.last.max(other.last);
+/// Requests of one dispatch, as [`Sums`] count them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counted {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) waiting: Span,
+    waiting_max: Span,
+    first: Time,
+}
+
+impl Counted {
+    /// No request.
+    pub(crate) const NONE: Counted =
+        Counted { requests: 0, bytes: 0, waiting: Span::ZERO, waiting_max: Span::ZERO, first: Time::MAX };
+
+    /// Counts one more, which has waited.
+    pub(crate) fn add(&mut self, bytes: u32, arrival: Time, waited: Span) {
+        self.requests += 1;
+        self.bytes += u64::from(bytes);
+        self.waiting += waited;
+        self.waiting_max = self.waiting_max.max(waited);
+        self.first = self.first.min(arrival);
     }
 }
 

@@ -134,10 +134,13 @@ mod tests {
     use alloc::collections::BTreeMap;
 
     use super::*;
+    use crate::stats::Counted;
     use crate::time::{Span, Time};
 
     fn serve(apps: &mut Tracked<AppId>, app: u32, bytes: u32) {
-        apps.sums(AppId(app)).add(&Sums::of_request(bytes, Time::ZERO, Span::from_nanos(7)));
+        let mut counted = Counted::NONE;
+        counted.add(bytes, Time::ZERO, Span::from_nanos(7));
+        apps.sums(AppId(app)).add(&counted, Time::ZERO);
     }
 
     fn bytes(shown: &[(AppId, AppCounts)]) -> Vec<(u32, u64)> {
@@ -151,7 +154,7 @@ mod tests {
         serve(&mut apps, 17, 50);
         let (shown, other) = top.look(&apps);
         assert_eq!(shown.len(), NAMED_MAX);
-        assert_eq!(other, AppCounts { requests: 1, bytes: 50, dispatches: 0, waiting_ns: 7 });
+        assert_eq!(other, AppCounts { requests: 1, bytes: 50, dispatches: 1, waiting_ns: 7 });
         // A quarter more is not more than a quarter more.
         serve(&mut apps, 17, 75);
         let (shown, other) = top.look(&apps);
@@ -183,11 +186,9 @@ mod tests {
                 }
             }
             assert!(other.reaches(self.other), "other: {:?}, then {other:?}", self.other);
-            let served = apps.iter().fold(*apps.other(), |mut sum, (_, sums)| {
-                sum.add(sums);
-                sum
-            });
-            assert_eq!(all, AppCounts::of(&served));
+            let served =
+                apps.iter().fold(AppCounts::of(apps.other()), |sum, (_, sums)| sum.plus(AppCounts::of(sums)));
+            assert_eq!(all, served);
             self.shown = shown.into_iter().map(|(app, counts)| (app.0, counts)).collect();
             self.other = other;
         }

@@ -12,7 +12,7 @@ use super::shared::State;
 /// How long accounts that began because somebody asked go on when nobody asks again.
 const ASKED_FOR: Span = Span::from_secs(600);
 
-/// Whether accounts of who slows whom down are kept. They cost each request some time (docs/performance.md).
+/// Whether accounts of who slows whom down are kept. They cost each request some time (docs/performance-gate.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accounts {
     /// No.

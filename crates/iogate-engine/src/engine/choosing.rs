@@ -78,7 +78,7 @@ impl Noting {
         let (Some(first), Some(last)) = (flight.shares.first(), flight.shares.last()) else { return false };
         self.log.served(now, || {
             let bytes = last.offset + u64::from(last.bytes()) - first.offset;
-            let (file, op, offset) = (flight.io.file.id(), flight.io.op, first.offset);
+            let (file, op, offset) = (flight.io().file.id(), flight.io().op, first.offset);
             Served { began: flight.began, ended: now, file, offset, bytes, op }
         });
         let wakes = !self.told && self.log.is_ripe(now);

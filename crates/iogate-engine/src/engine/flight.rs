@@ -15,8 +15,6 @@ pub(super) struct Share {
     pub(super) segment: Segment,
     pub(super) got: u32,
     pub(super) error: Option<io::Error>,
-    /// The request, once this share has completed it.
-    pub(super) finished: Option<Pending>,
 }
 
 impl Share {
@@ -25,15 +23,17 @@ impl Share {
     }
 }
 
-/// A dispatch in service.
+/// A dispatch in service. It stays where it is, and is used again for a later one: its thread keeps it.
 pub(super) struct Flight {
     pub(super) id: DispatchId,
-    /// What the store carries out now: the whole, or one share of it.
-    pub(super) io: Io,
+    /// What the store carries out now: the whole, or one share of it. None while the store has it, and when the flight is over.
+    io: Option<Io>,
     pub(super) shares: Vec<Share>,
     /// When the gate let it go.
     pub(super) began: Time,
     stage: Stage,
+    /// For the next one's `io`, when this one is over.
+    segments: Vec<Segment>,
 }
 
 #[derive(Clone, Copy)]
@@ -42,22 +42,17 @@ enum Stage {
     Share(usize),
 }
 
-/// Flights that are over together. They come from a list of boxes, and are some 160 bytes each.
-pub(super) type Batch = Vec<Box<Flight>>;
+/// Flights, which stay where they are; their boxes move.
+pub(super) type Flights = Vec<Box<Flight>>;
 
-/// A flight whose `io` the store has.
-pub(super) struct Waiting {
-    id: DispatchId,
-    shares: Vec<Share>,
-    began: Time,
-    stage: Stage,
-}
-
-impl Waiting {
-    pub(super) fn join(self, io: Io) -> Flight {
-        let Waiting { id, shares, began, stage } = self;
-        Flight { id, io, shares, began, stage }
-    }
+/// Flights that are over together, and what became of requests by that.
+#[derive(Default)]
+pub(super) struct Over {
+    pub(super) flights: Flights,
+    /// Requests that are complete, and whose results go to who submitted them.
+    pub(super) finished: Vec<Pending>,
+    /// Those of which the store is told.
+    pub(super) told: Vec<Finished>,
 }
 
 /// What to do after the store has answered.
@@ -69,21 +64,50 @@ pub(super) enum Step {
 }
 
 impl Flight {
-    pub(super) fn new(id: DispatchId, io: Io, shares: Vec<Share>, began: Time) -> Flight {
-        Flight { id, io, shares, began, stage: Stage::Whole }
+    fn empty() -> Flight {
+        Flight {
+            id: DispatchId(0),
+            io: None,
+            shares: Vec::new(),
+            began: Time::ZERO,
+            stage: Stage::Whole,
+            segments: Vec::new(),
+        }
     }
 
-    /// As [`Flight::new`], but the shares are not carried out together.
-    pub(super) fn one_by_one(id: DispatchId, io: Io, shares: Vec<Share>, began: Time) -> Flight {
-        let mut flight = Flight { id, io, shares, began, stage: Stage::Share(0) };
-        flight.io.segments.truncate(1);
-        flight
+    /// An empty vector for [`Flight::begin`].
+    pub(super) fn segments(&mut self) -> Vec<Segment> {
+        std::mem::take(&mut self.segments)
+    }
+
+    /// Begins a dispatch whose shares are there. `together`: in one call of the store, where that works; else one by one.
+    pub(super) fn begin(&mut self, id: DispatchId, io: Io, began: Time, together: bool) {
+        (self.id, self.began) = (id, began);
+        self.stage = if together { Stage::Whole } else { Stage::Share(0) };
+        let io = self.io.insert(io);
+        if !together {
+            io.segments.truncate(1);
+        }
+    }
+
+    /// What the store is to carry out.
+    pub(super) fn io(&self) -> &Io {
+        self.io.as_ref().expect("the store does not have it")
+    }
+
+    /// As [`Flight::io`], to be changed.
+    pub(super) fn io_mut(&mut self) -> &mut Io {
+        self.io.as_mut().expect("the store does not have it")
     }
 
     /// Parts with `io` for as long as the store has it.
-    pub(super) fn split(self) -> (Io, Waiting) {
-        let Flight { id, io, shares, began, stage } = self;
-        (io, Waiting { id, shares, began, stage })
+    pub(super) fn part_with_io(&mut self) -> Io {
+        self.io.take().expect("the store does not have it")
+    }
+
+    /// The store gives it back.
+    pub(super) fn take_back(&mut self, io: Io) {
+        self.io = Some(io);
     }
 
     /// Takes the store's answer to `io`.
@@ -100,7 +124,7 @@ impl Flight {
                 // A short read is the end of the file, which holds for the shares behind it too. A share that was
                 // written in part has its result: a short count.
                 match self.shares.iter().position(|share| share.got == 0) {
-                    Some(first) if self.io.op == Op::Write && self.shares.len() > 1 => first,
+                    Some(first) if self.io().op == Op::Write && self.shares.len() > 1 => first,
                     _ => return Step::Finished,
                 }
             }
@@ -118,12 +142,15 @@ impl Flight {
                 index + 1
             }
         };
-        let Some(share) = self.shares.get(next) else { return Step::Finished };
+        let Some(&Share { request, offset, segment, .. }) = self.shares.get(next) else {
+            return Step::Finished;
+        };
         self.stage = Stage::Share(next);
-        self.io.offset = share.offset;
-        self.io.segments.clear();
-        self.io.segments.push(share.segment);
-        Step::Retry(share.request)
+        let io = self.io_mut();
+        io.offset = offset;
+        io.segments.clear();
+        io.segments.push(segment);
+        Step::Retry(request)
     }
 
     /// How many bytes it asks for.
@@ -141,63 +168,49 @@ impl Flight {
     }
 }
 
-/// Vectors of flights that are over, kept per thread so that a flight in steady state allocates nothing. In the
-/// usual case the thread that begins a flight also ends it.
+/// Flights that are over, kept per thread so that one in steady state allocates nothing. In the usual case the thread that begins a
+/// flight also ends it.
 const SPARE_MAX: usize = 64;
 
 thread_local! {
-    static SPARE: RefCell<Vec<(Vec<Segment>, Vec<Share>)>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Flights> = const { RefCell::new(Vec::new()) };
     /// Completions nest: what one of them submits may be carried out in it.
-    static BATCHES: RefCell<Vec<Batch>> = const { RefCell::new(Vec::new()) };
-    static TOLD: RefCell<Vec<Vec<Finished>>> = const { RefCell::new(Vec::new()) };
+    static OVER: RefCell<Vec<Over>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty vector for flights that are over together.
-pub(super) fn batch() -> Batch {
-    BATCHES.with_borrow_mut(Vec::pop).unwrap_or_default()
+/// Empty lists for flights that are over together.
+pub(super) fn over() -> Over {
+    OVER.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// Gives it back, empty.
-pub(super) fn recycle_batch(batch: Batch) {
-    debug_assert!(batch.is_empty(), "a batch is recycled when its results are given");
-    BATCHES.with_borrow_mut(|spare| {
-        if spare.len() < 4 {
-            spare.push(batch);
+/// Gives them back, empty.
+pub(super) fn recycle_over(over: Over) {
+    debug_assert!(over.flights.is_empty(), "they are recycled when results have been given");
+    OVER.with_borrow_mut(|spare| {
+        if spare.len() < 4 && over.told.capacity().max(over.finished.capacity()) <= 1024 {
+            spare.push(over);
         }
     });
 }
 
-/// An empty vector for what the store is told.
-pub(super) fn told() -> Vec<Finished> {
-    TOLD.with_borrow_mut(Vec::pop).unwrap_or_default()
+/// A flight to begin.
+pub(super) fn spare() -> Box<Flight> {
+    SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Box::new(Flight::empty()))
 }
 
-/// Gives it back.
-pub(super) fn recycle_told(mut told: Vec<Finished>) {
-    told.clear();
-    if told.capacity() <= 1024 {
-        TOLD.with_borrow_mut(|spare| {
-            if spare.len() < 4 {
-                spare.push(told);
-            }
-        });
+/// Gives a flight back that is over. Its file is closed here, if this was the last handle.
+pub(super) fn recycle(mut flight: Box<Flight>) {
+    if let Some(Io { file, mut segments, .. }) = flight.io.take() {
+        drop(file);
+        segments.clear();
+        flight.segments = segments;
     }
-}
-
-/// Empty vectors for a new flight.
-pub(super) fn spare() -> (Vec<Segment>, Vec<Share>) {
-    SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
-}
-
-/// Gives the vectors of a flight that is over back.
-pub(super) fn recycle(mut segments: Vec<Segment>, mut shares: Vec<Share>) {
-    segments.clear();
-    shares.clear();
+    flight.shares.clear();
     // Not the rare huge one: a thread keeps little.
-    if shares.capacity() <= 1024 {
+    if flight.shares.capacity() <= 1024 {
         SPARE.with_borrow_mut(|spare| {
             if spare.len() < SPARE_MAX {
-                spare.push((segments, shares));
+                spare.push(flight);
             }
         });
     }

@@ -434,9 +434,14 @@ impl Engine {
         look(&self.shared.lock().gate, now)
     }
 
-    /// What the arrivals of each application look like: a copy, made under the gate's lock.
+    /// Looks at arrivals from now on, for [`Engine::seen`]. It costs each request some 50 ns.
+    pub fn watch_arrivals(&self) {
+        self.shared.lock().seen.get_or_insert_default();
+    }
+
+    /// What the arrivals of each application look like since [`Engine::watch_arrivals`]: a copy, made under the gate's lock.
     pub fn seen(&self) -> Vec<AppSeen> {
-        self.shared.lock().seen.apps().to_vec()
+        self.shared.lock().seen.as_ref().map_or_else(Vec::new, |seen| seen.apps().to_vec())
     }
 
     /// Reads what a recording has from event `from` on, as at most `room` bytes (see [`iogate_core::recording`]). From 0 it begins if

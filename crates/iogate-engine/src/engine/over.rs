@@ -8,23 +8,22 @@ use iogate_core::Time;
 
 use super::Shared;
 use super::choosing::Choosing;
-use super::flight::{self, Batch, Flight};
+use super::flight::{self, Flights, Over};
 use super::frame::{self, List, Work};
 use super::table::Done;
-use crate::store::{Finished, Io};
+use crate::store::Finished;
 use crate::sync::atomic::Ordering;
 
 impl Shared {
     /// Tells the gate that flights are over, collects what the gate then says, and gives the requests that are
     /// complete their results. Returns the time.
-    pub(super) fn end(self: &Arc<Self>, flights: &mut Batch, list: &mut List) -> Time {
+    pub(super) fn end(self: &Arc<Self>, over: &mut Over, list: &mut List) -> Time {
         let (mut calls, mut shares, mut ripe) = (0, 0, false);
-        let mut told = Vec::new();
         // Read before the lock is taken, so that it is held for less; the gate puts times that come late right.
         let now = self.clock.now();
         let mut guard = self.lock();
         let state = &mut *guard;
-        for flight in &mut *flights {
+        for flight in &mut over.flights {
             state.gate.complete(now, flight.id, flight.outcome());
             shares += flight.shares.len();
             for share in &mut flight.shares {
@@ -36,24 +35,23 @@ impl Shared {
                 if !pending.account(share.offset, bytes, share.got, share.error.take()) {
                     continue;
                 }
-                state.seen.completed(now, pending.origin.app, pending.origin.client);
+                if let Some(seen) = &mut state.seen {
+                    seen.completed(now, pending.origin.app, pending.origin.client);
+                }
                 state.recordings.completed(now, share.request);
                 if let Done::Tell(memory) = pending.done {
-                    if told.is_empty() {
-                        told = flight::told();
-                    }
-                    told.push(Finished { memory, result: pending.take_result() });
+                    over.told.push(Finished { memory, result: pending.take_result() });
                     state.table.discard(share.request);
                 } else {
                     calls += usize::from(matches!(pending.done, Done::Call(_)));
-                    share.finished = Some(state.table.remove(share.request));
+                    over.finished.push(state.table.remove(share.request));
                 }
             }
             if let Choosing::On(noting) = &mut state.choosing {
                 ripe |= noting.served(now, flight);
             }
         }
-        calls += told.len();
+        calls += over.told.len();
         let wake_at = state.drain(now, list);
         if calls > 0 {
             self.calls.fetch_add(calls, Ordering::SeqCst);
@@ -75,41 +73,31 @@ impl Shared {
         if let Some(time) = wake_at {
             self.pool.arm(self, time);
         }
-        self.deliver(flights, told, calls, list);
+        self.deliver(over, calls, list);
         now
     }
 
-    fn deliver(
-        self: &Arc<Self>,
-        flights: &mut Batch,
-        mut told: Vec<Finished>,
-        calls: usize,
-        list: &mut List,
-    ) {
+    fn deliver(self: &Arc<Self>, over: &mut Over, calls: usize, list: &mut List) {
         if calls > 0 {
             frame::open(Arc::as_ptr(self), mem::take(list));
         }
-        for flight in flights.drain(..) {
-            let Flight { io: Io { file, segments, .. }, mut shares, .. } = *flight;
-            // Whoever waits may expect that its file is closed when it drops its own handle.
-            drop(file);
-            for pending in shares.iter_mut().filter_map(|share| share.finished.take()) {
-                match pending.into_result() {
-                    (Done::Wake(waiter), result) => waiter.deliver(result),
-                    (Done::Call(done), result) => {
-                        // One front end's mistake must not cost the others their results.
-                        if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
-                            tracing::error!("a completion panicked");
-                        }
+        // First: whoever waits may expect that its file is closed when it drops its own handle.
+        over.flights.drain(..).for_each(flight::recycle);
+        for pending in over.finished.drain(..) {
+            match pending.into_result() {
+                (Done::Wake(waiter), result) => waiter.deliver(result),
+                (Done::Call(done), result) => {
+                    // One front end's mistake must not cost the others their results.
+                    if panic::catch_unwind(AssertUnwindSafe(|| done(result))).is_err() {
+                        tracing::error!("a completion panicked");
                     }
-                    (Done::Tell(_), _) => {}
                 }
+                (Done::Tell(_), _) => {}
             }
-            flight::recycle(segments, shares);
         }
-        if !told.is_empty() {
-            self.tell(&mut told);
-            flight::recycle_told(told);
+        if !over.told.is_empty() {
+            self.tell(&mut over.told);
+            over.told.clear();
         }
         if calls > 0 {
             *list = frame::close();
@@ -131,7 +119,7 @@ impl Shared {
 }
 
 /// Takes the flights that are over from the list's end, in their order.
-pub(super) fn take_ends(list: &mut List, over: &mut Batch) {
+pub(super) fn take_ends(list: &mut List, over: &mut Flights) {
     let first = over.len();
     while let Some(Work::End(flight)) = list.pop_back_if(|last| matches!(last, Work::End(_))) {
         over.push(flight);

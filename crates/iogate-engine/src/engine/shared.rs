@@ -12,7 +12,7 @@ use super::abort::AbortOnUnwind;
 use super::accounts::Keeping;
 use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
-use super::flight::{self, Flight, Share, Step};
+use super::flight::{self, Flight, Flights, Share, Step};
 use super::frame::{self, List, Work};
 use super::over::take_ends;
 use super::pool::Pool;
@@ -55,8 +55,9 @@ pub(super) struct Shared {
 
 pub(super) struct State {
     pub(super) gate: Gate,
-    /// What arrivals look like. It is told of each: what continues what cannot be told from samples. The lock is held anyway.
-    pub(super) seen: Features,
+    /// What arrivals look like, where somebody wants to know. It is told of each: what continues what cannot be told from samples. The
+    /// lock is held anyway.
+    pub(super) seen: Option<Box<Features>>,
     pub(super) recordings: Recordings,
     /// Whether accounts are kept.
     pub(super) keeping: Keeping,
@@ -98,32 +99,26 @@ impl State {
     }
 
     fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Box<Flight> {
-        let (mut segments, mut shares) = flight::spare();
+        let mut flight = flight::spare();
+        let mut segments = flight.segments();
         let (mut first, mut extends) = (None, false);
         for part in self.gate.parts(dispatch.id) {
             let pending = self.table.get(part.request);
-            first.get_or_insert_with(|| (pending.file.clone(), pending.origin, pending.extends));
+            first.get_or_insert_with(|| (pending.handle(part.bytes), pending.origin, pending.extends));
             extends |= pending.extends;
             let memory = pending.memory.wrapping_add((part.offset - pending.offset) as usize);
             let segment = Segment { memory, bytes: part.bytes as usize };
             segments.push(segment);
-            shares.push(Share {
-                request: part.request,
-                offset: part.offset,
-                segment,
-                got: 0,
-                error: None,
-                finished: None,
-            });
+            let (request, offset) = (part.request, part.offset);
+            flight.shares.push(Share { request, offset, segment, got: 0, error: None });
         }
         let (file, origin, first_extends) = first.expect("a dispatch has a part");
         let (op, offset, target) = (dispatch.op, dispatch.offset, dispatch.target);
         let io = Io { file, op, offset, target, origin, extends: first_extends, segments };
-        if extends && shares.len() > 1 {
-            // Each is refused or not by itself.
-            return Box::new(Flight::one_by_one(dispatch.id, io, shares, now));
-        }
-        Box::new(Flight::new(dispatch.id, io, shares, now))
+        // Each that extends its file is refused or not by itself.
+        let together = !extends || flight.shares.len() == 1;
+        flight.begin(dispatch.id, io, now, together);
+        flight
     }
 }
 
@@ -131,7 +126,7 @@ impl Shared {
     pub(super) fn new(gate: Gate, store: Arc<dyn Store>) -> Shared {
         let state = State {
             gate,
-            seen: Features::default(),
+            seen: None,
             recordings: Recordings::default(),
             keeping: Keeping::default(),
             choosing: Choosing::default(),
@@ -195,7 +190,9 @@ impl Shared {
                 continue;
             }
             (state, admitted) = self.admit(state, &mut now, transfer, done, is_wanted, list);
-            refused.extend(admitted.err());
+            if let Err(refusal) = admitted {
+                refused.push(refusal);
+            }
         }
         self.settle(state, now, list);
         (now, refused)
@@ -265,7 +262,9 @@ impl Shared {
                 return (state, Err((SubmitError::Unwanted, done)));
             }
         }
-        state.seen.arrived(*now, &request);
+        if let Some(seen) = &mut state.seen {
+            seen.arrived(*now, &request);
+        }
         state.recordings.arrived(*now, &request);
         state.table.insert(Pending::new(transfer, done));
         if let Choosing::On(noting) = &mut state.choosing
@@ -329,13 +328,17 @@ impl Shared {
         }
         let _guard = AbortOnUnwind::new();
         let blocks = self.store.blocks();
+        let together_in_a_frame = !blocks && self.store.submits();
         let mut before = submitted;
         let mut carried_out = 0;
-        let mut over = flight::batch();
+        let mut over = flight::over();
         let (mut together, mut bytes) = (0, 0);
         while let Some(work) = list.pop_front() {
             match work {
-                Work::End(flight) => over.push(flight),
+                Work::End(flight) => over.flights.push(flight),
+                Work::Begin(flight) if together_in_a_frame => {
+                    self.begin_several(flight, list, &mut over.flights);
+                }
                 Work::Begin(flight) => {
                     // Dispatches that the gate wants in service together must not wait for each other.
                     if blocks && !list.is_empty() {
@@ -343,7 +346,7 @@ impl Shared {
                     }
                     let Some(flight) = self.begin(flight, list) else { continue };
                     if list.is_empty() || blocks {
-                        over.push(flight);
+                        over.flights.push(flight);
                     } else {
                         // Behind the others, and in the list: a store that submits may have to part with it.
                         together += 1;
@@ -352,17 +355,20 @@ impl Shared {
                         if together < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX {
                             continue;
                         }
-                        take_ends(list, &mut over);
+                        take_ends(list, &mut over.flights);
                     }
                 }
             }
-            while over.len() < TOGETHER_MAX
+            while over.flights.len() < TOGETHER_MAX
                 && let Some(Work::End(flight)) = list.pop_front_if(|next| matches!(next, Work::End(_)))
             {
-                over.push(flight);
+                over.flights.push(flight);
             }
             (together, bytes) = (0, 0);
-            carried_out += over.len() as u32;
+            if over.flights.is_empty() {
+                continue;
+            }
+            carried_out += over.flights.len() as u32;
             let now = self.end(&mut over, list);
             if let Some(earlier) = before {
                 before = Some(now);
@@ -372,34 +378,66 @@ impl Shared {
                 }
             }
         }
-        flight::recycle_batch(over);
+        flight::recycle_over(over);
     }
 
-    /// Hands a flight to the store. Returns it if the store carried it out at once.
-    fn begin(self: &Arc<Self>, mut flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
-        while let Some(result) = self.refused(&flight.io).or_else(|| self.run(&flight.io, list)) {
+    /// Hands a flight to the store. Returns it if the store carried it out at once. What turns up meanwhile, because the store submits or
+    /// completes, is handled behind it, or it would nest.
+    fn begin(self: &Arc<Self>, flight: Box<Flight>, list: &mut List) -> Option<Box<Flight>> {
+        let submits = self.store.submits();
+        if submits {
+            frame::open(Arc::as_ptr(self), mem::take(list));
+        }
+        let carried_out = self.run(flight);
+        if !submits && carried_out.is_err() {
+            frame::open(Arc::as_ptr(self), mem::take(list));
+        }
+        let carried_out = carried_out.map_err(|flight| self.start(flight)).ok();
+        if submits || carried_out.is_none() {
+            *list = frame::close();
+        }
+        carried_out
+    }
+
+    /// As [`Shared::begin`], and goes on with those that follow, where the store submits (without waiting) and does not block: what turns
+    /// up is looked at once for all.
+    fn begin_several(self: &Arc<Self>, first: Box<Flight>, list: &mut List, over: &mut Flights) {
+        frame::open(Arc::as_ptr(self), frame::list());
+        let (mut next, mut bytes) = (Some(Work::Begin(first)), 0);
+        while let Some(Work::Begin(flight)) = next {
+            match self.run(flight) {
+                Ok(flight) => {
+                    bytes += flight.bytes();
+                    over.push(flight);
+                }
+                Err(flight) => self.start(flight),
+            }
+            let is_next = |work: &mut Work| {
+                matches!(work, Work::Begin(_)) && over.len() < TOGETHER_MAX && bytes < TOGETHER_BYTES_MAX
+            };
+            next = list.pop_front_if(is_next);
+        }
+        let mut turned_up = frame::close();
+        list.append(&mut turned_up);
+        frame::recycle(turned_up);
+    }
+
+    /// Has the store carry a flight out at once; it is given back as an error if the store does not.
+    fn run(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, Box<Flight>> {
+        while let Some(result) = self.refused(flight.io()).or_else(|| self.store.run(flight.io())) {
             match flight.settle(result) {
-                Step::Finished => return Some(flight),
+                Step::Finished => return Ok(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),
             }
         }
-        frame::open(Arc::as_ptr(self), mem::take(list));
-        let engine = Arc::clone(self);
-        let (io, flight) = flight.split();
-        self.store.start(io, Box::new(move |io, result| engine.landed(Box::new(flight.join(io)), result)));
-        *list = frame::close();
-        None
+        Err(flight)
     }
 
-    /// Has the store carry it out at once. What that submits is handled behind it, or it would nest.
-    fn run(&self, io: &Io, list: &mut List) -> Option<io::Result<u64>> {
-        if !self.store.submits() {
-            return self.store.run(io);
-        }
-        frame::open(self, mem::take(list));
-        let result = self.store.run(io);
-        *list = frame::close();
-        result
+    /// Has the store begin a flight.
+    fn start(self: &Arc<Self>, mut flight: Box<Flight>) {
+        let engine = Arc::clone(self);
+        let io = flight.part_with_io();
+        self.store.start(io, Box::new(move |io, result| engine.landed(flight, io, result)));
     }
 
     /// Refuses to extend a file that has been extended, but by the write itself. Nothing that overlaps the write is underway.
@@ -436,7 +474,8 @@ impl Shared {
     }
 
     /// Takes the answer of a store that did not carry a flight out at once.
-    fn landed(self: &Arc<Self>, mut flight: Box<Flight>, result: io::Result<u64>) {
+    fn landed(self: &Arc<Self>, mut flight: Box<Flight>, io: Io, result: io::Result<u64>) {
+        flight.take_back(io);
         let work = match flight.settle(result) {
             Step::Finished => Work::End(flight),
             Step::Retry(request) => {
@@ -449,11 +488,15 @@ impl Shared {
         }
     }
 
-    /// A share alone goes through its own request's handle.
+    /// A share alone goes through its own request's handle; a dispatch's first may have brought it along.
     fn retarget(&self, flight: &mut Flight, request: RequestId) {
         let mut state = self.lock();
         let pending = state.table.get(request);
-        (flight.io.file, flight.io.extends) = (pending.file.clone(), pending.extends);
+        let io = flight.io_mut();
+        io.extends = pending.extends;
+        if let Some(file) = &pending.file {
+            io.file = file.clone();
+        }
     }
 
     pub(super) fn shutdown(self: &Arc<Self>) {

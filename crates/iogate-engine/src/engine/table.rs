@@ -20,7 +20,8 @@ pub(super) enum Done {
 
 /// A request in the gate.
 pub(super) struct Pending {
-    pub(super) file: FileHandle,
+    /// None: a dispatch that has all that is left of the request has it.
+    pub(super) file: Option<FileHandle>,
     pub(super) op: Op,
     pub(super) offset: u64,
     pub(super) memory: *mut u8,
@@ -43,7 +44,7 @@ impl Pending {
     pub(super) fn new(transfer: Transfer, done: Done) -> Pending {
         let Transfer { file, op, offset, memory, bytes, origin, extends } = transfer;
         Pending {
-            file,
+            file: Some(file),
             op,
             offset,
             memory,
@@ -54,6 +55,12 @@ impl Pending {
             fault: None,
             done,
         }
+    }
+
+    /// The handle for a dispatch that has so many bytes of the request; the request's own, if that is all that is left.
+    pub(super) fn handle(&mut self, bytes: u32) -> FileHandle {
+        let handle = if bytes == self.remaining { self.file.take() } else { self.file.clone() };
+        handle.expect("no other dispatch has all that is left")
     }
 
     /// Accounts for `bytes` at file offset `offset`, of which `got` were transferred before the end of the file,
@@ -162,5 +169,43 @@ impl Table {
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index(id) as u32);
         &mut slot.pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Store;
+    use crate::store::{NullStore, OpenMode};
+
+    #[test]
+    fn only_a_dispatch_with_all_that_is_left_takes_the_handle_along() {
+        let file = NullStore::new().open(Path::new("file"), OpenMode::default()).unwrap();
+        let transfer = Transfer {
+            file: file.clone(),
+            op: Op::Read,
+            offset: 0,
+            memory: std::ptr::dangling_mut(),
+            bytes: 3 * 4096,
+            origin: Origin::default(),
+            extends: false,
+        };
+        let mut pending = Pending::new(transfer, Done::Tell(std::ptr::dangling_mut()));
+        let before = Arc::strong_count(&file);
+        // Two stripes are in service at once; one of them falls short, as far behind the beginning as a stripe is long.
+        let first = pending.handle(4096);
+        let second = pending.handle(4096);
+        assert_eq!(Arc::strong_count(&file), before + 2);
+        assert!(!pending.account(4096, 4096, 0, None));
+        assert!(pending.handle(4096).id() == file.id() && pending.file.is_some());
+        assert!(!pending.account(0, 4096, 4096, None));
+        drop((first, second));
+        let last = pending.handle(4096);
+        assert!(pending.file.is_none() && Arc::strong_count(&file) == before);
+        drop(last);
+        assert!(pending.account(8192, 4096, 4096, None));
     }
 }

@@ -138,7 +138,7 @@ pub trait Store: Send + Sync + 'static {
         true
     }
 
-    /// Whether `run` may submit to the engine that calls it.
+    /// Whether `run` and `start` may submit to the engine that calls them; without waiting for room, if the store does not block.
     fn submits(&self) -> bool {
         false
     }

@@ -115,6 +115,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     }
     let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
 
+    engine.watch_arrivals();
     let control = Arc::new(MountControl {
         engine: engine.clone(),
         point: point.display().to_string(),

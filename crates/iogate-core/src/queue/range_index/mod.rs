@@ -169,6 +169,7 @@ impl Arena {
     }
 
     /// The index of the child of `inner` in which `key` belongs.
+    #[inline]
     fn child_of(&self, inner: u32, key: Key) -> usize {
         let offsets = &self.inner(inner).offsets;
         let mut index = self.inner(inner).last_from(key.offset);
