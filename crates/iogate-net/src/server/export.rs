@@ -112,6 +112,8 @@ impl Served {
         let log = export.answers.clone();
         let log = log.map(|answers| -> Arc<dyn RangeLog> { Arc::new(KeptRanges::new(answers)) });
         let ends = Ends::new(Rules::SERVER, log, Clock::REAL);
+        // For its status.
+        export.engine.watch_arrivals();
         Arc::new(Served {
             export,
             index,

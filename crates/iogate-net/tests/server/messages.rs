@@ -236,6 +236,23 @@ fn exports_are_chosen_by_name() {
 }
 
 #[test]
+fn the_state_says_in_words_what_requests_look_like() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.tcp());
+    client.open(1, "f", RDWR);
+    for index in 0..32 {
+        client.write_at(1, index * 4096, &[0; 4096]);
+    }
+    let json = client.ask(&Request::Status(Status {}), &[]).payload;
+    let status: iogate_net::server::Status = serde_json::from_slice(&json).unwrap();
+    let words: Vec<_> = status.exports[0].gate.summary.patterns.iter().map(|of| &of.words[..]).collect();
+    assert!(
+        matches!(words[..], [one] if one.contains("writes 4 KiB") && one.contains("contiguously")),
+        "{words:?}"
+    );
+}
+
+#[test]
 fn the_state_is_told_and_the_scheduler_changed() {
     let setup = Setup::new();
     let mut client = Raw::greet(setup.tcp());
