@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::shadow::Pricing;
+use super::pricing::Pricing;
 use crate::sched::param::AGE_MAX;
 use crate::sched::{SchedulerConfig, SchedulerKind};
 use crate::time::Span;

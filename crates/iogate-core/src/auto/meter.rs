@@ -9,7 +9,7 @@ use crate::profile::{Class, Coverage, Profile, Profiled, Refit, Sample, Streams}
 use crate::request::Op;
 use crate::time::Time;
 
-use super::shadow::Pricing;
+use super::pricing::Pricing;
 
 /// Dispatches before which what has been learnt is not believed.
 pub(super) const DISPATCHES_MIN: u64 = 64;

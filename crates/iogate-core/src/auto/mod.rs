@@ -6,6 +6,7 @@
 //! | [`window`] | a window of work, which is read out of a ring |
 //! | `addresses` | where on a device the bytes of files are taken to lie |
 //! | `load` | whether the load is still of the same kind |
+//! | [`pricing`] | what the storage charges, for a shadow |
 //! | [`shadow`] | a window as it would have been under another scheduler |
 //! | [`objective`] | which of two outcomes is better |
 //! | [`candidates`] | the schedulers that are considered |
@@ -38,6 +39,7 @@ mod load;
 pub mod meter;
 pub mod objective;
 pub mod pattern;
+pub mod pricing;
 pub mod prior;
 mod reference;
 pub mod ring;
@@ -53,7 +55,7 @@ pub use chooser::Chooser;
 pub use driver::{Auto, Pace};
 pub use live::{Live, Log, Storage};
 pub use meter::Meter;
+pub use pricing::Pricing;
 pub use prior::Prior;
 pub use ring::Ring;
-pub use shadow::Pricing;
 pub use status::Choice;

@@ -1,6 +1,6 @@
 //! What requests cost by themselves, wherever on the storage they are: what work is counted in.
 
-use super::shadow::Pricing;
+use super::pricing::Pricing;
 use super::window::AppPart;
 use crate::device::{Station, Transfer};
 use crate::request::Op;

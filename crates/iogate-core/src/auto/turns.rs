@@ -11,9 +11,9 @@ use alloc::vec::Vec;
 
 use super::correction::Measured;
 use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, ln_ratio};
+use super::pricing::Pricing;
 use super::reference::Reference;
 use super::ring::{SPAN_MAX, SPAN_MIN};
-use super::shadow::Pricing;
 use super::window::Window;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};

@@ -128,9 +128,10 @@ pub fn disturbed(mix: &Mix, other: &SchedulerConfig) -> Ran {
 /// Carries out a mix with another scheduler as long as nobody is behind what `fifo` has made of it, `base`, by more than may be, and with
 /// `fifo` until it is not so any more.
 ///
-/// Nobody who chooses can know what `fifo` would have made of a load; this does, to the request. It does not know how long applications are.
+/// Nobody who chooses can know what `fifo` would have made of a load; this does, to the request. It does not know how long applications
+/// are.
 pub fn guarded(mix: &Mix, other: &SchedulerConfig, base: &Ran) -> Ran {
-    let (leave, return_, pause) = GUARD;
+    let (leave, back, pause) = GUARD;
     let (mut is_on, mut next) = (false, Time::ZERO);
     run_with(mix, &fifo(), None, u64::MAX, |now, gate, ran| {
         if now < next {
@@ -140,7 +141,7 @@ pub fn guarded(mix: &Mix, other: &SchedulerConfig, base: &Ran) -> Ran {
         // By when the next completion of each application would have been.
         let due =
             ran.completions.iter().zip(&base.completions).filter_map(|(done, base)| base.get(done.len()));
-        let most = if is_on { leave } else { return_ };
+        let most = if is_on { leave } else { back };
         let may = due.copied().min().is_none_or(|due| now.as_nanos() as f64 <= due as f64 * most);
         if may != is_on {
             is_on = may;

@@ -4,7 +4,7 @@
 //! A scheduler whose dispatches are mostly such ones is simulated by a guess, which can as well hide a gain as promise one. So it is in
 //! force for a moment, of which nothing but the prices of its dispatches is learnt.
 
-use super::{Because, Chooser, Proposal};
+use super::Chooser;
 use crate::auto::judging::Judging;
 use crate::auto::ring::{Limits, Ring};
 use crate::time::{Span, Time};
@@ -62,7 +62,7 @@ impl Chooser {
         self.status.probes += 1;
         self.probing.longest = Some(longest);
         let scheduler = self.candidates.with_wait(index, self.wait);
-        self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Turn });
+        self.give_turn(scheduler);
     }
 
     /// Whether a probe was in force; what is in use is to be so again.

@@ -1,7 +1,7 @@
 //! What a prior asks for: numbers without a scale, of the first requests and of the storage.
 
+use crate::auto::pricing::Pricing;
 use crate::auto::reference::Reference;
-use crate::auto::shadow::Pricing;
 use crate::auto::window::{After, Window, Work};
 use crate::hash::HashMap;
 use crate::request::{FileId, Op};
