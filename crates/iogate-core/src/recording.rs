@@ -53,6 +53,8 @@ pub enum Event {
         id: RequestId,
         /// When.
         time: Time,
+        /// When the dispatch that carried it out was handed over, of several the last; `None`: it is not known.
+        began: Option<Time>,
     },
     /// So many arrived here that had no room.
     Lost {
@@ -104,10 +106,10 @@ impl Recordings {
         self.push(now, Event::Arrived { id, time: now, app, client, file, op, offset, bytes });
     }
 
-    /// Tells of a request that is over.
-    pub fn completed(&mut self, now: Time, id: RequestId) {
+    /// Tells of a request that is over; its last dispatch `began` then.
+    pub fn completed(&mut self, now: Time, id: RequestId, began: Time) {
         if !self.0.is_empty() {
-            self.push(now, Event::Completed { id, time: now });
+            self.push(now, Event::Completed { id, time: now, began: Some(began) });
         }
     }
 
@@ -205,10 +207,12 @@ impl Event {
                 out.extend(file.0.to_le_bytes());
                 out.extend(offset.to_le_bytes());
             }
-            Event::Completed { id, time } => {
+            Event::Completed { id, time, began } => {
                 out.extend(u64::from(COMPLETED).to_le_bytes());
                 out.extend(id.0.to_le_bytes());
                 out.extend(time.as_nanos().to_le_bytes());
+                // Gates of before leave it 0.
+                out.extend(began.map_or(0, Time::as_nanos).to_le_bytes());
             }
             Event::Lost { arrivals } => {
                 out.extend(u64::from(LOST).to_le_bytes());
@@ -225,7 +229,9 @@ impl Event {
             READ => Op::Read,
             WRITE => Op::Write,
             COMPLETED => {
-                return Some(Event::Completed { id: RequestId(word(8)?), time: Time::from_nanos(word(16)?) });
+                let began = Some(word(24)?).filter(|began| *began > 0).map(Time::from_nanos);
+                let (id, time) = (RequestId(word(8)?), Time::from_nanos(word(16)?));
+                return Some(Event::Completed { id, time, began });
             }
             LOST => return Some(Event::Lost { arrivals: word(8)? }),
             _ => return None,
@@ -295,8 +301,9 @@ mod tests {
         assert_eq!(read(&mut recordings, 0, 1 << 16), Chunk::default(), "what was before is not in it");
         recordings.arrived(at(1), &request(2));
         recordings.arrived(at(2), &request(3));
-        recordings.completed(at(3), RequestId(2));
-        let all = vec![arrived(1, 2), arrived(2, 3), Event::Completed { id: RequestId(2), time: at(3) }];
+        recordings.completed(at(3), RequestId(2), at(2));
+        let over = Event::Completed { id: RequestId(2), time: at(3), began: Some(at(2)) };
+        let all = vec![arrived(1, 2), arrived(2, 3), over];
         for _ in 0..2 {
             assert_eq!(read(&mut recordings, 0, 1 << 16), Chunk { first: 0, events: all.clone(), lost: 0 });
         }
@@ -313,7 +320,7 @@ mod tests {
             ring.push(arrived(id, id));
         }
         ring.push(arrived(3, 3));
-        ring.push(Event::Completed { id: RequestId(0), time: at(4) });
+        ring.push(Event::Completed { id: RequestId(0), time: at(4), began: None });
         ring.push(arrived(5, 5));
         let chunk = |ring: &mut Ring, from| Chunk::decode(&ring.read(from, 1 << 16)).unwrap();
         assert_eq!((chunk(&mut ring, 0).events.len(), chunk(&mut ring, 0).lost), (3, 2));

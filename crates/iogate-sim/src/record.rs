@@ -76,7 +76,7 @@ impl Assembler {
                 self.held.push_back(Line { time, app, client, file, op, offset, bytes, done: None, lost: 0 });
                 self.arrivals += 1;
             }
-            Event::Completed { id, time } => {
+            Event::Completed { id, time, .. } => {
                 let done = since(self.start.unwrap_or(time), time);
                 // Else it arrived before the recording, was lost, or has been given up.
                 if let Some(line) = self.open.remove(&id)

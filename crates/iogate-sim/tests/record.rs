@@ -25,7 +25,7 @@ fn arrived(id: u64, us: u64) -> Event {
 }
 
 fn completed(id: u64, us: u64) -> Event {
-    Event::Completed { id: RequestId(id), time: at(us) }
+    Event::Completed { id: RequestId(id), time: at(us), began: None }
 }
 
 fn lines(assembler: &mut Assembler) -> String {

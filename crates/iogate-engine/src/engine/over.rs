@@ -26,6 +26,7 @@ impl Shared {
         for flight in &mut over.flights {
             state.gate.complete(now, flight.id, flight.outcome());
             shares += flight.shares.len();
+            let began = flight.began;
             for share in &mut flight.shares {
                 let bytes = share.bytes();
                 if let Choosing::On(noting) = &mut state.choosing {
@@ -38,7 +39,7 @@ impl Shared {
                 if let Some(seen) = &mut state.seen {
                     seen.completed(now, pending.origin.app, pending.origin.client);
                 }
-                state.recordings.completed(now, share.request);
+                state.recordings.completed(now, share.request, began);
                 if let Done::Tell(memory) = pending.done {
                     over.told.push(Finished { memory, result: pending.take_result() });
                     state.table.discard(share.request);

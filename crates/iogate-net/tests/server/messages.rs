@@ -282,7 +282,7 @@ fn the_state_is_told_and_the_scheduler_changed() {
     let chunk = Chunk::decode(&recorded(1, 0).payload).unwrap();
     assert!(matches!(
         chunk.events[..],
-        [Event::Arrived { offset: 100, bytes: 7, .. }, Event::Completed { .. }]
+        [Event::Arrived { offset: 100, bytes: 7, .. }, Event::Completed { began: Some(_), .. }]
     ));
     assert_eq!(
         Chunk::decode(&recorded(1, 0).payload).unwrap(),
