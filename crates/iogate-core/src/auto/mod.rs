@@ -21,6 +21,7 @@
 //! | [`pattern`] | an application's pattern, in words and in numbers |
 //! | [`status`] | what a choice says of itself |
 //! | [`driver`] | a chooser beside a gate in virtual time |
+//! | [`without`] | what applications would have gained without another one |
 //! | [`live`] | a chooser beside a gate in real time: what is noted under the gate's lock, and what is thought outside of it |
 //!
 //! A [`Chooser`] stands beside a gate and is no scheduler: it is told what came and what completed, thinks outside
@@ -49,6 +50,7 @@ pub mod status;
 mod tests;
 mod turns;
 pub mod window;
+pub mod without;
 
 pub use candidates::Candidates;
 pub use chooser::Chooser;

@@ -80,6 +80,8 @@ struct Client {
     outstanding: u32,
     think: Span,
     shift: u64,
+    /// It does not begin again.
+    over: bool,
     /// What its next request waits for, and the next client in the list of its application.
     waiting: Option<After>,
     next: u32,
@@ -280,6 +282,7 @@ impl Shadow {
                 .unwrap_or((0, 1));
             client.think = Span::from_nanos(sum / count);
             client.shift = shift(window, own);
+            client.over = part.over;
         }
         self.unfinished = self.apps.iter().filter(|app| app.requests > 0).count() as u32;
     }
@@ -433,7 +436,7 @@ impl Shadow {
     /// The client's requests before its next one have come: finds out when that comes, or lets it wait.
     fn expect(&mut self, window: &Window, of: u32, now: Time) {
         let client = self.clients[of as usize];
-        if client.requests == 0 {
+        if client.requests == 0 || (client.over && client.came >= client.requests) {
             return;
         }
         let (time, place) = (client.came / client.requests, client.came % client.requests);

@@ -68,15 +68,46 @@ pub(super) struct AppPart {
     out: Option<Time>,
 }
 
+impl AppPart {
+    /// One that has done nothing yet, and has something in the gate for the first time then.
+    pub(super) fn new(key: u64, first: Time) -> AppPart {
+        AppPart {
+            key,
+            requests: 0,
+            completed: 0,
+            reads: 0,
+            bytes: [0; 2],
+            measured: Span::ZERO,
+            first,
+            outstanding: 0,
+            out: None,
+        }
+    }
+}
+
 /// Set in the key of a client without an application.
 const CLIENT_KEY: u64 = 1 << 63;
+
+/// What tells applications apart, and clients whose application is unknown.
+pub(super) fn key_of(app: AppId, client: ClientId) -> u64 {
+    if app.0 == 0 { CLIENT_KEY | u64::from(client.0) } else { u64::from(app.0) }
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ClientPart {
     pub(super) app: u32,
     pub(super) requests: u32,
     pub(super) completed: u32,
+    /// It has come to its end: it does not begin again.
+    pub(super) over: bool,
     last: Time,
+}
+
+impl ClientPart {
+    /// One of this application that has done nothing yet.
+    pub(super) fn of(app: u32) -> ClientPart {
+        ClientPart { app, ..ClientPart::default() }
+    }
 }
 
 /// A window of work.
@@ -310,24 +341,14 @@ impl Builder {
         if let Some(&index) = self.client_of.get(&(app, client)) {
             return index;
         }
-        let key = if app.0 == 0 { CLIENT_KEY | u64::from(client.0) } else { u64::from(app.0) };
+        let key = key_of(app, client);
         let apps = &mut self.window.apps;
         let app_index = *self.app_of.entry(key).or_insert_with(|| {
-            apps.push(AppPart {
-                key,
-                requests: 0,
-                completed: 0,
-                reads: 0,
-                bytes: [0; 2],
-                measured: Span::ZERO,
-                first: now,
-                outstanding: 0,
-                out: None,
-            });
+            apps.push(AppPart::new(key, now));
             apps.len() as u32 - 1
         });
         let index = self.window.clients.len() as u32;
-        self.window.clients.push(ClientPart { app: app_index, ..ClientPart::default() });
+        self.window.clients.push(ClientPart::of(app_index));
         self.client_of.insert((app, client), index);
         index
     }
@@ -391,6 +412,20 @@ impl Builder {
 }
 
 impl Window {
+    /// The same as if one of its applications had not been there; it keeps its number.
+    pub(super) fn without(&self, app: u32) -> Window {
+        let mut apps = self.apps.clone();
+        apps[app as usize] = AppPart::new(apps[app as usize].key, self.start);
+        let part = |of: &ClientPart| if of.app == app { ClientPart::of(app) } else { *of };
+        Window {
+            work: self.work.iter().filter(|work| work.app != app).copied().collect(),
+            apps,
+            clients: self.clients.iter().map(part).collect(),
+            warm: self.warm.clone(),
+            ..*self
+        }
+    }
+
     /// Requests in it.
     pub fn len(&self) -> usize {
         self.work.len()

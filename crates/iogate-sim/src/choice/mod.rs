@@ -8,6 +8,7 @@
 //! | [`run`] | a mix behind a gate |
 //! | [`evaluate`] | what the choice made of a mix, against the fixed candidates |
 //! | [`gains`] | what each application of a mix gains without another one, and what accounts say of that |
+//! | [`without`] | what a simulation of a recording says of that |
 //! | [`phases`] | what it does when all applications go over to something else |
 
 pub mod evaluate;
@@ -17,3 +18,4 @@ pub mod phases;
 pub mod run;
 pub mod storage;
 pub mod train;
+pub mod without;

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use iogate_core::auto::Auto;
 use iogate_core::blame::Account;
+use iogate_core::recording::Event;
 use iogate_core::{AppId, ClientId, Gate, Request, RequestId, SchedulerConfig, Span, Time};
 
 use super::mix::{Mix, Stint};
@@ -33,6 +34,8 @@ pub struct Ran {
     pub bytes: u64,
     /// Who slowed whom down, if the gate has kept accounts of that.
     pub accounts: Vec<Account>,
+    /// What arrived and completed, in that order.
+    pub events: Vec<Event>,
 }
 
 struct State {
@@ -60,30 +63,26 @@ pub fn run(mix: &Mix, scheduler: &SchedulerConfig, auto: Option<&mut Auto>, most
 pub fn run_with(
     mix: &Mix,
     scheduler: &SchedulerConfig,
-    mut auto: Option<&mut Auto>,
+    auto: Option<&mut Auto>,
     most: u64,
-    mut meddle: impl FnMut(Time, &mut Gate, &Ran),
+    meddle: impl FnMut(Time, &mut Gate, &Ran),
+) -> Ran {
+    World::new(mix, scheduler).run(auto, most, meddle)
+}
+
+/// As [`run`], and records what arrives and completes.
+///
+/// # Panics
+/// As [`run_with`].
+pub fn run_recorded(
+    mix: &Mix,
+    scheduler: &SchedulerConfig,
+    most: u64,
+    meddle: impl FnMut(Time, &mut Gate, &Ran),
 ) -> Ran {
     let mut world = World::new(mix, scheduler);
-    loop {
-        world.arrive(auto.as_deref_mut());
-        if let Some(auto) = &mut auto {
-            world.look(auto);
-        }
-        meddle(world.now, &mut world.serving.gate, &world.ran);
-        let deadline = world.dispatch(auto.as_deref_mut());
-        let end = world.serving.next_end();
-        let arrival = world.coming.peek().map(|Reverse((at, _))| *at);
-        let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
-        if world.completed >= most {
-            break;
-        }
-        world.now = next.max(world.now);
-        world.complete(auto.as_deref_mut());
-    }
-    world.ran.accounts = world.serving.gate.accounts(world.now).unwrap_or_default();
-    world.ran.requests = world.states.iter().map(|state| state.done).collect();
-    world.ran
+    world.records = true;
+    world.run(None, most, meddle)
 }
 
 struct World<'a> {
@@ -95,6 +94,9 @@ struct World<'a> {
     completed: u64,
     /// The process of each request, by its number.
     sender: Vec<u32>,
+    /// When each dispatch was handed over, by its number.
+    begun: Vec<Time>,
+    records: bool,
     ran: Ran,
 }
 
@@ -121,6 +123,8 @@ impl World<'_> {
             now: Time::ZERO,
             completed: 0,
             sender: Vec::new(),
+            begun: Vec::new(),
+            records: false,
             ran: Ran { ends: vec![0; apps], completions: vec![Vec::new(); apps], ..Ran::default() },
         };
         for (index, process) in mix.processes.iter().enumerate() {
@@ -128,6 +132,33 @@ impl World<'_> {
                 .for_each(|_| world.coming.push(Reverse((Time::ZERO, index))));
         }
         world
+    }
+
+    fn run(
+        mut self,
+        mut auto: Option<&mut Auto>,
+        most: u64,
+        mut meddle: impl FnMut(Time, &mut Gate, &Ran),
+    ) -> Ran {
+        loop {
+            self.arrive(auto.as_deref_mut());
+            if let Some(auto) = &mut auto {
+                self.look(auto);
+            }
+            meddle(self.now, &mut self.serving.gate, &self.ran);
+            let deadline = self.dispatch(auto.as_deref_mut());
+            let end = self.serving.next_end();
+            let arrival = self.coming.peek().map(|Reverse((at, _))| *at);
+            let Some(next) = [end, arrival, deadline].into_iter().flatten().min() else { break };
+            if self.completed >= most {
+                break;
+            }
+            self.now = next.max(self.now);
+            self.complete(auto.as_deref_mut());
+        }
+        self.ran.accounts = self.serving.gate.accounts(self.now).unwrap_or_default();
+        self.ran.requests = self.states.iter().map(|state| state.done).collect();
+        self.ran
     }
 
     fn stint(&mut self, index: usize) -> Stint {
@@ -166,6 +197,11 @@ impl World<'_> {
                 issued: None,
             };
             self.sender.push(index as u32);
+            if self.records {
+                let Request { id, file, op, offset, bytes, app, client, .. } = request;
+                let time = self.now;
+                self.ran.events.push(Event::Arrived { id, time, app, client, file, op, offset, bytes });
+            }
             self.serving.gate.submit(self.now, &request).expect("a gate has room for a mix");
             if let Some(auto) = &mut auto {
                 auto.arrived(self.now, &request);
@@ -184,8 +220,13 @@ impl World<'_> {
     }
 
     fn dispatch(&mut self, mut auto: Option<&mut Auto>) -> Option<Time> {
-        let (now, ran) = (self.now, &mut self.ran);
+        let (now, ran, begun) = (self.now, &mut self.ran, &mut self.begun);
         self.serving.dispatch(now, |dispatch| {
+            let id = dispatch.id.0 as usize;
+            if begun.len() <= id {
+                begun.resize(id + 1, now);
+            }
+            begun[id] = now;
             if let Some(auto) = &mut auto {
                 auto.dispatched(now, dispatch);
             }
@@ -199,6 +240,10 @@ impl World<'_> {
                 auto.ended(self.now, id);
             }
             for part in parts {
+                if self.records {
+                    let (time, began) = (self.now, Some(self.begun[id.0 as usize]));
+                    self.ran.events.push(Event::Completed { id: part.request, time, began });
+                }
                 if let Some(auto) = &mut auto {
                     auto.completed(self.now, part.request, part.bytes);
                 }
