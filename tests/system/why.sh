@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # `iogate why` of a mount and of a server on a modelled disk: it names who slows a small reader down, causes sum to the time, and who has
-# gone is charged nothing. What is neither a place nor a scenario, and what does not fit, is refused in a line.
-# limit: 120
+# gone is charged nothing; what the reader would gain is foretold by a simulation of what was recorded. What is neither a place nor a
+# scenario, and what does not fit, is refused in a line.
+# limit: 180
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -48,6 +49,20 @@ culprit_goes() {
     done
 }
 
+# Without 4712, 4711 would be so many times as fast, as the recorded window is simulated on the device that the store models.
+foretold() {
+    why "$1" --app 4711 --counterfactual 4712 --device hdd --for 4s &&
+        jq -e '.[0].apps[0].gains[0] | select(.without == "4712" and .charged_s > 0) | .with_s / .without_s' "$SIDE/why.json" >"$SIDE/foretold"
+}
+requests() { "$IOGATE" status "$MNT" --json | jq '[.apps[] | select(.id == 4711) | .requests] | add // 0'; }
+# How many requests of 4711 are served in four seconds.
+pace() {
+    local before
+    before=$(requests)
+    sleep 4
+    echo $(($(requests) - before))
+}
+
 # --- What cannot be asked.
 refused 2 "no-such is not there; expected a mount point, a server's address .* or a scenario" "$IOGATE" why no-such
 refused 2 "did you mean 'two-readers'" "$IOGATE" why two-reader
@@ -56,6 +71,8 @@ refused 2 '/no/mount is not there' "$IOGATE" why /no/mount
 refused 1 'cannot be reached' "$IOGATE" why "unix:$WORK/nobody"
 refused 2 '--total is for mounts and servers: two-readers is a scenario' "$IOGATE" why two-readers --total
 refused 2 '--quick is for scenarios' "$IOGATE" why "$SRC" --quick
+refused 2 '--device is for mounts and servers' "$IOGATE" why two-readers --counterfactual reader-1 --device hdd
+refused 2 'cannot be used with' "$IOGATE" why "$SRC" --counterfactual 4712 --total
 
 # --- A mount.
 mount_gate --store modelled --device hdd --depth 1
@@ -72,6 +89,12 @@ reader 4712 large 256k 16
 culprit=$!
 eventually 60 served 4711 5 && eventually 60 served 4712 20 || fail "they do not read"
 names_the_culprit "$MNT"
+refused 2 'no-such-profile' "$IOGATE" why "$MNT" --counterfactual 4712 --profile "$WORK/no-such-profile"
+refused 2 "unknown application '4713'" "$IOGATE" why "$MNT" --counterfactual 4713 --for 1s
+eventually 60 foretold "$MNT" || fail "what 4711 gains without 4712 is not said: $(cat "$SIDE/why.json")"
+"$IOGATE" why "$MNT" --app 4711 --counterfactual 4712 --for 1s | grep -E '^(Without 4712 it takes .* less than|What it gains without 4712 cannot be said: )' ||
+    fail "there is no sentence about it"
+beside=$(pace)
 "$IOGATE" why "$MNT" --app 4711 --for 1s --html "$SIDE/why.html" >"$SIDE/text"
 grep '^4711 had requests in the gate for .*; 4712 slowed it down most' "$SIDE/text" || fail "$(cat "$SIDE/text")"
 grep '^What to do: ' "$SIDE/text" || fail "it does not say what to do"
@@ -81,6 +104,9 @@ refused 2 "unknown application '4713'; .*expected one of: 4711, 4712" "$IOGATE" 
 refused 2 "unknown application 'user 0'" "$IOGATE" why "$MNT" --total --user 0
 refused 2 'knows no such user' "$IOGATE" why "$MNT" --total --user no-such-user
 culprit_goes "$MNT"
+jq -en --argjson said "$(cat "$SIDE/foretold")" --argjson beside "$beside" --argjson alone "$(pace)" \
+    '$said > 2 and ($alone / $beside / $said | . > 0.5 and . < 2)' >/dev/null ||
+    fail "4711 was to be $(cat "$SIDE/foretold") times as fast without 4712; it had $beside requests in four seconds before"
 "$IOGATE" set "$MNT" accounts=off
 refused 1 "keeps no accounts" "$IOGATE" why "$MNT"
 grep "hint: .iogate set $MNT accounts=on" "$SIDE/refused" >/dev/null || fail "it does not say what to do"

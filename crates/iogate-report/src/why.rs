@@ -11,6 +11,8 @@ use crate::units::time;
 
 /// Less than this part of an application's time is not worth a sentence.
 const WORTH: f64 = 0.02;
+/// Amounts that differ by more than this part are not the same.
+const DIFFERS: f64 = 0.15;
 
 /// One application, and who slows it down.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +27,9 @@ pub struct Why {
     pub apps: Vec<Part>,
     /// What it gains without others, if that was tried.
     pub gains: Vec<Gain>,
+    /// Without whom it is not said, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<Doubt>,
 }
 
 /// A part of an application's time.
@@ -47,6 +52,30 @@ pub struct Gain {
     pub with_s: f64,
     /// See `with_s`.
     pub without_s: f64,
+    /// What its account charges the other one with in the same time, in seconds; `None`: it is of another time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub charged_s: Option<f64>,
+}
+
+impl Gain {
+    /// What is charged, if it is another amount.
+    fn charged_otherwise(&self) -> Option<f64> {
+        let gain = self.with_s - self.without_s;
+        let differs = |charged: &f64| {
+            let apart = (charged - gain).abs();
+            apart > DIFFERS * gain.abs() && apart > WORTH * self.with_s
+        };
+        self.charged_s.filter(differs)
+    }
+}
+
+/// What an application gains without another one, and cannot be said.
+#[derive(Clone, Debug, Serialize)]
+pub struct Doubt {
+    /// Which one would be left out.
+    pub without: String,
+    /// Why it cannot be said.
+    pub why: String,
 }
 
 impl Why {
@@ -65,6 +94,7 @@ impl Why {
             causes: causes.map(|(cause, span)| part(cause.name().into(), span)).collect(),
             apps: account.apps.iter().map(|(app, span)| part(named(*app), *span)).collect(),
             gains: Vec::new(),
+            doubts: Vec::new(),
         }
     }
 
@@ -103,15 +133,24 @@ impl Why {
             said.push(format!("Mostly ({:.0} %) because {}.", part.percent, cause.meaning()));
             said.push(format!("What to do: {}.", advice(cause, self.culprit())));
         }
-        for Gain { without, with_s, without_s } in &self.gains {
-            let (gain, took) = (with_s - without_s, span(*with_s));
-            let percent = if *with_s > 0.0 { 100.0 * gain / with_s } else { 0.0 };
-            said.push(match gain >= 0.0 {
+        for gain in &self.gains {
+            let Gain { without, with_s, without_s, .. } = gain;
+            let (gained, took) = (with_s - without_s, span(*with_s));
+            let percent = if *with_s > 0.0 { 100.0 * gained / with_s } else { 0.0 };
+            let mut sentence = match gained >= 0.0 {
                 true => {
-                    format!("Without {without} it takes {} less than {took}, {percent:.0} %.", span(gain))
+                    format!("Without {without} it takes {} less than {took}, {percent:.0} %", span(gained))
                 }
-                false => format!("Without {without} it takes {} longer than {took}.", span(-gain)),
-            });
+                false => format!("Without {without} it takes {} longer than {took}", span(-gained)),
+            };
+            if let Some(charged) = gain.charged_otherwise() {
+                let what = span(charged);
+                sentence += &format!("; {what} are charged to {without}, which is not what would be gained");
+            }
+            said.push(sentence + ".");
+        }
+        for Doubt { without, why } in &self.doubts {
+            said.push(format!("What it gains without {without} cannot be said: {why}."));
         }
         said
     }
@@ -158,5 +197,33 @@ fn advice(cause: Cause, culprit: Option<&Part>) -> String {
             )
         }
         Cause::Own => "faster storage".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of an application that took 10 s, and would take so long without another one.
+    fn said(without_s: f64, charged_s: f64) -> String {
+        let (without, charged_s) = ("b".into(), Some(charged_s));
+        let gains = vec![Gain { without, with_s: 10.0, without_s, charged_s }];
+        let doubts = vec![Doubt { without: "c".into(), why: "too little".into() }];
+        let why = Why { app: "a".into(), busy_s: 10.0, causes: Vec::new(), apps: Vec::new(), gains, doubts };
+        why.sentences()[1..].join("\n")
+    }
+
+    #[test]
+    fn both_amounts_are_shown_where_they_differ() {
+        let doubt = "What it gains without c cannot be said: too little.";
+        assert_eq!(
+            said(6.0, 4.5),
+            format!("Without b it takes {} less than {}, 40 %.\n{doubt}", time(4e9), time(1e10))
+        );
+        let charged = format!("; {} are charged to b, which is not what would be gained.", time(5e9));
+        assert!(said(6.0, 5.0).contains(&charged), "{}", said(6.0, 5.0));
+        assert!(said(10.5, 0.0).starts_with("Without b it takes"), "{}", said(10.5, 0.0));
+        // Next to nothing is next to nothing.
+        assert!(!said(9.95, 0.1).contains("charged"), "{}", said(9.95, 0.1));
     }
 }

@@ -43,9 +43,19 @@ pub(crate) struct WhyArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) export: Option<String>,
 
-    /// Run a scenario again without this application, and say what the others gain; may be given several times
-    #[arg(long = "counterfactual", value_name = "APP")]
+    /// Say what the others would gain without this application; may be given several times. A scenario is run again without it; of a mount
+    /// or a server, what it does meanwhile is recorded, and simulated with and without it
+    #[arg(long = "counterfactual", value_name = "APP", conflicts_with = "total")]
     pub(crate) without: Vec<String>,
+
+    /// For --counterfactual of a mount or a server: what its storage charges, as `iogate profile` has measured it; without it only what is
+    /// recorded is known
+    #[arg(long, value_name = "FILE", requires = "without", value_hint = ValueHint::FilePath)]
+    pub(crate) profile: Option<PathBuf>,
+
+    /// For --counterfactual of a mount or a server on a modelled store: its device, as `iogate devices` lists them
+    #[arg(long, value_name = "DEVICE", requires = "without", conflicts_with = "profile")]
+    pub(crate) device: Option<String>,
 
     /// Print everything as JSON
     #[arg(long)]

@@ -168,7 +168,8 @@ pub(crate) fn unanswered(error: ControlError) -> Failure {
     Failure::failed(anyhow!(error).context(Attempt::new(Doing::Ask, "")))
 }
 
-fn summary(mountpoint: &Path, bytes: &[u8]) -> anyhow::Result<Summary> {
+/// How the gate of a mount is.
+pub(crate) fn summary(mountpoint: &Path, bytes: &[u8]) -> anyhow::Result<Summary> {
     serde_json::from_slice(bytes)
         .with_context(|| format!("the mount at {} answers in another version's words", mountpoint.display()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use iogate_core::recording::{Chunk, EVENT_BYTES, EVENTS_MAX};
+use iogate_core::recording::{Chunk, EVENT_BYTES, EVENTS_MAX, Event};
 use iogate_fuse::ControlError;
 use iogate_net::client::Client;
 use iogate_sim::record::{Assembler, HEADER, Line};
@@ -30,7 +30,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
     // Before the recording begins, so that no signal ends it in the midst of a line.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
-    let source = Source::open(&place, args)?;
+    let source = Source::open(&place, &args.place, args.export.as_deref())?;
     let name = name().context("random numbers")?;
     let first = source.read(name, 0).map_err(|end| end.failure(&source))?;
     let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
@@ -63,6 +63,37 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
         let _ = source.read(name, u64::MAX);
     }
     recorder.finish(&source, &args.out, trace, ended)
+}
+
+/// What happens at a gate in the next while; less than that if it is more than `most` events. `shown` is how the place was named.
+pub(crate) fn events(
+    place: &Place,
+    shown: &Path,
+    export: Option<&str>,
+    time: Duration,
+    most: usize,
+) -> Result<Vec<Event>, Failure> {
+    let source = Source::open(place, shown, export)?;
+    let name = name().context("random numbers")?;
+    let until = Instant::now() + time;
+    let (mut events, mut next) = (Vec::new(), 0);
+    loop {
+        let is_last = Instant::now() >= until || events.len() >= most;
+        let chunk = source.read(name, next).map_err(|end| end.failure(&source))?;
+        next = chunk.first + chunk.events.len() as u64;
+        let is_empty = chunk.events.is_empty();
+        events.extend(chunk.events);
+        if chunk.lost > 0 {
+            events.push(Event::Lost { arrivals: chunk.lost });
+        }
+        if is_last {
+            let _ = source.read(name, u64::MAX);
+            return Ok(events);
+        }
+        if is_empty {
+            std::thread::sleep(PAUSE);
+        }
+    }
 }
 
 /// A number that no other recording has.
@@ -99,15 +130,15 @@ impl End {
 }
 
 impl<'a> Source<'a> {
-    fn open(place: &'a Place, args: &'a RecordArgs) -> Result<Source<'a>, Failure> {
+    fn open(place: &'a Place, shown: &'a Path, export: Option<&str>) -> Result<Source<'a>, Failure> {
         match place {
-            Place::Mount(_) if args.export.is_some() => {
+            Place::Mount(_) if export.is_some() => {
                 Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
             }
             Place::Mount(mountpoint) => Ok(Source::Mount(mountpoint)),
             Place::Server(endpoint) => {
-                let client = ask::client(endpoint, args.export.as_deref().unwrap_or_default(), PATIENCE)?;
-                Ok(Source::Server(&args.place, Box::new(client)))
+                let client = ask::client(endpoint, export.unwrap_or_default(), PATIENCE)?;
+                Ok(Source::Server(shown, Box::new(client)))
             }
         }
     }

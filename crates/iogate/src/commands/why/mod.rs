@@ -1,5 +1,6 @@
 //! `iogate why`: who slows whom down, in a simulated scenario, or at the gate of a mount or a server that is up.
 
+mod counterfactual;
 mod place;
 mod scenario;
 
@@ -89,7 +90,6 @@ fn refuse_others(args: &WhyArgs, is_place: bool) -> Result<(), Failure> {
         ("--seeds", choice.seeds.is_some()),
         ("--seed", choice.seed.is_some()),
         ("--quick", choice.quick),
-        ("--counterfactual", !args.without.is_empty()),
     ];
     let of_places = [
         ("--user", !args.users.is_empty()),
@@ -97,10 +97,12 @@ fn refuse_others(args: &WhyArgs, is_place: bool) -> Result<(), Failure> {
         ("--for", args.duration.is_some()),
         ("--total", args.total),
         ("--export", args.export.is_some()),
+        ("--profile", args.profile.is_some()),
+        ("--device", args.device.is_some()),
     ];
     let (flags, what, is) = match is_place {
-        true => (&of_scenarios, "scenarios", "a mount or a server"),
-        false => (&of_places, "mounts and servers", "a scenario"),
+        true => (&of_scenarios[..], "scenarios", "a mount or a server"),
+        false => (&of_places[..], "mounts and servers", "a scenario"),
     };
     match flags.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => {

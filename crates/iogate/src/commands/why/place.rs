@@ -17,6 +17,7 @@ use iogate_vfs::app::{application_of_user, application_of_word};
 use iogate_vfs::policy_file::System;
 use serde::Serialize;
 
+use super::counterfactual::Recorded;
 use super::{Answer, unknown};
 use crate::cli::WhyArgs;
 use crate::commands::control::{PATIENCE, Place, unanswered};
@@ -45,19 +46,31 @@ pub(super) struct AtPlace {
 
 pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
     let source = Source::open(place, args)?;
+    let storage = super::counterfactual::storage(args)?;
     let mut looked = source.accounts()?;
+    let mut recorded = None;
     if !args.total {
         let before = looked;
         let pause = pause(args)?;
         if io::stderr().is_terminal() {
             eprintln!("looking at {source} for {}", units::time(pause.as_nanos() as f64));
         }
-        thread::sleep(pause);
+        match args.without.is_empty() {
+            true => thread::sleep(pause),
+            false => recorded = Some(Recorded::record(place, args, pause)?),
+        }
         looked = source.accounts()?.since(before, &source)?;
     }
     let apps = looked.chosen(args)?;
     let name = |id: u32| looked.name(AppId(id));
     let mut apps: Vec<Why> = apps.into_iter().map(|account| Why::new(account, name)).collect();
+    if let Some(recorded) = recorded {
+        let mut without = Vec::new();
+        for app in &args.without {
+            without.push(looked.known(app, application_of_word(app))?);
+        }
+        recorded.say(&storage, &without, &mut apps, |app| looked.name(app))?;
+    }
     // Who waited longest for others comes first.
     apps.sort_by(|one, other| other.for_others_s().total_cmp(&one.for_others_s()));
     let is_asked = [&args.apps, &args.users, &args.jobs].iter().any(|named| !named.is_empty());

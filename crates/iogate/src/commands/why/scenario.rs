@@ -58,7 +58,8 @@ fn of_point(args: &WhyArgs, point: &Point) -> Result<OfPoint, Failure> {
         let other = simulate(&leave_out(scenario, without)?, scenario.seed, &mut ()).map_err(failed)?;
         for why in apps.iter_mut().filter(|why| why.app != *without) {
             if let (Some(with), Some(less)) = (took(&ran, &why.app), took(&other, &why.app)) {
-                why.gains.push(Gain { without: without.clone(), with_s: with, without_s: less });
+                let without = without.clone();
+                why.gains.push(Gain { without, with_s: with, without_s: less, charged_s: None });
             }
         }
     }
