@@ -70,6 +70,7 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "twins-contention",
     "twins-contention-direct",
     "twins-depth",
+    "twins-depth-reads",
     "twins-depth-writes",
     "twins-direct",
     "twins-forwarders",
