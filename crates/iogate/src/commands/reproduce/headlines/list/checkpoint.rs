@@ -1,7 +1,7 @@
 //! The headlines of checkpoint coordination.
 
 use super::super::short::{cause, claim, control, headline};
-use super::super::{Headline, Shows};
+use super::super::{Control, Headline, Shows};
 
 pub(super) const ALL: &[Headline] = &[
     headline(
@@ -22,7 +22,7 @@ pub(super) const ALL: &[Headline] = &[
             cause(
                 "other parameters of backing off",
                 Shows::Sign,
-                &[control("checkpoint", "how to back off", "ten jobs, the best of these settings: lower by")],
+                &[control("checkpoint", "how to back off", "ten jobs, *: lower by")],
             ),
             cause(
                 "larger checkpoints",
@@ -72,12 +72,28 @@ pub(super) const ALL: &[Headline] = &[
             claim("backoff", "figure 4.7", "backoff: ten jobs have a shorter makespan than without"),
             claim("lock", "figure 4.7", "lock: ten jobs have a shorter makespan than without"),
         ],
-        &[cause(
-            "other parameters of backing off",
-            Shows::Sign,
-            &[control("checkpoint", "how to back off", "ten jobs, the best of these settings: lower by")],
-        )
-        .tried("the time of I/O")],
+        &[
+            cause(
+                "other parameters of backing off",
+                Shows::Agreement,
+                &[control("checkpoint", "how to back off", "ten jobs, *: a shorter makespan than without")],
+            ),
+            cause(
+                "caches, allocation and CFQ below",
+                Shows::Agreement,
+                &[
+                    control("checkpoint", MAKESPAN_BELOW, "blocks*"),
+                    control("checkpoint", MAKESPAN_BELOW, "caches*"),
+                ],
+            )
+            .without(&[control("checkpoint", MAKESPAN_BELOW, "nothing*")]),
+            cause(
+                "larger checkpoints",
+                Shows::Agreement,
+                &[control("checkpoint", "figure 4.7, the other reading", "*")],
+            )
+            .without(&[control("checkpoint", MAKESPAN_BELOW, "nothing*")]),
+        ],
     ),
     headline(
         "checkpoint",
@@ -99,9 +115,38 @@ pub(super) const ALL: &[Headline] = &[
             claim("6 jobs", "figure 4.9", "6 jobs: they vary most with backoff"),
             claim("10 jobs", "figure 4.9", "10 jobs: they vary most with backoff"),
         ],
-        &[],
+        &[
+            cause(
+                "longer sleeps",
+                Shows::Agreement,
+                &[control("checkpoint", "figure 4.9, longer sleeps", "*: they vary most with backoff")],
+            )
+            .without(MOST),
+            cause(
+                "larger checkpoints",
+                Shows::Agreement,
+                &[control("checkpoint", "figure 4.9, the other reading", "*: they vary most with backoff")],
+            )
+            .without(MOST),
+            cause(
+                "a checkpoint that begins with its writes",
+                Shows::Agreement,
+                &[control(
+                    "checkpoint",
+                    "figure 4.9, from the start of the writes on",
+                    "*: they vary most with backoff",
+                )],
+            )
+            .without(&[control("checkpoint", "figure 4.9", "*: they vary most with backoff")]),
+        ],
     ),
 ];
 
+/// With the numbers of jobs that its controls have.
+const MOST: &[Control] = &[
+    control("checkpoint", "figure 4.9", "2 jobs: they vary most with backoff"),
+    control("checkpoint", "figure 4.9", "10 jobs: they vary most with backoff"),
+];
+const MAKESPAN_BELOW: &str = "figure 4.7, what lies below";
 const TEN_BELOW: &str = "figure 4.8, what lies below";
 const OTHER_READING: &str = "figure 4.8, the other reading";
