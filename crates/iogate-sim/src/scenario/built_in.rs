@@ -9,6 +9,10 @@ macro_rules! all {
 /// Of each its name and its text, by name.
 pub const BUILT_IN: &[(&str, &str)] = all![
     "agios",
+    "agios-below-files",
+    "agios-below-files-four",
+    "agios-below-shared",
+    "agios-below-shared-four",
     "agios-edel-calls",
     "agios-graphene-below",
     "agios-pastel",
