@@ -288,13 +288,9 @@ pub(super) fn relative(sheet: &mut Sheet, where_: &str, samples: &Samples) {
     }
 }
 
-/// From one number of situations to another; none that stay none do not change.
+/// From one number of situations to another; of none there is no share.
 fn change(from: usize, to: usize) -> Option<f64> {
-    match (from, to) {
-        (0, 0) => Some(0.0),
-        (0, _) => None,
-        _ => Some(to as f64 / from as f64 - 1.0),
-    }
+    (from > 0).then(|| to as f64 / from as f64 - 1.0)
 }
 
 fn medians(all: &[Selection]) -> Groups {
