@@ -1,5 +1,5 @@
-//! Controls of what may make ours differ from the thesis's: depth for reads and writes, lists, servers' processors, other conditions of collective
-//! calls.
+//! Controls of what may make ours differ from the thesis's: depth for reads and writes, lists, servers' processors, other conditions of
+//! collective calls.
 
 use iogate_report::Table;
 use iogate_report::claims::Interval;
