@@ -17,6 +17,8 @@ use crate::failure::Failure;
 /// models of their devices.
 pub(super) const POINTS: f64 = 10.0;
 pub(super) const NEAR: Tolerance = Tolerance::Percent(20.0);
+/// Means that differ by less than this share are a tie, unless they surely differ.
+const TIE: f64 = POINTS / 100.0;
 
 /// A metric at one point: its value for each seed. Empty where the quick form leaves the point out.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +81,18 @@ impl Cell {
     /// Whether this is less than another.
     pub(super) fn less(&self, other: &Cell) -> Option<Verdict> {
         Some(within(self.by(other)?, f64::NEG_INFINITY, 1.0))
+    }
+
+    /// Whether this is less than another on average: by the mean difference, which a seed with next to nothing in one of both does not
+    /// decide, as it does a ratio. What is surely not less by a tenth of the other is not, unless it is surely less: that is a tie.
+    pub(super) fn less_on_average(&self, other: &Cell) -> Option<Verdict> {
+        let difference = self.with(other, |one, two| one - two).interval()?;
+        let noticed = TIE * other.interval()?.mean.abs();
+        Some(match difference {
+            Interval { high, .. } if high < 0.0 => Verdict::Agrees,
+            Interval { low, .. } if low > -noticed => Verdict::Differs,
+            _ => Verdict::Undecided,
+        })
     }
 
     /// Something of each value.
@@ -347,6 +361,26 @@ mod tests {
         assert_eq!(slow.less(&quick), Some(Verdict::Differs));
         let sum = quick.with(&slow, |one, two| one + two).map(|sum| sum / 3.0);
         assert_eq!(sum.interval(), quick.interval());
+    }
+
+    #[test]
+    fn on_average_a_seed_with_next_to_nothing_does_not_decide() {
+        let cell = |values: [f64; 4]| Cell::of(&(1..).zip(values).collect::<Vec<_>>(), 0.95);
+        let (one, other) = (cell([1.0, 20.0, 30.0, 40.0]), cell([0.1, 29.0, 40.0, 51.0]));
+        assert_eq!(one.less(&other), Some(Verdict::Undecided));
+        let (one, other) = (cell([1.0, 20.0, 30.0, 40.0]), cell([9.0, 30.0, 41.0, 50.0]));
+        assert_eq!(one.less_on_average(&other), Some(Verdict::Agrees));
+        assert_eq!(other.less_on_average(&one), Some(Verdict::Differs));
+    }
+
+    #[test]
+    fn on_average_a_tie_is_not_less_and_what_may_be_either_is_undecided() {
+        let cell = |values: [f64; 4]| Cell::of(&(1..).zip(values).collect::<Vec<_>>(), 0.95);
+        let other = cell([100.0; 4]);
+        assert_eq!(cell([98.0, 99.0, 101.0, 100.0]).less_on_average(&other), Some(Verdict::Differs));
+        assert_eq!(cell([98.0, 97.0, 98.5, 97.5]).less_on_average(&other), Some(Verdict::Agrees));
+        assert_eq!(cell([60.0, 90.0, 101.0, 110.0]).less_on_average(&other), Some(Verdict::Undecided));
+        assert_eq!(Cell::default().less_on_average(&other), None);
     }
 
     #[test]

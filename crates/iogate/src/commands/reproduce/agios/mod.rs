@@ -1,6 +1,7 @@
 //! AGIOS (Boito, Kassick, Navaux and Denneulin: Automatic I/O scheduling algorithm selection for parallel file systems, 2016):
 //! figures 3 to 5, tables III to VII.
 
+mod below;
 mod best;
 mod calls;
 mod figures;
@@ -37,6 +38,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let (graphene_below, pastel_below) =
         (lab.experiment("agios-graphene-below")?, lab.experiment("agios-pastel-below")?);
     let calls = lab.experiment("agios-edel-calls")?;
+    let below = below::Below::run(lab)?;
     let plan = scenario::built_in_plan("agios", lab.quick)?;
     let samples = Samples::new(Situations::new(&plan, &|settings, base| ratios(&all[0], settings, base)));
     let mut figures = vec![
@@ -48,6 +50,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     ];
     figures.extend(trees::figures(&all, &samples));
     figures.push(selection::figure(&all, &samples));
+    figures.push(below.figure(&plan));
     let notes = NOTES.map(String::from).into();
     Ok(Reproduced::new(
         "iogate reproduce agios",

@@ -138,11 +138,8 @@ pub(super) fn all(situations: &Situations, trees: &[Learnt]) -> Vec<Selection> {
     all
 }
 
-pub(super) fn figure<'a>(results: &'a [Experiment], samples: &Samples) -> Figure<'a> {
-    let Outcome { situations, selections: all, .. } = &samples.whole;
-    let mut sheet = Sheet::of("figure 5 and table VII");
-    absolute(&mut sheet, samples);
-    relative(&mut sheet, samples);
+/// How many situations each of them gains and loses, and how much.
+pub(super) fn table(all: &[Selection]) -> Table {
     let mut table = Table::new([
         "",
         "faster",
@@ -165,6 +162,15 @@ pub(super) fn figure<'a>(results: &'a [Experiment], samples: &Samples) -> Figure
             percent(Some(100.0 * selection.close)),
         ]);
     }
+    table
+}
+
+pub(super) fn figure<'a>(results: &'a [Experiment], samples: &Samples) -> Figure<'a> {
+    let Outcome { situations, selections: all, .. } = &samples.whole;
+    let mut sheet = Sheet::of("figure 5 and table VII");
+    absolute(&mut sheet, samples);
+    relative(&mut sheet, "", samples);
+    let table = table(all);
     Figure {
         title: "Figure 5 and table VII: what a selection gains and loses".into(),
         results: results.iter().collect(),
@@ -255,8 +261,8 @@ fn absolute(sheet: &mut Sheet, samples: &Samples) {
     }
 }
 
-/// Table VII: trees against one algorithm for everything.
-fn relative(sheet: &mut Sheet, samples: &Samples) {
+/// Table VII: trees against one algorithm for everything; `where_` stands before each claim.
+pub(super) fn relative(sheet: &mut Sheet, where_: &str, samples: &Samples) {
     let published = [
         ("aioli always", "T1, trained", [74.9, 5.0, 89.0]),
         ("aioli always", "T2, trained", [74.9, 5.0, 89.0]),
@@ -275,14 +281,14 @@ fn relative(sheet: &mut Sheet, samples: &Samples) {
             let ours = samples.interval(|outcome| ours(outcome.selection(fixed)?, outcome.selection(tree)?));
             ours.filter(|_| full(samples))
         };
-        let what = |text: &str| format!("{tree}, over {fixed}: {text}");
+        let what = |text: &str| format!("{where_}{tree}, over {fixed}: {text}");
         sheet.percent(what("shorter by up to"), up_to, of(shorter), CHANGE_POINTS);
         sheet.percent(what("more situations gain"), gain, of(more), CHANGE_POINTS);
         sheet.percent(what("fewer situations lose"), lose, of(fewer), CHANGE_POINTS);
     }
 }
 
-/// From one number of situations to another.
+/// From one number of situations to another; of none there is no share.
 fn change(from: usize, to: usize) -> Option<f64> {
     (from > 0).then(|| to as f64 / from as f64 - 1.0)
 }

@@ -227,9 +227,8 @@ fn learnt(whole: &Outcome) -> Figure<'static> {
     )
 }
 
-fn correct(samples: &Samples) -> Figure<'static> {
-    let mut sheet = Sheet::of("table IV");
-    let situations = &samples.whole.situations;
+/// Table IV; `where_` stands before each claim.
+pub(super) fn correct_of(sheet: &mut Sheet, where_: &str, samples: &Samples) {
     let share = |right: usize, of: &Outcome| {
         let total = of.situations.all.len();
         (total > 0).then(|| 100.0 * right as f64 / total as f64)
@@ -239,25 +238,37 @@ fn correct(samples: &Samples) -> Figure<'static> {
     };
     for (what, name, rate) in [("aIOLi only", "aioli", 31.0), ("SJF only", "sjf", 48.0)] {
         let always = |of: &Outcome| share(right(of, of.situations.scheduler(name)?), of);
-        sheet.percent(what, rate, samples.interval(always), SHARE_POINTS);
+        sheet.percent(format!("{where_}{what}"), rate, samples.interval(always), SHARE_POINTS);
     }
     for (name, rate) in [("T1", 100.0), ("T2", 100.0), ("T3", 73.0)] {
         let trained = |of: &Outcome| {
             let tree = of.tree(name)?;
             share(tree.examples.len() - errors(&tree.examples, &tree.trained), of)
         };
-        sheet.percent(name, rate, samples.interval(trained), SHARE_POINTS);
+        sheet.percent(format!("{where_}{name}"), rate, samples.interval(trained), SHARE_POINTS);
     }
+}
+
+/// How often each is the right answer.
+pub(super) fn answers(samples: &Samples) -> Table {
+    let situations = &samples.whole.situations;
+    let right = |scheduler| situations.all.iter().filter(|situation| situation.right == scheduler).count();
     let mut table = Table::new(["right answer", "situations"]);
     for (index, name) in situations.schedulers.iter().enumerate() {
         let name = if index == 0 { "none" } else { name };
-        table.row([name.to_owned(), right(&samples.whole, index).to_string()]);
+        table.row([name.to_owned(), right(index).to_string()]);
     }
+    table
+}
+
+fn correct(samples: &Samples) -> Figure<'static> {
+    let mut sheet = Sheet::of("table IV");
+    correct_of(&mut sheet, "", samples);
     figure(
         "Table IV: correct selections",
         "The paper counts how often each solution selects what its table III says, on the situations that the trees were learnt from.",
         sheet,
-        vec![("What our table III says".into(), table)],
+        vec![("What our table III says".into(), answers(samples))],
         "These are training figures: they say how much the features tell apart, not what a tree would do elsewhere.",
     )
 }

@@ -2,6 +2,8 @@
 
 use iogate_report::Table;
 
+use super::jobs::{SPREAD, shorter};
+use super::spread::varies;
 use super::{BACKOFF, CASE, LOCK, NONE};
 use crate::commands::reproduce::claims::Sheet;
 use crate::commands::reproduce::figure::Figure;
@@ -67,7 +69,11 @@ pub(super) fn figure<'a>(pair: &'a Experiment, mix: &'a Experiment) -> Result<Fi
 pub(super) fn jobs(results: &Experiment) -> Result<Figure<'_>, Failure> {
     let mut sheet = Sheet::of("figure 4.8, what lies below");
     let mut tables = Vec::new();
-    for (metric, what) in [("io_time_mean", "I/O time of a job"), ("makespan", "makespan")] {
+    for (metric, what) in [
+        ("io_time_mean", "I/O time of a job"),
+        ("makespan", "makespan"),
+        (SPREAD, "standard deviation of a job's checkpoint times"),
+    ] {
         let head = ["", NONE, BACKOFF, "lower by", LOCK, "lower by", "seeks: none", LOCK];
         let mut table = Table::new(head);
         for below in results.values(BELOW) {
@@ -93,6 +99,16 @@ pub(super) fn jobs(results: &Experiment) -> Result<Figure<'_>, Failure> {
             ]);
         }
         tables.push((what.to_owned(), table));
+    }
+    sheet.next("figure 4.7, what lies below");
+    for below in results.values(BELOW) {
+        let makespan = |case: &str| results.cell(&[(BELOW, below.as_str()), (CASE, case)], "makespan");
+        shorter(&mut sheet, &format!("{below}: "), makespan)?;
+    }
+    sheet.next("figure 4.9, what lies below");
+    for below in results.values(BELOW) {
+        let cell = |case: &str| results.cell(&[(BELOW, below.as_str()), (CASE, case)], SPREAD);
+        varies(&mut sheet, &format!("10 jobs, {below}: "), cell)?;
     }
     Ok(Figure {
         title: "Control: ten jobs, with caches, allocation and an elevator below".into(),

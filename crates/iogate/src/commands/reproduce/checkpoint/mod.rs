@@ -5,6 +5,7 @@ mod below;
 mod figures;
 mod jobs;
 mod mechanisms;
+mod spread;
 
 use iogate_report::experiment::PointTimeline;
 use iogate_report::html::turns::turns;
@@ -38,15 +39,20 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let (pair_below, mix_below) =
         (lab.experiment("checkpoint-pair-below")?, lab.experiment("checkpoint-mix-below")?);
     let jobs_below = lab.experiment("checkpoint-jobs-below")?;
+    let jobs_spread = lab.experiment("checkpoint-jobs-spread")?;
+    let sleeps_spread = lab.experiment("checkpoint-jobs-sleeps")?;
+    let large_spread = lab.experiment("checkpoint-jobs-large-spread")?;
+    let backoff_chosen = lab.experiment("checkpoint-backoff-chosen")?;
     let figures = vec![
         figures::pair(&results.pair)?,
         figures::devices(&results.devices)?,
         figures::mix(&results.mix)?,
         below::figure(&pair_below, &mix_below)?,
         jobs::figure(&results.jobs)?,
+        spread::figure(&jobs_spread, &sleeps_spread)?,
         below::jobs(&jobs_below)?,
-        jobs::large(&results.large)?,
-        jobs::backoff(&results.backoff, &results.jobs)?,
+        jobs::large(&results.large, &large_spread)?,
+        jobs::backoff(&results.backoff, &backoff_chosen, &results.jobs)?,
         figures::alone(&results.alone)?,
         mechanisms::figure(&results)?,
     ];

@@ -92,11 +92,14 @@ const RULES: &str = "What the abstracts and conclusions say. A headline is repro
 
 /// The table of headlines, and how many came out which way.
 pub(super) fn section(records: &Records) -> Result<String, Failure> {
-    table(records, list::ALL)
+    table(records, list::ALL.into_iter().flatten())
 }
 
-fn table(records: &Records, headlines: &[Headline]) -> Result<String, Failure> {
-    let rows = headlines.iter().map(|headline| row(records, headline)).collect::<Result<Vec<_>, _>>()?;
+fn table<'a>(
+    records: &Records,
+    headlines: impl IntoIterator<Item = &'a Headline>,
+) -> Result<String, Failure> {
+    let rows = headlines.into_iter().map(|headline| row(records, headline)).collect::<Result<Vec<_>, _>>()?;
     let counted = counts(&rows);
     let head =
         ["paper", "headline", "the paper's figure", "ours", "verdict", "supposed causes, and their controls"];

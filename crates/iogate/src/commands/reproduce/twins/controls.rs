@@ -1,11 +1,12 @@
-//! Controls of what may make ours differ from the thesis's: depth for writes, lists, servers' processors, other conditions of collective
-//! calls.
+//! Controls of what may make ours differ from the thesis's: depth for reads and writes, lists, servers' processors, other conditions of
+//! collective calls.
 
 use iogate_report::Table;
+use iogate_report::claims::Interval;
 
 use super::conditions::CASES;
 use super::layers::{COLUMNS, NEAR_PERCENT, NONE, SIZES};
-use super::schedulers::no_gain;
+use super::schedulers::{no_difference, no_gain};
 use super::{
     CONTIGUOUS, FIFO, FORWARDERS, GATE, HBRR, JOINED, OP, PATTERN, PER_PROCESS, REQUEST, STRIDED, TWINS,
     TWINS_8MS, name, spaced, time,
@@ -22,6 +23,7 @@ const CALLS: &str = "forwarders.ion.batch_calls";
 
 /// The experiments.
 pub(super) struct Controls {
+    reads: Experiment,
     writes: Experiment,
     lists: Experiment,
     processor: Experiment,
@@ -34,6 +36,7 @@ impl Controls {
     pub(super) fn run(lab: &Lab<'_>) -> Result<Controls, Failure> {
         let of = |name: &str| lab.experiment(&format!("twins-{name}"));
         Ok(Controls {
+            reads: of("depth-reads")?,
             writes: of("depth-writes")?,
             lists: of("lists")?,
             processor: of("processor")?,
@@ -44,8 +47,9 @@ impl Controls {
     }
 
     /// All of them but that of two applications; `below` has TWINS under other conditions.
-    pub(super) fn figures<'a>(&'a self, below: &'a Experiment) -> Result<[Figure<'a>; 4], Failure> {
+    pub(super) fn figures<'a>(&'a self, below: &'a Experiment) -> Result<[Figure<'a>; 5], Failure> {
         Ok([
+            reads(&self.reads)?,
             writes(&self.writes)?,
             lists(&self.lists)?,
             processor(&self.processor, &self.processor_direct)?,
@@ -59,9 +63,11 @@ impl Controls {
     }
 }
 
-fn writes(results: &Experiment) -> Result<Figure<'_>, Failure> {
-    let mut sheet = Sheet::of("section 4.2.4, writes");
-    let mut tables = Vec::new();
+/// HBRR, SJF and MLF against FIFO, of each size and pattern: by how many percent they are faster, and a table of each size.
+type Passing = (Vec<(String, Vec<Option<Interval>>)>, Vec<(String, Table)>);
+
+fn passing(results: &Experiment, op: &str) -> Result<Passing, Failure> {
+    let (mut faster, mut tables) = (Vec::new(), Vec::new());
     for request in results.values(REQUEST) {
         let patterns = [PER_PROCESS, STRIDED, CONTIGUOUS];
         let mut table = Table::new(std::iter::once("").chain(patterns));
@@ -70,19 +76,52 @@ fn writes(results: &Experiment) -> Result<Figure<'_>, Failure> {
                 .map(|pattern| time(results, &[(REQUEST, request), (PATTERN, pattern), (GATE, gate)]));
             table.row(std::iter::once(name(gate).to_owned()).chain(cells));
         }
-        tables.push((format!("Writes of {}", spaced(request)), table));
+        tables.push((format!("Makespan, {op} of {}", spaced(request)), table));
         for pattern in patterns {
             let cell =
                 |gate| results.cell(&[(REQUEST, request), (PATTERN, pattern), (GATE, gate)], "makespan");
             let joined = cell(JOINED)?;
-            let gains = [HBRR, "sjf", "mlf"].map(|gate| Ok(no_gain(cell(gate)?.lower(&joined))));
+            let gains = [HBRR, "sjf", "mlf"].map(|gate| Ok(cell(gate)?.lower(&joined)));
             let gains: Result<Vec<_>, Failure> = gains.into_iter().collect();
-            let what = format!(
-                "writes of {}, {pattern}: with as many dispatches as calls, none of HBRR, SJF and MLF gains {DIFFERENT} %",
-                spaced(request)
-            );
-            sheet.everywhere(what, gains?);
+            faster.push((format!("{op} of {}, {pattern}", spaced(request)), gains?));
         }
+    }
+    Ok((faster, tables))
+}
+
+fn reads(results: &Experiment) -> Result<Figure<'_>, Failure> {
+    let mut sheet = Sheet::of("section 4.2.4, reads");
+    let (faster, tables) = passing(results, "reads")?;
+    let mut all = Vec::new();
+    for (cells, faster) in faster {
+        let alike: Vec<_> = faster.into_iter().map(no_difference).collect();
+        all.extend(alike.iter().copied());
+        let what = format!(
+            "{cells}: with as many dispatches as calls, HBRR, SJF and MLF take as long as FIFO, within {DIFFERENT} %"
+        );
+        sheet.everywhere(what, alike);
+    }
+    sheet.everywhere(format!("all reads: they take as long as FIFO, within {DIFFERENT} %"), all);
+    Ok(Figure {
+        title: "Control: reads, where forwarders pass on everything".into(),
+        results: vec![results],
+        setup: "The statement of figures 3.6 and 3.7 on its own cells: the same sizes, patterns and schedulers, with as many dispatches on their \
+                way as a forwarder has processes, so that no request stays in a queue to be sorted."
+            .into(),
+        sheet,
+        tables,
+        ..Figure::default()
+    })
+}
+
+fn writes(results: &Experiment) -> Result<Figure<'_>, Failure> {
+    let mut sheet = Sheet::of("section 4.2.4, writes");
+    let (faster, tables) = passing(results, "writes")?;
+    for (cells, faster) in faster {
+        let what = format!(
+            "{cells}: with as many dispatches as calls, none of HBRR, SJF and MLF gains {DIFFERENT} %"
+        );
+        sheet.everywhere(what, faster.into_iter().map(no_gain));
     }
     Ok(Figure {
         title: "Control: writes, where forwarders pass on everything".into(),

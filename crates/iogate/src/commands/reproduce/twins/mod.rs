@@ -9,7 +9,7 @@
 //! | `contention` | losses in the network, and variants of the windows (figure 5.5) |
 //! | `applications` | two applications (figures 5.10 and 5.11) |
 //! | `conditions` | what the results depend on (section 4.2.4) |
-//! | `controls` | depth for writes, lists, servers' processors, conditions of collective calls |
+//! | `controls` | depth for reads and writes, lists, servers' processors, conditions of collective calls |
 
 mod applications;
 mod conditions;

@@ -53,7 +53,7 @@ pub(super) fn no_gain(faster: Option<Interval>) -> Option<Verdict> {
     Some(within(faster?, f64::NEG_INFINITY, DIFFERENT))
 }
 
-fn no_difference(faster: Option<Interval>) -> Option<Verdict> {
+pub(super) fn no_difference(faster: Option<Interval>) -> Option<Verdict> {
     Some(within(faster?, -DIFFERENT, DIFFERENT))
 }
 
