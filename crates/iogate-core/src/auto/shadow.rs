@@ -122,7 +122,7 @@ fn shift(window: &Window, own: &[u32]) -> u64 {
     let span = last.offset - first.offset;
     match own.len() as u64 - 1 {
         0 => last.bytes.into(),
-        steps => span + span / steps,
+        steps => span.saturating_add(span / steps),
     }
 }
 
@@ -251,7 +251,7 @@ impl Shadow {
 
     /// What each client does: how many requests it has, how many at once, how long it thinks, and where it goes on.
     fn learn(&mut self, window: &Window) {
-        let mut thought = alloc::vec![(0, 0); self.apps.len() + self.clients.len()];
+        let mut thought = alloc::vec![(0_u64, 0); self.apps.len() + self.clients.len()];
         for (index, work) in window.work[..self.limit as usize].iter().enumerate() {
             let client = &mut self.clients[work.client as usize];
             self.own[(client.base + client.requests) as usize] = index as u32;
@@ -264,7 +264,7 @@ impl Shadow {
             };
             client.outstanding = client.outstanding.max(outstanding);
             for sum in [work.app as usize, self.apps.len() + work.client as usize] {
-                thought[sum].0 += think.map_or(0, Span::as_nanos);
+                thought[sum].0 = think.map_or(0, Span::as_nanos).saturating_add(thought[sum].0);
                 thought[sum].1 += u64::from(think.is_some());
             }
         }
@@ -387,8 +387,9 @@ impl Shadow {
                 let (index, time) = self.again[id as usize - window.len()];
                 let work = window.work[index as usize];
                 let shift = self.clients[work.client as usize].shift.saturating_mul(time.into());
-                let (offset, address) = (work.offset.saturating_add(shift), work.address.wrapping_add(shift));
-                Work { offset, address, ..work }
+                // No further than a gate takes it.
+                let offset = work.offset.saturating_add(shift).min(u64::MAX - u64::from(work.bytes));
+                Work { offset, address: work.address.wrapping_add(shift), ..work }
             }
         }
     }

@@ -69,6 +69,14 @@ pub enum RecordingDoubt {
         /// How many requests.
         arrivals: u64,
     },
+    /// No gate takes such a request.
+    #[error("it has a request for {bytes} bytes at {offset}, which no gate takes")]
+    Malformed {
+        /// Where it is.
+        offset: u64,
+        /// Its length.
+        bytes: u32,
+    },
 }
 
 /// What was recorded, in the order in which it came.
@@ -92,7 +100,7 @@ impl Recording {
     /// Puts events together. `end` is until when was recorded, if that is known; else it was with the last event.
     ///
     /// # Errors
-    /// If events are missing, or none is a completion.
+    /// If events are missing, none is a completion, or a request is none that a gate takes.
     pub fn new(events: &[Event], end: Option<Time>) -> Result<Recording, RecordingDoubt> {
         let (mut requests, mut steps) = (Vec::<Recorded>::new(), Vec::new());
         let mut open: HashMap<RequestId, u32> = HashMap::default();
@@ -100,6 +108,9 @@ impl Recording {
         for event in events {
             match *event {
                 Event::Arrived { id, time, app, client, file, op, offset, bytes } => {
+                    if bytes == 0 || offset.checked_add(bytes.into()).is_none() {
+                        return Err(RecordingDoubt::Malformed { offset, bytes });
+                    }
                     // Clocks of two threads may be read in another order than the gate's lock is taken.
                     now = now.max(time);
                     open.insert(id, requests.len() as u32);

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::layout::Layout;
 use crate::recording::Event;
@@ -104,4 +106,66 @@ fn a_recording_has_to_be_whole() {
     assert!(window.len() < 90 && window.start >= at(14_000), "{} {:?}", window.len(), window.start);
     events.push(Event::Lost { arrivals: 3 });
     assert_eq!(Recording::new(&events, None).unwrap_err(), RecordingDoubt::Lost { arrivals: 3 });
+}
+
+/// Times, places and lengths as nobody records them: what comes from elsewhere may say anything.
+fn any_number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..100_000_000_u64,
+        Just(0),
+        any::<u64>(),
+        Just(u64::MAX),
+        (0..64_u32).prop_map(|bits| 1 << bits)
+    ]
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let arrived =
+        (0..24_u64, any_number(), 0..4_u32, 0..3_u32, 0..3_u64, any::<bool>(), any_number(), any_number());
+    let arrived = arrived.prop_map(|(id, time, app, client, file, is_read, offset, bytes)| {
+        // What no gate takes is refused.
+        let bytes = bytes.clamp(1, u64::from(u32::MAX)) as u32;
+        Event::Arrived {
+            id: RequestId(id),
+            time: Time::from_nanos(time),
+            app: AppId(app),
+            client: ClientId(client),
+            file: FileId(file),
+            op: if is_read { Op::Read } else { Op::Write },
+            offset: offset.min(u64::MAX - u64::from(bytes)),
+            bytes,
+        }
+    });
+    let completed = (0..24_u64, any_number(), any_number(), any::<bool>());
+    let completed = completed.prop_map(|(id, time, began, is_known)| Event::Completed {
+        id: RequestId(id),
+        time: Time::from_nanos(time),
+        began: is_known.then(|| Time::from_nanos(began)),
+    });
+    prop_oneof![arrived, completed]
+}
+
+#[test]
+fn a_request_that_no_gate_takes_is_refused() {
+    for (offset, bytes) in [(0, 0), (u64::MAX, 4_096), (u64::MAX, 1)] {
+        let mut events = record(&[(1, 0)], |_, _| 100, 20);
+        let Event::Arrived { offset: of, bytes: long, .. } = &mut events[0] else { panic!() };
+        (*of, *long) = (offset, bytes);
+        let refused = Recording::new(&events, None).unwrap_err();
+        assert_eq!(refused, RecordingDoubt::Malformed { offset, bytes });
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_recorded_ends_and_panics_nowhere(events in prop::collection::vec(any_event(), 0..200)) {
+        if let Ok(recording) = Recording::new(&events, None) {
+            let profile = Profile::assumed("", false);
+            for known in [Known::Recorded, Known::Profile(&profile)] {
+                let counterfactual = Counterfactual::new(&recording, &gate(), known).unwrap();
+                let apps: Vec<AppId> = counterfactual.apps().collect();
+                apps.into_iter().for_each(|app| drop(counterfactual.without(app).unwrap()));
+            }
+        }
+    }
 }
