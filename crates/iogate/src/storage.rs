@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::{Pricing, Storage};
 use iogate_core::device::Device;
-use iogate_core::profile::measure;
+use iogate_core::profile::{Profile, measure};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_sim::profile::ProfileTextError;
@@ -66,16 +66,24 @@ pub(crate) fn engine(
     Ok(engine)
 }
 
+/// The profile in a file.
+pub(crate) fn read_profile(file: &Path) -> anyhow::Result<Profile> {
+    let text = std::fs::read_to_string(file).with_context(|| of_profile(file))?;
+    iogate_sim::profile::read(&text).with_context(|| of_profile(file))
+}
+
+fn of_profile(file: &Path) -> String {
+    format!("profile {}", file.display())
+}
+
 /// What is known of the storage below a directory, or behind servers: what was measured of it, if there is such a file.
 pub(crate) fn known(directory: Option<&Path>, profile: Option<&Path>) -> anyhow::Result<Storage> {
     let Some(file) = profile else { return Ok(found(directory)) };
-    let of_file = || format!("profile {}", file.display());
-    let text = std::fs::read_to_string(file).with_context(of_file)?;
-    let profile = iogate_sim::profile::read(&text).with_context(of_file)?;
+    let profile = read_profile(file)?;
     let there = directory.map_or("servers".into(), kind);
     if profile.kind != there {
         let error = anyhow!("expected one of a {there}, found one of a {}", profile.kind);
-        return Err(error).with_context(of_file);
+        return Err(error.context(of_profile(file)));
     }
     Ok(Storage::kept(profile))
 }

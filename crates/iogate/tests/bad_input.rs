@@ -97,6 +97,10 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why nowhere", "expected a mount point, a server's address"),
     (1, "why dir", "is not the root of an iogate mount"),
     (2, "why broken.toml", "broken.toml:1: "),
+    (2, "why dir --counterfactual x --profile nowhere.toml", "profile nowhere.toml: "),
+    (2, "why dir --counterfactual x --profile broken.toml", "profile broken.toml: not TOML"),
+    (2, "why dir --counterfactual x --device nonesuch", "unknown device 'nonesuch'"),
+    (2, "why dir --device hdd", "--counterfactual <APP>"),
     // Policies.
     (2, "policy check", "<FILE>"),
     (2, "policy check nowhere.toml", "the policy nowhere.toml cannot be read"),

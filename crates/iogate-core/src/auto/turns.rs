@@ -21,7 +21,7 @@ use crate::time::{Span, Time};
 /// Which slices are with B.
 const WITH_B: [bool; 4] = [false, true, true, false];
 /// The share of time, as one part in so many, that may be spent with B.
-const SHARE: u64 = 100;
+pub(super) const SHARE: u64 = 100;
 /// The least gain for which it is worth trying what may as well lose.
 pub(super) const WORTH: Ln = 100_000;
 /// A slice with B takes no longer than so many times the one with A before it, however little completes.
@@ -88,22 +88,22 @@ pub(super) struct Turns {
     slices: Vec<Done>,
 }
 
-/// How long it has been with what was only tried.
+/// How long it may be with what is only tried, as one part of the time in so many, and how long it has been.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     since: Time,
+    share: u64,
     spent: Span,
 }
 
 impl Allowance {
-    pub(super) fn new(now: Time) -> Allowance {
-        Allowance { since: now, spent: Span::ZERO }
+    pub(super) fn new(share: u64, now: Time) -> Allowance {
+        Allowance { since: now, share, spent: Span::ZERO }
     }
 
-    /// Whether turns may begin whose slices take so long.
-    pub(super) fn has(&self, now: Time, slice: Span) -> bool {
-        let earned = now.since(self.since).as_nanos() / SHARE;
-        self.spent.as_nanos() + 2 * slice.as_nanos() <= earned
+    /// How long it may still be.
+    pub(super) fn left(&self, now: Time) -> Span {
+        Span::from_nanos(now.since(self.since).as_nanos() / self.share) - self.spent
     }
 
     pub(super) fn spend(&mut self, span: Span) {

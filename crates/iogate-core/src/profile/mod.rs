@@ -43,6 +43,17 @@ pub use streams::Streams;
 pub const SIZES: [u64; 3] = [4 * KIB, 64 * KIB, 4 * MIB];
 /// How many are in flight where X(n) is known; in between it is interpolated.
 pub const IN_FLIGHT: [u32; 6] = [1, 2, 4, 8, 16, 32];
+
+/// Which of [`IN_FLIGHT`] a number is nearest to, by ratio; that of 1 is alone.
+#[inline]
+pub(crate) fn nearest(n: u32) -> usize {
+    if n <= 1 {
+        return 0;
+    }
+    // From 1.5 times a power of two on it is the next one.
+    let below = n.ilog2() as usize;
+    (below + usize::from(n >= 3 << below >> 1)).min(IN_FLIGHT.len() - 1)
+}
 /// The format that this version reads and writes.
 pub const VERSION: u64 = 1;
 /// Longest time of a dispatch.

@@ -13,7 +13,7 @@
 
 use super::costs::{Class, Costs};
 use super::fit::{BINS, Point, Points, assemble, bin, drained, is_cached_read};
-use super::{IN_FLIGHT, Number, OpProfile, Profile, Sample, interval};
+use super::{IN_FLIGHT, Number, OpProfile, Profile, Sample, interval, nearest};
 use crate::request::Op;
 
 /// How many dispatches a cell remembers, about.
@@ -129,14 +129,6 @@ impl Judge {
             (self.expected, self.measured, self.dispatches) = (0, 0, 0);
         }
     }
-}
-
-/// Which of [`IN_FLIGHT`] a number above 1 is nearest to, by ratio; not that of 1.
-#[inline]
-fn nearest(n: u32) -> usize {
-    // From 1.5 times a power of two on it is the next one.
-    let below = n.ilog2() as usize;
-    (below + usize::from(n >= 3 << below >> 1)).clamp(1, IN_FLIGHT.len() - 1)
 }
 
 /// Which dispatches were measured: by operation and doubling of sizes, whether alone in service and whether beside others.

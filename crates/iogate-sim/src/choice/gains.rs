@@ -1,7 +1,8 @@
 //! What each application of a mix gains without another one, and what the accounts of a gate say of that.
 
-use iogate_core::Time;
+use iogate_core::blame::Account;
 use iogate_core::sched::Prices;
+use iogate_core::{AppId, Time};
 
 use super::mix::{Mix, fifo};
 use super::run::{Ran, run, run_with};
@@ -43,6 +44,13 @@ pub enum Known {
     Nothing,
 }
 
+/// What the account of an application charges another one with, in seconds.
+pub(super) fn blamed(accounts: &[Account], app: u32, by: u32) -> f64 {
+    let account = accounts.iter().find(|account| account.app == Some(AppId(app)));
+    let of = account.and_then(|account| account.apps.iter().find(|(of, _)| *of == Some(AppId(by))));
+    of.map_or(0.0, |(_, span)| span.as_secs_f64())
+}
+
 /// Carries out a mix with `fifo`, and without each of its applications, with the same seeds: all pairs.
 pub fn pairs(mix: &Mix, known: Known) -> Vec<Pair> {
     let prices = match known {
@@ -60,10 +68,7 @@ pub fn pairs(mix: &Mix, known: Known) -> Vec<Pair> {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let pair = |app: u32, by: u32| {
         let end = |ran: &Ran| seconds(ran.ends[app as usize - 1]);
-        let account = base.accounts.iter().find(|account| account.app.is_some_and(|of| of.0 == app));
-        let of =
-            account.and_then(|account| account.apps.iter().find(|(of, _)| of.is_some_and(|of| of.0 == by)));
-        let blamed = of.map_or(0.0, |(_, span)| seconds(span.as_nanos()));
+        let blamed = blamed(&base.accounts, app, by);
         Pair { app, by, took: end(&base), gain: end(&base) - end(&without[by as usize - 1]), blamed }
     };
     apps.clone()

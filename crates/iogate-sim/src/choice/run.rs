@@ -220,13 +220,13 @@ impl World<'_> {
     }
 
     fn dispatch(&mut self, mut auto: Option<&mut Auto>) -> Option<Time> {
-        let (now, ran, begun) = (self.now, &mut self.ran, &mut self.begun);
+        let (now, ran, begun, records) = (self.now, &mut self.ran, &mut self.begun, self.records);
         self.serving.dispatch(now, |dispatch| {
-            let id = dispatch.id.0 as usize;
-            if begun.len() <= id {
-                begun.resize(id + 1, now);
+            if records {
+                let id = dispatch.id.0 as usize;
+                begun.resize(begun.len().max(id + 1), now);
+                begun[id] = now;
             }
-            begun[id] = now;
             if let Some(auto) = &mut auto {
                 auto.dispatched(now, dispatch);
             }

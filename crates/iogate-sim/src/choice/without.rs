@@ -1,16 +1,14 @@
 //! What is said of a recording without one of its applications, against mixes that are carried out without that one.
 
-use std::collections::HashMap;
-
 use iogate_core::auto::without::{Counterfactual, Doubt, Gain, Known, Recording};
 use iogate_core::blame::{Account, window};
 use iogate_core::recording::Event;
 use iogate_core::sched::Prices;
 use iogate_core::{AppId, Span, Time};
 
-use super::gains::Pair;
+use super::gains::{Pair, blamed};
 use super::mix::{Mix, fifo};
-use super::run::{Ran, run_recorded};
+use super::run::{Ran, run, run_recorded};
 
 /// What is known of the storage, beside what was recorded of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,14 +67,14 @@ pub fn said(mix: &Mix, look: Look, besides: &[Beside]) -> Vec<Vec<Said>> {
     let Ok(recording) = Recording::new(&seen.events, seen.end) else {
         return besides.iter().map(|_| Vec::new()).collect();
     };
-    let without: Vec<Completions> = (1..=mix.apps())
+    let without: Vec<Ran> = (1..=mix.apps())
         .map(|by| {
             let without = match look {
                 Look::Whole => mix.without(by),
                 // What becomes slower is waited for.
                 Look::Window => mix.endless_until(LONGEST).without(by),
             };
-            Completions::of(&run_recorded(&without, &fifo(), 2 * REQUESTS_MAX, |_, _, _| {}).events)
+            run(&without, &fifo(), None, 2 * REQUESTS_MAX)
         })
         .collect();
     let (profile, pricing) = (mix.storage.profile(), mix.storage.pricing());
@@ -91,8 +89,9 @@ pub fn said(mix: &Mix, look: Look, besides: &[Beside]) -> Vec<Vec<Said>> {
         let mut all = Vec::new();
         for (by, ran) in (1..).zip(&without) {
             for (app, gain) in counterfactual.without(AppId(by)).expect("a mix has a gate") {
-                let Some((took, less)) = seen.completions.took(app.0, &seen.numbers, ran) else { continue };
-                let pair = Pair { app: app.0, by, took, gain: took - less, blamed: seen.blamed(app.0, by) };
+                let Some((took, less)) = seen.took(app, ran) else { continue };
+                let blamed = blamed(&seen.accounts, app.0, by);
+                let pair = Pair { app: app.0, by, took, gain: took - less, blamed };
                 let part = |gain: Gain| gain.without.as_secs_f64() / gain.took.as_secs_f64();
                 all.push(Said { pair, gain: gain.map(|gain| took * (1.0 - part(gain))) });
             }
@@ -108,9 +107,9 @@ struct Seen {
     /// When it was over, if it was.
     end: Option<Time>,
     accounts: Vec<Account>,
-    completions: Completions,
+    completions: Vec<Vec<u64>>,
     /// Of each application: how many of its requests had completed as the window began and as it ended.
-    numbers: HashMap<u32, (usize, usize)>,
+    numbers: Vec<(usize, usize)>,
 }
 
 impl Seen {
@@ -129,7 +128,7 @@ impl Seen {
             }
         };
         let prices = Prices::default();
-        let Ran { events, accounts, .. } = run_recorded(mix, &fifo(), most, |now, gate, _| {
+        let Ran { events, accounts, completions, .. } = run_recorded(mix, &fifo(), most, |now, gate, _| {
             if !std::mem::replace(&mut is_on, true) {
                 gate.set_accounting(Time::ZERO, Some(&prices));
             }
@@ -137,16 +136,12 @@ impl Seen {
                 before = gate.accounts(now);
             }
         });
-        let completions = Completions::of(&events);
         let end = last(&events).min(if look == Look::Window { WINDOW.1 } else { Time::MAX });
-        let numbers = completions.0.iter().map(|(app, times)| {
-            let until = |time: Time| times.partition_point(|at| *at <= time);
-            (*app, (until(from), until(end)))
+        let numbers = completions.iter().map(|times| {
+            let until = |time: Time| times.partition_point(|at| *at <= time.as_nanos());
+            if look == Look::Whole { (0, times.len()) } else { (until(from), until(end)) }
         });
-        let numbers = match look {
-            Look::Whole => completions.0.iter().map(|(app, times)| (*app, (0, times.len()))).collect(),
-            Look::Window => numbers.collect(),
-        };
+        let numbers = numbers.collect();
         let within = |event: &Event| match event {
             Event::Arrived { time, .. } | Event::Completed { time, .. } => *time >= from && *time <= end,
             Event::Lost { .. } => true,
@@ -160,10 +155,16 @@ impl Seen {
         }
     }
 
-    fn blamed(&self, app: u32, by: u32) -> f64 {
-        let account = self.accounts.iter().find(|account| account.app == Some(AppId(app)));
-        let of = account.and_then(|account| account.apps.iter().find(|(of, _)| *of == Some(AppId(by))));
-        of.map_or(0.0, |(_, span)| span.as_secs_f64())
+    /// How long an application took for what it did in the window, here and in `other`, in seconds. `None`: it did nothing, or did not get
+    /// so far.
+    fn took(&self, app: AppId, other: &Ran) -> Option<(f64, f64)> {
+        let app = app.0 as usize - 1;
+        let (from, to) = self.numbers[app];
+        let took = |times: &[u64]| {
+            let begin = if from == 0 { 0 } else { *times.get(from - 1)? };
+            Some((*times.get(to.checked_sub(1)?)? - begin) as f64 / 1e9)
+        };
+        Some((took(&self.completions[app])?, took(&other.completions[app])?)).filter(|_| to > from)
     }
 }
 
@@ -173,43 +174,4 @@ fn last(events: &[Event]) -> Time {
         Event::Lost { .. } => Time::ZERO,
     };
     events.iter().map(time).max().unwrap_or_default()
-}
-
-/// When the requests of each application completed.
-struct Completions(HashMap<u32, Vec<Time>>);
-
-impl Completions {
-    fn of(events: &[Event]) -> Completions {
-        let (mut app_of, mut times) = (HashMap::new(), HashMap::new());
-        for event in events {
-            match event {
-                Event::Arrived { id, app, .. } => {
-                    app_of.insert(*id, app.0);
-                }
-                Event::Completed { id, time, .. } => {
-                    if let Some(app) = app_of.get(id) {
-                        times.entry(*app).or_insert_with(Vec::new).push(*time);
-                    }
-                }
-                Event::Lost { .. } => {}
-            }
-        }
-        Completions(times)
-    }
-
-    /// How long an application took for so many requests, here and in `other`, in seconds. `None`: it did not get so far.
-    fn took(
-        &self,
-        app: u32,
-        numbers: &HashMap<u32, (usize, usize)>,
-        other: &Completions,
-    ) -> Option<(f64, f64)> {
-        let (from, to) = *numbers.get(&app)?;
-        let took = |of: &Completions| {
-            let times = of.0.get(&app)?;
-            let begin = if from == 0 { Time::ZERO } else { *times.get(from - 1)? };
-            Some(times.get(to.checked_sub(1)?)?.since(begin).as_secs_f64())
-        };
-        Some((took(self)?, took(other)?)).filter(|_| to > from)
-    }
 }

@@ -32,7 +32,7 @@ use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
 use super::ring::Ring;
 use super::shadow::Shadow;
-use super::turns::{Allowance, Turns};
+use super::turns::{self, Allowance, Turns};
 use super::window::{Reader, Reading, Window};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
@@ -159,7 +159,7 @@ impl Chooser {
             miss: 0,
             corrections: Corrections::default(),
             turns: None,
-            allowance: Allowance::new(now),
+            allowance: Allowance::new(turns::SHARE, now),
             probing: Probing::new(now),
             prior: None,
             traits: None,

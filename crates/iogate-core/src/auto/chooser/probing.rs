@@ -1,12 +1,13 @@
 //! Probes of a chooser: dispatches as have never been measured are tried for a moment, so that it is known what they take.
 //!
-//! What storage charges is learnt from what is in use, and `fifo` shows neither what a larger dispatch costs nor what one at a time does.
+//! What storage charges is learnt from what is in use, and `fifo` does not show what larger dispatches cost, nor those that go on.
 //! A scheduler whose dispatches are mostly such ones is simulated by a guess, which can as well hide a gain as promise one. So it is in
 //! force for a moment, of which nothing but the prices of its dispatches is learnt.
 
 use super::Chooser;
 use crate::auto::judging::Judging;
 use crate::auto::ring::{Limits, Ring};
+use crate::auto::turns::Allowance;
 use crate::time::{Span, Time};
 
 /// The share of time, as one part in so many, that may be spent with probes.
@@ -21,8 +22,8 @@ const PROBES_MAX: u32 = 8;
 /// What is spent with probes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probing {
-    since: Time,
-    spent: Span,
+    allowance: Allowance,
+    /// Of this kind of load.
     probes: u32,
     /// How long the one may take that is in force.
     longest: Option<Span>,
@@ -30,7 +31,7 @@ pub(super) struct Probing {
 
 impl Probing {
     pub(super) fn new(now: Time) -> Probing {
-        Probing { since: now, spent: Span::ZERO, probes: 0, longest: None }
+        Probing { allowance: Allowance::new(SHARE, now), probes: 0, longest: None }
     }
 
     /// The load has become another one.
@@ -53,8 +54,7 @@ impl Chooser {
     /// Has a candidate in force for a moment whose dispatches nobody has measured.
     pub(super) fn begin_probe(&mut self, judging: &Judging, now: Time) {
         let Some(index) = judging.guess.filter(|index| *index != self.used) else { return };
-        let earned = now.since(self.probing.since).as_nanos() / SHARE;
-        let longest = Span::from_nanos(earned.saturating_sub(self.probing.spent.as_nanos()));
+        let longest = self.probing.allowance.left(now);
         if self.probing.probes >= PROBES_MAX || longest < SHORTEST {
             return;
         }
@@ -70,11 +70,11 @@ impl Chooser {
         if !self.probing.give_up() {
             return false;
         }
-        self.probing.spent += now.since(ring.began());
+        self.probing.allowance.spend(now.since(ring.began()));
         // What was simulated before was by a guess.
         self.history.clear();
         self.age = 0;
-        self.give_turn(self.status.change.to.clone());
+        self.turn_back();
         true
     }
 }

@@ -27,11 +27,7 @@ impl Chooser {
             Verdict::More => {
                 let next = turns.is_with_b();
                 if next != with_b {
-                    self.give_turn(if next {
-                        turns.scheduler.clone()
-                    } else {
-                        self.status.change.to.clone()
-                    });
+                    if next { self.give_turn(turns.scheduler.clone()) } else { self.turn_back() }
                 }
                 self.status.turns = Some((turns.scheduler.clone(), turns.slices()));
                 self.turns = Some(turns);
@@ -58,7 +54,7 @@ impl Chooser {
     fn end_turns(&mut self, with_b: bool) {
         self.status.turns = None;
         if with_b && self.proposal.is_none() {
-            self.give_turn(self.status.change.to.clone());
+            self.turn_back();
         }
     }
 
@@ -66,10 +62,15 @@ impl Chooser {
         self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Turn });
     }
 
+    /// What is in use is to be in force again.
+    pub(super) fn turn_back(&mut self) {
+        self.give_turn(self.status.change.to.clone());
+    }
+
     /// Nothing can be measured any more: what is tried in turns is in force no longer.
     pub fn give_up_turns(&mut self) {
         if self.probing.give_up() {
-            self.give_turn(self.status.change.to.clone());
+            self.turn_back();
         }
         if let Some(turns) = self.turns.take() {
             self.proposal = None;
@@ -79,7 +80,7 @@ impl Chooser {
 
     /// Begins turns with a candidate of which the gain may be an error, if there is time for that.
     pub(super) fn begin_turns(&mut self, index: usize, gain: Ln, window: &Window, now: Time) {
-        if gain < WORTH || !self.allowance.has(now, window.span) {
+        if gain < WORTH || 2 * window.span.as_nanos() > self.allowance.left(now).as_nanos() {
             return;
         }
         let candidate = (index, self.candidates.with_wait(index, self.wait));

@@ -20,7 +20,7 @@ use super::super::window::Window;
 use super::recorded::Carried;
 use crate::device::{Device, Transfer};
 use crate::hash::HashMap;
-use crate::profile::{Class, Costs, IN_FLIGHT, Streams};
+use crate::profile::{Class, Costs, IN_FLIGHT, Streams, nearest};
 use crate::request::{FileId, Op};
 use crate::time::{Span, Time};
 
@@ -111,12 +111,6 @@ impl Key {
 /// The power of two that a size reaches up to.
 fn size(bytes: u64) -> u8 {
     bytes.max(1).next_power_of_two().ilog2() as u8
-}
-
-/// Which of [`IN_FLIGHT`] a number is nearest to.
-fn number(n: u32) -> u8 {
-    let near = |of: &u32| u64::from((*of).max(n)) * 1_000 / u64::from((*of).min(n).max(1));
-    IN_FLIGHT.iter().zip(0..).min_by_key(|(of, _)| near(of)).map_or(0, |(_, index)| index)
 }
 
 #[derive(Debug, Default)]
@@ -269,7 +263,7 @@ fn samples(dispatches: &[Carried], way: Way, owner: impl Fn(FileId) -> u32) -> V
         let in_service = ends.len() as u32 + 1;
         ends.push(ended);
         let after_own = u8::from(core::mem::replace(&mut before, app) == app);
-        let number = if way.by_number { number(in_service) } else { 0 };
+        let number = if way.by_number { nearest(in_service) as u8 } else { 0 };
         let key = Key { app, op: op as u8, class: class as u8, size: size(bytes), after_own, number };
         Sample { key, ns: ended.since(served).as_nanos().max(1), bytes, queued }
     };
@@ -321,7 +315,9 @@ fn alike(cells: &BTreeMap<Key, Cell>) -> BTreeSet<(u8, u8)> {
         let (least, most, patterns) = ends.entry((key.op, key.size, key.number)).or_insert((u64::MAX, 0, 0));
         (*least, *most, *patterns) = ((*least).min(cell.mean()), (*most).max(cell.mean()), *patterns + 1);
     }
-    let differ = |(least, most, _): &(u64, u64, u32)| (most - least) * 1_000 > least * ALIKE;
+    let differ = |(least, most, _): &(u64, u64, u32)| {
+        (most - least).saturating_mul(1_000) > least.saturating_mul(ALIKE)
+    };
     let different: BTreeSet<(u8, u8)> =
         ends.iter().filter(|(_, ends)| differ(ends)).map(|((op, size, _), _)| (*op, *size)).collect();
     let several =
@@ -375,8 +371,8 @@ pub(super) struct Tally {
 impl Tally {
     /// The part of the time that nobody has seen, in thousandths.
     pub(super) fn unseen(&self) -> u64 {
-        let [all, unseen] = [&self.all, &self.unseen].map(|count| count.load(Ordering::Relaxed) as u64);
-        (unseen * 1_000).checked_div(all).unwrap_or(0)
+        let [all, unseen] = [&self.all, &self.unseen].map(|count| count.load(Ordering::Relaxed) as u128);
+        (unseen * 1_000).checked_div(all).unwrap_or(0).min(1_000) as u64
     }
 }
 
@@ -438,7 +434,7 @@ impl Device for Replayed {
         let in_service = self.ends.len() as u32 + 1;
         let app = self.table.owners.get((address / FILE_BYTES) as usize).copied().unwrap_or(NOBODY);
         let after_own = u8::from(core::mem::replace(&mut self.before, app) == app);
-        let number = if self.table.way.by_number { number(in_service) } else { 0 };
+        let number = if self.table.way.by_number { nearest(in_service) as u8 } else { 0 };
         let key = Key { app, op: op as u8, class: class as u8, size: size(bytes), after_own, number };
         let turns = &mut self.turns;
         let (ns, is_seen) = self.table.price(key, in_service, &transfer, class, |key| {

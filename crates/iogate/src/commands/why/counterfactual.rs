@@ -10,7 +10,6 @@ use iogate_core::recording::Event;
 use iogate_core::stats::summary::Summary;
 use iogate_core::{AppId, GateConfig, Layout, SchedulerConfig};
 use iogate_report::why::{Doubt, Gain, Why};
-use iogate_sim::profile::read;
 
 use crate::cli::WhyArgs;
 use crate::commands::control::{PATIENCE, Place, summary, unanswered};
@@ -18,6 +17,7 @@ use crate::commands::record::events;
 use crate::commands::serve::ask;
 use crate::devices;
 use crate::failure::Failure;
+use crate::storage::read_profile;
 
 /// Most events that are recorded: what is simulated takes seconds.
 const EVENTS_MAX: usize = 400_000;
@@ -36,12 +36,9 @@ pub(super) fn storage(args: &WhyArgs) -> Result<Storage, Failure> {
         return Ok(Storage::Device(Box::new(maker)));
     }
     let Some(file) = &args.profile else { return Ok(Storage::Nothing) };
-    let refused = |error: anyhow::Error| {
-        Failure::usage(error.context(format!("--profile {}", file.display())))
-            .hint("`iogate profile DIR --out FILE` measures storage")
-    };
-    let text = std::fs::read_to_string(file).map_err(|error| refused(anyhow!(error)))?;
-    Ok(Storage::Profile(Box::new(read(&text).map_err(|error| refused(anyhow!(error)))?)))
+    let profile = read_profile(file)
+        .map_err(|error| Failure::usage(error).hint("`iogate profile DIR --out FILE` measures storage"))?;
+    Ok(Storage::Profile(Box::new(profile)))
 }
 
 /// What a gate did for a while, and how it was set.
