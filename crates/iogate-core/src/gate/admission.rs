@@ -314,12 +314,23 @@ impl Gate {
             loop {
                 let admission = self.admission.as_ref()?;
                 let first = admission.lists[id.index()].0;
+                let follows = self.is_followed(first, self.pending.slot(first).next);
                 self.admit_deferred(now, first);
-                if !self.admission.as_ref()?.arbiter.goes_on(id) {
+                let Admission { arbiter, .. } = self.admission.as_deref()?;
+                if !arbiter.goes_on(id) && !(follows && arbiter.lends_on(id)) {
                     break;
                 }
             }
         }
+    }
+
+    /// Whether a deferred request goes on where the one before it ends, and the scheduler takes both at once.
+    fn is_followed(&self, slot: SlotId, next: SlotId) -> bool {
+        if next == NONE || !self.scheduler().kind().takes_runs() {
+            return false;
+        }
+        let (this, next) = (self.pending.slot(slot), self.pending.slot(next));
+        (this.file, this.op, this.end()) == (next.file, next.op, next.offset)
     }
 
     fn admit_deferred(&mut self, now: Time, slot: SlotId) {

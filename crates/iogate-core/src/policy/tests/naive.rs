@@ -208,6 +208,18 @@ impl Naive {
         }
     }
 
+    /// Who has nothing that waits keeps its lot while it is not away: to its end, and for as long as it would have the next one.
+    fn keeps_lot(&self, now: u64, class: usize) -> bool {
+        let one = &self.classes[class];
+        let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + 2 * one.think > now;
+        let is_before = |rival: &usize, at: usize| {
+            *rival != at && self.is_ready(now, *rival) && self.key(*rival) < self.classes[at].finish
+        };
+        let is_behind =
+            |at: &usize| self.within(self.classes[*at].within).iter().any(|rival| is_before(rival, *at));
+        is_near && (one.budget > 0 || !self.chain(class).iter().any(is_behind))
+    }
+
     /// A request comes. True if it is admitted at once.
     fn arrives(&mut self, now: u64, app: AppId, bytes: u64) -> bool {
         let class = self.find(app).unwrap_or_else(|| {
@@ -307,9 +319,10 @@ impl Naive {
         if to_do {
             return Err(soonest);
         }
-        if let Some(last) = self.last.filter(|_| self.one_at_a_time) {
+        let is_between = |last: &usize| !self.is_ready(now, *last) && !self.is_held_back(now, *last);
+        if let Some(last) = self.last.filter(is_between) {
             let one = &self.classes[last];
-            if one.budget > 0 && !self.is_ready(now, last) && !self.is_held_back(now, last) {
+            if self.one_at_a_time && one.budget > 0 {
                 let back = one.idle_since + 2 * one.think;
                 if one.serves > 0 {
                     return Err(soonest);
@@ -318,8 +331,15 @@ impl Naive {
                     return Err(Some(soonest.map_or(back, |at| at.min(back))));
                 }
                 self.charge_wait(now, last);
-                self.classes[last].budget = 0;
             }
+            if !self.one_at_a_time && self.is_asked(now) && self.keeps_lot(now, last) {
+                let lent = self.descend(now, false);
+                for at in self.chain(lent) {
+                    self.classes[at].finish = self.key(at);
+                }
+                return Ok(lent);
+            }
+            self.classes[last].budget = 0;
         }
         if !self.is_asked(now) {
             return Err(soonest);
