@@ -105,8 +105,8 @@ impl Why {
         self.apps.iter().filter(|part| part.name != self.app).map(|part| part.seconds).sum()
     }
 
-    /// The other application that it waited for longest, if that is worth a word, and those that it waited for as long, as far as an account
-    /// can tell.
+    /// The other application that it waited for longest, if that is worth a word, and those that it waited for as long as far as an
+    /// account can tell.
     pub fn culprits(&self) -> Vec<&Part> {
         let others = || self.apps.iter().filter(|part| part.name != self.app);
         let most = others().next().filter(|part| part.percent >= 100.0 * WORTH);
