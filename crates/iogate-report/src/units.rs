@@ -66,13 +66,12 @@ pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> Strin
     }
 }
 
-/// As [`significant`], but of what is small, the first digit that is not 0.
+/// As [`significant`], with three decimals of what is small; nobody needs to know what is below that.
 fn deviation(x: f64) -> String {
-    if x > 0.0 && x < 0.005 {
-        let decimals = (-x.log10()).ceil().min(6.0) as usize;
-        format!("{x:.decimals$}")
-    } else {
-        significant(x)
+    match x {
+        x if x <= 0.0 || x >= 0.005 => significant(x),
+        x if x >= 0.001 => format!("{x:.3}"),
+        _ => "<0.001".into(),
     }
 }
 
@@ -146,6 +145,7 @@ mod tests {
         assert_eq!(super::estimate(&of(1.5e6, Some(1e6)), Unit::BytesPerSecond), "1.43 \u{b1} 0.95 MiB/s");
         assert_eq!(super::estimate(&of(1.25, None), Unit::Ratio), "1.25");
         assert_eq!(super::estimate(&of(1.25, Some(0.0021)), Unit::Ratio), "1.25 \u{b1} 0.002");
+        assert_eq!(super::estimate(&of(1.25, Some(0.0009)), Unit::Ratio), "1.25 \u{b1} <0.001");
         assert_eq!(super::estimate(&of(0.0, Some(0.0)), Unit::Seconds), "0 \u{b1} 0 s");
         assert_eq!(super::quantity(0.5, Unit::Percent), "0.50 %");
     }
