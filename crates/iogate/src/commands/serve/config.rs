@@ -15,6 +15,7 @@ pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::attempt::Attempt;
 use crate::failure::Failure;
 use crate::settings::toml_error;
+use crate::storage::Profiles;
 
 /// A server: a data server, a forwarder, or both.
 #[derive(Clone, Debug, Deserialize)]
@@ -353,7 +354,8 @@ impl Export {
         if self.extent.is_some() && self.device.is_none() {
             return Err(anyhow!("extent goes with device: it says how files lie on it"));
         }
-        if self.profile.is_some() && (form != "directory" || self.device.is_some()) {
+        let is_measured = matches!(Profiles::of(self.profile.as_deref()), Profiles::Measured(_));
+        if is_measured && (form != "directory" || self.device.is_some()) {
             return Err(anyhow!(
                 "profile goes with directory, without device: what it says was measured there"
             ));
