@@ -90,11 +90,11 @@ fn what_is_not_so_any_more_is_learnt_anew() {
     for (before, now) in [("unit:100us", "unit:2ms"), ("unit:2ms", "unit:100us"), ("hdd", "pcie-ssd-100g")] {
         let mut refit = Refit::from_findings("", false, &learnt(before).findings());
         for in_flight in [1, 4] {
-            read(&mut refit, now, in_flight, 2_000);
+            read(&mut refit, now, in_flight, 4_000);
         }
         let mut anew = Refit::from_nothing("", false);
         for in_flight in [1, 4] {
-            read(&mut anew, now, in_flight, 2_000);
+            read(&mut anew, now, in_flight, 4_000);
         }
         let [refit, anew] = [refit, anew].map(|of| of.profile().costs());
         for in_flight in [1, 4] {

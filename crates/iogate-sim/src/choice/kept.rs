@@ -9,71 +9,66 @@ use super::evaluate::{Known, Slowdowns, auto, chooser};
 use super::mix::{Mix, Set, fifo};
 use super::run::run;
 
-/// Ways to begin, in the order of [`Paired::ways`].
-pub const WAYS: [&str; 5] = ["nothing", "kept", "kept, prior", "kept, prior if covered", "measured"];
+/// What a choice begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// Nothing: prices are assumed, and learnt.
+    Anew,
+    /// What was learnt before, which goes on.
+    Kept,
+    /// The same, and a prior is asked for the first scheduler, as if all had been measured.
+    KeptWithPrior,
+    /// A profile that was measured.
+    Measured,
+}
 
-/// A mix with what is known of its storage in each of the [`WAYS`].
+impl Begins {
+    /// All of them, in the order of [`Paired::ways`].
+    pub const ALL: [Begins; 4] = [Begins::Anew, Begins::Kept, Begins::KeptWithPrior, Begins::Measured];
+}
+
+/// What became of a mix by what its choice begins with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paired {
     /// The kind of storage.
     pub storage: &'static str,
-    /// How long the mix takes with `fifo`, in seconds.
-    pub seconds: f64,
     /// Cells that were measured before.
     pub cells: usize,
     /// How long applications take, against `fifo`.
-    pub ways: Vec<Slowdowns>,
+    pub ways: [Slowdowns; 4],
 }
 
-/// What is learnt under `mix`, by a choice that begins with `known`, or with nothing.
-pub fn learnt(mix: &Mix, known: Option<&Findings>) -> Findings {
-    let mut auto = known.map_or_else(|| auto(mix, Known::Nothing), |known| auto_kept(mix, known, 0));
+/// What is learnt under a mix by a choice that knows nothing of its storage.
+pub fn learnt(mix: &Mix) -> Findings {
+    let mut auto = auto(mix, Known::Nothing);
     run(mix, &fifo(), Some(&mut auto), u64::MAX);
     auto.findings().unwrap_or_default()
 }
 
 /// A choice that begins with `fifo`, and with what was learnt before.
-pub fn auto_kept(mix: &Mix, findings: &Findings, prior: u32) -> Auto {
+pub fn auto_kept(mix: &Mix, findings: &Findings, asks_prior: bool) -> Auto {
     let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
-    let refit = Refit::from_findings(kind, rotational, findings);
     let chooser = chooser(mix, Profile::assumed(kind, rotational));
-    let known = |op| {
-        let of = refit.profile();
-        let of = of.of(op);
-        (of.random[0].low.count > 0 || of.random[1].low.count > 0)
-            && (of.sequential[0].low.count > 0 || of.sequential[1].low.count > 0)
-    };
-    let covered = known(iogate_core::Op::Read) || known(iogate_core::Op::Write);
-    let with = match prior {
-        0 => false,
-        1 => true,
-        _ => covered,
-    };
-    let chooser = if with { chooser.beginning_with(Prior::committed()) } else { chooser };
-    Auto::new(chooser, Pace::new(REQUESTS_PER_S, Time::ZERO)).learning(Meter::new(refit))
+    let chooser = if asks_prior { chooser.beginning_with(Prior::committed()) } else { chooser };
+    let meter = Meter::new(Refit::from_findings(kind, rotational, findings));
+    Auto::new(chooser, Pace::new(REQUESTS_PER_S, Time::ZERO)).learning(meter)
 }
 
 impl Paired {
-    /// The mix with this number, after others on the same storage.
+    /// The mix with this number, after other applications on the same storage.
     pub fn new(set: Set, number: u64) -> Paired {
-        let lives: u64 = std::env::var("LIVES").map_or(1, |n| n.parse().unwrap());
-        let mut findings = learnt(&Mix::random_before(set, number, 1), None);
-        for life in 2..=lives {
-            let before = findings.clone();
-            findings = learnt(&Mix::random_before(set, number, life), Some(&findings))
-                .onto(&before, &Findings::default());
-        }
+        let findings = learnt(&Mix::random_before(set, number));
         let mix = Mix::random(set, number);
         let base = run(&mix, &fifo(), None, u64::MAX);
-        let with = |mut auto: Auto| Slowdowns::of(&run(&mix, &fifo(), Some(&mut auto), u64::MAX), &base);
-        let ways = vec![
-            with(auto(&mix, Known::Nothing)),
-            with(auto_kept(&mix, &findings, 0)),
-            with(auto_kept(&mix, &findings, 1)),
-            with(auto_kept(&mix, &findings, 2)),
-            with(auto(&mix, Known::Profile)),
-        ];
-        let seconds = base.ends.iter().copied().max().unwrap_or(0) as f64 / 1e9;
-        Paired { storage: mix.storage.kind(), seconds, cells: findings.iter().count(), ways }
+        let ways = Begins::ALL.map(|begins| {
+            let mut auto = match begins {
+                Begins::Anew => auto(&mix, Known::Nothing),
+                Begins::Kept => auto_kept(&mix, &findings, false),
+                Begins::KeptWithPrior => auto_kept(&mix, &findings, true),
+                Begins::Measured => auto(&mix, Known::Profile),
+            };
+            Slowdowns::of(&run(&mix, &fifo(), Some(&mut auto), u64::MAX), &base)
+        });
+        Paired { storage: mix.storage.kind(), cells: findings.iter().count(), ways }
     }
 }

@@ -148,13 +148,13 @@ impl Mix {
         mix.ending(seconds)
     }
 
-    /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there `lives` before it.
-    pub fn random_before(set: Set, number: u64, lives: u64) -> Mix {
+    /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there before it.
+    pub fn random_before(set: Set, number: u64) -> Mix {
         let (storage, depth) = {
             let (mix, _) = Mix::endless(set, number);
             (mix.storage, mix.depth)
         };
-        let (other, seconds) = Mix::endless(set, number + 1_000_000 * (lives + 1));
+        let (other, seconds) = Mix::endless(set, number + 2_000_000);
         Mix { storage, depth, ..other }.ending(seconds)
     }
 
