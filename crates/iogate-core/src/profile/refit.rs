@@ -31,7 +31,7 @@ const REFRESH: u64 = 4_096;
 const SHARED_MIN: u32 = 64;
 /// How many values a cell alone in service has at most that was learnt before: what comes now says more of what the storage is now.
 const BEFORE_MAX: u32 = 16;
-/// One part in so many of what was learnt before that it may be off by now, at least: what always took the same may have become another thing.
+/// One part in so many of what was learnt before that it may be off by now, at least: what always took the same may be another thing.
 const BEFORE_OFF: i64 = 16;
 /// Bits after the binary point of the part of a dispatch's time that one beside others takes.
 const PART: u32 = 20;
