@@ -33,8 +33,7 @@ class Server:
         directory.chmod(0o777)
         self.directory = directory
         command = [str(program), "serve", "--directory", str(directory), "--listen", listen, "--with-parent"]
-        nowhere = os.environ | {"IOGATE_PROFILES": "none"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=nowhere)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         said = []
         for line in self.process.stdout:

@@ -9,8 +9,6 @@ SRC=$WORK/source # what is mounted
 MNT=$WORK/mount  # where
 SIDE=$WORK/side  # not on the mount
 mkdir -p "$SRC" "$MNT" "$SIDE" "$SIDE/mpi.tmp"
-# Nothing that one test has learnt of the storage is what another one begins with, nor this machine's own mounts.
-export IOGATE_PROFILES=none
 # What Open MPI keeps while a job runs: in a folder that all share, jobs trip over each other, as one removes what the next one makes.
 export OMPI_MCA_orte_tmpdir_base=$SIDE/mpi.tmp
 cd "$SIDE" # fio and others leave files where they are

@@ -167,9 +167,9 @@ pub(crate) struct RoomArgs {
 /// What is known of the storage.
 #[derive(Debug, Args)]
 pub(crate) struct KnownArgs {
-    /// What the storage charges, as `iogate profile` has measured it, or `none`; without it that is learnt from what is read and written,
-    /// and kept for the next time (`iogate profile --kept`)
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// What the storage charges, as `iogate profile` has measured it; without it that is learnt from what is read and written. `kept`:
+    /// what is learnt is kept for the next time, and begun with then (`iogate profile --kept` lists it)
+    #[arg(long, value_name = "FILE|kept", value_hint = ValueHint::FilePath)]
     pub(crate) profile: Option<PathBuf>,
 }
 

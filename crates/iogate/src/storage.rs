@@ -87,10 +87,10 @@ fn measured(directory: Option<&Path>, file: &Path) -> anyhow::Result<Storage> {
 /// Where prices are from, as people say it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Profiles {
-    /// From what is kept of the storage, which goes on.
-    Kept,
     /// From nowhere: they are assumed, and learnt meanwhile.
     None,
+    /// From what is kept of the storage, which goes on.
+    Kept,
     /// From a file.
     Measured(PathBuf),
 }
@@ -99,24 +99,22 @@ impl Profiles {
     /// What was said, if anything was.
     pub(crate) fn of(said: Option<&Path>) -> Profiles {
         match said {
-            None => Profiles::Kept,
-            Some(said) if said == Path::new("none") => Profiles::None,
+            None => Profiles::None,
+            Some(said) if said == Path::new("kept") => Profiles::Kept,
             Some(file) => Profiles::Measured(file.to_owned()),
         }
     }
 }
 
-/// What is known of the storage below a directory, or behind servers, and what is to be kept of it, if that is to be so for one whose
-/// scheduler is chosen. `direct`: past the page cache.
+/// What is known of the storage below a directory, or behind servers, and what keeps what is learnt of it. `direct`: past the page cache.
 pub(crate) fn known(
     directory: Option<&Path>,
     profiles: &Profiles,
-    is_kept: bool,
     direct: bool,
 ) -> anyhow::Result<(Storage, Option<KeptPrices>)> {
     match (profiles, directory) {
         (Profiles::Measured(file), _) => Ok((measured(directory, file)?, None)),
-        (Profiles::Kept, Some(directory)) if is_kept => {
+        (Profiles::Kept, Some(directory)) => {
             let keeping = KeptPrices::of(directory, direct);
             let storage = keeping.as_ref().map_or_else(|| found(Some(directory)), KeptPrices::storage);
             Ok((storage, keeping))
@@ -129,12 +127,11 @@ pub(crate) fn known(
 pub(crate) fn known_by(
     args: &KnownArgs,
     directory: Option<&Path>,
-    is_kept: bool,
     direct: bool,
 ) -> Result<(Storage, Option<KeptPrices>), Failure> {
     let measure = "`iogate profile DIR --out FILE` measures what DIR lies on";
     let profiles = Profiles::of(args.profile.as_deref());
-    known(directory, &profiles, is_kept, direct).map_err(|error| Failure::usage(error).hint(measure))
+    known(directory, &profiles, direct).map_err(|error| Failure::usage(error).hint(measure))
 }
 
 /// What can be found out about it without measuring.

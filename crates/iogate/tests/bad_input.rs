@@ -182,6 +182,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "profile --kept nowhere", "nowhere must be a directory"),
     (1, "profile --kept file", "file must be a directory"),
     (1, "profile --kept /proc", "nothing says for certain which file system it is"),
+    (2, "mount dir mnt --store modelled --profile kept", "found with a modelled store"),
+    (2, "mount --remote 127.0.0.1:1 --profile kept mnt", "expected with a directory, found with --remote"),
     (2, "mount dir mnt --profile nowhere.toml", "profile nowhere.toml: "),
     (2, "nfs dir --listen 127.0.0.1:0 --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "profile --device floppy", "unknown device 'floppy'"),

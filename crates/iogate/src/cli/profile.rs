@@ -11,7 +11,7 @@ use super::Time;
 /// Reads and writes a file without a name in DIR, past the page cache where there is direct I/O; nothing is left behind. A profile
 /// is a device for `--device profile:FILE`. Storage that others use meanwhile gives wrong numbers; that is said where it shows.
 ///
-/// Mounts and servers whose scheduler is chosen keep what they learn of a file system for the next one: `--kept` lists that. It is in
+/// Mounts and servers with `--profile kept` keep what they learn of a file system for the next one: `--kept` lists that. It is in
 /// /var/lib/iogate/profiles for root, else in ~/.local/state/iogate/profiles; IOGATE_PROFILES names another folder, or is `none`.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["directory", "device", "kept"]))]

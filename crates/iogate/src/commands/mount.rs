@@ -66,8 +66,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     } else {
         matches!(shown, Shown::Servers(_)).then_some("--remote")
     };
-    let profiles = Profiles::of(args.known.profile.as_deref());
-    if let (Profiles::Measured(_), Some(other)) = (&profiles, other) {
+    if let (Some(_), Some(other)) = (&args.known.profile, other) {
         let error = anyhow!("--profile: expected with a directory, found with {other}");
         let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";
         return Err(Failure::usage(error).hint(hint));
@@ -91,9 +90,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let (known, keeping) = match args.store {
-        StoreKind::Directory => {
-            storage::known_by(&args.known, args.source.as_deref(), pinned.is_none(), args.direct)?
-        }
+        StoreKind::Directory => storage::known_by(&args.known, args.source.as_deref(), args.direct)?,
         StoreKind::Modelled => {
             (storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?, None)
         }
@@ -108,7 +105,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Cache::Page => "the kernel's page cache",
     };
     about.push(("cache".into(), cache.into()));
-    if let Profiles::Measured(file) = &profiles {
+    if let Profiles::Measured(file) = Profiles::of(args.known.profile.as_deref()) {
         about.push(("profile".into(), file.display().to_string()));
     }
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
@@ -191,7 +188,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         stopping();
         handle.close();
     });
-    keeper.map(Keeper::end);
+    keeper.into_iter().for_each(Keeper::end);
     engine.shutdown();
     Ok(())
 }

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     if let Some(control) = &control {
         control.shutdown();
     }
-    keeper.map(Keeper::end);
+    keeper.into_iter().for_each(Keeper::end);
     engine.shutdown();
     Ok(())
 }
@@ -125,7 +125,7 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let fixed = storage::fixed_scheduler(Some(&args.directory));
-    let (known, keeping) = storage::known_by(&args.known, Some(path), pinned.is_none(), how.direct)?;
+    let (known, keeping) = storage::known_by(&args.known, Some(path), how.direct)?;
     let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
     let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
     let tree = Arc::new(tree);

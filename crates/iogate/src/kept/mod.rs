@@ -32,7 +32,7 @@ pub(crate) use place::Place;
 /// Names the folder, or says [`NOWHERE`].
 pub(crate) const VARIABLE: &str = "IOGATE_PROFILES";
 /// That nothing is kept.
-pub(crate) const NOWHERE: &str = "none";
+const NOWHERE: &str = "none";
 /// How often what changes is written.
 const EVERY: Duration = Duration::from_secs(300);
 
@@ -58,7 +58,12 @@ pub(crate) struct KeptPrices {
 impl KeptPrices {
     /// For a directory, if something can be kept of it. What cannot be is said in a warning.
     pub(crate) fn of(directory: &Path, direct: bool) -> Option<KeptPrices> {
-        let (path, place) = (folder()?, Place::of(directory, direct)?);
+        let path = folder()?;
+        let Some(place) = Place::of(directory, direct) else {
+            let shown = directory.display();
+            warn(&format!("nothing is kept of {shown}: nothing says for certain which file system it is"));
+            return None;
+        };
         let folder = Folder::make(&path).inspect_err(|error| {
             let shown = path.display();
             warn(&format!("what is learnt of {} is not kept: {shown}: {error}", directory.display()));

@@ -28,7 +28,6 @@ use crate::commands::serve::READY;
 use crate::commands::serve::ask::status_of;
 use crate::commands::serve::config::Bytes;
 use crate::failure::Failure;
-use crate::kept;
 
 /// The export of a data server that holds stripes.
 const OBJECTS: &str = "objects";
@@ -239,8 +238,6 @@ fn start(folder: &Path, name: &str) -> Result<(Child, ChildStdout)> {
         .args(["serve", "--with-parent"])
         .arg(folder.join(format!("{name}.toml")))
         .env("IOGATE_APP_FILE", folder.join(APPLICATIONS))
-        // What one run has learnt is nothing that the next one may begin with.
-        .env(kept::VARIABLE, kept::NOWHERE)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(log(folder, name)).context("the log of a node")?)

@@ -139,10 +139,8 @@ impl Export {
                 Ok((storage::modelled(device, self.extent()).context("device")?, None))
             }
             _ => {
-                // What is joined behind the gate has prices of its own.
-                let is_kept = self.gate.auto && self.batch.is_none();
                 let profiles = Profiles::of(self.profile.as_deref());
-                storage::known(self.directory.as_deref(), &profiles, is_kept, self.direct)
+                storage::known(self.directory.as_deref(), &profiles, self.direct)
             }
         }
     }

@@ -354,10 +354,14 @@ impl Export {
         if self.extent.is_some() && self.device.is_none() {
             return Err(anyhow!("extent goes with device: it says how files lie on it"));
         }
-        let is_measured = matches!(Profiles::of(self.profile.as_deref()), Profiles::Measured(_));
-        if is_measured && (form != "directory" || self.device.is_some()) {
+        if self.profile.is_some() && (form != "directory" || self.device.is_some()) {
             return Err(anyhow!(
                 "profile goes with directory, without device: what it says was measured there"
+            ));
+        }
+        if self.batch.is_some() && Profiles::of(self.profile.as_deref()) == Profiles::Kept {
+            return Err(anyhow!(
+                "profile = \"kept\" goes without batch: what is joined behind the gate has prices of its own"
             ));
         }
         if self.batches.is_some() && self.batch.is_none() {
@@ -539,6 +543,7 @@ bytes = "64MiB"
                 &["fair and policy: one of them"],
             ),
             (export("directory = \"/s\"\ncolour = 1"), &["unknown field `colour`", "directory"]),
+            (export("directory = \"/s\"\nbatch = 4\nprofile = \"kept\""), &["goes without batch"]),
             (export("name = \"x\""), &["one of directory, targets", "none of them", "export `x`"]),
             (export("directory = \"/s\"\nforward = \"a:1\""), &["directory and forward"]),
             (export("targets = [\"/a\"]"), &["names = \"DIRECTORY\""]),
