@@ -129,9 +129,9 @@ impl Terms {
             entitled(app, &entitlement);
             entitled(within, &others);
         }
-        numbers.extend(
-            policy.within.iter().flat_map(|(app, branch)| [app, branch].map(|class| u64::from(class.0))),
-        );
+        let within = policy.within.iter().flat_map(|(app, branch)| [app, branch]);
+        numbers.push(policy.within.len() as u64);
+        numbers.extend(within.map(|class| u64::from(class.0)));
         // Their order counts; what they match is in the numbers.
         numbers.extend(policy.paths.globs.iter().map(|(_, class)| u64::from(class.0)));
         // Fowler, Noll and Vo's 1a.

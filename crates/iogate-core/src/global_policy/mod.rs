@@ -102,7 +102,7 @@ impl Terms {
 
     /// What a class asks of what it is within.
     fn want(&self, leaf: Leaf, demand: u64) -> Want {
-        let Entitlement { weight, min, .. } = self.policy.of_leaf(leaf);
+        let Entitlement { weight, min, .. } = self.policy.of(leaf);
         Want { weight, floor: min.bytes.map_or(0, NonZeroU64::get), demand }
     }
 }

@@ -149,10 +149,14 @@ pub struct Rate {
 }
 
 impl Policy {
-    /// What an application is entitled to that is named or within nothing, or a branch.
-    pub fn of(&self, app: AppId) -> &Entitlement {
-        let branch = || self.branches.get(&app).map(|branch| &branch.entitlement);
-        self.apps.get(&app).or_else(branch).unwrap_or(&self.others)
+    /// What a leaf is entitled to; of the number of a branch that is named, within nothing: what that is.
+    pub fn of(&self, class: impl Into<Leaf>) -> Entitlement {
+        let Leaf { app, within } = class.into();
+        let others = || match within {
+            Some(branch) => self.branch(branch).unwrap_or_default().others,
+            None => self.branches.get(&app).map_or(self.others, |branch| branch.entitlement),
+        };
+        self.apps.get(&app).copied().unwrap_or_else(others)
     }
 
     /// Whether there are classes with others within them.
@@ -164,15 +168,6 @@ impl Policy {
     pub fn branch(&self, app: AppId) -> Option<Branch> {
         let unnamed = |others: OtherBranches| Branch { entitlement: others.entitlement, ..Branch::default() };
         self.branches.get(&app).copied().or_else(|| self.other_branches.map(unnamed))
-    }
-
-    /// What a class is entitled to that has none within it.
-    pub fn of_leaf(&self, leaf: Leaf) -> Entitlement {
-        let others = || match leaf.within {
-            Some(branch) => self.branch(branch).unwrap_or_default().others,
-            None => self.others,
-        };
-        self.apps.get(&leaf.app).copied().unwrap_or_else(others)
     }
 
     /// The branches around what is within one, from the inside out.
@@ -192,7 +187,7 @@ impl Policy {
     /// The least of a class's own cap, of those of its branches and the total, in bytes a second; `None`: nothing limits it.
     pub fn cap_of(&self, leaf: Leaf) -> Option<NonZeroU64> {
         let around = self.branches_around(leaf.within).map(Some).chain([None]);
-        around.filter_map(|around| self.cap_around(around)).chain(self.of_leaf(leaf).max.bytes).min()
+        around.filter_map(|around| self.cap_around(around)).chain(self.of(leaf).max.bytes).min()
     }
 
     /// All that somebody is entitled to.

@@ -114,7 +114,7 @@ impl Chaos {
             let rates =
                 self.gates.values().map(|(holder, rate)| holder.rate(self.clock(*rate), leaf).unwrap());
             let sum: u64 = rates.sum();
-            let own = policy.of_leaf(leaf).max.bytes.map(|max| ((Some(leaf), None), max));
+            let own = policy.of(leaf).max.bytes.map(|max| ((Some(leaf), None), max));
             let around = policy.branches_around(leaf.within).map(Some).chain([None]);
             let pools = around.filter_map(|around| Some(((None, around), policy.cap_around(around)?)));
             for (of, cap) in own.into_iter().chain(pools) {

@@ -90,7 +90,7 @@ fn children(
             (Child::Branch(*app), (branch.entitlement.weight, floors, demand))
         });
     let leaves = demands.iter().filter(|(leaf, _)| leaf.within == around).map(|(leaf, demand)| {
-        let Entitlement { weight, min, max } = policy.of_leaf(*leaf);
+        let Entitlement { weight, min, max } = policy.of(*leaf);
         let demand = max.bytes.map_or(*demand, |max| max.get().min(*demand));
         (Child::Leaf(*leaf), (weight, min.bytes.map_or(0, |min| min.get()), demand))
     });
@@ -146,10 +146,7 @@ impl Cluster {
         let mut sums: BTreeMap<Option<AppId>, u64> = BTreeMap::new();
         for &leaf in &self.leaves {
             let held = self.held(leaf);
-            assert!(
-                policy.of_leaf(leaf).max.bytes.is_none_or(|max| held <= max.get()),
-                "{leaf:?} has {held}"
-            );
+            assert!(policy.of(leaf).max.bytes.is_none_or(|max| held <= max.get()), "{leaf:?} has {held}");
             for around in policy.branches_around(leaf.within).map(Some).chain([None]) {
                 *sums.entry(around).or_default() += held;
             }

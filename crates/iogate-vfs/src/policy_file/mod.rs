@@ -427,7 +427,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((shares.by, shares.policy.lot), (ClassBy::User, Some(Span::from_millis(20))));
-        let of = |uid| *shares.policy.of(application_of_user(uid));
+        let of = |uid| shares.policy.of(application_of_user(uid));
         assert_eq!((of(1000).weight, of(1000).min.bytes.unwrap().get()), (4, 50 << 20));
         assert_eq!(of(1001).max.requests.unwrap().get(), 1_000);
         assert_eq!(of(7).max.bytes.unwrap().get(), 200_000_000);

@@ -24,7 +24,7 @@ fn gate() -> Gate {
 fn served(gate: &mut Gate) -> Vec<u64> {
     let mut ids = Vec::new();
     while let Decision::Dispatch(dispatch) = gate.next(Time::ZERO) {
-        let parts: Vec<u64> = gate.parts(dispatch.id).map(|part| part.id.0).collect();
+        let parts: Vec<u64> = gate.parts(dispatch.id).map(|part| part.request.0).collect();
         ids.extend(parts);
         gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 4096 });
     }
