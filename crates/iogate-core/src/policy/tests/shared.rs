@@ -64,7 +64,7 @@ fn who_comes_into_another_group_has_nothing_of_the_one_before() {
     assert!(gate.take_lack());
     gate.place(Time::ZERO, AppId(1), CHEMISTRY);
     gate.allot(Time::ZERO, [(user(PHYSICS), 1 << 20)]);
-    assert_eq!(served(&mut gate), []);
+    assert!(served(&mut gate).is_empty());
     assert_eq!(deferred(&gate), [(user(CHEMISTRY), 4096)]);
     assert!(gate.take_lack());
     gate.allot(Time::ZERO, [(user(CHEMISTRY), 1 << 20)]);
@@ -72,7 +72,7 @@ fn who_comes_into_another_group_has_nothing_of_the_one_before() {
     // In no group there is no cap.
     gate.allot(Time::ZERO, []);
     gate.submit(Time::ZERO, &block(2, 1)).unwrap();
-    assert_eq!(served(&mut gate), []);
+    assert!(served(&mut gate).is_empty());
     gate.place(Time::ZERO, AppId(1), AppId(4711));
     assert_eq!(served(&mut gate), [2]);
 }
