@@ -566,8 +566,8 @@ record! {
         part: u32,
         /// 1: the gate goes, and holds nothing any more.
         leaves: u8,
-        /// For each class of the gate [`CLASS_USE_BYTES`]: the application, the branch that it is within (0: none), then bytes a second that
-        /// it asks for, has used, and may use.
+        /// For each class of the gate [`CLASS_USE_BYTES`]: the application, the branch that it is within (0: none), then bytes a second
+        /// that it asks for, has used, and may use.
         classes: &'a [u8],
     }
 }
