@@ -1,6 +1,6 @@
 //! What was learnt of storage outlives who has learnt it: cells that were measured, and no others.
 
-use iogate_core::device::{Device, Station, Transfer, parse};
+use iogate_core::device::{Station, Transfer, parse};
 use iogate_core::profile::{Class, Finding, Findings, Number, Profile, Refit, Sample, Streams};
 use iogate_core::{Op, Time};
 use proptest::prelude::*;

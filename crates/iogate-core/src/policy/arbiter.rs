@@ -10,7 +10,7 @@ use core::num::NonZeroU64;
 use super::bucket::Bucket;
 use super::nested::{Inner, InnerId};
 use super::order::{first, part, tag};
-use super::{Entitlement, Policy};
+use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
 use crate::stats::Recent;
@@ -83,8 +83,8 @@ pub(crate) struct Arbiter {
     pub(super) classes: Vec<Class>,
     pub(super) free: Vec<ClassId>,
     pub(super) of_app: HashMap<AppId, ClassId>,
-    /// What applications are allotted, whether they have a class or not.
-    pub(super) allotments: HashMap<AppId, u64>,
+    /// What classes are allotted, whether they are here or not.
+    pub(super) allotments: HashMap<Leaf, u64>,
     /// Whether somebody has come since somebody asked who has nothing, as nothing is allotted to it.
     pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
@@ -189,7 +189,8 @@ impl Arbiter {
             lent: 0,
             admitted: 0,
         };
-        arbiter.classes.push(arbiter.allotted_class(AppId::default()));
+        arbiter.classes.push(Class::default());
+        arbiter.go_by_allotment(Time::ZERO, ClassId::default());
         arbiter.open_branches();
         arbiter.set_jump(jump);
         arbiter
@@ -498,7 +499,10 @@ impl Arbiter {
     fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) -> bool {
         let Entitlement { weight, min, mut max } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];
-        max.bytes = class.allotted.or(max.bytes);
+        if self.policy.is_shared {
+            // That of a branch is kept by what those within it are allotted.
+            max.bytes = class.allotted;
+        }
         let ahead = tag(estimate, weight);
         class.outstanding += ahead;
         class.finish += ahead;
@@ -529,6 +533,7 @@ impl Arbiter {
             Some(id) => {
                 self.of_app.insert(app, id);
                 self.classes[id.index()].within = within;
+                self.go_by_allotment(Time::ZERO, id);
                 id
             }
             // Nobody escapes the cap of what it is within.
@@ -546,7 +551,7 @@ impl Arbiter {
             }
             None => return None,
         };
-        self.classes[id.index()] = self.allotted_class(app);
+        self.classes[id.index()] = Class::new(app);
         Some(id)
     }
 

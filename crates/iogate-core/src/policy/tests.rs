@@ -2,6 +2,7 @@
 
 mod naive;
 mod nested;
+mod shared;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

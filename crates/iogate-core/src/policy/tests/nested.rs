@@ -416,7 +416,6 @@ fn what_is_no_tree_is_refused() {
         }
     });
     assert!(deep.contains("more than 8"), "{deep}");
-    assert!(with(|policy| policy.is_shared = true).contains("many gates"));
 }
 
 /// Serves what may go at once, and returns of which applications.
