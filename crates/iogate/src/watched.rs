@@ -96,9 +96,10 @@ impl Store for WatchedStore {
     }
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
+        let Some(notes) = &self.notes else { return self.inner.run(io) };
         let start = Instant::now();
         let result = self.inner.run(io)?;
-        if let (Some(notes), Ok(bytes)) = (&self.notes, &result) {
+        if let Ok(bytes) = &result {
             let (file, op, offset, requests) = (io.file.id(), io.op, io.offset, io.segments.len() as u64);
             lock(notes).push(Note { start, end: Instant::now(), file, op, offset, bytes: *bytes, requests });
         }
