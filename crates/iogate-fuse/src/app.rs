@@ -4,13 +4,13 @@
 //! `/proc`, because that can wait for the process itself (its memory map may be locked while it waits for one of its
 //! reads); nothing waits for that thread for long.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use iogate_core::hash::HashMap;
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Origin};
 use iogate_vfs::Groups;
@@ -66,8 +66,7 @@ struct Known {
     client: ClientId,
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
-    /// By [`uptime`].
-    seen: Duration,
+    seen: Instant,
     /// Of what processes had said by then.
     version: u64,
     rights: Rights,
@@ -89,16 +88,8 @@ impl Rights {
 
 impl Known {
     fn is_fresh(&self, told: &DeclaredApps) -> bool {
-        uptime().saturating_sub(self.seen) < TRUSTED && self.version == told.version()
+        self.seen.elapsed() < TRUSTED && self.version == told.version()
     }
-}
-
-/// How long the machine is up, to a few milliseconds: by the cheapest clock, as each request looks.
-fn uptime() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes the time, and cannot fail: there is such a clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 struct Question {
@@ -111,7 +102,7 @@ struct Question {
 impl Applications {
     /// `programs` have fixed applications.
     pub(crate) fn new(programs: AppFile) -> std::io::Result<Applications> {
-        let known = Arc::new(RwLock::new(HashMap::default()));
+        let known = Arc::new(RwLock::new(HashMap::new()));
         let names = Arc::new(AppNames::default());
         let (to_resolver, questions) = mpsc::channel();
         let told = Arc::new(DeclaredApps::default());
@@ -213,14 +204,14 @@ impl Resolver {
             _ => {
                 let process = process_in(&status).unwrap_or(pid);
                 let (app, job, account) = self.application(pid, process, session);
-                let (client, seen) = (ClientId(process), uptime());
+                let (client, seen) = (ClientId(process), Instant::now());
                 Known { app, job, account, client, started, seen, version, rights }
             }
         };
-        known.seen = uptime();
+        known.seen = Instant::now();
         let mut all = self.known.write().expect("no map operation panics");
         if all.len() >= PROCESSES_MAX {
-            all.retain(|_, known| uptime().saturating_sub(known.seen) < TRUSTED);
+            all.retain(|_, known| known.seen.elapsed() < TRUSTED);
         }
         if all.len() < PROCESSES_MAX {
             all.insert(pid, known);

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is to be done when a write may start.
-pub(crate) type Start = Box<dyn FnOnce() + Send>;
+type Start = Box<dyn FnOnce() + Send>;
 
 /// The cached pages of a file and the writes to it. The lock is held for a few comparisons, and for copying what overlaps.
 #[derive(Default)]
@@ -67,25 +67,23 @@ impl Coherence {
     }
 
     /// Takes down a direct write, from memory that is valid until [`Coherence::carried_out`] has returned false or
-    /// [`Coherence::end_write`] is called. Gives `write` back where it need not wait for a write-back; where it must,
-    /// `later` says what starts it.
-    pub(crate) fn begin_write<W>(
+    /// [`Coherence::end_write`] is called. Gives `start` back where it need not wait for a write-back.
+    pub(crate) fn begin_write<S: FnOnce() + Send + 'static>(
         &self,
         range: Range<u64>,
         memory: *const u8,
-        write: W,
-        later: impl FnOnce(W) -> Start,
-    ) -> Option<W> {
+        start: S,
+    ) -> Option<S> {
         let mut state = self.lock();
         let overlapping = |other: &&Underway| overlap(&other.range, &range).is_some();
         let behind: Vec<Underway> = state.write_backs.iter().filter(overlapping).cloned().collect();
         let underway = Underway { range, memory };
-        let (start, write) = match behind.is_empty() {
-            true => (None, Some(write)),
-            false => (Some(later(write)), None),
+        let (waiting, start): (Option<Start>, _) = match behind.is_empty() {
+            true => (None, Some(start)),
+            false => (Some(Box::new(start)), None),
         };
-        state.writes.push(Write { underway, behind, start });
-        write
+        state.writes.push(Write { underway, behind, start: waiting });
+        start
     }
 
     /// To be called when a direct write has been carried out. Says whether the kernel has to drop the pages of its range, and
@@ -168,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    const NEVER: fn(()) -> Start = |()| unreachable!("it need not wait");
+    const NEVER: fn() = || unreachable!("not called");
 
     fn write_back(coherence: &Coherence, start: u64, bytes: &mut [u8]) {
         let range = start..start + bytes.len() as u64;
@@ -180,9 +178,9 @@ mod tests {
     fn a_write_back_carries_the_bytes_of_the_writes_underway() {
         let coherence = Coherence::default();
         let (first, second, elsewhere) = ([1; 4], [2; 4], [3; 4]);
-        assert!(coherence.begin_write(102..106, first.as_ptr(), (), NEVER).is_some());
-        assert!(coherence.begin_write(104..108, second.as_ptr(), (), NEVER).is_some());
-        assert!(coherence.begin_write(200..204, elsewhere.as_ptr(), (), NEVER).is_some());
+        assert!(coherence.begin_write(102..106, first.as_ptr(), NEVER).is_some());
+        assert!(coherence.begin_write(104..108, second.as_ptr(), NEVER).is_some());
+        assert!(coherence.begin_write(200..204, elsewhere.as_ptr(), NEVER).is_some());
         let mut page = [0; 10];
         write_back(&coherence, 100, &mut page);
         assert_eq!(page, [0, 0, 1, 1, 2, 2, 2, 2, 0, 0]);
@@ -202,7 +200,7 @@ mod tests {
             [(0..8, false), (8188..8196, true), (12288..12296, true), (20480..20488, false)]
         {
             assert_eq!(coherence.may_be_cached(&range), drop_pages);
-            assert!(coherence.begin_write(range, bytes.as_ptr(), (), NEVER).is_some());
+            assert!(coherence.begin_write(range, bytes.as_ptr(), NEVER).is_some());
             assert_eq!(coherence.carried_out(bytes.as_ptr()), drop_pages);
             // Until the pages are dropped, what is written back must not undo the write.
             let mut page = [0; 20488];
@@ -221,13 +219,14 @@ mod tests {
         write_back(&coherence, 0, &mut one);
         write_back(&coherence, 8, &mut other);
         let (across, beside) = ([1; 4], [2; 4]);
-        let start = |started: Arc<AtomicU32>| -> Start {
-            Box::new(move || {
+        let start = {
+            let started = started.clone();
+            move || {
                 started.fetch_add(1, Ordering::Relaxed);
-            })
+            }
         };
-        assert!(coherence.begin_write(6..10, across.as_ptr(), started.clone(), start).is_none());
-        assert!(coherence.begin_write(16..20, beside.as_ptr(), (), NEVER).is_some());
+        assert!(coherence.begin_write(6..10, across.as_ptr(), start).is_none());
+        assert!(coherence.begin_write(16..20, beside.as_ptr(), NEVER).is_some());
         write_back(&coherence, 0, &mut later);
         assert_eq!(later[5..11], [0, 1, 1, 1, 1, 0], "also of one that waits");
         assert!(coherence.end_write_back(other.as_ptr()).is_empty());

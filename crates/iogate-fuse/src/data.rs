@@ -15,7 +15,6 @@ use crate::abi::{
     InHeader, Input, OpenOut, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn,
 };
 use crate::append::AppendGuard;
-use crate::coherence::Start;
 use crate::file_system::{Agreed, Opened, errno_of};
 use crate::notify::Notifier;
 use crate::session::Session;
@@ -36,9 +35,6 @@ pub(crate) struct Data {
     /// What would keep the calling thread too long and is left to another.
     left: Option<Preparation>,
 }
-
-/// What may go to the gate, and what is to be called when it is over.
-pub(crate) type Ready = (Transfer, Completion);
 
 /// What a write needs before it is submitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -197,28 +193,13 @@ impl Session {
     /// As [`iogate_engine::Engine::submit`]: `memory` is valid for `data.bytes` bytes until `done` is called, and nobody else's.
     pub(crate) unsafe fn submit(
         self: &Arc<Self>,
-        data: Data,
-        memory: *mut u8,
-        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.submit_by(data, memory, done, |ready| self.to_gate([ready])) };
-    }
-
-    /// As [`Session::submit`], but what may go to the gate at once is given to `ready`, for who submits several together.
-    ///
-    /// # Safety
-    /// As [`Session::submit`].
-    pub(crate) unsafe fn submit_by(
-        self: &Arc<Self>,
         mut data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-        ready: impl FnOnce(Ready),
     ) {
         let Some(preparation) = data.left.take() else {
             // SAFETY: the caller's promise is the same.
-            return unsafe { self.submit_prepared(data, memory, done, ready) };
+            return unsafe { self.submit_prepared(data, memory, done) };
         };
         let session = self.clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
@@ -264,9 +245,7 @@ impl Session {
         }
         match data.prepare(preparation, &self.notifier) {
             // SAFETY: the caller's promise is the same.
-            Ok(()) => unsafe {
-                self.submit_prepared(data, segment.memory, done, |ready| self.to_gate([ready]));
-            },
+            Ok(()) => unsafe { self.submit_prepared(data, segment.memory, done) },
             Err(errno) => done(None, Err(errno)),
         }
     }
@@ -278,20 +257,20 @@ impl Session {
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-        ready: impl FnOnce(Ready),
     ) {
-        match (data.op, data.cached) {
-            // The kernel keeps its cache and everything that goes through it coherent itself.
-            _ if !self.is_direct => begin(data, memory, done, ready),
-            (Op::Read, false) => begin(data, memory, done, ready),
-            (Op::Read, true) => {
-                data.file.coherence().caching(data.range());
-                begin(data, memory, done, ready);
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            match (data.op, data.cached) {
+                // The kernel keeps its cache and everything that goes through it coherent itself.
+                _ if !self.is_direct => self.start(data, memory, done),
+                (Op::Read, false) => self.start(data, memory, done),
+                (Op::Read, true) => {
+                    data.file.coherence().caching(data.range());
+                    self.start(data, memory, done);
+                }
+                (Op::Write, true) => self.write_back(data, memory, done),
+                (Op::Write, false) => self.write_direct(data, memory, done),
             }
-            // SAFETY: the caller's promise is the same.
-            (Op::Write, true) => unsafe { self.write_back(data, memory, done, ready) },
-            // SAFETY: the caller's promise is the same.
-            (Op::Write, false) => unsafe { self.write_direct(data, memory, done, ready) },
         }
     }
 
@@ -304,21 +283,21 @@ impl Session {
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-        ready: impl FnOnce(Ready),
     ) {
         let coherence = data.file.coherence().clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
         let session = self.clone();
         // SAFETY: the caller's promise.
-        unsafe { coherence.begin_write_back(data.range(), memory) };
-        let carried_out = move |unsynced, result| {
-            let segment = segment;
-            for write in coherence.end_write_back(segment.memory) {
-                session.data_workers.run(write);
-            }
-            done(unsynced, result);
-        };
-        begin(data, memory, carried_out, ready);
+        unsafe {
+            coherence.begin_write_back(data.range(), memory);
+            self.start(data, memory, move |unsynced, result| {
+                let segment = segment;
+                for write in coherence.end_write_back(segment.memory) {
+                    session.data_workers.run(write);
+                }
+                done(unsynced, result);
+            });
+        }
     }
 
     /// Submits a write of a process that is not to meet what is cached for mappings.
@@ -330,11 +309,11 @@ impl Session {
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-        ready: impl FnOnce(Ready),
     ) {
         let (node, range) = (data.node, data.range());
         let coherence = data.file.coherence().clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
+        let session = self.clone();
         let carried_out = {
             let (session, coherence, range) = (self.clone(), coherence.clone(), range.clone());
             move |unsynced, result| {
@@ -352,43 +331,35 @@ impl Session {
                 });
             }
         };
-        begin(data, memory, carried_out, |write| {
-            let later = |write: Ready| -> Start {
-                let session = self.clone();
-                // SAFETY: the caller's promise.
-                Box::new(move || unsafe { session.to_gate([write]) })
-            };
-            if let Some(write) = coherence.begin_write(range, memory, write, later) {
-                ready(write);
-            }
-        });
+        let start = move || {
+            let segment = segment;
+            // SAFETY: the caller's promise.
+            unsafe { session.start(data, segment.memory, carried_out) }
+        };
+        if let Some(start) = coherence.begin_write(range, memory, start) {
+            start();
+        }
     }
 
-    /// Submits what may go to the gate. What it does not take is completed with an error.
-    ///
     /// # Safety
-    /// As [`Session::submit`], for the data of each.
-    pub(crate) unsafe fn to_gate(&self, batch: impl IntoIterator<Item = Ready>) {
-        // SAFETY: the caller's promise.
-        unsafe { self.engine.submit_all(batch) };
+    /// As [`Session::submit`].
+    unsafe fn start(
+        &self,
+        data: Data,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) {
+        let Data { file, op, offset, bytes, origin, append, sync, .. } = data;
+        let transfer =
+            Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
+        let completion: Completion = Box::new(move |result: io::Result<usize>| {
+            drop(append);
+            let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
+            // The handle stays open until here, so that its release cannot overtake the transfer.
+            drop(file);
+            done(unsynced, result.map_err(|error| errno_of(&error)));
+        });
+        // SAFETY: the caller's promise is the same. What the gate does not take is completed with an error.
+        unsafe { self.engine.submit_all([(transfer, completion)]) };
     }
-}
-
-/// Gives prepared data to `ready`.
-fn begin(
-    data: Data,
-    memory: *mut u8,
-    done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ready: impl FnOnce(Ready),
-) {
-    let Data { file, op, offset, bytes, origin, append, sync, .. } = data;
-    let transfer = Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
-    let completion: Completion = Box::new(move |result: io::Result<usize>| {
-        drop(append);
-        let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
-        // The handle stays open until here, so that its release cannot overtake the transfer.
-        drop(file);
-        done(unsynced, result.map_err(|error| errno_of(&error)));
-    });
-    ready((transfer, completion));
 }

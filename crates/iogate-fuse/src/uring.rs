@@ -2,12 +2,9 @@
 //!
 //! A queue's ring is used by the queue's thread only. A request that is completed elsewhere is put on the queue's
 //! list and its thread is woken; one that is completed in the thread itself is committed with the next submission.
-//! Reads and writes that have come together go to the gate together, if the store does not keep the thread: its lock is
-//! taken once for all of them, and it sees what may be aggregated.
 //! Interrupts and forgets still come through `/dev/fuse`.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
@@ -17,7 +14,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use iogate_engine::Workers;
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -27,22 +23,18 @@ use crate::abi::{
     InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut,
     op,
 };
-use crate::data::{Data, Ready, Unsynced};
+use crate::data::{Data, Unsynced};
 use crate::session::{Session, guarded};
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// `user_data` of the read of a queue's event.
 const EVENT: u64 = u64::MAX;
-/// An operation, or several together, that keep their thread longer than this make the next ones of their kind go to other
-/// threads, so that nothing else of the queue waits behind them.
+/// An operation that keeps its thread longer than this makes the next ones of its kind go to other threads, so that
+/// nothing else of the queue waits behind them.
 const SLOW: Duration = Duration::from_millis(2);
 /// How many quick ones go there, before they are carried out in the queue's thread again.
 const OFFLOADED: u32 = 256;
-/// Reads and writes that go to the gate together, at most, and after how many bytes no more join them: the first is answered
-/// with the last.
-const TOGETHER_MAX: usize = 16;
-const TOGETHER_BYTES_MAX: u64 = 256 << 10;
 
 thread_local! {
     /// The address of the queue that the thread serves.
@@ -66,7 +58,7 @@ pub(crate) fn start(session: &Arc<Session>, depth: u16) -> io::Result<()> {
     let (registered, results) = channel();
     let queues = possible_cpus()?;
     for id in 0..queues {
-        let queue = Arc::new(Queue::new(id, depth, session)?);
+        let queue = Arc::new(Queue::new(id, depth, session.agreed.request_bytes_max as usize)?);
         let registered = registered.clone();
         session.start_thread(format!("iogate-ring-{id}"), move |session| {
             SERVED.set(queue.address());
@@ -111,8 +103,6 @@ fn possible_cpus() -> io::Result<u16> {
 struct Queue {
     id: u16,
     memory: EntryMemory,
-    /// For what has to be made durable before its reply.
-    workers: Arc<Workers>,
     /// Entries with a reply, to be committed by the queue's thread.
     replied: Mutex<Vec<Commit>>,
     event: OwnedFd,
@@ -126,11 +116,10 @@ struct Commit {
 }
 
 impl Queue {
-    fn new(id: u16, depth: u16, session: &Session) -> io::Result<Queue> {
+    fn new(id: u16, depth: u16, payload_bytes: usize) -> io::Result<Queue> {
         Ok(Queue {
             id,
-            memory: EntryMemory::new(depth, session.agreed.request_bytes_max as usize)?,
-            workers: session.workers.clone(),
+            memory: EntryMemory::new(depth, payload_bytes)?,
             replied: Mutex::new(Vec::with_capacity(depth.into())),
             event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
             woken: AtomicBool::new(false),
@@ -323,10 +312,6 @@ struct Server<'a> {
     data_pace: Arc<Pace>,
     metadata_pace: Arc<Pace>,
     out: Vec<u8>,
-    /// Reads and writes that have come and are not submitted yet.
-    came: VecDeque<(InHeader, Reply)>,
-    /// What of them goes to the gate next.
-    ready: Vec<Ready>,
     commits: Vec<Commit>,
     completions: Vec<(u64, i32)>,
 }
@@ -344,8 +329,6 @@ impl<'a> Server<'a> {
             data_pace: Arc::default(),
             metadata_pace: Arc::default(),
             out: Vec::new(),
-            came: VecDeque::new(),
-            ready: Vec::new(),
             commits: Vec::new(),
             completions: Vec::new(),
         };
@@ -399,7 +382,6 @@ impl<'a> Server<'a> {
                 self.completed(user_data, result);
             }
             self.completions = completions;
-            self.submit_data();
             if self.live == 0 {
                 return;
             }
@@ -436,12 +418,11 @@ impl<'a> Server<'a> {
     /// Hands the kernel the entries with replies, for their next requests.
     fn commit_replied(&mut self) {
         std::mem::swap(&mut *self.queue.replied.lock().expect("pushing does not panic"), &mut self.commits);
-        let mut submissions = self.ring.submission();
         for commit in self.commits.drain(..) {
             let submission = command(URING_COMMIT_AND_FETCH, self.queue.id, commit.commit_id, None)
                 .user_data(commit.entry.into());
             // SAFETY: the entry's memory lives as long as the ring.
-            let pushed = unsafe { submissions.push(&submission) };
+            let pushed = unsafe { self.ring.submission().push(&submission) };
             debug_assert!(pushed.is_ok(), "there is room for every entry and the event");
         }
     }
@@ -453,15 +434,10 @@ impl<'a> Server<'a> {
             op::READ | op::WRITE => {
                 if self.data_pace.is_slow() {
                     let (session, pace) = (session.clone(), self.data_pace.clone());
-                    let submit = move || {
-                        pace.measure(|| {
-                            // SAFETY: `transfer` submits memory that is the entry's own.
-                            transfer(&session, &header, reply, |ready| unsafe { session.to_gate([ready]) });
-                        });
-                    };
+                    let submit = move || pace.measure(|| transfer(&session, &header, reply));
                     self.session.data_workers.run(submit);
                 } else {
-                    self.came.push_back((header, reply));
+                    self.data_pace.measure(|| transfer(session, &header, reply));
                 }
             }
             opcode if session.fs.may_be_slow(opcode) => {
@@ -478,29 +454,6 @@ impl<'a> Server<'a> {
                     self.metadata_pace.measure(|| other(session, &header, reply, out));
                 }
             }
-        }
-    }
-
-    /// Submits the reads and writes that have come: together what has come together.
-    fn submit_data(&mut self) {
-        let (session, came, ready) = (self.session, &mut self.came, &mut self.ready);
-        let together = if session.engine.blocks() { 1 } else { TOGETHER_MAX };
-        // By a defect some may be left that are ready.
-        while !came.is_empty() || !ready.is_empty() {
-            self.data_pace.measure(|| {
-                let mut bytes = 0;
-                while ready.len() < together
-                    && bytes < TOGETHER_BYTES_MAX
-                    && let Some((header, reply)) = came.pop_front()
-                {
-                    transfer(session, &header, reply, |one| {
-                        bytes += u64::from(one.0.bytes);
-                        ready.push(one);
-                    });
-                }
-                // SAFETY: `transfer` has made them of memory that is the entries' own.
-                unsafe { session.to_gate(ready.drain(..)) };
-            });
         }
     }
 }
@@ -520,19 +473,19 @@ fn command(code: u32, qid: u16, commit_id: u64, vectors: Option<&[libc::iovec; 2
     entry
 }
 
-/// Gives `ready` a read or a write in the memory of its entry.
-fn transfer(session: &Arc<Session>, header: &InHeader, reply: Reply, ready: impl FnOnce(Ready)) {
+/// Submits a read or a write in the memory of its entry.
+fn transfer(session: &Arc<Session>, header: &InHeader, reply: Reply) {
     if header.opcode == op::READ {
         match session.read(header, reply.input()) {
             Ok(data) if data.bytes == 0 => reply.payload_filled(0),
-            Ok(data) => submit(session, data, reply, ready, |reply, _, bytes| reply.payload_filled(bytes)),
+            Ok(data) => submit(session, data, reply, |_, reply, _, bytes| reply.payload_filled(bytes)),
             Err(errno) => reply.error(errno),
         }
     } else {
         match session.write(header, reply.input()).map(|(data, _)| data) {
             Ok(data) if data.bytes == 0 => reply.written(0),
-            Ok(data) => submit(session, data, reply, ready, |reply, unsynced, bytes| match unsynced {
-                Some(unsynced) => sync_then_reply(unsynced, bytes, reply),
+            Ok(data) => submit(session, data, reply, |session, reply, unsynced, bytes| match unsynced {
+                Some(unsynced) => sync_then_reply(session, unsynced, bytes, reply),
                 None => reply.written(bytes),
             }),
             Err(errno) => reply.error(errno),
@@ -544,22 +497,22 @@ fn submit(
     session: &Arc<Session>,
     data: Data,
     reply: Reply,
-    ready: impl FnOnce(Ready),
-    answer: fn(Reply, Option<Unsynced>, usize),
+    answer: fn(&Arc<Session>, Reply, Option<Unsynced>, usize),
 ) {
     let memory = reply.payload();
-    let done = move |unsynced, result| match result {
-        Ok(bytes) => answer(reply, unsynced, bytes),
-        Err(errno) => reply.error(errno),
-    };
+    let in_completion = session.clone();
     // SAFETY: the entry's payload has room for the largest request, and is ours until the reply is sent.
-    unsafe { session.submit_by(data, memory, done, ready) };
+    unsafe {
+        session.submit(data, memory, move |unsynced, result| match result {
+            Ok(bytes) => answer(&in_completion, reply, unsynced, bytes),
+            Err(errno) => reply.error(errno),
+        });
+    }
 }
 
 /// Makes a write durable in another thread (a completion must not block), then answers it.
-fn sync_then_reply(unsynced: Unsynced, bytes: usize, reply: Reply) {
-    let workers = reply.queue.workers.clone();
-    workers.run(move || match unsynced.sync() {
+fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, reply: Reply) {
+    session.workers.run(move || match unsynced.sync() {
         Ok(()) => reply.written(bytes),
         Err(errno) => reply.error(errno),
     });

@@ -96,10 +96,9 @@ impl Store for WatchedStore {
     }
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
-        let Some(notes) = &self.notes else { return self.inner.run(io) };
         let start = Instant::now();
         let result = self.inner.run(io)?;
-        if let Ok(bytes) = &result {
+        if let (Some(notes), Ok(bytes)) = (&self.notes, &result) {
             let (file, op, offset, requests) = (io.file.id(), io.op, io.offset, io.segments.len() as u64);
             lock(notes).push(Note { start, end: Instant::now(), file, op, offset, bytes: *bytes, requests });
         }

@@ -235,11 +235,6 @@ impl Engine {
         frame::recycle(list);
     }
 
-    /// Whether its store may keep a submitting thread for as long as the device takes ([`Store::blocks`]).
-    pub fn blocks(&self) -> bool {
-        self.shared.store.blocks()
-    }
-
     /// Carries out what the gate has said to a submitter.
     fn carry_out(&self, list: &mut frame::List, submitted: Option<Time>) {
         if frame::is_open(Arc::as_ptr(&self.shared)) {

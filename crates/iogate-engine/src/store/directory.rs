@@ -1,4 +1,4 @@
-//! Files below a root directory: a dispatch is one call, `pread` to `pwritev`, or one entry in an `io_uring`.
+//! Files below a root directory: a dispatch is one `preadv` or `pwritev`, or one entry in an `io_uring`.
 //!
 //! With [`Backend::Auto`] the choice is made for each dispatch. Buffered reads are tried with `RWF_NOWAIT` in the
 //! calling thread, and go to the ring only where the page cache does not have what there is; buffered writes are calls, as they
@@ -28,7 +28,7 @@ pub enum Backend {
     /// The better of both for each dispatch; calls where the kernel does not permit `io_uring`.
     #[default]
     Auto,
-    /// Calls in the calling thread.
+    /// `preadv` and `pwritev` in the calling thread.
     Calls,
     /// `io_uring`, but for what direct I/O needs done in steps.
     Ring,

@@ -1,4 +1,4 @@
-//! `pread`, `pwrite` and their vector forms on a dispatch's memory, with short counts resolved.
+//! `preadv` and `pwritev` on a dispatch's memory, with short counts resolved.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -63,7 +63,7 @@ pub(super) unsafe fn transfer(
     Ok(done)
 }
 
-/// One call of at most [`SEGMENTS_MAX`] segments: the plain one for a single segment, whose vector the kernel need not fetch.
+/// One `preadv2` or `pwritev2` of at most [`SEGMENTS_MAX`] segments.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -79,16 +79,10 @@ pub(super) unsafe fn call(
     let (vector, count) = (segments.as_ptr().cast::<libc::iovec>(), segments.len() as libc::c_int);
     // SAFETY: the vector is valid for this call, and so is the memory that it names, as promised by the caller.
     let result = unsafe {
-        match (op, segments) {
-            (Op::Read, &[Segment { memory, bytes }]) if flags == 0 => {
-                libc::pread(fd.as_raw_fd(), memory.cast(), bytes, offset)
-            }
-            (Op::Write, &[Segment { memory, bytes }]) => {
-                libc::pwrite(fd.as_raw_fd(), memory.cast(), bytes, offset)
-            }
-            (Op::Read, _) if flags == 0 => libc::preadv(fd.as_raw_fd(), vector, count, offset),
-            (Op::Read, _) => libc::preadv2(fd.as_raw_fd(), vector, count, offset, flags),
-            (Op::Write, _) => libc::pwritev(fd.as_raw_fd(), vector, count, offset),
+        match op {
+            Op::Read if flags == 0 => libc::preadv(fd.as_raw_fd(), vector, count, offset),
+            Op::Read => libc::preadv2(fd.as_raw_fd(), vector, count, offset, flags),
+            Op::Write => libc::pwritev(fd.as_raw_fd(), vector, count, offset),
         }
     };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
